@@ -372,6 +372,10 @@ export interface ToolsPlaceInit {
   readonly shellPath: string;
   /** Parent of the private folder of this process, which contains the work folders; null: the system's temporary folder. */
   readonly workFolder: string | null;
+  /**
+   * Folder of the user in which the tools of all sessions work instead of folders of their own; null: none. It is never removed.
+   */
+  readonly userFolder: string | null;
   /** Time limits of one Python cell, and of all commands of a shell call together. */
   readonly codeTimeoutMs: number;
   readonly shellTimeoutMs: number;

@@ -8,9 +8,12 @@ import { keyEntries } from "./config/keys.ts";
 import { withoutTokens } from "./config/kinds.ts";
 import { foreignCommands, refuseForeignFlags } from "./foreign-flags.ts";
 
-const commandNames = ["serve", "run", "bench", "from-config"] as const;
+const commandNames = ["serve", "run", "agent", "bench", "from-config"] as const;
 
-/** Command with settings. `from-config` runs the command that its settings file names. */
+/**
+ * Command with settings. `from-config` runs the command that its settings file names. `agent` is `run` with tools: its word is
+ * the task.
+ */
 export type CommandName = (typeof commandNames)[number];
 
 const toolNames = ["models", "cache", "login", "doctor", "completions"] as const;
@@ -20,6 +23,9 @@ export type ToolName = (typeof toolNames)[number];
 
 const plannedCommands = ["tune", "quantize", "uqff", "update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"];
+
+/** Flags that give a model tools. */
+const toolFlags = ["--agent", "--enable-code-execution", "--enable-shell", "--enable-search"];
 
 /** Values of `--kind`. A kind may also be a separate word before the flags: `serve text -m …`. */
 export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
@@ -63,7 +69,7 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   return {
     ...nothing,
     command: named ?? (isAskingOnly ? null : "serve"),
-    flags: flagsOf(given),
+    flags: flagsOf(given, named),
     file: typeof file === "string" ? file : null,
     help,
     all,
@@ -72,14 +78,34 @@ export function parseArguments(argv: readonly string[]): CommandLine {
 }
 
 /** Returns the flags that set keys, with their values. A flag given under another name is returned under its main name. */
-function flagsOf(given: Parsed): Flags {
-  const { _: words } = given;
+function flagsOf(given: Parsed, command: CommandName | null): Flags {
   const flags: Record<string, string | true | readonly string[]> = {};
   for (const { flag } of keyEntries) if (given[flag] !== undefined) flags[flag] = given[flag];
   const verbosity = given["-v"];
   if (verbosity !== undefined) setOnce(flags, "--log-level", verbosity === 1 ? "debug" : "trace", "-v");
-  if (words[0] !== undefined) setOnce(flags, "--kind", kindOf(words), words[0]);
+  if (command === "agent" && !hasTools(flags)) flags["--agent"] = true;
+  setWord(flags, given._, command);
   return flags;
+}
+
+function hasTools(flags: Flags): boolean {
+  return toolFlags.some((flag) => flags[flag] !== undefined);
+}
+
+/** Sets the flag that the words beside the flags stand for: the task of `agent`, the folder of `run --agent`, or the kind. */
+function setWord(
+  flags: Record<string, string | true | readonly string[]>,
+  words: readonly string[],
+  command: CommandName | null,
+): void {
+  const [word, stray] = words;
+  if (word === undefined) return;
+  const flag = command === "agent" ? "--input" : command === "run" && hasTools(flags) ? "--folder" : "--kind";
+  if (flag !== "--kind" && stray !== undefined) {
+    const expects = flag === "--input" ? 'one task in quotes: troupe agent "TASK"' : "one folder";
+    throw invalid(`${command} expects ${expects}; got ${words.length} words`);
+  }
+  setOnce(flags, flag, flag === "--kind" ? kindOf(words) : word, word);
 }
 
 /** Sets `flag`, which the user gave under its other name `name`. Throws if the flag is already set. */

@@ -15,6 +15,7 @@ import {
 export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   serve: "Serve models over HTTP",
   run: "Chat with a model in the terminal, or answer one prompt: run -i TEXT",
+  agent: 'Do a task in a folder with tools, in the terminal: agent "TASK"; without TASK, chat',
   bench: "Measure the prefill and decode speed of a model",
   "from-config": "Run the command and settings of a TOML file: from-config -f FILE",
   models: "List recommended models, and the models on this machine",
@@ -33,46 +34,56 @@ export function commandsHelp(): string {
   return `Usage: troupe [COMMAND] [FLAGS]\n\nWithout a command, troupe serves.\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe help COMMAND\n`;
 }
 
-const examples: Readonly<Record<Command, readonly string[]>> = {
+/** Command of the help: `agent` has the flags of `run`. */
+type HelpedCommand = Command | "agent";
+
+const examples: Readonly<Record<HelpedCommand, readonly string[]>> = {
   serve: [
     "troupe serve -m model.gguf --port 8080",
     "troupe serve -m owner/name:Q4_K_M --alias chat --max-model-len 8192",
     "troupe serve -m first.gguf -m second.gguf --host 127.0.0.1",
   ],
-  run: ["troupe run", "troupe run -m model.gguf", 'troupe run -i "Name three rivers."'],
+  run: ["troupe run", "troupe run --agent", 'troupe run -i "Name three rivers."'],
+  agent: [
+    'troupe agent "Find out why the tests fail"',
+    'troupe agent --yes --folder site "Add a page about us"',
+    "troupe agent --continue",
+  ],
   bench: ["troupe bench", "troupe bench -m model.gguf", "troupe bench -m model.gguf --engine llama"],
 };
 
 /** Returns the text of `troupe COMMAND --help`: examples and the everyday flags; with `all`, all flags by section. */
-export function flagsHelp(command: Command, all: boolean): string {
+export function flagsHelp(name: HelpedCommand, all: boolean): string {
+  const command = name === "agent" ? "run" : name;
   const own = keyEntries.filter((entry) => entry.flags.length > 0 && appliesTo(entry, command));
-  return all ? allFlags(command, own) : everydayFlags(command, own);
+  return all ? allFlags(name, command, own) : everydayFlags(name, command, own);
 }
 
-function everydayFlags(command: Command, own: readonly KeyEntry[]): string {
-  const shown = own.filter(({ group, key }) => key.everyday || group === "bench");
-  return `Usage: troupe ${command} [FLAGS]
+function everydayFlags(name: HelpedCommand, command: Command, own: readonly KeyEntry[]): string {
+  const ofCommand = name === "agent" ? "run" : "bench";
+  const shown = own.filter(({ group, key }) => key.everyday || (group === ofCommand && !key.planned));
+  return `Usage: troupe ${name} [FLAGS]
 
-${commandHelp[command]}.
+${commandHelp[name]}.
 
-${examples[command].map((line) => `  ${line}`).join("\n")}
+${examples[name].map((line) => `  ${line}`).join("\n")}
 
 Everyday flags:
 ${shown.map((entry) => keyHelp(entry, command)).join("\n")}
 
-All flags: troupe ${command} --help --all
+All flags: troupe ${name} --help --all
 `;
 }
 
-function allFlags(command: Command, own: readonly KeyEntry[]): string {
+function allFlags(name: HelpedCommand, command: Command, own: readonly KeyEntry[]): string {
   const built = own.filter(({ key }) => !key.planned);
   const sections = groupNames.flatMap((group) => {
     const entries = built.filter((entry) => entry.group === group);
     return entries.length === 0 ? [] : [sectionHelp(group, entries, command)];
   });
-  return `Usage: troupe ${command} [FLAGS]
+  return `Usage: troupe ${name} [FLAGS]
 
-${commandHelp[command]}.
+${commandHelp[name]}.
 
 ${sections.join("\n\n")}
 

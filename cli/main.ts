@@ -60,6 +60,7 @@ async function main(argv: readonly string[]): Promise<void> {
 }
 
 function commandOf(name: CommandName, file: TomlFile | undefined): Command {
+  if (name === "agent") return "run";
   if (name !== "from-config") return name;
   // The file is defined, because parseArguments rejects from-config without a file.
   return (file as TomlFile).command;

@@ -51,6 +51,7 @@ const owners: Readonly<Record<string, string>> = {
   "robots-parser": "actors/web/extract",
   minisearch: "actors/web/ranking",
   undici: "engines/files/hub/api",
+  diff: "cli/agent",
   "@huggingface/jinja": "engines/text/template",
 };
 

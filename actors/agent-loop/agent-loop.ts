@@ -31,6 +31,8 @@ export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */
   readonly groups: readonly ToolGroup[];
   readonly permission: Permission;
+  /** Milliseconds after which a call without the user's decision is denied; null: it waits for ever. */
+  readonly approvalLimitMs: number | null;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
@@ -72,7 +74,7 @@ export class AgentLoop implements Agents {
     this.permission = settings.permission;
     this.registersServerTools = settings.registersServerTools;
     this.dispatches = dispatch !== null;
-    this.#approvals = new Approvals(clock);
+    this.#approvals = new Approvals(clock, settings.approvalLimitMs);
     this.#services = { ...services, dispatch, approvals: this.#approvals };
   }
 

@@ -6,7 +6,7 @@ import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/a
 import type { AnswerValue, QuestionSchema } from "../api/agent/questions.ts";
 import { checkAnswer } from "./check-answer.ts";
 
-/** Milliseconds after which a call without a decision is denied. */
+/** Milliseconds after which a call of a server without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;
 
 /**
@@ -14,7 +14,12 @@ export const approvalTimeoutMs = 5 * 60_000;
  * that a tool asked for. `isDecision`: the user denied; false: the time limit has passed, or the call was cancelled.
  */
 export type Verdict =
-  | { readonly isApproved: true; readonly remembers: boolean; readonly content: Readonly<Record<string, AnswerValue>> }
+  | {
+      readonly isApproved: true;
+      readonly remembers: boolean;
+      readonly content: Readonly<Record<string, AnswerValue>>;
+      readonly arguments: string | null;
+    }
   | { readonly isApproved: false; readonly denial: string; readonly isDecision: boolean };
 
 interface Waiting {
@@ -29,10 +34,13 @@ interface Waiting {
 
 export class Approvals {
   readonly #clock: Clock;
+  readonly #limitMs: number | null;
   readonly #waiting = new Map<string, Waiting>();
 
-  constructor(clock: Clock) {
+  /** `limitMs`: time after which a call without a decision is denied; null: it waits for ever. */
+  constructor(clock: Clock, limitMs: number | null) {
     this.#clock = clock;
+    this.#limitMs = limitMs;
   }
 
   /**
@@ -65,7 +73,8 @@ export class Approvals {
         resolve(verdict);
       };
       const abort = (): void => settle(cancelled(tool.label));
-      const stopTimer = this.#clock.setTimeout(() => settle(timedOut), approvalTimeoutMs);
+      const limitMs = this.#limitMs;
+      const stopTimer = limitMs === null ? () => {} : this.#clock.setTimeout(() => settle(timedOut), limitMs);
       signal.addEventListener("abort", abort, { once: true });
       waiting.settle = settle;
     });
@@ -100,9 +109,8 @@ function cancelled(label: string): Verdict {
   return { isApproved: false, denial: `${label} was not run: the request was cancelled.`, isDecision: false };
 }
 
-function verdictOf({ decision, message, rememberForSession, content }: ApprovalDecision, label: string): Verdict {
-  if (decision === "approve") {
-    return { isApproved: true, remembers: rememberForSession, content: content ?? {} };
-  }
+function verdictOf(given: ApprovalDecision, label: string): Verdict {
+  const { decision, message, rememberForSession: remembers, content, arguments: edited } = given;
+  if (decision === "approve") return { isApproved: true, remembers, content: content ?? {}, arguments: edited };
   return { isApproved: false, denial: message ?? `${label} was denied by the user.`, isDecision: true };
 }

@@ -6,6 +6,9 @@ import type { Approvals, Verdict } from "./approvals.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
 import { type CallContext, nothingMade, parsed, type Ran, type RunnableTool, type Toolbox } from "./toolbox.ts";
 
+/** Maximum number of characters of edited arguments that the model reads. */
+const MAX_EDITED = 12_000;
+
 /** Data that all calls of one round share. */
 export interface RunContext extends Omit<CallContext, "round" | "onProgress" | "ask"> {
   readonly permission: Permission;
@@ -72,11 +75,18 @@ export class CallRunner {
     const verdict = await this.#verdict(tool, approval);
     if (!verdict.isApproved) return await this.#end(call, tool, denied(verdict.denial), []);
     if (verdict.remembers) this.#context.approvals.all = true;
+    if (verdict.arguments === null) return await this.#runApproved(call, tool);
+    return await this.#runApproved({ ...call, arguments: verdict.arguments }, tool, verdict.arguments);
+  }
+
+  /** Runs a call. `edited`: arguments that the user has put in place of the model's; null: none. */
+  async #runApproved(call: ToolCall, tool: CalledTool, edited: string | null = null): Promise<CallResult> {
     this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
     const ran = await tool.run(call, this.#callContext(call, tool));
     const { produced, emit } = this.#context;
     const files = await produced.store(ran.files, this.#round, (file, inline) => emit({ type: "file", file, inline }));
-    const content = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
+    const result = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
+    const content = edited === null ? result : editNote(edited) + result;
     return await this.#end(call, tool, { ...ran, content }, files.stored);
   }
 
@@ -84,7 +94,7 @@ export class CallRunner {
     if (this.#context.permission === "deny") {
       return { isApproved: false, denial: `${about.label} was denied by policy.`, isDecision: false };
     }
-    if (approval === null) return { isApproved: true, remembers: false, content: {} };
+    if (approval === null) return { isApproved: true, remembers: false, content: {}, arguments: null };
     return await this.#decision(approval, this.#context.signal);
   }
 
@@ -174,6 +184,12 @@ function answerOf(verdict: Verdict): ToolAnswer {
 
 function denied(message: string): Ran {
   return { ...nothingMade, status: "error", content: message, data: { status: "denied", content: message } };
+}
+
+/** Returns what the model reads before the result of a call that the user has edited. */
+function editNote(edited: string): string {
+  const shown = edited.length > MAX_EDITED ? `${edited.slice(0, MAX_EDITED)} (cut)` : edited;
+  return `The user edited this call before it ran. It ran with these arguments instead of yours: ${shown}\nIts result: `;
 }
 
 /** Returns the fields of the progress event for a call that is about to run. */

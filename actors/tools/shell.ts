@@ -2,7 +2,7 @@
 import { constants } from "node:os";
 import type { ConfinedProcess, LimitHit, Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { BoundedText } from "./bounded-text.ts";
-import type { WorkFolder } from "./files/work-folders.ts";
+import { foldersOf, type WorkFolder } from "./files/work-folders.ts";
 import { ProcessOutput } from "./process-output.ts";
 
 export interface CommandResult {
@@ -30,7 +30,7 @@ export async function runCommand(command: string, options: ShellOptions): Promis
   const { sandbox, shellPath, folder, timeoutMs, onStart } = options;
   const running = sandbox.launch({
     argv: [shellPath, "-c", command],
-    workFolder: folder.path,
+    ...foldersOf(folder),
     mounted: [folder.skills.mount],
   });
   onStart(running);

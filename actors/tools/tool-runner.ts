@@ -3,9 +3,9 @@ import { z } from "zod";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
-import { outputsOf, type Produced } from "./files/outputs.ts";
+import { filesOf, outputsOf, type Produced } from "./files/outputs.ts";
 import { innerSkillsFolder } from "./files/session-skills.ts";
-import { type Snapshot, snapshot } from "./files/snapshot.ts";
+import type { Snapshot } from "./files/snapshot.ts";
 import { unstage } from "./files/stage-file.ts";
 import { cancelledOutcome, cellOutcome, commandsOutcome, failedOutcome, noFiles, plainOutcome } from "./results.ts";
 import { RunningCall } from "./running-call.ts";
@@ -90,7 +90,7 @@ export class ToolRunner implements Tools {
         const { code, outputs = [] } = parsed.args;
         const cell = async (): Promise<ToolOutcome> => {
           if (call.isCancelled) return cancelledOutcome();
-          const before = await snapshot(session.folder.path);
+          const before = await filesOf(session.folder);
           const runCell = () => session.runCell(code, codeTimeoutMs, call);
           const ran = await this.#sessions.withInterpreter(session, runCell);
           return cellOutcome({ ...ran, code }, await this.#produced(session, run, before, outputs, call));
@@ -107,7 +107,7 @@ export class ToolRunner implements Tools {
         const limits = { callMs: shellTimeoutMs, commandMs };
         const work = async (): Promise<ToolOutcome> => {
           if (call.isCancelled) return cancelledOutcome();
-          const before = await snapshot(session.folder.path);
+          const before = await filesOf(session.folder);
           const ran = await session.runCommands(commands, limits, call);
           const produced = await this.#produced(session, run, before, outputs, call);
           return commandsOutcome({ ...ran, commands, maxOutput: max_output_length ?? null }, produced);
@@ -115,7 +115,7 @@ export class ToolRunner implements Tools {
         return await this.#commands.pass(work, run.client);
       }
       case "surface_outputs": {
-        const before = await snapshot(session.folder.path);
+        const before = await filesOf(session.folder);
         return plainOutcome(
           { status: "success" },
           await this.#produced(session, run, before, parsed.args.outputs, call),

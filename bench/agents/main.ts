@@ -119,6 +119,7 @@ async function measure(
     groups: ["code_execution"],
     permission: "auto",
     maxRounds: 256,
+    approvalLimitMs: null,
     dispatch: null,
     registersServerTools: false,
   } as const;

@@ -32,7 +32,8 @@ export async function bench(config: Config): Promise<void> {
   const [model] = config.models;
   if (!model || config.models.length > 1)
     throw new ServerError("config_invalid", `bench expects one -m MODEL; got ${config.models.length}`);
-  const { promptLen, genLen, depth, iterations, warmup, json } = config.bench;
+  const { promptLen, genLen, depth, iterations, warmup } = config.bench;
+  const { json } = config.run;
   const progress = createProgress();
   const log = createLogger({ level: config.troupe.logLevel, format: "text" });
   const generated = generatedWorkloads(config);

@@ -45,7 +45,7 @@ interface Group {
 export const groups: Readonly<Record<GroupName, Group>> = {
   run: { title: "Conversation", section: null, commands: ["run"] },
   general: { title: "General", section: "" },
-  agentic: { title: "Tools", section: "", commands: ["serve"] },
+  agentic: { title: "Tools", section: "", commands: ["serve", "run"] },
   models: { title: "Models", section: "models" },
   sampling: { title: "Sampling of the models", section: "models.sampling", commands: ["serve", "run"] },
   format: { title: "Format of the models", section: "models.format" },
@@ -55,8 +55,8 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   multimodal: { title: "Images, video and audio of the models", section: "models.multimodal" },
   server: { title: "Server", section: "server", commands: ["serve"] },
   pagedAttn: { title: "KV cache", section: "paged_attn" },
-  sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve"] },
-  search: { title: "Web search", section: "search", commands: ["serve"] },
+  sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve", "run"] },
+  search: { title: "Web search", section: "search", commands: ["serve", "run"] },
   troupe: { title: "troupe's own settings", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
 };

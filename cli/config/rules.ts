@@ -14,6 +14,7 @@ const agent = entryAt("agentic", "agent");
 const search = [entryAt("agentic", "enableSearch"), agent];
 const codeExecution = [entryAt("agentic", "enableCodeExecution"), agent];
 const shell = [entryAt("agentic", "enableShell"), agent];
+const tools = [...new Set([...search, ...codeExecution, ...shell])];
 const input = [entryAt("run", "input")];
 const matformerConfig = entryAt("general", "matformerConfigPath");
 const prefixCacheDir = entryAt("troupe", "prefixCacheDir");
@@ -45,6 +46,10 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("adapter", "tgtNonGranularIndex"), [xlora]],
   [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
   [entryAt("troupe", "allowedHosts"), [entryAt("server", "mcpPort"), entryAt("troupe", "corsOrigins")]],
+  [entryAt("run", "folder"), tools],
+  [entryAt("run", "yes"), tools],
+  [entryAt("run", "session"), tools],
+  [entryAt("run", "continueLast"), tools],
   [entryAt("run", "image"), input],
   [entryAt("run", "video"), input],
   [entryAt("run", "audio"), input],
@@ -75,6 +80,10 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [quant, entryAt("quantization", "isq")],
   [quant, entryAt("quantization", "fromUqff")],
   [entryAt("quantization", "calibrationFile"), entryAt("quantization", "imatrix")],
+  [entryAt("run", "yes"), entryAt("agentic", "agentPermission")],
+  [entryAt("run", "session"), entryAt("run", "continueLast")],
+  [entryAt("run", "session"), entryAt("run", "system")],
+  [entryAt("run", "continueLast"), entryAt("run", "system")],
   [enableLora, legacyLora],
   [enableLora, xlora],
   [lora, legacyLora],

@@ -69,7 +69,7 @@ export interface AnswerWriters {
 
 /** Generates an answer and writes its text as it arrives. */
 export async function streamAnswer(
-  inference: Inference,
+  inference: Pick<Inference, "generate">,
   request: GenerateRequest,
   signal: AbortSignal,
   write: AnswerWriters,

@@ -1,12 +1,14 @@
-// One-shot mode, for `-i TEXT` and text from a pipe: stdout has only the answer; stderr has the usage.
+// One-shot mode, for `-i TEXT` and text from a pipe: stdout has only the answer, or the events of the agent as JSON; stderr has
+// the usage.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";
+import type { TerminalAgent } from "../agent/terminal-agent.ts";
 import { streamAnswer, usageLine } from "./generation.ts";
 import type { Output } from "./output.ts";
 
 export interface OneShotOptions {
-  readonly inference: Inference;
+  readonly inference: Pick<Inference, "generate">;
   readonly request: GenerateRequest;
   /** Interrupts the answer. */
   readonly signal: AbortSignal;
@@ -29,4 +31,16 @@ export async function answerOnce(options: OneShotOptions): Promise<void> {
   await stdout.flush();
   if (end.error !== null) throw fromErrorRecord(end.error);
   if (end.usage !== null) stderr.line(stderr.dim(usageLine(end.usage)));
+}
+
+export interface EventsOptions extends Omit<OneShotOptions, "inference"> {
+  readonly agent: TerminalAgent;
+}
+
+/** Runs the agent, whose view prints the events. If the run fails, throws its ServerError. */
+export async function printEvents({ agent, request, signal, stdout }: EventsOptions): Promise<void> {
+  for await (const event of agent.events(request, AbortSignal.any([signal, stdout.gone]))) {
+    if (event.type === "error") throw fromErrorRecord(event.error);
+  }
+  await stdout.flush();
 }

@@ -6,7 +6,10 @@ import type { Writable } from "node:stream";
 /** Standard output or standard error; tests use a plain stream. */
 export interface OutputStream extends Writable {
   readonly isTTY?: boolean;
+  readonly columns?: number;
 }
+
+const DEFAULT_WIDTH = 100;
 
 export class Output {
   readonly #stream: OutputStream;
@@ -27,6 +30,11 @@ export class Output {
 
   get isTerminal(): boolean {
     return this.#stream.isTTY === true;
+  }
+
+  /** Number of characters of a line. */
+  get width(): number {
+    return this.#stream.columns ?? DEFAULT_WIDTH;
   }
 
   /** Writes text of a model. Resolves when the stream can take more text. */
@@ -61,6 +69,10 @@ export class Output {
 
   red(text: string): string {
     return this.#styled("31", text);
+  }
+
+  green(text: string): string {
+    return this.#styled("32", text);
   }
 
   bold(text: string): string {

@@ -11,14 +11,17 @@ import { type AnswerEnd, streamAnswer, usageLine } from "./generation.ts";
 import { Keyboard, type KeySource, markPastes } from "./input/keyboard.ts";
 import { historyLimit, type LineHistory } from "./input/line-history.ts";
 import { MessageLines } from "./input/message-lines.ts";
+import { Questions } from "./input/questions.ts";
 import { type Output, type OutputStream, withoutControls } from "./output.ts";
 
 const modelPollMs = 100;
 
 export interface ReplOptions {
-  readonly inference: Inference;
+  readonly inference: Pick<Inference, "generate" | "models">;
   readonly conversation: Conversation;
   readonly request: (question: string) => GenerateRequest;
+  /** Returns the answer to keep of a text that was interrupted. */
+  readonly cutAnswer: (text: string) => string;
   readonly history: LineHistory;
   readonly input: KeySource;
   /** Terminal on which the user edits lines. */
@@ -34,6 +37,8 @@ export class Repl {
   readonly #keyboard: Keyboard;
   readonly #editor: Interface;
   readonly #lines = new MessageLines();
+  /** Questions about the running answer. */
+  readonly questions: Questions;
   #answer: AbortController | null = null;
   /** Whether a message or command is running, so that no prompt is shown. */
   #isBusy = false;
@@ -55,6 +60,7 @@ export class Repl {
       historySize: historyLimit,
       completer: (line: string) => completeCommand(line, options.conversation),
     });
+    this.questions = new Questions(this.#keyboard, this.#editor, options.screen);
   }
 
   /** Runs the REPL. Resolves when the user exits; rejects with unexpected errors. */
@@ -73,6 +79,7 @@ export class Repl {
         screen.write(markPastes.off);
         this.#answer?.abort();
         this.#keyboard.dispose();
+        this.questions.answer(null);
         resolve();
       });
       answers.gone.addEventListener("abort", () => this.close(), { once: true });
@@ -86,6 +93,7 @@ export class Repl {
     const { notes } = this.#options;
     if (this.#answer !== null) {
       this.#answer.abort();
+      if (this.questions.isAsking) this.questions.answer(null);
       return;
     }
     // Commands are short and cannot be interrupted.
@@ -128,20 +136,23 @@ export class Repl {
 
   /** Handles a paste. Its complete lines wait for the next typed line; its last, incomplete line can be edited. */
   #paste(text: string): void {
-    this.#isPasting = true;
-    this.#editor.write(withoutControls(text.replaceAll(/\r\n?/g, "\n")));
+    const plain = withoutControls(text.replaceAll(/\r\n?/g, "\n"));
+    const isAnswer = this.questions.isAsking;
+    this.#isPasting = !isAnswer;
+    this.#editor.write(isAnswer ? plain.replaceAll("\n", " ") : plain);
     this.#isPasting = false;
-    this.#prompt();
+    if (!isAnswer) this.#prompt();
   }
 
   #remember(lines: string[]): void {
     const { history } = this.#options;
-    if (!this.#isPasting) history.add(lines[0] ?? "");
+    if (!this.#isPasting && !this.questions.isAsking) history.add(lines[0] ?? "");
     lines.splice(0, lines.length, ...history.lines);
   }
 
   async #take(line: string): Promise<void> {
     this.#isLeaving = false;
+    if (this.questions.isAsking) return this.questions.answer(line);
     if (this.#isPasting) {
       this.#lines.addPasted(line);
       return;
@@ -222,11 +233,12 @@ export class Repl {
       return;
     }
     const isCut = reason === null;
-    if (isCut && text === "") {
+    const answer = isCut ? this.#options.cutAnswer(text) : text;
+    if (answer === "" && isCut) {
       notes.line(notes.dim("stopped before the first token; the message is removed from the conversation"));
       return;
     }
-    conversation.add({ question, answer: text, isCut });
+    conversation.add({ question, answer, isCut });
     if (isCut) notes.line(notes.dim("stopped here"));
     if (reason === "length") notes.line(notes.dim(this.#lengthNote(usage?.completionTokens ?? 0)));
     if (usage !== null) notes.line(notes.dim(usageLine(usage)));

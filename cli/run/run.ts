@@ -1,60 +1,48 @@
-// `troupe run`: chat in the terminal, without a server. Loads the models, answers one message or runs the REPL, and then shuts
-// everything down in order.
-
+// `troupe run` and `troupe agent`: chat in the terminal, without a server, with tools or without. Loads the models, answers one
+// message or runs the REPL, and then shuts everything down in order.
 import type { Inference } from "../../actors/api/inference.ts";
-import { InferenceService } from "../../actors/front/inference-service.ts";
 import { openLogFile } from "../../http/observe/request-log.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { createLogger } from "../../runtime/log/log.ts";
-import { frontOptions, placeStopMs } from "../assembly/service-options.ts";
+import { createLogger, type Logger } from "../../runtime/log/log.ts";
+import { type AgentTerminal, checkAgent, type OpenAgent, openAgent, usesTools } from "../agent/open-agent.ts";
 import type { Config } from "../config/config.ts";
-import { createProgress } from "../progress.ts";
 import { version } from "../version.ts";
 import { checkAliases } from "./commands.ts";
 import { Conversation, type DefaultsByModel } from "./conversation.ts";
 import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
 import { historyPath, LineHistory } from "./input/line-history.ts";
+import { type OpenQuestions, openQuestions, type Questions } from "./input/questions.ts";
 import { LoggedInference } from "./logged-inference.ts";
-import { answerOnce } from "./one-shot.ts";
+import { type OpenModels, openModels } from "./models.ts";
+import { answerOnce, printEvents } from "./one-shot.ts";
 import { Output } from "./output.ts";
 import { Repl } from "./repl.ts";
+import { endOnSignals, interruptCode, type Stage } from "./signals.ts";
 
 const maxInputBytes = 16 * 1024 * 1024;
-const signalCodes = { SIGINT: 130, SIGTERM: 143 };
 
-/** Receiver of signals and log lines; it is the REPL while the REPL is running. */
-interface Stage {
-  repl: Repl | null;
-}
-
-export async function run(config: Config): Promise<void> {
+/** Runs the command. `open` opens the models. */
+export async function run(config: Config, open: OpenModels = openModels): Promise<void> {
   const settings = answerSettings(config);
   checkAliases(config);
+  if (usesTools(config)) checkAgent(config);
+  else if (config.run.json) throw new ServerError("config_invalid", '"--json" requires tools: add --agent');
   const message = await messageOf(config);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
   const logFile = config.log === null ? null : await openLogFile(config.log, log);
-  const progress = createProgress();
-  const options = await frontOptions(config, log, progress);
-  let isLoading = true;
-  const front = new InferenceService({
-    ...options,
-    // No progress bar is shown when a model is reloaded during a conversation.
-    onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
-  });
-  const inference = logFile === null ? front : new LoggedInference(front, logFile);
-  const signal = endOnSignals(stage);
+  const models = await open(config, log);
+  const { defaults } = models;
+  const inference = logFile === null ? models.inference : new LoggedInference(models.inference, logFile);
+  const end = endOnSignals(stage);
   try {
-    await Promise.race([front.start(), aborted(signal)]);
-    isLoading = false;
-    progress.stop();
-    if (signal.aborted) return;
-    const defaults = new Map(options.models.map((served) => [served.id, served.defaults]));
-    if (message === null) await converse({ inference, config, settings, defaults, stage, signal });
-    else await answer({ inference, config, settings, message, signal });
+    await Promise.race([models.start(), aborted(end.signal)]);
+    if (end.signal.aborted) return;
+    const scene: Scene = { inference, config, settings, log, end, defaults };
+    if (message === null) await converse(scene, stage);
+    else await answer(scene, message);
   } finally {
-    progress.stop();
-    await front.stop(placeStopMs);
+    await models.stop();
     await logFile?.close();
   }
 }
@@ -67,10 +55,15 @@ function show({ repl }: Stage, line: string): void {
 /** Returns the message to answer in one-shot mode; null: start the REPL. */
 async function messageOf(config: Config): Promise<string | null> {
   if (config.run.input !== null) return config.run.input;
+  if (process.stdin.isTTY && config.run.json) throw noMessage("--json expects a message", "a terminal");
   if (process.stdin.isTTY) return null;
   const message = (await readInput()).trimEnd();
   if (message !== "") return message;
-  throw new ServerError("config_invalid", "expected a message: -i TEXT, or text on stdin; got none");
+  throw noMessage("expected a message", "none");
+}
+
+function noMessage(expected: string, came: string): ServerError {
+  return new ServerError("config_invalid", `${expected}: -i TEXT, or text on stdin; got ${came}`);
 }
 
 async function readInput(): Promise<string> {
@@ -90,75 +83,113 @@ interface Scene {
   readonly inference: Inference;
   readonly config: Config;
   readonly settings: AnswerSettings;
-  /** Aborted by a signal that ends the command, for example SIGTERM. */
-  readonly signal: AbortSignal;
-}
-
-async function answer({ inference, config, settings, message, signal }: Scene & { message: string }): Promise<void> {
-  const { defaultModelId: model, adapter } = config;
-  const conversation = conversationOf(config, new Map());
-  const request = chatRequest(model, conversation.messages(message), settings, adapter, conversation.fields);
-  const stdout = new Output(process.stdout, process.env);
-  const stderr = new Output(process.stderr, process.env);
-  await answerOnce({ inference, request, signal, stdout, stderr });
-}
-
-interface Stay extends Scene {
-  readonly stage: Stage;
+  readonly log: Logger;
+  readonly end: ReturnType<typeof endOnSignals>;
   readonly defaults: DefaultsByModel;
 }
 
-async function converse({ inference, config, settings, stage, signal, defaults }: Stay): Promise<void> {
+/** Opens the agent if the settings give the model tools. */
+async function agentOf({ config, inference, log }: Scene, terminal: AgentTerminal): Promise<OpenAgent | null> {
+  return usesTools(config) ? await openAgent(config, inference, terminal, log) : null;
+}
+
+async function answer(scene: Scene, message: string): Promise<void> {
+  const { config, settings, end } = scene;
+  const stdout = new Output(process.stdout, process.env);
+  const stderr = new Output(process.stderr, process.env);
+  const asking = asks(config) ? askingOnTerminal(scene) : null;
+  const questions = () => (asking as OpenQuestions).questions;
+  const opened = await agentOf(scene, { answers: stdout, notes: stderr, questions });
+  try {
+    const conversation = conversationOf(config, new Map(), opened);
+    const { model, adapter, fields } = conversation;
+    const request = chatRequest(model, conversation.messages(message), settings, adapter, fields);
+    const asked = { request, signal: end.signal, stdout, stderr };
+    if (opened === null) return await answerOnce({ ...asked, inference: scene.inference });
+    if (config.run.json) await printEvents({ ...asked, agent: opened.agent });
+    else await answerOnce({ ...asked, inference: opened.agent });
+    if (!config.run.json) showContinuation(stderr, opened);
+    if (opened.agent.isLimited) process.exitCode ??= 1;
+  } finally {
+    asking?.close();
+    await opened?.stop();
+  }
+}
+
+/** Whether the user is asked before calls of tools. */
+function asks(config: Config): boolean {
+  return usesTools(config) && !config.run.yes && config.agentPermission === "ask";
+}
+
+function askingOnTerminal({ end }: Scene): OpenQuestions {
+  const screen = process.stderr.isTTY ? process.stderr : process.stdout;
+  const asking = openQuestions(process.stdin, screen, () => end.stop(interruptCode));
+  end.signal.addEventListener("abort", () => asking.questions.answer(null), { once: true });
+  return asking;
+}
+
+async function converse(scene: Scene, stage: Stage): Promise<void> {
+  const { inference, config, settings, end } = scene;
   const answers = new Output(process.stdout, process.env);
   const screen = answers.isTerminal ? process.stdout : process.stderr;
   const notes = answers.isTerminal ? answers : new Output(screen, process.env);
-  const conversation = conversationOf(config, defaults);
-  const request = (question: string) =>
-    chatRequest(
-      conversation.model,
-      conversation.messages(question),
-      settings,
-      conversation.adapter,
-      conversation.fields,
-    );
-  const history = new LineHistory(historyPath(process.env));
-  const { model, adapter } = conversation;
-  const subject = adapter === null ? model : `${model} with ${adapter}`;
-  notes.line(notes.dim(`troupe ${version}, ${subject}\n/help lists the commands; ctrl-d exits\n`));
-  const input = process.stdin;
-  const repl = new Repl({ inference, conversation, request, history, input, screen, notes, answers });
-  signal.addEventListener("abort", () => repl.close(), { once: true });
-  stage.repl = repl;
-  await repl.run();
-  stage.repl = null;
-  notes.line("");
+  const questions = (): Questions => (stage.repl as Repl).questions;
+  const opened = await agentOf(scene, { answers, notes, questions });
+  try {
+    const conversation = conversationOf(config, scene.defaults, opened);
+    const request = (question: string) => {
+      const { model, adapter, fields } = conversation;
+      return chatRequest(model, conversation.messages(question), settings, adapter, fields);
+    };
+    notes.line(notes.dim(greeting(conversation, opened)));
+    const agent = opened?.agent ?? null;
+    const repl = new Repl({
+      inference: agent === null ? inference : agent.over(inference),
+      conversation,
+      request,
+      cutAnswer: (text) => agent?.cutAnswer() ?? text,
+      history: new LineHistory(historyPath(process.env)),
+      input: process.stdin,
+      screen,
+      notes,
+      answers,
+    });
+    end.signal.addEventListener("abort", () => repl.close(), { once: true });
+    stage.repl = repl;
+    await repl.run();
+    stage.repl = null;
+    notes.line("");
+    showContinuation(notes, opened);
+  } finally {
+    await opened?.stop();
+  }
 }
 
-function conversationOf({ models, defaultModelId, adapter, run }: Config, defaults: DefaultsByModel): Conversation {
+function showContinuation(notes: Output, opened: OpenAgent | null): void {
+  const continuation = opened?.continuation() ?? null;
+  if (continuation !== null) notes.line(notes.dim(continuation));
+}
+
+function greeting({ model, adapter, turns }: Conversation, opened: OpenAgent | null): string {
+  const subject = adapter === null ? model : `${model} with ${adapter}`;
+  const place = opened === null ? "" : `; tools work in ${opened.folder}`;
+  const resumed = turns.length === 0 ? "" : `\nthe conversation continues after ${turns.length} messages`;
+  return `troupe ${version}, ${subject}${place}${resumed}\n/help lists the commands; ctrl-d exits\n`;
+}
+
+function conversationOf(
+  { models, defaultModelId, adapter, run }: Config,
+  defaults: DefaultsByModel,
+  agent: OpenAgent | null,
+): Conversation {
   const ids = models.map(({ id }) => id);
   const adapters = new Map(models.map((model) => [model.id, model.adapter.lora.map(({ alias }) => alias)]));
   const conversation = new Conversation(ids, defaultModelId, adapters, defaults);
   conversation.useAdapter(adapter);
-  conversation.system = run.system;
+  conversation.system = agent === null ? run.system : agent.conversation.system;
+  for (const turn of agent?.conversation.turns ?? []) conversation.add(turn);
   if (run.maxTokens !== null) conversation.fields = { max_tokens: run.maxTokens };
   return conversation;
-}
-
-/** Handles signals. The first one shuts down in order, a second one exits at once. In the REPL, SIGINT means ctrl-c. */
-function endOnSignals(stage: Stage): AbortSignal {
-  const end = new AbortController();
-  for (const [signal, code] of Object.entries(signalCodes)) {
-    process.on(signal, () => {
-      if (end.signal.aborted) process.exit(code);
-      if (signal === "SIGINT" && stage.repl !== null) {
-        stage.repl.interrupt();
-        return;
-      }
-      process.exitCode = code;
-      end.abort();
-    });
-  }
-  return end.signal;
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -54,6 +54,7 @@ function completed(): readonly Completed[] {
   const flagsOfAll: Readonly<Record<CommandName | ToolName, readonly Flag[]>> = {
     serve: flagsOf("serve"),
     run: flagsOf("run"),
+    agent: flagsOf("run"),
     bench: flagsOf("bench"),
     "from-config": [file, helpFlag],
     models: [jsonFlag, helpFlag],

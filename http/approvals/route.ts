@@ -49,6 +49,7 @@ export const decideApproval: RouteHandler = (exchange, context) => {
     message: message ?? null,
     rememberForSession: remember_for_session ?? false,
     content: content ?? null,
+    arguments: null,
   };
   const status = agents.decide(id, given);
   exchange.json(status === "not_found" ? 404 : 200, { status });

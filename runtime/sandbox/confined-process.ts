@@ -5,7 +5,16 @@ import { readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { ControlGroup } from "./linux/control-group.ts";
 import type { ConfinedExit, ConfinedProcess, LimitHit, SandboxSettings } from "./sandbox.ts";
-import { activityOf, deletedBytes, diskUsage, freeBytes, memoryOf, processTree, threadCount } from "./usage.ts";
+import {
+  activityOf,
+  deletedBytes,
+  diskUsage,
+  freeBytes,
+  memoryOf,
+  processTree,
+  threadCount,
+  writtenBytes,
+} from "./usage.ts";
 
 /** Maximum number of files and folders in the work folder and the temporary folder together. */
 export const maxEntries = 65_536;
@@ -40,8 +49,13 @@ export interface StartOptions {
   readonly hasStatus: boolean;
   readonly group: ControlGroup | null;
   readonly settings: SandboxSettings;
-  /** Folders that count against the disk limit. */
-  readonly folders: readonly [work: string, ...string[]];
+  /** Folders whose sizes count against the disk limit. */
+  readonly folders: readonly [string, ...string[]];
+  /**
+   * Work folder of the user; null: none. The decrease of the free space on its file system counts against the disk limit: its own
+   * size does not, because it has files of the user, perhaps too many to be counted again and again.
+   */
+  readonly userFolder: string | null;
 }
 
 export class RunningProcess implements ConfinedProcess {
@@ -62,6 +76,8 @@ export class RunningProcess implements ConfinedProcess {
   #timer: NodeJS.Timeout | null = null;
   #hasExited = false;
   readonly #freeAtStart: number;
+  /** Free bytes for the user's folder when the command began to work; see StartOptions.userFolder. */
+  #userFreeAtStart: number;
   /** Activity at the last check while the command waited for input; see activityOf. */
   #activity: string | null = null;
 
@@ -88,6 +104,7 @@ export class RunningProcess implements ConfinedProcess {
     for (const stream of [this.stdin, this.channel?.toCommand]) stream?.on("error", () => {});
     if (options.hasStatus) this.#readStatus(stdio.at(-1) as unknown as Readable);
     this.#freeAtStart = freeBytes(options.folders[0]);
+    this.#userFreeAtStart = this.#userFree();
     this.exited = this.#ended();
     this.#watch(WATCH_MS);
   }
@@ -97,6 +114,8 @@ export class RunningProcess implements ConfinedProcess {
   }
 
   set isWatched(isWatched: boolean) {
+    // A Python session may wait for hours while other programs use the disk, so its growth is counted from each cell.
+    if (isWatched && !this.#isWatched) this.#userFreeAtStart = this.#userFree();
     this.#isWatched = isWatched;
     this.#watch(isWatched ? WATCH_MS : IDLE_WATCH_MS);
   }
@@ -183,9 +202,11 @@ export class RunningProcess implements ConfinedProcess {
     const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
     const { bytes, entries } = diskUsage(folders, limit);
     const isOver = bytes > limit.bytes || entries > limit.entries;
-    if (isOver || bytes + deletedBytes(processes, folders[0]) > limit.bytes || this.#exhaustsDisk(limit.bytes)) {
+    // Other programs use the disk too, so the command must have written as much itself.
+    const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes && writtenBytes(processes) > limit.bytes;
+    const isExhausting = this.#exhaustsDisk(limit.bytes);
+    if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting)
       this.#hit("disk");
-    }
     const maxBytes = settings.maxMemoryMb * MIB;
     if (group?.limitsMemory ? group.wasOutOfMemory : memoryOf(processes, maxBytes) > maxBytes) this.#hit("memory");
     if (group?.limitsProcesses) return;
@@ -199,8 +220,17 @@ export class RunningProcess implements ConfinedProcess {
    * hide deleted files from the other checks, for example in a socket.
    */
   #exhaustsDisk(limitBytes: number): boolean {
-    const free = freeBytes(this.#options.folders[0]);
-    return free < RESERVE_BYTES && this.#freeAtStart - free > limitBytes;
+    const { folders, userFolder } = this.#options;
+    const used = (free: number, atStart: number) => free < RESERVE_BYTES && atStart - free > limitBytes;
+    if (userFolder !== null && used(this.#userFree(), this.#userFreeAtStart)) return true;
+    return used(freeBytes(folders[0]), this.#freeAtStart);
+  }
+
+  /** Returns the free bytes on the file system of the user's folder; NaN: there is no such folder, or they are unknown. */
+  #userFree(): number {
+    const { userFolder } = this.#options;
+    const free = userFolder === null ? Number.NaN : freeBytes(userFolder);
+    return Number.isFinite(free) ? free : Number.NaN;
   }
 
   #hit(limit: LimitHit): void {

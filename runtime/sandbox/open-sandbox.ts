@@ -76,7 +76,7 @@ class HostSandbox implements Sandbox {
   launch(command: ConfinedCommand): ConfinedProcess {
     let group: ControlGroup | null = null;
     try {
-      mkdirSync(temporaryFolderOf(command.workFolder), { recursive: true, mode: 0o700 });
+      mkdirSync(temporaryFolderOf(command), { recursive: true, mode: 0o700 });
       group = this.#group();
       const running = this.#start(command, group);
       this.#running.add(running);
@@ -91,12 +91,16 @@ class HostSandbox implements Sandbox {
 
   #start(command: ConfinedCommand, group: ControlGroup | null): ConfinedProcess {
     const { workFolder, hasChannel = false, environment = {} } = command;
-    const temporary = temporaryFolderOf(workFolder);
-    const options = { hasChannel, group, settings: this.#settings, folders: [workFolder, temporary] } as const;
+    const temporary = temporaryFolderOf(command);
+    const isUsers = command.temporaryFolder !== undefined;
+    const counted = isUsers
+      ? ({ folders: [temporary], userFolder: workFolder } as const)
+      : ({ folders: [workFolder, temporary], userFolder: null } as const);
+    const options = { hasChannel, group, settings: this.#settings, ...counted } as const;
     const inner = [...this.#limits, ...command.argv];
     if (this.#confinement === null) {
       const [file = "", ...args] = group === null ? inner : inGroup(group, inner);
-      const variables = { ...baseEnvironment(workFolder, temporary), ...environment };
+      const variables = { ...baseEnvironment(isUsers ? temporary : workFolder, temporary), ...environment };
       const place = { environment: variables, currentFolder: workFolder, workFolder, extra: [], hasStatus: false };
       return new RunningProcess({ ...options, ...place, file, args });
     }

@@ -17,7 +17,10 @@ export interface SandboxSettings {
   readonly maxCpuSecs: number;
   /** Number of processes and threads of one confined command. */
   readonly maxProcs: number;
-  /** Size of the work folder and the temporary folder together, in MiB. */
+  /**
+   * Size of the work folder and the temporary folder together, in MiB. For a work folder of the user: size of the temporary
+   * folder, and what a command adds to the file system of the work folder.
+   */
   readonly maxDiskMb: number;
 }
 
@@ -33,6 +36,12 @@ export interface ConfinedCommand {
   readonly argv: readonly [string, ...string[]];
   /** Folder on the host that the command may write; it is the current directory of the command. */
   readonly workFolder: string;
+  /**
+   * Folder on the host that is the command's /tmp; absent: a folder beside the work folder. It is given if the work folder
+   * belongs to the user: nothing is then created beside it, files that were in it do not count against the disk limit, and the
+   * home folder of the command is its /tmp.
+   */
+  readonly temporaryFolder?: string;
   /** Further environment variables. The server's own environment is never passed on. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Files or folders of the host that the command may read, in addition to the system's folders. */

@@ -78,6 +78,17 @@ export function freeBytes(folder: string): number {
   }
 }
 
+/**
+ * Returns at least the bytes that the processes, and their descendants that have ended, have written to files. Bytes written to
+ * pipes count too. Infinity: unknown.
+ */
+export function writtenBytes(processes: readonly number[]): number {
+  return processes.reduce((sum, pid) => {
+    const [, passed, dirtied] = /^wchar: (\d+)$[\s\S]*^write_bytes: (\d+)$/m.exec(textOf(`/proc/${pid}/io`)) ?? [];
+    return sum + (passed === undefined ? Number.POSITIVE_INFINITY : Number(passed) + Number(dirtied));
+  }, 0);
+}
+
 /** Returns a process and its descendants. */
 export function processTree(root: number): readonly number[] {
   const found: number[] = [];

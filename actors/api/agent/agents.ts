@@ -137,6 +137,8 @@ export type ApprovalDecision = {
   readonly rememberForSession: boolean;
   /** Data that a tool asked for; null: none. */
   readonly content: Readonly<Record<string, AnswerValue>> | null;
+  /** With approve: arguments as JSON text that the user has put in place of the model's; null: the model's run. */
+  readonly arguments: string | null;
 };
 
 export type ApprovalStatus = "resolved" | "queued" | "not_found";

@@ -3,7 +3,7 @@
 import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { FileToStore } from "../../api/agent/files.ts";
 import { checkedFileName } from "../../files/file-name.ts";
-import { maxScanned, type Snapshot, snapshot } from "./snapshot.ts";
+import { maxScanned, noSnapshot, type Snapshot, snapshot } from "./snapshot.ts";
 import { stage } from "./stage-file.ts";
 import type { WorkFolder } from "./work-folders.ts";
 
@@ -35,8 +35,16 @@ interface Wanted {
   readonly isNamed: boolean;
 }
 
+/**
+ * Returns the state of the files. A folder of the user may have very many files, and its user has what changes there, so only
+ * the files that a call names are surfaced.
+ */
+export async function filesOf({ path, isUsers }: WorkFolder): Promise<Snapshot> {
+  return isUsers ? noSnapshot : await snapshot(path);
+}
+
 export async function outputsOf(call: OutputCall): Promise<Produced> {
-  const after = await snapshot(call.folder.path);
+  const after = await filesOf(call.folder);
   const { wanted, notes } = chosen(call, after);
   const files: FileToStore[] = [];
   const refused: string[] = [];

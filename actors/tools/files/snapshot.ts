@@ -16,6 +16,9 @@ export interface Snapshot {
   readonly isComplete: boolean;
 }
 
+/** Snapshot of a folder whose changes are not looked for. */
+export const noSnapshot: Snapshot = { files: new Map(), isComplete: true };
+
 /** Lists the files, except hidden files, compiled Python files and symbolic links. */
 export async function snapshot(path: string): Promise<Snapshot> {
   const paths: string[] = [];

@@ -1,11 +1,12 @@
 // Work folders: one folder per session, shared by its Python process and its shell commands, in a private folder of this
-// process.
+// process. On the command line it is the folder of the user instead, in which nothing is removed, replaced or renamed.
 import { randomBytes } from "node:crypto";
 import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { removeFolder } from "../../../runtime/host/remove-folder.ts";
 import { temporaryFolderOf } from "../../../runtime/sandbox/linux/bubblewrap.ts";
+import type { ConfinedCommand } from "../../../runtime/sandbox/sandbox.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
 import { checkedFileName } from "../../files/file-name.ts";
 import { SessionSkills } from "./session-skills.ts";
@@ -15,6 +16,12 @@ export interface WorkFolder {
   /** Path on the host. */
   readonly path: string;
   readonly skills: SessionSkills;
+  /** The /tmp of the session on the host. */
+  readonly temporary: string;
+  /** Private folder of the session, which is removed with it. It contains `temporary`, and `path` unless that is the user's. */
+  readonly session: string;
+  /** Whether `path` is a folder of the user. */
+  readonly isUsers: boolean;
   /**
    * States of the files that the client already has, by name: inputs, and surfaced outputs. A file is surfaced again when it
    * has changed, or when another run expects it. `run`: run that surfaced the file; null: the file is an input.
@@ -24,32 +31,38 @@ export interface WorkFolder {
 
 export class WorkFolders {
   readonly #base: string;
+  readonly #userFolder: string | null;
 
-  /** `base`: private folder that contains the work folders. */
-  constructor(base: string) {
+  /** `base`: private folder of the sessions. `userFolder`: work folder of all sessions; null: each gets one of its own. */
+  constructor(base: string, userFolder: string | null = null) {
     this.#base = base;
+    this.#userFolder = userFolder;
   }
 
   async create(): Promise<WorkFolder> {
     const session = await mkdtemp(join(this.#base, "session-"));
-    const path = join(session, "work");
-    await mkdir(path, { mode: 0o700 });
-    await mkdir(temporaryFolderOf(path), { mode: 0o700 });
+    const own = join(session, "work");
+    const temporary = temporaryFolderOf({ workFolder: own });
+    await mkdir(temporary, { mode: 0o700 });
+    const isUsers = this.#userFolder !== null;
+    if (!isUsers) await mkdir(own, { mode: 0o700 });
     const skills = new SessionSkills(join(session, "skills"));
     await mkdir(skills.folder, { mode: 0o700 });
-    return { path, skills, known: new Map() };
+    return { path: this.#userFolder ?? own, temporary, session, isUsers, skills, known: new Map() };
   }
 
   /**
    * Copies files into a folder. An existing file with the same name is replaced; an existing folder gets another name. Throws
-   * invalid_value for a name that cannot be used, and storage_unavailable.
+   * invalid_value for a name that cannot be used, storage_unavailable, and unsupported for a folder of the user.
    */
-  async mount({ path, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
+  async mount({ path, temporary, isUsers, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
+    if (isUsers)
+      throw new ServerError("unsupported", "files cannot be attached if the tools work in a folder of the user");
     for (const { name, path: from } of files) {
       const checked = checkedFileName(name, false);
       const to = join(path, checked);
       // The copy gets a new name and is then renamed, so that no link that a tool created is followed.
-      const copy = join(temporaryFolderOf(path), `.mount-${randomBytes(8).toString("hex")}`);
+      const copy = join(temporary, `.mount-${randomBytes(8).toString("hex")}`);
       try {
         await copyFile(from, copy, constants.COPYFILE_EXCL);
         await rename(copy, to).catch(async (error: NodeJS.ErrnoException) => {
@@ -67,9 +80,9 @@ export class WorkFolders {
     }
   }
 
-  /** Removes a work folder. All processes of its session must have ended. */
-  async remove({ path }: WorkFolder): Promise<void> {
-    await removeFolder(dirname(path));
+  /** Removes the private folder of a session. All processes of the session must have ended. */
+  async remove({ session }: WorkFolder): Promise<void> {
+    await removeFolder(session);
   }
 
   /** Removes the folders of all sessions, also those that an earlier thread of this process has left. */
@@ -77,6 +90,15 @@ export class WorkFolders {
     const names = await readdir(this.#base);
     await Promise.all(names.map((name) => removeFolder(join(this.#base, name))));
   }
+}
+
+/** Returns the folders of a command that works in a work folder. */
+export function foldersOf({
+  path,
+  temporary,
+  isUsers,
+}: WorkFolder): Pick<ConfinedCommand, "workFolder" | "temporaryFolder"> {
+  return isUsers ? { workFolder: path, temporaryFolder: temporary } : { workFolder: path };
 }
 
 /**

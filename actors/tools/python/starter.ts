@@ -4,7 +4,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { Sandbox } from "../../../runtime/sandbox/sandbox.ts";
 import { innerSkillsFolder } from "../files/session-skills.ts";
-import type { WorkFolder } from "../files/work-folders.ts";
+import { foldersOf, type WorkFolder } from "../files/work-folders.ts";
 import { driverSource } from "./driver.ts";
 import { Interpreter } from "./interpreter.ts";
 
@@ -41,7 +41,7 @@ export class PythonStarter {
     return new Interpreter(
       this.#sandbox.launch({
         argv: [this.#executable, "-u", "-c", driverSource],
-        workFolder: folder.path,
+        ...foldersOf(folder),
         environment: { MPLBACKEND: "Agg", PYTHONDONTWRITEBYTECODE: "1", PYTHONIOENCODING: "utf-8" },
         readable: this.#readable,
         mounted: [folder.skills.mount],

@@ -1,5 +1,6 @@
 // Agent loop of a server: creates it from the settings, and starts the threads of its tools.
 import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
+import { approvalTimeoutMs } from "../../../actors/agent-loop/approvals.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import { maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
 import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
@@ -73,7 +74,9 @@ export async function openAgents(
         };
   const settings = {
     groups,
-    permission: config.agentPermission,
+    permission: config.run.yes ? ("auto" as const) : config.agentPermission,
+    // A user at a terminal may think for as long as it takes.
+    approvalLimitMs: config.command === "run" ? null : approvalTimeoutMs,
     maxRounds: server.maxToolRounds ?? maxToolRounds,
     dispatch,
     registersServerTools: servers?.registersTools ?? true,

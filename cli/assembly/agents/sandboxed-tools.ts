@@ -2,6 +2,7 @@
 import type { ToolGroup } from "../../../actors/api/agent/agents.ts";
 import type { ToolsPlaceInit } from "../../../actors/messages.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { userFolder } from "../../agent/work-folder.ts";
 import type { Config } from "../../config/config.ts";
 
 const mailboxLimit = 4096;
@@ -34,6 +35,7 @@ export function toolsInit(config: Config, groups: readonly ToolGroup[], stagingF
     python: runsCode ? (codeExecPython ?? (isWindows ? "python" : "python3")) : null,
     shellPath: shellPath ?? (isWindows ? "cmd" : "/bin/sh"),
     workFolder: codeExecWorkdir ?? shellWorkdir,
+    userFolder: userFolder(config),
     codeTimeoutMs: codeExecTimeout * 1000,
     shellTimeoutMs: shellTimeout * 1000,
     stagingFolder,

@@ -36,6 +36,7 @@ export const agenticKeys = {
     ...folder,
     default: null,
     defaultSays: "the system's temporary folder",
+    commands: ["serve"],
     help: "Folder in which each session of code execution gets a working directory; needs code execution",
   },
   enableShell: { ...flagSwitch, default: false, help: "Offer models shell commands" },
@@ -50,6 +51,7 @@ export const agenticKeys = {
     ...folder,
     default: null,
     defaultSays: "the system's temporary folder",
+    commands: ["serve"],
     help: "Folder in which each session of the shell gets a working directory; it is the one of code execution too, so the two cannot differ; needs the shell tool",
   },
   skillsDir: {
@@ -61,6 +63,8 @@ export const agenticKeys = {
   agentPermission: {
     ...oneOf(["auto", "ask", "deny"]),
     default: "auto",
+    defaultOf: { run: "ask" },
+    defaultSays: "`auto`; for `run` and `agent` `ask`",
     otherNames: ["code_exec_permission"],
     help: "Permission of tool calls: run, ask first, or refuse",
   },

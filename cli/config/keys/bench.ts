@@ -1,6 +1,6 @@
 // Flags of the bench command. They cannot be set in a file. Part of the table in keys.ts.
 import type { Key } from "../key.ts";
-import { flagSwitch, integer, integers } from "../kinds.ts";
+import { integer, integers } from "../kinds.ts";
 
 export const benchKeys = {
   promptLen: { ...integers(1), default: [512] as readonly number[], help: "Prompt lengths to measure, in tokens" },
@@ -8,5 +8,4 @@ export const benchKeys = {
   depth: { ...integers(0), default: [4] as readonly number[], help: "Context lengths to generate from, in tokens" },
   iterations: { ...integer(1), default: 3, help: "Number of measured rounds" },
   warmup: { ...integer(0), default: 1, help: "Number of unmeasured rounds at the start" },
-  json: { ...flagSwitch, default: false, help: "Print JSON instead of a table" },
 } as const satisfies Record<string, Key>;

@@ -1,7 +1,7 @@
 // General keys: sampling, batching, prefix cache, chat template, MTP, and the flags of the run command. Part of the table in
 // keys.ts. The general keys of server-side tools are in agentic.ts.
 import { type Key, neverBuilt, planned } from "../key.ts";
-import { boolean, file, flagSwitch, integer, oneOf, text, texts, tokenCount, tokenSource } from "../kinds.ts";
+import { boolean, file, flagSwitch, folder, integer, oneOf, text, texts, tokenCount, tokenSource } from "../kinds.ts";
 
 export const generalKeys = {
   defaultModelId: {
@@ -139,6 +139,31 @@ export const runKeys = {
     ...integer(1),
     default: null,
     help: "Maximum number of tokens of one answer; unset = default_max_tokens",
+  },
+  folder: {
+    ...folder,
+    default: null,
+    defaultSays: "the current folder",
+    help: "Folder in which the agent works; its tools read and write the files there",
+  },
+  yes: { ...flagSwitch, default: false, help: "Run all calls of tools without asking" },
+  json: {
+    ...flagSwitch,
+    default: false,
+    commands: ["run", "bench"],
+    everyday: true,
+    help: "Print JSON: the results of bench, or what the agent does, one event a line",
+  },
+  continueLast: {
+    ...flagSwitch,
+    default: false,
+    flag: "--continue",
+    help: "Continue the last session of the folder",
+  },
+  session: {
+    ...text("the id of a session of this machine", "ID"),
+    default: null,
+    help: "Session to continue; the agent names it at its end",
   },
   image: { ...media, help: "Image for the prompt of --input" },
   video: { ...media, help: "Video for the prompt of --input" },

@@ -38,6 +38,7 @@ export const serverKeys = {
     ...integer(0, 256),
     default: null,
     defaultSays: "256",
+    commands: ["serve", "run"],
     help: "Maximum number of rounds of server tools per request, unless the request sets one",
   },
   toolDispatchUrl: {

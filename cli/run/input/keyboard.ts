@@ -49,6 +49,25 @@ export class Keyboard extends Readable {
     this.#deliver();
   }
 
+  /** Forgets the keys that are held back. */
+  forget(): void {
+    this.#waiting = "";
+  }
+
+  /** Gives the terminal to another program until `work` ends. */
+  async lend<T>(work: () => Promise<T>): Promise<T> {
+    this.#source.pause();
+    this.setRawMode(false);
+    try {
+      return await work();
+    } finally {
+      if (!this.destroyed) {
+        this.setRawMode(true);
+        this.#source.resume();
+      }
+    }
+  }
+
   /** Stops reading the terminal. */
   dispose(): void {
     this.#source.off("data", this.#onData);

@@ -59,12 +59,14 @@ export interface CommonArguments {
 }
 
 /**
- * Returns the folder on the host that is /tmp inside the sandbox. It is beside the work folder, and counts against the disk
- * limit.
+ * Returns the folder on the host that is /tmp inside the sandbox. It counts against the disk limit. Without a folder of its own,
+ * the command gets one beside its work folder.
  */
-export function temporaryFolderOf(workFolder: string): string {
-  return `${workFolder}.tmp`;
+export function temporaryFolderOf({ workFolder, temporaryFolder }: Folders): string {
+  return temporaryFolder ?? `${workFolder}.tmp`;
 }
+
+type Folders = Pick<ConfinedCommand, "workFolder" | "temporaryFolder">;
 
 /** Writes the files that all commands share. */
 export function commonArguments({ settings, folder, isolation }: BubblewrapOptions): CommonArguments {
@@ -105,13 +107,15 @@ export function commonArguments({ settings, folder, isolation }: BubblewrapOptio
 /** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the seccomp filter; null: no filter. */
 export function bubblewrapArguments(
   { before }: CommonArguments,
-  { workFolder, environment = {}, readable = [], mounted = [] }: ConfinedCommand,
+  command: ConfinedCommand,
   { seccompFd, statusFd }: { readonly seccompFd: number | null; readonly statusFd: number },
 ): readonly string[] {
-  const temporary = temporaryFolderOf(workFolder);
+  const { workFolder, environment = {}, readable = [], mounted = [] } = command;
+  const temporary = temporaryFolderOf(command);
   const shared = join(temporary, ".shm");
   mkdirSync(shared, { recursive: true, mode: 0o700 });
-  const variables = { ...baseEnvironment(innerWorkFolder, "/tmp"), ...environment };
+  const home = command.temporaryFolder === undefined ? innerWorkFolder : "/tmp";
+  const variables = { ...baseEnvironment(home, "/tmp"), ...environment };
   return [
     ...before,
     ...readable.flatMap((path) => ["--ro-bind-try", path, path]),

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AgentLoop, type AgentSettings } from "../../../actors/agent-loop/agent-loop.ts";
+import { approvalTimeoutMs } from "../../../actors/agent-loop/approvals.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import type { Web } from "../../../actors/api/agent/web.ts";
@@ -77,6 +78,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
     permission: "auto",
     registersServerTools: true,
     maxRounds: 256,
+    approvalLimitMs: approvalTimeoutMs,
     dispatch: null,
     ...options.settings,
   } as const;
@@ -124,7 +126,8 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
   };
 }
 
-function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
+/** Returns the events of one round. */
+export function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
   if (typeof turn === "string") return [begin(), text(turn), finish(), done];
   if ("events" in turn) return turn.events;
   const calls = turn.calls.flatMap(([name, args], i) =>
@@ -138,7 +141,7 @@ function eventsOf(turn: Turn, round: number): readonly GenerateEvent[] {
 }
 
 /** Returns the chat and the tools as the text worker would see them. */
-function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): {
+export function chatOf({ prompt, grammar, tools, changes }: GenerateRequest): {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly ToolSpec[];
 } {

@@ -38,6 +38,7 @@ before(async () => {
           permission: "auto",
           maxRounds: 8,
           dispatch: null,
+          approvalLimitMs: null,
           registersServerTools: true,
         },
         inference,

@@ -207,7 +207,13 @@ async function waits(clock: FakeClock): Promise<void> {
 
 describe("approvals of the agent loop", () => {
   const asks = { permission: "ask" } as const;
-  const approve = { decision: "approve", message: null, rememberForSession: false, content: null } as const;
+  const approve = {
+    decision: "approve",
+    message: null,
+    rememberForSession: false,
+    content: null,
+    arguments: null,
+  } as const;
 
   it("pauses the run until the call is approved", async () => {
     const it = rig([[[python, { code: "2" }]], "two"]);
@@ -234,7 +240,7 @@ describe("approvals of the agent loop", () => {
     const it = rig([[[python, { code: "2" }]], "fine"]);
     const events = await ran(it, asks, (event) => {
       if (event.type !== "approval") return;
-      const denial = { decision: "deny", message: "not today", rememberForSession: false, content: null } as const;
+      const denial = { ...approve, decision: "deny", message: "not today" } as const;
       setTimeout(() => it.loop.decide(event.request.approval_id, denial), 5);
     });
     assert.equal(it.tools.calls.length, 0);
@@ -352,6 +358,7 @@ describe("sessions of the agent loop", () => {
         message: null,
         rememberForSession: false,
         content: null,
+        arguments: null,
       });
     });
     assert.notEqual(events[0]?.type === "session" && events[0].id, "sess_1");

@@ -1,5 +1,6 @@
 // Rig for tests of the agent loop: a loop over scripted generations and tools.
 import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
+import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
 import type { AgentEvent, AgentOptions } from "../../../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../../../actors/api/agent/message-digest.ts";
 import type { ToolSource } from "../../../../actors/api/agent/server-tools.ts";
@@ -28,6 +29,7 @@ const settings: AgentSettings = {
   permission: "auto",
   registersServerTools: true,
   maxRounds: 256,
+  approvalLimitMs: approvalTimeoutMs,
   dispatch: null,
 };
 

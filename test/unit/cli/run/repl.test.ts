@@ -68,6 +68,7 @@ class Person {
       conversation,
       history,
       request,
+      cutAnswer: (text) => text,
       input: this.#keys,
       screen,
       notes,

@@ -1,0 +1,117 @@
+// Opening of the agent on the command line: the tools, the session and the view of `troupe agent` and `troupe run --agent`.
+import { join, resolve } from "node:path";
+import { maxToolRounds } from "../../actors/api/agent/agents.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import { openAgents } from "../assembly/agents/agents.ts";
+import { placeStopMs } from "../assembly/service-options.ts";
+import { defaultFolder, openState } from "../assembly/state.ts";
+import type { Config } from "../config/config.ts";
+import type { Questions } from "../run/input/questions.ts";
+import type { Output } from "../run/output.ts";
+import { Approver } from "./approver.ts";
+import { type ResumedConversation, resumedConversation } from "./session/resumed-turns.ts";
+import { SavedSessions } from "./session/saved-sessions.ts";
+import { SessionFiles } from "./session/session-files.ts";
+import { agentSystemPrompt } from "./system-prompt.ts";
+import { TerminalAgent } from "./terminal-agent.ts";
+import { FolderChanges } from "./view/folder-changes.ts";
+import { JsonView } from "./view/json-view.ts";
+import { TerminalView } from "./view/terminal-view.ts";
+import { userFolder } from "./work-folder.ts";
+
+/** Client of the sessions. It is that of the requests. */
+const client = "run";
+
+export interface AgentTerminal {
+  readonly answers: Output;
+  readonly notes: Output;
+  /** Asks the user; called only while a run is going on. */
+  readonly questions: () => Questions;
+}
+
+export interface OpenAgent {
+  readonly agent: TerminalAgent;
+  /** Work folder of the tools. */
+  readonly folder: string;
+  /** System prompt and turns with which the conversation begins. */
+  readonly conversation: ResumedConversation;
+  /** Returns how the session of the last run can be continued; null: there is none, or it is not saved. */
+  continuation(): string | null;
+  stop(): Promise<void>;
+}
+
+/** Whether the settings give the model tools. */
+export function usesTools({ agent, enableCodeExecution, enableShell, enableSearch }: Config): boolean {
+  return agent || enableCodeExecution || enableShell || enableSearch;
+}
+
+/** Checks what can be checked before a model is loaded. Throws config_invalid. */
+export function checkAgent(config: Config): void {
+  userFolder(config);
+  const asks = !config.run.yes && config.agentPermission === "ask";
+  const hasScreen = process.stdout.isTTY === true || process.stderr.isTTY === true;
+  if (!asks || (process.stdin.isTTY === true && hasScreen)) return;
+  throw new ServerError(
+    "config_invalid",
+    "calls of tools are asked for on a terminal, and this command has none: --yes runs them without asking, --agent-permission deny refuses them",
+    { param: "agent_permission" },
+  );
+}
+
+export async function openAgent(
+  config: Config,
+  inference: Pick<Inference, "generate" | "embed">,
+  terminal: AgentTerminal,
+  log: Logger,
+): Promise<OpenAgent> {
+  const folder = userFolder(config) ?? process.cwd();
+  const saved = new SessionFiles(sessionFolder(config.troupe.stateDir));
+  // Files and sessions of the loop itself end with this command. What is to last is in the session files.
+  const state = await openState({ ...config, troupe: { ...config.troupe, stateDir: "none" } }, log);
+  const stopState = () => state.stop(placeStopMs);
+  try {
+    const sessions = new SavedSessions({ inner: state.sessions, files: state.files, saved, workFolder: folder, log });
+    const wanted = await continued(config, saved, folder);
+    const restored = wanted === null ? null : await sessions.restore(wanted, client);
+    const { loop, stop } = await openAgents(config, { ...state, sessions }, inference, [], log);
+    const approver = new Approver({ ...terminal, agents: () => loop });
+    const view = config.run.json
+      ? new JsonView({ ...terminal, approver })
+      : new TerminalView({
+          ...terminal,
+          approver,
+          changes: new FolderChanges(folder),
+          maxRounds: config.server.maxToolRounds ?? maxToolRounds,
+        });
+    const begun = { system: config.run.system ?? agentSystemPrompt(folder, loop.groups, new Date()), turns: [] };
+    const agent = new TerminalAgent(loop, state.skills, view, restored?.id ?? null);
+    return {
+      agent,
+      folder,
+      conversation: restored === null ? begun : resumedConversation(restored),
+      continuation: () =>
+        saved.isKept && agent.sessionId !== null ? `session ${agent.sessionId}; --continue goes on with it` : null,
+      stop: async () => {
+        await stop(placeStopMs);
+        await stopState();
+      },
+    };
+  } catch (error) {
+    await stopState();
+    throw error;
+  }
+}
+
+/** Returns the session to continue; null: a new one. */
+async function continued({ run }: Config, saved: SessionFiles, folder: string) {
+  if (run.session !== null) return await saved.named(run.session, folder);
+  return run.continueLast ? await saved.last(folder) : null;
+}
+
+/** Returns the folder of the session files; null: the settings keep no state. */
+function sessionFolder(stateDir: string | null): string | null {
+  if (stateDir === "none") return null;
+  return join(stateDir === null ? defaultFolder(process.env) : resolve(stateDir), "agent-sessions");
+}

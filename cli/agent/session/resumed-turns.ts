@@ -1,0 +1,37 @@
+// Resumed turns: the turns of a conversation from the messages of a saved session.
+import type { Session } from "../../../actors/api/agent/sessions.ts";
+import type { Turn } from "../../run/conversation.ts";
+
+/** Stands at the end of an answer that was interrupted, so that the model knows it. */
+const interruptedNote = "[The user interrupted this answer.]";
+
+/** Returns the text that stands for an interrupted answer in the conversation. */
+export function interruptedAnswer(text: string): string {
+  return text === "" ? interruptedNote : `${text}\n${interruptedNote}`;
+}
+
+/** System prompt and turns of a session as its user sees them: an answer has the texts of all its rounds. */
+export interface ResumedConversation {
+  readonly system: string | null;
+  readonly turns: readonly Turn[];
+}
+
+export function resumedConversation({ messages, digests }: Pick<Session, "messages" | "digests">): ResumedConversation {
+  let system: string | null = null;
+  const turns: Turn[] = [];
+  // The last answer has no digest if the run was cut off. The loop adds its messages to the next request.
+  for (const { message, visible } of messages.filter((one) => one.visible < digests.length)) {
+    const { role, content } = message;
+    if (role === "system" && visible === 0) system = content;
+    else if (role === "user") turns.push({ question: content, answer: interruptedAnswer(""), isCut: true });
+    else if (role === "assistant") answered(turns, content);
+  }
+  return { system, turns };
+}
+
+/** Adds the text of a round to the answer of the last turn. */
+function answered(turns: Turn[], text: string): void {
+  const last = turns.pop();
+  if (last === undefined) return;
+  turns.push({ question: last.question, answer: last.isCut ? text : last.answer + text, isCut: false });
+}

@@ -1,0 +1,135 @@
+// Terminal agent: runs the agent loop for one conversation on the command line. To the code that shows answers it looks like a
+// model: it generates the events of the answer, and shows calls of tools and asks for approvals in between.
+import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agent/agents.ts";
+import { messageDigest } from "../../actors/api/agent/message-digest.ts";
+import type { Skills } from "../../actors/api/agent/skills.ts";
+import { defaultWebOptions } from "../../actors/api/agent/web.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import { toolsOf } from "../../actors/tools/schemas.ts";
+import type { ChatMessage, GenerateEvent, GenerateRequest, ToolUse } from "../../engines/generation.ts";
+import { interruptedAnswer } from "./session/resumed-turns.ts";
+
+/** Receives the events of a run that are not part of the answer's text. Each event waits until the one before it is handled. */
+export interface RunView {
+  /** Called before a run. */
+  begin(): Promise<void>;
+  /** `interrupt` ends the run. */
+  event(event: AgentEvent, interrupt: () => void): Promise<void>;
+}
+
+export class TerminalAgent {
+  readonly #agents: Agents;
+  readonly #skills: Pick<Skills, "list">;
+  readonly #view: RunView;
+  #sessionId: string | null;
+  /** Text of the answer since the last result of a tool: the session has what came before. */
+  #unsaved = "";
+  #isLimited = false;
+
+  /** `skills`: runs have all of them. `sessionId`: session that the conversation continues; null: a new one. */
+  constructor(agents: Agents, skills: Pick<Skills, "list">, view: RunView, sessionId: string | null) {
+    this.#agents = agents;
+    this.#skills = skills;
+    this.#view = view;
+    this.#sessionId = sessionId;
+  }
+
+  /** Session of the last run; null: none has begun. */
+  get sessionId(): string | null {
+    return this.#sessionId;
+  }
+
+  /** Whether the last run ended because it had no tool rounds left. */
+  get isLimited(): boolean {
+    return this.#isLimited;
+  }
+
+  /** Returns what the conversation keeps of an answer that was interrupted. */
+  cutAnswer(): string {
+    return interruptedAnswer(this.#unsaved);
+  }
+
+  /** Returns an inference for conversations that generates with tools. */
+  over(inference: Pick<Inference, "models">): Pick<Inference, "generate" | "models"> {
+    return { models: () => inference.models(), generate: (request, signal) => this.generate(request, signal) };
+  }
+
+  /** Generates an answer. The events are those of Inference.generate. */
+  async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
+    for await (const event of this.events(request, signal)) {
+      if (isRunEvent(event)) continue;
+      // The view has said that the rounds are used up; the answer itself is complete.
+      yield [event.type === "finish" && this.#isLimited ? { ...event, reason: "stop" } : event];
+    }
+  }
+
+  /** Runs a request. Yields each event after the view has handled it. */
+  async *events(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<AgentEvent> {
+    const messages = request.prompt.kind === "chat" ? request.prompt.messages : [];
+    await this.#beginSession(messages);
+    await this.#view.begin();
+    const interrupted = new AbortController();
+    const either = AbortSignal.any([signal, interrupted.signal]);
+    const asked = { ...request, tools: toolUse(this.#agents) };
+    const options = await this.#options(messages);
+    for await (const batch of this.#agents.run(asked, options, either)) {
+      for (const event of batch) {
+        this.#note(event);
+        await this.#view.event(event, () => interrupted.abort());
+        yield event;
+      }
+    }
+  }
+
+  /** A conversation without an answer is a new one, for example after /clear. It gets a session of its own. */
+  async #beginSession(messages: readonly ChatMessage[]): Promise<void> {
+    this.#unsaved = "";
+    this.#isLimited = false;
+    if (this.#sessionId === null || messages.some(({ role }) => role === "assistant")) return;
+    await this.#agents.forget(this.#sessionId);
+    this.#sessionId = null;
+  }
+
+  #note(event: AgentEvent): void {
+    if (event.type === "session") this.#sessionId = event.id;
+    else if (event.type === "text") this.#unsaved += event.text;
+    else if (event.type === "rounds_reached") this.#isLimited = true;
+    else if (event.type === "tool_progress" && event.phase === "complete") this.#unsaved = "";
+  }
+
+  async #options(messages: readonly ChatMessage[]): Promise<AgentOptions> {
+    const { groups, serverTools } = this.#agents;
+    // Skills are read and run with the shell.
+    const skills = groups.includes("shell") ? await this.#skills.list() : [];
+    return {
+      groups,
+      serverTools: serverTools.map(({ spec }) => spec.name),
+      web: defaultWebOptions,
+      maxUses: {},
+      skills: skills.map(({ id }) => ({ id, version: null })),
+      isPlain: false,
+      permission: null,
+      maxRounds: null,
+      maxCalls: null,
+      sessionId: this.#sessionId,
+      continuesAnswer: false,
+      digests: messages.map(messageDigest),
+      requestedFiles: [],
+      inputFiles: [],
+      isStreamed: true,
+    };
+  }
+}
+
+/** Tools that give files to the client of a server. The user of a terminal has the files in the work folder. */
+const forClients = ["surface_outputs", "files"];
+
+function toolUse({ groups, serverTools }: Agents): ToolUse | null {
+  const builtIn = toolsOf(groups).filter(({ runsIn }) => !forClients.includes(runsIn));
+  const specs = [...builtIn, ...serverTools].map(({ spec }) => spec);
+  return specs.length === 0 ? null : { specs, required: false, parallel: true };
+}
+
+function isRunEvent(event: AgentEvent): event is Exclude<AgentEvent, GenerateEvent> {
+  return ["session", "tool_progress", "approval", "rounds_reached", "file"].includes(event.type);
+}

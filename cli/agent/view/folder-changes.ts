@@ -1,0 +1,131 @@
+// Changes in the work folder: which files a call of a tool has created, changed or deleted, with their texts before and after.
+// Numbers and sizes are bounded, because the folder may be large: see `limits`.
+import { constants, type Dirent } from "node:fs";
+import { lstat, open, readdir } from "node:fs/promises";
+import { join, relative } from "node:path";
+
+export const limits = {
+  /** Files and folders that are looked at. Changes in a larger folder are not found. */
+  entries: 20_000,
+  /** Size in bytes of a file whose text is kept. */
+  fileBytes: 256 * 1024,
+  /** Sizes of all texts together. */
+  totalBytes: 32 * 2 ** 20,
+} as const;
+
+/** Folders that tools fill with files which nobody reads. */
+const skipped = new Set([".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".cache", ".tox"]);
+const PARALLEL_READS = 64;
+
+export interface FileChange {
+  readonly path: string;
+  readonly kind: "created" | "changed" | "deleted";
+  /** Texts; null: there is no such file, or its text is not kept. */
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+interface KnownFile {
+  /** Changes with each write. */
+  readonly state: string;
+  /** null: the file is binary or too large. */
+  readonly text: string | null;
+}
+
+export class FolderChanges {
+  readonly #folder: string;
+  #known: ReadonlyMap<string, KnownFile> | null = null;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Whether the folder is small enough for its changes to be found. */
+  get isTracked(): boolean {
+    return this.#known !== null;
+  }
+
+  /** Returns the changes since the last call, in the order of their paths; none at the first call. */
+  async take(): Promise<readonly FileChange[]> {
+    const before = this.#known;
+    const after = await this.#scan(before ?? new Map());
+    this.#known = after;
+    return before === null || after === null ? [] : changesBetween(before, after);
+  }
+
+  /** Returns the files of the folder; null: there are too many. */
+  async #scan(known: ReadonlyMap<string, KnownFile>): Promise<ReadonlyMap<string, KnownFile> | null> {
+    const paths = await filesIn(this.#folder);
+    if (paths === null) return null;
+    const found = new Map<string, KnownFile>();
+    let room: number = limits.totalBytes;
+    for (let at = 0; at < paths.length; at += PARALLEL_READS) {
+      const some = paths.slice(at, at + PARALLEL_READS);
+      const files = await Promise.all(some.map((path) => readKnown(path, known.get(relative(this.#folder, path)))));
+      for (const [i, file] of files.entries()) {
+        if (file === null) continue;
+        room -= file.text?.length ?? 0;
+        found.set(relative(this.#folder, some[i] ?? ""), room < 0 ? { ...file, text: null } : file);
+      }
+    }
+    return found;
+  }
+}
+
+/** Returns the paths of the regular files in a folder and the folders in it; null: there are more than `limits.entries`. */
+async function filesIn(folder: string): Promise<readonly string[] | null> {
+  const files: string[] = [];
+  const folders = [folder];
+  let entries = 0;
+  for (let next = folders.pop(); next !== undefined; next = folders.pop()) {
+    const found: readonly Dirent[] = await readdir(next, { withFileTypes: true }).catch(() => []);
+    entries += found.length;
+    if (entries > limits.entries) return null;
+    for (const entry of found) {
+      if (entry.isFile()) files.push(join(next, entry.name));
+      else if (entry.isDirectory() && !skipped.has(entry.name)) folders.push(join(next, entry.name));
+    }
+  }
+  return files.sort();
+}
+
+/** Returns a file, read again only if its state has changed; null: it is gone. */
+async function readKnown(path: string, known: KnownFile | undefined): Promise<KnownFile | null> {
+  const found = await lstat(path, { bigint: true }).catch(() => null);
+  if (found === null || !found.isFile()) return null;
+  const state = `${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`;
+  if (known?.state === state) return known;
+  return { state, text: found.size > limits.fileBytes ? null : await textOf(path) };
+}
+
+/** Returns the text of a file; null: it is not UTF-8, is a link or cannot be read. */
+async function textOf(path: string): Promise<string | null> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(path, flags).catch(() => null);
+  if (file === null) return null;
+  try {
+    if (!(await file.stat()).isFile()) return null;
+    const buffer = Buffer.alloc(limits.fileBytes + 1);
+    const { bytesRead } = await file.read(buffer, 0, buffer.length, 0);
+    if (bytesRead > limits.fileBytes) return null;
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(buffer.subarray(0, bytesRead));
+    return text.includes("\0") ? null : text;
+  } catch {
+    return null;
+  } finally {
+    await file.close();
+  }
+}
+
+function changesBetween(
+  before: ReadonlyMap<string, KnownFile>,
+  after: ReadonlyMap<string, KnownFile>,
+): readonly FileChange[] {
+  return [...new Set([...before.keys(), ...after.keys()])].sort().flatMap((path) => {
+    const [old, now] = [before.get(path), after.get(path)];
+    // A file that was only touched or read back has no change to show.
+    if (old?.state === now?.state || (old !== undefined && old.text !== null && old.text === now?.text)) return [];
+    const kind = old === undefined ? "created" : now === undefined ? "deleted" : "changed";
+    return [{ path, kind, before: old?.text ?? null, after: now?.text ?? null } as const];
+  });
+}

@@ -1,0 +1,29 @@
+// Visible text: shows text of models and tools on a terminal, so that it can neither steer the terminal nor look like other text.
+
+/** Control characters except line feeds and tabs, and invisible characters that change the order or the look of others. */
+const hidden = /[^\P{Cc}\n\t]|\p{Cf}|[\u2028\u2029]/gu;
+
+/** Replaces control and invisible characters by their code, for example `\u{1b}` for escape. CR LF becomes LF. */
+export function visible(text: string): string {
+  return text
+    .replaceAll("\r\n", "\n")
+    .replace(hidden, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+const tab = "    ";
+
+/** Returns the lines of a text, at most `limits.head` and `limits.tail` of them, each at most `limits.width` characters long. */
+export function excerpt(text: string, limits: ExcerptLimits): readonly string[] {
+  const { head, tail, width } = limits;
+  const lines = visible(text).replace(/\n+$/, "").replaceAll("\t", tab).split("\n");
+  const cut = lines.map((line) => (line.length > width ? `${line.slice(0, width - 1)}…` : line));
+  const left = cut.length - head - tail;
+  if (left <= 1) return cut;
+  return [...cut.slice(0, head), `… ${left} more lines …`, ...cut.slice(cut.length - tail)];
+}
+
+export interface ExcerptLimits {
+  readonly head: number;
+  readonly tail: number;
+  readonly width: number;
+}

@@ -1,0 +1,91 @@
+// Questions to the user on the terminal while keys are held back, for example whether a tool may run.
+import { createInterface, type Interface } from "node:readline";
+import { type OutputStream, withoutControls } from "../output.ts";
+import { Keyboard, type KeySource, markPastes } from "./keyboard.ts";
+
+/** Questions of a command that reads nothing else from the terminal. */
+export interface OpenQuestions {
+  readonly questions: Questions;
+  close(): void;
+}
+
+/** Takes the terminal for questions. `onInterrupt` is called at ctrl-c, also while no question waits. */
+export function openQuestions(input: KeySource, screen: OutputStream, onInterrupt: () => void): OpenQuestions {
+  const keyboard = new Keyboard(input, {
+    onPaste: (text) => editor.write(withoutControls(text).replaceAll("\n", " ")),
+    onInterrupt,
+  });
+  const editor = createInterface({ input: keyboard, output: screen, terminal: true, historySize: 0 });
+  const questions = new Questions(keyboard, editor, screen);
+  keyboard.hold();
+  screen.write(markPastes.on);
+  editor.on("line", (line) => questions.answer(line));
+  editor.on("SIGINT", () => {
+    questions.answer(null);
+    onInterrupt();
+  });
+  editor.on("close", () => {
+    screen.write(markPastes.off);
+    keyboard.dispose();
+    questions.answer(null);
+  });
+  return { questions, close: () => editor.close() };
+}
+
+export class Questions {
+  readonly #keyboard: Keyboard;
+  readonly #editor: Interface;
+  readonly #screen: OutputStream;
+  #resolve: ((line: string | null) => void) | null = null;
+
+  constructor(keyboard: Keyboard, editor: Interface, screen: OutputStream) {
+    this.#keyboard = keyboard;
+    this.#editor = editor;
+    this.#screen = screen;
+  }
+
+  /** Whether a question waits for its answer. */
+  get isAsking(): boolean {
+    return this.#resolve !== null;
+  }
+
+  /**
+   * Asks a question. Keys that were typed before it are dropped, because they were not meant for it. `typed`: text that the user
+   * can edit. Resolves to the typed line; null: the user has interrupted or left.
+   */
+  ask(question: string, typed = ""): Promise<string | null> {
+    if (this.#keyboard.destroyed) return Promise.resolve(null);
+    this.#keyboard.forget();
+    return new Promise((resolve) => {
+      this.#resolve = resolve;
+      this.#editor.setPrompt(question);
+      this.#editor.prompt();
+      this.#editor.write(typed);
+      this.#keyboard.release();
+    });
+  }
+
+  /** Ends the question with an answer. */
+  answer(line: string | null): void {
+    const resolve = this.#resolve;
+    this.#resolve = null;
+    this.#keyboard.hold();
+    if (line === null && !this.#keyboard.destroyed) this.#clearLine();
+    resolve?.(line);
+  }
+
+  #clearLine(): void {
+    for (const name of ["e", "u"]) this.#editor.write(null, { ctrl: true, name });
+    this.#screen.write("\n");
+  }
+
+  /** Lends the terminal to another program while `work` runs. */
+  async lendTerminal<T>(work: () => Promise<T>): Promise<T> {
+    this.#screen.write(markPastes.off);
+    try {
+      return await this.#keyboard.lend(work);
+    } finally {
+      this.#screen.write(markPastes.on);
+    }
+  }
+}

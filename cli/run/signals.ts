@@ -1,0 +1,34 @@
+// Signals of `troupe run`: the first one shuts down in order, a second one exits at once. In the REPL, SIGINT means ctrl-c.
+import type { Repl } from "./repl.ts";
+
+/** Receiver of signals and log lines; it is the REPL while the REPL is running. */
+export interface Stage {
+  repl: Repl | null;
+}
+
+/** Exit code of a command that was interrupted. */
+export const interruptCode = 130;
+const signalCodes = { SIGINT: interruptCode, SIGTERM: 143 };
+
+export interface End {
+  /** Aborted when the command is to end. */
+  readonly signal: AbortSignal;
+  /** Ends the command with an exit code: in order at the first call, at once at the second. */
+  stop(code: number): void;
+}
+
+export function endOnSignals(stage: Stage): End {
+  const end = new AbortController();
+  const stop = (code: number): void => {
+    if (end.signal.aborted) process.exit(code);
+    process.exitCode = code;
+    end.abort();
+  };
+  for (const [signal, code] of Object.entries(signalCodes)) {
+    process.on(signal, () => {
+      if (signal === "SIGINT" && stage.repl !== null && !end.signal.aborted) stage.repl.interrupt();
+      else stop(code);
+    });
+  }
+  return { signal: end.signal, stop };
+}
