@@ -352,12 +352,16 @@ export interface StatePlaceInit {
   readonly responses: StoreLimits;
   /** Maximum size of the contents of all files in bytes. */
   readonly maxFileContentBytes: number;
+  /** Folder of skills (skills_dir); null: only uploaded skills. */
+  readonly skillsFolder: string | null;
 }
 
 /** Result of the start of the state thread. */
 export interface StatePlaceReady {
   /** Folder for the bytes of files that are about to be stored: Files.stagingFolder. */
   readonly stagingFolder: string;
+  /** Skills.stagingFolder */
+  readonly skillStagingFolder: string;
 }
 
 /** Start parameters of the tools thread. Its actor has the protocol Tools. */

@@ -9,6 +9,7 @@
 //   tools        worker thread                           tools: code and shell commands in confined processes
 //   web          worker thread                           web: searches, pages of the web
 //   reader       child processes of `web`                none: each reads web pages, one at a time
+//   mcp          worker thread                           mcp: the MCP servers whose tools models may call
 //   adapter      worker thread                           none: prepares one LoRA adapter, then ends
 
 export const generationModule = new URL("./generation/place.js", import.meta.url);
@@ -17,4 +18,5 @@ export const modelModule = new URL("./model/place.js", import.meta.url);
 export const stateModule = new URL("./state/state-place.js", import.meta.url);
 export const toolsModule = new URL("./tools/tools-place.js", import.meta.url);
 export const webModule = new URL("./web/web-place.js", import.meta.url);
+export const mcpModule = new URL("./mcp-client/mcp-place.js", import.meta.url);
 export const preparerModule = new URL("./lora-registry/preparer-place.js", import.meta.url);

@@ -97,6 +97,7 @@ export class Service {
       agents: agents.loop,
       files: state.files,
       sessions: state.sessions,
+      skills: state.skills,
       log,
       observers,
       system: systemInspector(checkOptions(config, null, engines)),

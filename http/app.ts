@@ -3,6 +3,7 @@
 import type { Agents } from "../actors/api/agent/agents.ts";
 import type { Files } from "../actors/api/agent/files.ts";
 import type { Sessions } from "../actors/api/agent/sessions.ts";
+import type { Skills } from "../actors/api/agent/skills.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -42,9 +43,10 @@ export interface AppOptions {
   readonly lora?: LoraAdapters | null;
   /** Agent loop; default null: the server runs no tools. */
   readonly agents?: Agents | null;
-  /** Files and sessions; default null: the server keeps none. */
+  /** Files, sessions and skills; default null: the server keeps none. */
   readonly files?: Files | null;
   readonly sessions?: Sessions | null;
+  readonly skills?: Skills | null;
   /** API keys. A request needs one of them, unless its route is open; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
@@ -134,6 +136,7 @@ export function createApp({
     agents = null,
     files = null,
     sessions = null,
+    skills = null,
     maxAnswerBytes,
   } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
@@ -147,6 +150,7 @@ export function createApp({
     agents,
     files,
     sessions,
+    skills,
     config,
     log,
     answerMemory,

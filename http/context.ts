@@ -3,6 +3,7 @@
 import type { Agents } from "../actors/api/agent/agents.ts";
 import type { Files } from "../actors/api/agent/files.ts";
 import type { Sessions } from "../actors/api/agent/sessions.ts";
+import type { Skills } from "../actors/api/agent/skills.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
@@ -56,9 +57,10 @@ export interface Context {
   readonly lora: LoraAdapters | null;
   /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */
   readonly agents: Agents | null;
-  /** Files and sessions; null: the server keeps none. */
+  /** Files, sessions and skills; null: the server keeps none. */
   readonly files: Files | null;
   readonly sessions: Sessions | null;
+  readonly skills: Skills | null;
   readonly config: HttpConfig;
   readonly log: Log;
   /** Like `inference.tokenTexts`, but the result holds no reference to a request, so the result may outlive the request. */

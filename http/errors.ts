@@ -31,6 +31,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   file_elided: { status: 410 },
   file_not_produced: { status: 422 },
   session_not_found: { status: 404 },
+  skill_not_found: { status: 404 },
   previous_response_not_found: { status: 404 },
   websocket_connection_limit_reached: { status: 400 },
   method_not_allowed: { status: 405 },

@@ -20,7 +20,7 @@ const typeNames: Readonly<Record<string, string>> = {
 function picture(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return JSON.stringify(clip(value));
-  if (Array.isArray(value)) return value.length === 0 ? "an empty array" : "an array";
+  if (Array.isArray(value)) return value.length === 0 ? "an empty array" : `an array of ${value.length}`;
   if (typeof value === "object" && value !== null) return "an object";
   return String(value);
 }
@@ -151,6 +151,7 @@ function bound(origin: string, relation: string, limit: number | bigint): string
   const isNotEmpty = limit === 1 && relation === "at least";
   if (origin === "string")
     return isNotEmpty ? "a string that is not empty" : `a string of ${relation} ${limit} characters`;
-  if (origin === "array") return isNotEmpty ? "an array that is not empty" : `an array of ${relation} ${limit}`;
+  if (origin === "array")
+    return isNotEmpty ? "an array that is not empty" : `an array of ${relation} ${limit} elements`;
   return `a number of ${relation} ${limit}`;
 }

@@ -13,6 +13,7 @@ import { docsAssetOperation, docsOperation } from "./docs/operation.ts";
 import { docs, docsAsset } from "./docs/route.ts";
 import { embeddingOperation } from "./embeddings/operation.ts";
 import { embeddings } from "./embeddings/route.ts";
+import { commonErrors } from "./errors.ts";
 import {
   containerFileContentOperation,
   deleteFileOperation,
@@ -88,6 +89,31 @@ import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from
 import type { DescribedRoute, RouteSettings } from "./route.ts";
 import { deleteSessionOperation, exportSessionOperation, importSessionOperation } from "./sessions/operation.ts";
 import { deleteSession, exportSession, importSession } from "./sessions/route.ts";
+import { uploadErrors } from "./skills/errors.ts";
+import {
+  createSkillOperation,
+  createSkillVersionOperation,
+  deleteSkillOperation,
+  deleteSkillVersionOperation,
+  listSkillsOperation,
+  listSkillVersionsOperation,
+  retrieveSkillOperation,
+  retrieveSkillVersionOperation,
+  skillContentOperation,
+  skillVersionContentOperation,
+} from "./skills/operation.ts";
+import {
+  createSkill,
+  createSkillVersion,
+  deleteSkill,
+  deleteSkillVersion,
+  listSkills,
+  listSkillVersions,
+  retrieveSkill,
+  retrieveSkillVersion,
+  skillContent,
+  skillVersionContent,
+} from "./skills/route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 
@@ -227,6 +253,97 @@ const agentRoutes: readonly Route[] = [
     kind: "resource",
     handler: listApprovals,
     operation: listApprovalsOperation,
+  },
+];
+
+const skillUpload = {
+  spoolsBody: true,
+  errors: uploadErrors(commonErrors),
+  versionErrors: uploadErrors(messagesErrors),
+} as const;
+const skillErrors = { versionErrors: messagesErrors } as const;
+
+/** Routes of skills and their versions. */
+const skillRoutes: readonly Route[] = [
+  {
+    ...skillUpload,
+    method: "POST",
+    path: "/v1/skills",
+    kind: "resource",
+    handler: createSkill,
+    operation: createSkillOperation,
+  },
+  {
+    ...skillErrors,
+    method: "GET",
+    path: "/v1/skills",
+    kind: "resource",
+    handler: listSkills,
+    operation: listSkillsOperation,
+  },
+  {
+    ...skillErrors,
+    method: "GET",
+    path: "/v1/skills/{skill_id}",
+    kind: "resource",
+    handler: retrieveSkill,
+    operation: retrieveSkillOperation,
+  },
+  {
+    ...skillErrors,
+    method: "DELETE",
+    path: "/v1/skills/{skill_id}",
+    kind: "resource",
+    handler: deleteSkill,
+    operation: deleteSkillOperation,
+  },
+  {
+    ...skillErrors,
+    method: "GET",
+    path: "/v1/skills/{skill_id}/content",
+    kind: "resource",
+    handler: skillContent,
+    operation: skillContentOperation,
+  },
+  {
+    ...skillUpload,
+    method: "POST",
+    path: "/v1/skills/{skill_id}/versions",
+    kind: "resource",
+    handler: createSkillVersion,
+    operation: createSkillVersionOperation,
+  },
+  {
+    ...skillErrors,
+    method: "GET",
+    path: "/v1/skills/{skill_id}/versions",
+    kind: "resource",
+    handler: listSkillVersions,
+    operation: listSkillVersionsOperation,
+  },
+  {
+    ...skillErrors,
+    method: "GET",
+    path: "/v1/skills/{skill_id}/versions/{version}",
+    kind: "resource",
+    handler: retrieveSkillVersion,
+    operation: retrieveSkillVersionOperation,
+  },
+  {
+    ...skillErrors,
+    method: "DELETE",
+    path: "/v1/skills/{skill_id}/versions/{version}",
+    kind: "resource",
+    handler: deleteSkillVersion,
+    operation: deleteSkillVersionOperation,
+  },
+  {
+    ...skillErrors,
+    method: "GET",
+    path: "/v1/skills/{skill_id}/versions/{version}/content",
+    kind: "resource",
+    handler: skillVersionContent,
+    operation: skillVersionContentOperation,
   },
 ];
 
@@ -442,6 +559,7 @@ export const routes: readonly Route[] = [
     errors: loraErrors,
   },
   ...agentRoutes,
+  ...skillRoutes,
   ...ollamaRoutes,
 ];
 

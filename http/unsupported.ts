@@ -47,7 +47,6 @@ const missing: readonly MissingEndpoint[] = [
   { path: "/v1/assistants", message: `the server has no assistants; ${SEND_WHOLE}` },
   { path: "/v1/threads", message: `the server has no threads; ${SEND_WHOLE}` },
   { path: "/v1/conversations", message: `the server has no conversation objects; ${SEND_WHOLE}` },
-  { path: "/v1/skills", message: "the server has no skills yet; send their text in a system message" },
   { path: "/v1/vector_stores", message: "the server has no vector stores; it makes embeddings at POST /v1/embeddings" },
   { path: "/infill", message: "use POST /v1/completions with prompt and suffix" },
   { path: "/props", message: "use GET /v1/models and GET /v1/system/info" },

@@ -53,6 +53,10 @@ const codes = {
     retryable: false,
     meaning: "No session has this id, or the session has expired; a session is kept for 30 minutes after its last use.",
   },
+  skill_not_found: {
+    retryable: false,
+    meaning: "No skill has this id, or the skill has no such version.",
+  },
   previous_response_not_found: {
     retryable: false,
     meaning:

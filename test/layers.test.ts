@@ -38,6 +38,7 @@ const owners: Readonly<Record<string, string>> = {
   "zod-openapi": "http/openapi",
   "swagger-ui-dist": "http/docs",
   "prom-client": "http/observe/metrics",
+  "@modelcontextprotocol/client": "actors/mcp-client",
   "@modelcontextprotocol/server": "http/mcp",
   "@opentelemetry/api": "http/observe/tracing",
   "@opentelemetry/sdk-trace-base": "http/observe/tracing",

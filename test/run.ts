@@ -3,7 +3,7 @@
 // the last line.
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { basename, join, resolve } from "node:path";
+import { basename, join, resolve, sep } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
 import { spec, type TestEvent } from "node:test/reporters";
@@ -15,6 +15,8 @@ interface Ring {
   /** Maximum duration of a test file. A file that takes longer is killed and counts as failed. */
   readonly fileLimitMs: number;
   readonly concurrency: number;
+  /** Folders of the ring whose files measure no times. They run first, several at once. */
+  readonly untimed?: readonly string[];
 }
 
 const minute = 60_000;
@@ -24,8 +26,16 @@ const rings: Readonly<Record<string, Ring>> = {
   // The files of these rings start workers and processes and measure times, so they run one after another.
   threads: { path: "threads", fileLimitMs: 5 * minute, concurrency: 1 },
   parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: 1 },
-  server: { path: "server", fileLimitMs: 10 * minute, concurrency: 1 },
+  server: {
+    path: "server",
+    fileLimitMs: 10 * minute,
+    concurrency: 1,
+    untimed: ["agents", "clients", "coding-agents", "commands", "embed", "mcp", "package", "python"],
+  },
 };
+
+/** Number of files of untimed folders that run at once. */
+const untimedConcurrency = 2;
 
 const slowestShown = 5;
 const builtTests = fileURLToPath(new URL(".", import.meta.url));
@@ -75,7 +85,7 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
     `\n${name} (${files.length} ${files.length === 1 ? "file" : "files"}, Node ${process.version})\n`,
   );
   const counted = async function* () {
-    for await (const event of eventsOf(files, ring)) {
+    for await (const event of eventsOfRing(files, ring)) {
       if (event.type === "test:pass" || event.type === "test:fail")
         count(event.type === "test:pass", event.data, tally);
       // Hides the totals that node prints for each file, because only the total of all files matters.
@@ -88,6 +98,16 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
     for await (const text of printed) process.stdout.write(text);
   });
   process.stdout.write(`${name}: ${((performance.now() - startMs) / 1000).toFixed(0)} s\n`);
+}
+
+async function* eventsOfRing(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
+  const folders = (ring.untimed ?? []).map((name) => join(builtTests, ring.path, name) + sep);
+  const isUntimed = (file: string) => folders.some((folder) => file.startsWith(folder));
+  yield* eventsOf(files.filter(isUntimed), { ...ring, concurrency: untimedConcurrency });
+  yield* eventsOf(
+    files.filter((file) => !isUntimed(file)),
+    ring,
+  );
 }
 
 /** Yields the events of each file when it ends, while `concurrency` files run at once. */
@@ -147,7 +167,10 @@ function selected(argument: string): [name: string, ring: Ring] | null {
   const name = argument.split("/")[0] as string;
   const ring = rings[name];
   if (ring === undefined || !existsSync(join(sourceTests, argument === name ? ring.path : argument))) return null;
-  return argument === name ? [name, ring] : [argument, { ...ring, path: argument }];
+  if (argument === name) return [name, ring];
+  const isUntimed = ring.untimed?.some((folder) => `${argument}/`.startsWith(`${name}/${folder}/`)) ?? false;
+  const concurrency = isUntimed ? untimedConcurrency : ring.concurrency;
+  return [argument, { path: argument, fileLimitMs: ring.fileLimitMs, concurrency }];
 }
 
 async function main(names: readonly string[]): Promise<void> {

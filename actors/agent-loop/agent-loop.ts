@@ -1,7 +1,7 @@
 // Agent loop: runs requests whose tools the server runs. A run is a sequence of rounds: the model generates, the server runs
 // the calls and adds their results to the prompt, until the model answers without a call. The loop runs on the main thread and
 // only passes events on; generations, tools and state have their own threads.
-import type { GenerateRequest, ToolSpec } from "../../engines/generation.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type {
@@ -11,12 +11,14 @@ import type {
   ApprovalDecision,
   ApprovalRequest,
   ApprovalStatus,
+  OfferedServerTool,
   Permission,
   ToolGroup,
 } from "../api/agent/agents.ts";
 import type { Files } from "../api/agent/files.ts";
-import type { ToolSource } from "../api/agent/server-tools.ts";
+import type { ServerTool, ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
+import type { Skills } from "../api/agent/skills.ts";
 import type { Tools } from "../api/agent/tools.ts";
 import type { Web } from "../api/agent/web.ts";
 import type { Inference } from "../api/inference.ts";
@@ -35,6 +37,8 @@ export interface AgentSettings {
   readonly maxRounds: number;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
+  /** Whether requests that name no MCP server offer the tools of all of them. */
+  readonly registersServerTools: boolean;
 }
 
 export interface AgentLoopOptions {
@@ -47,6 +51,7 @@ export interface AgentLoopOptions {
   readonly sources: readonly ToolSource[];
   readonly files: Files;
   readonly sessions: Sessions;
+  readonly skills: Skills;
   readonly fetchFile: FetchFile;
   readonly clock: Clock;
 }
@@ -54,6 +59,8 @@ export interface AgentLoopOptions {
 export class AgentLoop implements Agents {
   readonly groups: readonly ToolGroup[];
   readonly dispatches: boolean;
+  readonly permission: Permission;
+  readonly registersServerTools: boolean;
   readonly #settings: AgentSettings;
   readonly #approvals: Approvals;
   readonly #services: RunServices;
@@ -64,13 +71,28 @@ export class AgentLoop implements Agents {
     const dispatch = settings.dispatch === null ? null : createDispatch(settings.dispatch, clock);
     this.#settings = settings;
     this.groups = settings.groups;
+    this.permission = settings.permission;
+    this.registersServerTools = settings.registersServerTools;
     this.dispatches = dispatch !== null;
     this.#approvals = new Approvals(clock, settings.approvalLimitMs);
     this.#services = { ...services, dispatch, approvals: this.#approvals };
   }
 
-  get serverTools(): readonly ToolSpec[] {
-    return this.#services.sources.flatMap((source) => source.tools().map(({ spec }) => spec));
+  get serverTools(): readonly OfferedServerTool[] {
+    const tools = this.#services.sources.flatMap((source) => source.tools());
+    const isFirst = ({ spec }: ServerTool, i: number) =>
+      tools.findIndex((other) => other.spec.name === spec.name) === i;
+    return tools.filter(isFirst).map(({ spec, server = null }) => ({ spec, server }));
+  }
+
+  get toolServers(): Agents["toolServers"] {
+    const servers = this.#services.sources.filter(({ connected }) => connected !== undefined);
+    if (servers.length === 0) return null;
+    const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
+    return {
+      tools: sum(servers.map((source) => source.tools().length)),
+      connected: sum(servers.map(({ connected = 0 }) => connected)),
+    };
   }
 
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {

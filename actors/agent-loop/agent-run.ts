@@ -8,6 +8,7 @@ import type { AgentEvent, AgentOptions, Permission } from "../api/agent/agents.t
 import type { StoredFile } from "../api/agent/files.ts";
 import type { ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
+import type { Skills } from "../api/agent/skills.ts";
 import type { Inference } from "../api/inference.ts";
 import type { Approvals } from "./approvals.ts";
 import { type CallResult, CallRunner } from "./call-runner.ts";
@@ -16,6 +17,7 @@ import { ProducedFiles } from "./files/produced-files.ts";
 import { notesOnRequested } from "./files/requested-files.ts";
 import { Outbox } from "./outbox.ts";
 import { Round, type RoundCall } from "./round.ts";
+import { mountSkills, skillsOfRun, unmountSkills } from "./run-skills.ts";
 import { SessionLink } from "./session-link.ts";
 import { Toolbox, type ToolServices } from "./toolbox.ts";
 
@@ -23,6 +25,7 @@ export interface RunServices extends ToolServices {
   readonly approvals: Approvals;
   readonly inference: Pick<Inference, "generate">;
   readonly sessions: Sessions;
+  readonly skills: Skills;
   readonly fetchFile: FetchFile;
   readonly sources: readonly ToolSource[];
 }
@@ -88,7 +91,11 @@ export class AgentRun {
    */
   async *events(): AsyncGenerator<readonly AgentEvent[]> {
     const { agent, signal } = this.#options;
-    const notes = [...(await this.#prepareFiles()), ...notesOnRequested(agent.requestedFiles)];
+    const notes = [
+      ...(await this.#prepareSkills()),
+      ...(await this.#prepareFiles()),
+      ...notesOnRequested(agent.requestedFiles),
+    ];
     if (signal.aborted) return;
     yield [{ type: "session", id: this.#session.id }];
     for (let number = 0; ; number++) {
@@ -113,6 +120,17 @@ export class AgentRun {
       yield await this.#end(round, decision, number);
       return;
     }
+  }
+
+  /** Gives the skills of the request to the tools. A session has only the skills of its last request. */
+  async #prepareSkills(): Promise<PromptChanges["notes"]> {
+    const { agent } = this.#options;
+    const { skills, tools } = this.#services;
+    const { id: session, turn } = this.#session;
+    const found = await skillsOfRun(agent, skills);
+    if (found.length > 0) return await mountSkills(found, session, tools);
+    if (agent.groups.length > 0 && turn > 0) await unmountSkills(session, tools);
+    return [];
   }
 
   /** Stores the files of the request and copies them to the work folder. Returns the prompt notes that describe the files. */
@@ -158,7 +176,7 @@ export class AgentRun {
 
   /** Runs the calls of a round and adds their results to the session. Yields the events of the calls. */
   async *#callAll(calls: readonly RoundCall[], number: number): AsyncGenerator<readonly AgentEvent[]> {
-    const { request, permission, signal } = this.#options;
+    const { request, agent, permission, signal } = this.#options;
     const session = this.#session;
     const outbox = new Outbox<AgentEvent>();
     const known: ChatMessage[] = [];
@@ -168,6 +186,7 @@ export class AgentRun {
       client: request.client,
       turn: session.turn,
       permission,
+      canAsk: agent.isStreamed && !agent.isPlain,
       signal,
       emit: (event: AgentEvent) => outbox.put(event),
       approvals: session.approvals,
@@ -192,7 +211,9 @@ export class AgentRun {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    await this.#session.save([], this.#answer.message);
+    // A plain request without calls is answered as without the loop: its session would only displace those of others.
+    const isWorthKeeping = !this.#options.agent.isPlain || this.#answer.serverCalls > 0;
+    if (isWorthKeeping) await this.#session.save([], this.#answer.message);
     return [
       ...missing.map((file) => ({ type: "file", file, inline: null }) as const),
       ...(isLimited && !round.isCut ? [{ type: "rounds_reached" } as const] : []),

@@ -3,17 +3,29 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../runtime/clock.ts";
 import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agent/agents.ts";
+import type { AnswerValue, QuestionSchema } from "../api/agent/questions.ts";
+import { checkAnswer } from "./check-answer.ts";
 
 /** Milliseconds after which a call of a server without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;
 
-/** Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. */
+/**
+ * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. `content`: the data
+ * that a tool asked for. `isDecision`: the user denied; false: the time limit has passed, or the call was cancelled.
+ */
 export type Verdict =
-  | { readonly isApproved: true; readonly remembers: boolean; readonly arguments: string | null }
-  | { readonly isApproved: false; readonly denial: string };
+  | {
+      readonly isApproved: true;
+      readonly remembers: boolean;
+      readonly content: Readonly<Record<string, AnswerValue>>;
+      readonly arguments: string | null;
+    }
+  | { readonly isApproved: false; readonly denial: string; readonly isDecision: boolean };
 
 interface Waiting {
   readonly request: ApprovalRequest;
+  /** Schema of the data that the decision must contain; null: it contains none. */
+  readonly schema: QuestionSchema | null;
   /** Decision that came before the run waited; null: none. */
   early: Verdict | null;
   /** Ends the wait; null: the run does not wait yet. */
@@ -31,14 +43,17 @@ export class Approvals {
     this.#limitMs = limitMs;
   }
 
-  /** Registers a call that needs a decision, and returns its request with a new id. `wait` must follow. */
-  open(request: Omit<ApprovalRequest, "type" | "approval_id">): ApprovalRequest {
+  /**
+   * Registers a call that needs a decision, or a question of a tool that needs data of the schema. Returns its request with a
+   * new id. `wait` must follow.
+   */
+  open(request: Omit<ApprovalRequest, "type" | "approval_id">, schema: QuestionSchema | null = null): ApprovalRequest {
     const opened: ApprovalRequest = {
       type: "agentic_tool_approval_required",
       approval_id: `appr_${randomUUID().replaceAll("-", "")}`,
       ...request,
     };
-    this.#waiting.set(opened.approval_id, { request: opened, early: null, settle: null });
+    this.#waiting.set(opened.approval_id, { request: opened, schema, early: null, settle: null });
     return opened;
   }
 
@@ -65,10 +80,12 @@ export class Approvals {
     });
   }
 
+  /** Throws invalid_value if the data in the decision is not what the tool asked for. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {
     const waiting = this.#waiting.get(id);
     // The first decision counts. An id that has been answered is not known any more.
     if (waiting === undefined || waiting.early !== null) return "not_found";
+    if (decision.decision === "approve") checkAnswer(waiting.schema, decision.content);
     const verdict = verdictOf(decision, waiting.request.tool.label);
     if (waiting.settle !== null) {
       waiting.settle(verdict);
@@ -86,14 +103,14 @@ export class Approvals {
   }
 }
 
-const timedOut: Verdict = { isApproved: false, denial: "Approval timed out." };
+const timedOut: Verdict = { isApproved: false, denial: "Approval timed out.", isDecision: false };
 
 function cancelled(label: string): Verdict {
-  return { isApproved: false, denial: `${label} was not run: the request was cancelled.` };
+  return { isApproved: false, denial: `${label} was not run: the request was cancelled.`, isDecision: false };
 }
 
 function verdictOf(given: ApprovalDecision, label: string): Verdict {
-  const { decision, message, rememberForSession, arguments: edited } = given;
-  if (decision === "approve") return { isApproved: true, remembers: rememberForSession, arguments: edited };
-  return { isApproved: false, denial: message ?? `${label} was denied by the user.` };
+  const { decision, message, rememberForSession: remembers, content, arguments: edited } = given;
+  if (decision === "approve") return { isApproved: true, remembers, content: content ?? {}, arguments: edited };
+  return { isApproved: false, denial: message ?? `${label} was denied by the user.`, isDecision: true };
 }

@@ -1,6 +1,7 @@
 import type { ToolCall } from "../../engines/generation.ts";
 import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType } from "../api/agent/agents.ts";
 import type { StoredFile } from "../api/agent/files.ts";
+import type { AskUser, ToolAnswer } from "../api/agent/questions.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
 import { type CallContext, nothingMade, parsed, type Ran, type RunnableTool, type Toolbox } from "./toolbox.ts";
@@ -9,8 +10,10 @@ import { type CallContext, nothingMade, parsed, type Ran, type RunnableTool, typ
 const MAX_EDITED = 12_000;
 
 /** Data that all calls of one round share. */
-export interface RunContext extends Omit<CallContext, "round" | "onProgress"> {
+export interface RunContext extends Omit<CallContext, "round" | "onProgress" | "ask"> {
   readonly permission: Permission;
+  /** Whether the user reads the events of the run, so that tools can ask. */
+  readonly canAsk: boolean;
   readonly emit: (event: AgentEvent) => void;
   /** Whether the user has approved all further actions of the session. */
   readonly approvals: { all: boolean };
@@ -89,12 +92,29 @@ export class CallRunner {
 
   async #verdict({ about }: CalledTool, approval: ApprovalRequest | null): Promise<Verdict> {
     if (this.#context.permission === "deny") {
-      return { isApproved: false, denial: `${about.label} was denied by policy.` };
+      return { isApproved: false, denial: `${about.label} was denied by policy.`, isDecision: false };
     }
-    if (approval === null) return { isApproved: true, remembers: false, arguments: null };
+    if (approval === null) return { isApproved: true, remembers: false, content: {}, arguments: null };
+    return await this.#decision(approval, this.#context.signal);
+  }
+
+  async #decision(approval: ApprovalRequest, signal: AbortSignal): Promise<Verdict> {
     // The event is passed on first, because the client may decide as soon as it has read the event.
     await new Promise<void>((resolve) => setImmediate(resolve));
-    return await this.#approvals.wait(approval, this.#context.signal);
+    return await this.#approvals.wait(approval, signal);
+  }
+
+  /** Returns the function with which a tool asks the user for data, as an approval whose decision has the data. */
+  #asker({ about }: CalledTool): AskUser | null {
+    const { canAsk, permission, session, emit, signal } = this.#context;
+    if (!canAsk || permission === "deny") return null;
+    return async ({ label, message, schema }, ended) => {
+      const tool = { source: about.source, kind: "external", label } as const;
+      const args = { message, requested_schema: { type: "object", ...schema } };
+      const request = this.#approvals.open({ session_id: session, round: this.#round, tool, arguments: args }, schema);
+      emit({ type: "approval", request });
+      return answerOf(await this.#decision(request, AbortSignal.any([signal, ended])));
+    };
   }
 
   async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
@@ -115,7 +135,7 @@ export class CallRunner {
 
   #progress(
     call: ToolCall,
-    { type, index }: CalledTool,
+    { type, server, index }: CalledTool,
     phase: "calling" | "complete",
     data: Readonly<Record<string, unknown>>,
     record: ToolCallRecord | null,
@@ -127,6 +147,7 @@ export class CallRunner {
       index,
       call: { id: call.id, name: call.name, arguments: call.arguments },
       toolType: type,
+      server,
       data: { tool_type: type, ...data },
       record,
     });
@@ -140,7 +161,7 @@ export class CallRunner {
     const { run, session, client, turn, signal } = this.#context;
     const onProgress: CallContext["onProgress"] = (progress) =>
       this.#progress(call, tool, "calling", { ...callingData(tool.type, parsed(call.arguments)), ...progress }, null);
-    return { run, round: this.#round, session, client, turn, signal, onProgress };
+    return { run, round: this.#round, session, client, turn, signal, onProgress, ask: this.#asker(tool) };
   }
 }
 
@@ -148,7 +169,17 @@ export class CallRunner {
 function missingTool(name: string): RunnableTool {
   const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
   const about = { source: "user", kind: "custom", label: name } as const;
-  return { type: "custom", about, run: async () => ({ ...nothingMade, status: "error", content, data: { content } }) };
+  return {
+    type: "custom",
+    about,
+    server: null,
+    run: async () => ({ ...nothingMade, status: "error", content, data: { content } }),
+  };
+}
+
+function answerOf(verdict: Verdict): ToolAnswer {
+  if (verdict.isApproved) return { action: "accept", content: verdict.content };
+  return { action: verdict.isDecision ? "decline" : "cancel" };
 }
 
 function denied(message: string): Ran {

@@ -4,9 +4,10 @@ import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentOptions, ApprovalRequest, ToolType } from "../api/agent/agents.ts";
 import type { Files } from "../api/agent/files.ts";
+import type { AskUser } from "../api/agent/questions.ts";
 import type { ServerTool, ToolProgress } from "../api/agent/server-tools.ts";
 import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
-import type { FoundPage, Web } from "../api/agent/web.ts";
+import type { FoundPage, PageText, Web } from "../api/agent/web.ts";
 import { type BuiltInTool, builtInNamed, toolArguments } from "../tools/schemas.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { listFiles, readFileText } from "./files/file-tools.ts";
@@ -30,6 +31,8 @@ export interface CallContext {
   readonly turn: number;
   readonly signal: AbortSignal;
   readonly onProgress: (progress: ToolProgress) => void;
+  /** Asks the user; null: the user cannot be asked. */
+  readonly ask: AskUser | null;
 }
 
 export type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames" | "files" | "status">;
@@ -38,26 +41,47 @@ export type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames
 export interface RunnableTool {
   readonly type: ToolType;
   readonly about: ApprovalRequest["tool"];
+  /** Label of the MCP server of the tool; null: the tool belongs to none. */
+  readonly server: string | null;
   run(call: ToolCall, context: CallContext): Promise<Ran>;
 }
 
-type Agent = Pick<AgentOptions, "groups" | "serverTools" | "requestedFiles" | "web">;
+type Agent = Pick<AgentOptions, "groups" | "serverTools" | "requestedFiles" | "web" | "maxUses">;
 
 export class Toolbox {
   readonly #services: ToolServices;
   readonly #agent: Agent;
   readonly #serverTools: ReadonlyMap<string, ServerTool>;
+  /** Number of calls so far, by the name of the tool. Only tools with a limit are counted. */
+  readonly #uses = new Map<string, number>();
 
   /** `serverTools`: the tools of all sources; the run has those that its request names. */
   constructor(services: ToolServices, agent: Agent, serverTools: readonly ServerTool[]) {
     this.#services = services;
     this.#agent = agent;
     const offered = serverTools.filter(({ spec }) => agent.serverTools.includes(spec.name));
-    this.#serverTools = new Map(offered.map((tool) => [tool.spec.name, tool]));
+    // The tool of an earlier source replaces one of the same name of a later source.
+    this.#serverTools = new Map(offered.toReversed().map((tool) => [tool.spec.name, tool]));
   }
 
   /** Returns the tool of a name; null: the client runs it. */
   find(name: string): RunnableTool | null {
+    const tool = this.#named(name);
+    const most = this.#agent.maxUses[name];
+    return tool === null || most === undefined ? tool : { ...tool, run: this.#limited(name, tool, most) };
+  }
+
+  /** Returns the function that runs a tool at most `most` times in the run. */
+  #limited(name: string, tool: RunnableTool, most: number): RunnableTool["run"] {
+    return async (call, context) => {
+      const uses = (this.#uses.get(name) ?? 0) + 1;
+      this.#uses.set(name, uses);
+      if (uses <= most) return await tool.run(call, context);
+      return failed(call, `not run: the limit of uses of the tool is reached (max_uses ${most})`, "max_uses_exceeded");
+    };
+  }
+
+  #named(name: string): RunnableTool | null {
     const built = builtInNamed(name, this.#agent.groups);
     if (built !== undefined) return this.#builtIn(built);
     const server = this.#serverTools.get(name);
@@ -73,6 +97,7 @@ export class Toolbox {
     return {
       type,
       about,
+      server: null,
       run: async (call, context) => {
         if (runsIn === "web") return await this.#runOnWeb(name, call, context);
         if (runsIn === "files") return textResult(call, await this.#runOnFiles(name, call, context));
@@ -97,10 +122,10 @@ export class Toolbox {
       }
       const { url } = toolArguments.website_content_extractor.parse(parsed(call.arguments));
       const page = await web.read({ url, options, client }, signal);
-      const content = JSON.stringify({ url: page.url, title: page.title, content: page.content, is_cut: page.isCut });
-      return { ...nothingMade, status: "success", content, data: { url: page.url, title: page.title, content } };
+      return pageResult(page);
     } catch (error) {
-      return failed(call, toErrorRecord(error).message);
+      const { message, code } = toErrorRecord(error);
+      return failed(call, message, code);
     }
   }
 
@@ -128,18 +153,25 @@ export class Toolbox {
   }
 }
 
-function serverTool({ about, run }: ServerTool): RunnableTool {
+function serverTool(tool: ServerTool): RunnableTool {
   return {
     type: "custom",
-    about,
+    about: tool.about,
+    server: tool.server ?? null,
     run: async (call, context) => {
-      const { session, client, signal, onProgress } = context;
+      const { session, client, signal, ask } = context;
       const id = callKey(call, context);
+      let hasEnded = false;
+      const onProgress: CallContext["onProgress"] = (progress) => {
+        if (!hasEnded) context.onProgress(progress);
+      };
       try {
-        const ran = await run({ id, arguments: call.arguments, session, client, signal, onProgress });
+        const ran = await tool.run({ id, arguments: call.arguments, session, client, signal, onProgress, ask });
         return { ...textResult(call, ran.content), status: ran.status, images: ran.images };
       } catch (error) {
         return failed(call, toErrorRecord(error).message);
+      } finally {
+        hasEnded = true;
       }
     },
   };
@@ -149,6 +181,7 @@ function dispatchedTool(name: string, dispatch: Dispatch): RunnableTool {
   return {
     type: "custom",
     about: { source: "user", kind: "custom", label: name },
+    server: null,
     run: async (call, context) => textResult(call, await dispatch(call, callKey(call, context), context.signal)),
   };
 }
@@ -157,6 +190,7 @@ function goneTool(name: string): RunnableTool {
   return {
     type: "custom",
     about: { source: "external", kind: "external", label: name },
+    server: null,
     run: async (call) => failed(call, "the tool does not exist any more: its server has removed it or has gone"),
   };
 }
@@ -166,12 +200,18 @@ function callKey({ id }: ToolCall, { run, round }: CallContext): string {
   return `${run}/${round}/${id}`;
 }
 
+function pageResult({ url, title, content: text, isCut }: PageText): Ran {
+  const content = JSON.stringify({ url, title, content: isCut ? text + CUT : text });
+  return { ...nothingMade, status: "success", content, data: { url, title, content } };
+}
+
 function searchResult(query: string, pages: readonly FoundPage[]): Ran {
   const sources = pages.map(({ title, url }) => ({ title, url }));
+  const output = pages.map(({ title, description, url, content }) => ({ title, description, url, content }));
   return {
     ...nothingMade,
     status: "success",
-    content: JSON.stringify({ sources, output: pages }),
+    content: JSON.stringify({ sources, output }),
     data: { query, results_count: pages.length, sources },
   };
 }
@@ -180,14 +220,23 @@ function textResult(call: ToolCall, content: string): Ran {
   return { ...nothingMade, status: "success", content, data: { arguments: parsed(call.arguments), content } };
 }
 
-function failed(call: ToolCall, error: string): Ran {
+/** Returns the result of a call that failed. `code`: code of the error for the progress event. */
+function failed(call: ToolCall, error: string, code?: string): Ran {
   const content = JSON.stringify({ status: "error", error });
   return {
     ...textResult(call, content),
     status: "error",
-    data: { arguments: parsed(call.arguments), content, status: "error" },
+    data: {
+      arguments: parsed(call.arguments),
+      content,
+      status: "error",
+      ...(code === undefined ? {} : { error_code: code }),
+    },
   };
 }
+
+/** Text at the end of a page whose text was cut at the limit. */
+const CUT = "\n[The rest of the page is left out.]";
 
 export const nothingMade = { images: [], videoFrames: [], files: [] } as const;
 

@@ -6,15 +6,16 @@ import { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
-import type { RemovedStore } from "../../runtime/store/earlier-store.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 import type { Files } from "../api/agent/files.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
+import type { Skills } from "../api/agent/skills.ts";
 import type { StoredResponses } from "../api/stored-responses.ts";
 import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
 import { stateModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
+const skillTimeoutMs = 10 * 60_000;
 /** After the first successful start, restarts are unlimited, because a full disk may have space again later. */
 const restartPolicy: RestartPolicy = {
   kind: "restart",
@@ -33,16 +34,19 @@ export interface StateFrontOptions {
 
 /** Protocol of the actor `files`. */
 type FileProtocol = Omit<Files, "stagingFolder">;
+/** Protocol of the actor `skills`. */
+type SkillProtocol = Omit<Skills, "stagingFolder">;
 
 export class StateClient {
   readonly responses: StoredResponses;
   readonly files: Files;
   readonly sessions: Sessions;
+  readonly skills: Skills;
   readonly #options: StateFrontOptions;
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;
   #endpoint: Endpoint | null = null;
-  #stagingFolder: string | null = null;
+  #ready: StatePlaceReady | null = null;
 
   constructor(options: StateFrontOptions) {
     this.#options = options;
@@ -58,7 +62,7 @@ export class StateClient {
       history: stored("history"),
     };
     const file = this.#asker<FileProtocol>("files");
-    this.files = this.#withStaging({
+    this.files = this.#withStaging<FileProtocol>("stagingFolder", {
       add: file("add"),
       list: file("list"),
       find: file("find"),
@@ -73,6 +77,19 @@ export class StateClient {
       put: session("put"),
       delete: session("delete"),
     };
+    const skill = this.#asker<SkillProtocol>("skills");
+    // An upload or a download waits for others, and may take its whole time limit.
+    const slow = this.#asker<SkillProtocol>("skills", skillTimeoutMs);
+    const list = skill("list");
+    this.skills = this.#withStaging<SkillProtocol>("skillStagingFolder", {
+      add: slow("add"),
+      list: () => list(undefined),
+      find: skill("find"),
+      content: skill("content"),
+      pack: slow("pack"),
+      delete: skill("delete"),
+      deleteVersion: skill("deleteVersion"),
+    });
   }
 
   /** Starts the thread. A failed start is not retried. Rejects, with config_invalid if the folder cannot be used. */
@@ -86,7 +103,7 @@ export class StateClient {
         policy: { ...restartPolicy, minBackoffMs },
         onUp: (place) => {
           this.#endpoint = place.endpoint;
-          this.#stagingFolder = place.ready.stagingFolder;
+          this.#ready = place.ready;
           wasUp = true;
           resolve();
         },
@@ -106,15 +123,19 @@ export class StateClient {
 
   async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<StatePlaceReady>> {
     const { init, log } = this.#options;
-    const onProgress = (removed: unknown): void =>
-      log.warn(removed as RemovedStore, "stored responses of an earlier version cannot be read, and were removed");
+    const onProgress = (told: unknown): void => {
+      const { fields, message } = told as { readonly fields: object; readonly message: string };
+      log.warn(fields, message);
+    };
     const place = { name: "state", module: stateModule, init, kind: "thread", startTimeoutMs } as const;
     try {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
-      const { code, message } = toErrorRecord(thrown);
+      const { code, message, param } = toErrorRecord(thrown);
       // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
-      throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
+      throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message, {
+        param,
+      });
     }
   }
 
@@ -124,19 +145,23 @@ export class StateClient {
   }
 
   /** Returns a function that creates a method by name. The method sends its argument to the actor. */
-  #asker<P extends Protocol<P>>(actor: string) {
+  #asker<P extends Protocol<P>>(actor: string, timeoutMs?: number) {
+    const options = timeoutMs === undefined ? {} : { timeoutMs };
     return <K extends keyof P & string>(method: K) =>
       async (message: MessageOf<P, K>) => {
         if (this.#endpoint === null) throw unreachable();
-        return await this.#system.ref<P>(actor, this.#endpoint).ask(method, message);
+        return await this.#system.ref<P>(actor, this.#endpoint).ask(method, message, options);
       };
   }
 
-  /** Adds the staging folder, which is known when the thread has started. */
-  #withStaging(methods: FileProtocol): Files {
+  /** Adds a staging folder, which is known when the thread has started. */
+  #withStaging<Methods extends object>(
+    name: keyof StatePlaceReady,
+    methods: Methods,
+  ): Methods & { readonly stagingFolder: string } {
     const staging = (): string => {
-      if (this.#stagingFolder === null) throw unreachable();
-      return this.#stagingFolder;
+      if (this.#ready === null) throw unreachable();
+      return this.#ready[name];
     };
     return {
       ...methods,
@@ -148,5 +173,8 @@ export class StateClient {
 }
 
 function unreachable(): ServerError {
-  return new ServerError("peer_gone", "stored responses, files and sessions cannot be reached now; try again soon");
+  return new ServerError(
+    "peer_gone",
+    "stored responses, files, sessions and skills cannot be reached now; try again soon",
+  );
 }

@@ -101,6 +101,10 @@ export class ToolsClient implements Tools {
     await this.#actor().ask("mount", message);
   }
 
+  async mountSkills(message: Parameters<Tools["mountSkills"]>[0]): ReturnType<Tools["mountSkills"]> {
+    return await this.#actor().ask("mountSkills", message);
+  }
+
   async closeSession(message: { readonly session: string }): Promise<void> {
     await this.#actor().ask("closeSession", message);
   }

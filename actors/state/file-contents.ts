@@ -159,7 +159,8 @@ function wholeCharacters(text: string): string {
   return /[\uD800-\uDBFF]$/.test(text) ? text.slice(0, -1) : text;
 }
 
-async function syncFolder(path: string): Promise<void> {
+/** Resolves when the names in a folder are on the disk. */
+export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, "r");
   try {
     await folder.sync();

@@ -13,6 +13,7 @@ import { Stores } from "../../runtime/store/stores.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { type Files, fileLimits, type StoredFile } from "../api/agent/files.ts";
 import { type Sessions, sessionLimits } from "../api/agent/sessions.ts";
+import { type Skills, skillLimits } from "../api/agent/skills.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
 import { documentText } from "../files/documents/document-text.ts";
 import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
@@ -20,6 +21,9 @@ import { FileContents } from "./file-contents.ts";
 import { FileStore } from "./file-store.ts";
 import { type KeptHead, ResponseStore } from "./response-store.ts";
 import { type KeptSession, SessionStore } from "./session-store.ts";
+import { SkillContents } from "./skill-contents.ts";
+import { SkillFolders, type Warn } from "./skill-folders.ts";
+import { type KeptSkill, SkillStore } from "./skill-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
 /** Folder of the LMDB environment. Its name is kept for servers with existing data, although it contains not only responses. */
@@ -29,6 +33,8 @@ const firstStore = "responses";
 
 /** Protocol of the actor `files`. */
 type FileProtocol = Omit<Files, "stagingFolder">;
+/** Protocol of the actor `skills`. */
+type SkillProtocol = Omit<Skills, "stagingFolder">;
 
 const fileStoreLimits = {
   maxEntries: fileLimits.maxFiles,
@@ -46,14 +52,23 @@ const sessionStoreLimits = {
   maxAgeMs: 365 * 24 * 3_600_000,
 };
 
-/** Starts the thread. Reports the store of an earlier release if it was removed. */
+const skillStoreLimits = {
+  // The skill store itself refuses skills above the limit, so that none is ever removed to make room.
+  maxEntries: 2 * skillLimits.maxSkills,
+  maxBytes: 2 ** 30,
+  maxEntryBytes: 2 ** 20,
+  maxAgeMs: 100 * 365 * 24 * 3_600_000,
+};
+
+/** Starts the thread. Reports the store of an earlier release if it was removed. Throws config_invalid. */
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<StatePlaceReady> {
   const { folder, responses, mailboxLimit, maxFileContentBytes } = place.init;
   const tables = folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
   const state = new Stores(tables, firstStore);
   const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses));
   place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
-  const contents = new FileContents(join(folder ?? (await temporaryFolder(place)), "files"));
+  const base = folder ?? (await temporaryFolder(place));
+  const contents = new FileContents(join(base, "files"));
   await contents.open();
   const fileStore = new FileStore({
     store: state.store<StoredFile>("files", fileStoreLimits),
@@ -65,18 +80,29 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
   const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));
   place.system.spawn<Sessions>("sessions", sessionsBehaviour(sessionStore), { mailboxLimit });
+  const warn: Warn = (fields, message) => place.progress({ fields, message });
+  const skillStore = await openSkills(state, join(base, "skills"), place.init.skillsFolder, warn);
+  place.system.spawn<SkillProtocol>("skills", skillsBehaviour(skillStore), { mailboxLimit });
   const removed = folder === null ? null : await tryToRemoveEarlier(join(folder, "responses"));
-  if (removed !== null) place.progress(removed);
+  if (removed !== null) warn(removed, "stored responses of an earlier version cannot be read, and were removed");
   // A failed sweep is repeated after the next interval.
   const sweep = (): void => {
-    for (const store of [responseStore, fileStore, sessionStore]) void store.sweep().catch(() => {});
+    for (const store of [responseStore, fileStore, sessionStore, skillStore]) void store.sweep().catch(() => {});
   };
   sweep();
   setInterval(sweep, SWEEP_MS).unref();
-  return { stagingFolder: contents.stagingFolder };
+  return { stagingFolder: contents.stagingFolder, skillStagingFolder: skillStore.stagingFolder };
 }
 
-/** Creates a folder for the contents of files if the state is in memory. It is removed when the thread stops. */
+async function openSkills(state: Stores, folder: string, skillsFolder: string | null, warn: Warn): Promise<SkillStore> {
+  const contents = new SkillContents(folder);
+  await contents.open();
+  const folders = new SkillFolders(skillsFolder, warn);
+  await folders.check();
+  return new SkillStore({ store: state.store<KeptSkill>("skills", skillStoreLimits), contents, folders });
+}
+
+/** Creates a folder for the contents of files and skills if the state is in memory. It is removed when the thread stops. */
 async function temporaryFolder(place: PlaceContext<StatePlaceInit>): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-files-"));
   place.onStop(() => rm(folder, { recursive: true, force: true }));
@@ -136,6 +162,19 @@ function sessionsBehaviour(store: SessionStore): Behaviour<Sessions> {
     update: (update) => new DeferredReply(store.update(update)),
     put: (request) => new DeferredReply(store.put(request)),
     delete: (id) => new DeferredReply(store.delete(id)),
+    onStop: () => store.onStop(),
+  };
+}
+
+function skillsBehaviour(store: SkillStore): Behaviour<SkillProtocol> {
+  return {
+    add: (upload) => new DeferredReply(store.add(upload)),
+    list: () => new DeferredReply(store.list()),
+    find: (id) => new DeferredReply(store.find(id)),
+    content: (version) => new DeferredReply(store.content(version)),
+    pack: (version) => new DeferredReply(store.pack(version)),
+    delete: (id) => new DeferredReply(store.delete(id)),
+    deleteVersion: (version) => new DeferredReply(store.deleteVersion(version)),
     onStop: () => store.onStop(),
   };
 }

@@ -151,3 +151,6 @@ export function toolsOf(groups: readonly ToolGroup[]): readonly BuiltInTool[] {
 export function builtInNamed(name: string, groups: readonly ToolGroup[]): BuiltInTool | undefined {
   return toolsOf(groups).find(({ spec }) => spec.name === name);
 }
+
+/** Names of all built-in tools, as the model sees them. */
+export const builtInNames: readonly string[] = builtInTools.map(({ spec }) => spec.name);

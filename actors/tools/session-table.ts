@@ -55,6 +55,10 @@ export class SessionTable {
     this.#prepareSpare();
   }
 
+  has(id: string): boolean {
+    return this.#entries.has(id);
+  }
+
   /** Runs work in a session, which is opened if it does not exist. */
   async use<T>(id: string, work: (session: ToolSession) => Promise<T>): Promise<T> {
     if (this.#isClosed) throw new ServerError("draining", "the tools of the server are being stopped");

@@ -28,7 +28,11 @@ export const notRun: CommandResult = { stdout: null, stderr: null, outcome: { ty
 
 export async function runCommand(command: string, options: ShellOptions): Promise<CommandResult> {
   const { sandbox, shellPath, folder, timeoutMs, onStart } = options;
-  const running = sandbox.launch({ argv: [shellPath, "-c", command], ...foldersOf(folder) });
+  const running = sandbox.launch({
+    argv: [shellPath, "-c", command],
+    ...foldersOf(folder),
+    mounted: [folder.skills.mount],
+  });
   onStart(running);
   running.stdin.end();
   const stdout = new ProcessOutput(running.stdout);

@@ -4,6 +4,7 @@ import { toErrorRecord } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
 import { filesOf, outputsOf, type Produced } from "./files/outputs.ts";
+import { innerSkillsFolder } from "./files/session-skills.ts";
 import type { Snapshot } from "./files/snapshot.ts";
 import { unstage } from "./files/stage-file.ts";
 import { cancelledOutcome, cellOutcome, commandsOutcome, failedOutcome, noFiles, plainOutcome } from "./results.ts";
@@ -60,6 +61,15 @@ export class ToolRunner implements Tools {
 
   async mount({ session, files }: { readonly session: string; readonly files: readonly FileToMount[] }): Promise<void> {
     await this.#sessions.use(session, ({ folder }) => this.#options.folders.mount(folder, files));
+  }
+
+  async mountSkills({ session, skills }: Parameters<Tools["mountSkills"]>[0]): ReturnType<Tools["mountSkills"]> {
+    // A session that is not open has no skills.
+    if (skills.length === 0 && !this.#sessions.has(session)) return { folder: innerSkillsFolder };
+    return await this.#sessions.use(session, async ({ folder }) => {
+      await folder.skills.set(skills);
+      return { folder: folder.skills.pathFor(this.#options.sandbox.isolation) };
+    });
   }
 
   async closeSession({ session }: { readonly session: string }): Promise<void> {

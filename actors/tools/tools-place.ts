@@ -38,6 +38,7 @@ function behaviourOf(runner: ToolRunner): Behaviour<Tools> {
     run: (call) => new DeferredReply(runner.run(call)),
     cancel: (message) => runner.cancel(message),
     mount: (message) => new DeferredReply(runner.mount(message)),
+    mountSkills: (message) => new DeferredReply(runner.mountSkills(message)),
     closeSession: (message) => new DeferredReply(runner.closeSession(message)),
     onStop: () => runner.close(),
   };

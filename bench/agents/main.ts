@@ -114,13 +114,14 @@ async function measure(
   state: StateClient,
   reuse: number[],
 ): Promise<Measured> {
-  const { files, sessions } = state;
+  const { files, sessions, skills } = state;
   const settings = {
     groups: ["code_execution"],
     permission: "auto",
     maxRounds: 256,
     approvalLimitMs: null,
     dispatch: null,
+    registersServerTools: false,
   } as const;
   let tokens = 0;
   const delay = watchLoopDelay();
@@ -137,6 +138,7 @@ async function measure(
         sources: [],
         files,
         sessions,
+        skills,
         fetchFile,
         clock: realClock,
       });
@@ -146,6 +148,7 @@ async function measure(
       const agent = {
         groups: settings.groups,
         serverTools: [],
+        maxUses: {},
         web: defaultWebOptions,
         skills: [],
         isPlain: false,
@@ -244,6 +247,7 @@ const instantTools: Tools = {
   },
   cancel() {},
   async mount() {},
+  mountSkills: async () => ({ folder: "/skills" }),
   async closeSession() {},
 };
 

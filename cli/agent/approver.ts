@@ -3,11 +3,16 @@ import type { Agents, ApprovalDecision, ApprovalRequest } from "../../actors/api
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { Questions } from "../run/input/questions.ts";
 import type { Output } from "../run/output.ts";
+import { answerTo, questionOf, type ToolQuestion } from "./answer-question.ts";
 import { editedArguments } from "./edit-call.ts";
 import type { RunControl } from "./terminal-agent.ts";
 import { callLines } from "./view/tool-view.ts";
+import { excerpt } from "./view/visible-text.ts";
 
 const QUESTION = "run it? [y]es, [n]o, [a]lways, [e]dit; n TEXT tells the model why: ";
+
+/** Maximum number of characters of a question of a tool. */
+const MAX_QUESTION = 500;
 
 type Choice = "yes" | "always" | "edit" | { readonly message: string | null };
 
@@ -28,8 +33,10 @@ export class Approver {
 
   /** Asks and decides, unless the user interrupts the run. */
   async decide(request: ApprovalRequest, run: RunControl): Promise<void> {
-    const decision =
-      request.session_id === this.#approvedSession ? approval(true) : await this.#ask(request, run.signal);
+    const question = questionOf(request);
+    if (question !== null) return await this.#answer(request, question, run);
+    const isApproved = request.session_id === this.#approvedSession;
+    const decision = isApproved ? approval(true) : await this.#ask(request, run.signal);
     if (decision === null) return run.interrupt();
     if (decision.rememberForSession) this.#approvedSession = request.session_id;
     this.#options.agents().decide(request.approval_id, decision);
@@ -47,6 +54,21 @@ export class Approver {
       args = await this.#edited(args);
     }
     return null;
+  }
+
+  /** Answers a question of a tool. Asks again while the data is not what the tool wants. */
+  async #answer(request: ApprovalRequest, question: ToolQuestion, run: RunControl): Promise<void> {
+    const { notes, questions, agents } = this.#options;
+    while (!run.signal.aborted) {
+      const answer = await answerTo(question, (text) => questions().ask(notes.bold(oneLine(text))));
+      if (answer === null) return run.interrupt();
+      const decision = answer === "declined" ? denial : { ...approval(false), content: answer };
+      try {
+        return void agents().decide(request.approval_id, decision);
+      } catch (error) {
+        notes.line(notes.red(toErrorRecord(error).message));
+      }
+    }
   }
 
   /** Returns the user's choice; null: an interrupt. */
@@ -74,6 +96,12 @@ export class Approver {
   }
 }
 
+/** Returns a question of a tool as one line of bounded length. */
+function oneLine(text: string): string {
+  const [line = ""] = excerpt(text.replaceAll(/\s+/g, " "), { head: 1, tail: 0, width: MAX_QUESTION });
+  return `${line} `;
+}
+
 /** Returns the choice that a line means; null: it means none. */
 export function choiceOf(line: string): Choice | null {
   const [, word = "", text = ""] = /^\s*(\S+)\s*(.*)$/s.exec(line) ?? [];
@@ -85,8 +113,8 @@ export function choiceOf(line: string): Choice | null {
   return /^e(?:dit)?$/i.test(word) ? "edit" : null;
 }
 
-const denial = { decision: "deny", message: null, rememberForSession: false, arguments: null } as const;
+const denial = { decision: "deny", message: null, rememberForSession: false, content: null, arguments: null } as const;
 
 function approval(rememberForSession: boolean, edited: string | null = null): ApprovalDecision {
-  return { decision: "approve", message: null, rememberForSession, arguments: edited };
+  return { decision: "approve", message: null, rememberForSession, content: null, arguments: edited };
 }

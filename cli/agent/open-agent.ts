@@ -27,7 +27,9 @@ const client = "run";
 export interface AgentTerminal {
   readonly answers: Output;
   readonly notes: Output;
-  /** Asks the user; called only while a run is going on. */
+  /** Whether there is a user to ask. */
+  readonly canAsk: boolean;
+  /** Asks the user; called only while a run is going on, and if `canAsk`. */
   readonly questions: () => Questions;
 }
 
@@ -69,13 +71,13 @@ export async function openAgent(
   const folder = userFolder(config) ?? process.cwd();
   const saved = new SessionFiles(sessionFolder(config.troupe.stateDir));
   // Files and sessions of the loop itself end with this command. What is to last is in the session files.
-  const state = await openState({ troupe: { ...config.troupe, stateDir: "none" } }, log);
+  const state = await openState({ ...config, troupe: { ...config.troupe, stateDir: "none" } }, log);
   const stopState = () => state.stop(placeStopMs);
   try {
     const sessions = new SavedSessions({ inner: state.sessions, files: state.files, saved, workFolder: folder, log });
     const wanted = await continued(config, saved, folder);
     const restored = wanted === null ? null : await sessions.restore(wanted, client);
-    const { loop, stop } = await openAgents(config, { files: state.files, sessions }, inference, [], log);
+    const { loop, stop } = await openAgents(config, { ...state, sessions }, inference, [], log);
     const approver = new Approver({ ...terminal, agents: () => loop });
     const view = config.run.json
       ? new JsonView({ ...terminal, approver })
@@ -86,7 +88,13 @@ export async function openAgent(
           maxRounds: config.server.maxToolRounds ?? maxToolRounds,
         });
     const begun = { system: config.run.system ?? agentSystemPrompt(folder, loop.groups, new Date()), turns: [] };
-    const agent = new TerminalAgent(loop, view, restored?.id ?? null);
+    const agent = new TerminalAgent({
+      agents: loop,
+      skills: state.skills,
+      view,
+      canAsk: terminal.canAsk,
+      sessionId: restored?.id ?? null,
+    });
     return {
       agent,
       folder,

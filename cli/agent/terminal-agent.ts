@@ -2,6 +2,7 @@
 // model: it generates the events of the answer, and shows calls of tools and asks for approvals in between.
 import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
+import type { Skills } from "../../actors/api/agent/skills.ts";
 import { defaultWebOptions } from "../../actors/api/agent/web.ts";
 import type { Inference } from "../../actors/api/inference.ts";
 import { toolsOf } from "../../actors/tools/schemas.ts";
@@ -22,18 +23,32 @@ export interface RunControl {
   interrupt(): void;
 }
 
+export interface TerminalAgentOptions {
+  readonly agents: Agents;
+  /** Runs have all of them. */
+  readonly skills: Pick<Skills, "list">;
+  readonly view: RunView;
+  /** Whether the view can ask the user. */
+  readonly canAsk: boolean;
+  /** Session that the conversation continues; null: a new one. */
+  readonly sessionId: string | null;
+}
+
 export class TerminalAgent {
   readonly #agents: Agents;
+  readonly #skills: Pick<Skills, "list">;
   readonly #view: RunView;
+  readonly #canAsk: boolean;
   #sessionId: string | null;
   /** Text of the answer since the last result of a tool: the session has what came before. */
   #unsaved = "";
   #isLimited = false;
 
-  /** `sessionId`: session that the conversation continues; null: a new one. */
-  constructor(agents: Agents, view: RunView, sessionId: string | null) {
+  constructor({ agents, skills, view, canAsk, sessionId }: TerminalAgentOptions) {
     this.#agents = agents;
+    this.#skills = skills;
     this.#view = view;
+    this.#canAsk = canAsk;
     this.#sessionId = sessionId;
   }
 
@@ -74,7 +89,8 @@ export class TerminalAgent {
     const interrupted = new AbortController();
     const run = { signal: AbortSignal.any([signal, interrupted.signal]), interrupt: () => interrupted.abort() };
     const asked = { ...request, tools: toolUse(this.#agents) };
-    for await (const batch of this.#agents.run(asked, this.#options(messages), run.signal)) {
+    const options = await this.#options(messages);
+    for await (const batch of this.#agents.run(asked, options, run.signal)) {
       for (const event of batch) {
         this.#note(event);
         await this.#view.event(event, run);
@@ -99,13 +115,16 @@ export class TerminalAgent {
     else if (event.type === "tool_progress" && event.phase === "complete") this.#unsaved = "";
   }
 
-  #options(messages: readonly ChatMessage[]): AgentOptions {
+  async #options(messages: readonly ChatMessage[]): Promise<AgentOptions> {
     const { groups, serverTools } = this.#agents;
+    // Skills are read and run with the shell.
+    const skills = groups.includes("shell") ? await this.#skills.list() : [];
     return {
       groups,
-      serverTools: serverTools.map(({ name }) => name),
+      serverTools: serverTools.map(({ spec }) => spec.name),
       web: defaultWebOptions,
-      skills: [],
+      maxUses: {},
+      skills: skills.map(({ id }) => ({ id, version: null })),
       isPlain: false,
       permission: null,
       maxRounds: null,
@@ -115,7 +134,7 @@ export class TerminalAgent {
       digests: messages.map(messageDigest),
       requestedFiles: [],
       inputFiles: [],
-      isStreamed: true,
+      isStreamed: this.#canAsk,
     };
   }
 }
@@ -125,7 +144,7 @@ const forClients = ["surface_outputs", "files"];
 
 function toolUse({ groups, serverTools }: Agents): ToolUse | null {
   const builtIn = toolsOf(groups).filter(({ runsIn }) => !forClients.includes(runsIn));
-  const specs = [...builtIn.map(({ spec }) => spec), ...serverTools];
+  const specs = [...builtIn, ...serverTools].map(({ spec }) => spec);
   return specs.length === 0 ? null : { specs, required: false, parallel: true };
 }
 

@@ -3,6 +3,7 @@
 import { isAbsolute, join, resolve } from "node:path";
 import type { Files } from "../../actors/api/agent/files.ts";
 import type { Sessions } from "../../actors/api/agent/sessions.ts";
+import type { Skills } from "../../actors/api/agent/skills.ts";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
 import { StateClient } from "../../actors/front/state-client.ts";
 import type { StatePlaceInit } from "../../actors/messages.ts";
@@ -20,25 +21,30 @@ export interface State {
   readonly responses: StoredResponses;
   readonly files: Files;
   readonly sessions: Sessions;
+  readonly skills: Skills;
   stop(deadlineMs: number): Promise<void>;
 }
 
 /** Opens the storage. Throws config_invalid if the configured folder cannot be used. */
-export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger): Promise<State> {
+export async function openState(
+  { troupe, skillsDir }: Pick<Config, "troupe" | "skillsDir">,
+  log: Logger,
+): Promise<State> {
   const responses: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,
     maxBytes: troupe.storedResponsesDisk,
     maxEntryBytes: maxStoredBytes,
     maxAgeMs: troupe.storedResponseDays * dayMs,
   };
-  const limits = { responses, maxFileContentBytes: troupe.filesDisk };
+  const skillsFolder = skillsDir === null ? null : resolve(skillsDir);
+  const limits = { responses, maxFileContentBytes: troupe.filesDisk, skillsFolder };
   const { stateDir } = troupe;
   if (stateDir === "none") return openFront(null, limits, log);
   if (stateDir !== null) return openFront(resolve(stateDir), limits, log);
   try {
     return await openFront(defaultFolder(process.env), limits, log);
   } catch (error) {
-    if (!(error instanceof ServerError)) throw error;
+    if (!(error instanceof ServerError) || error.param === "skills_dir") throw error;
     log.warn({ reason: error.message }, "state is kept in memory only; state_dir names another folder for it, or none");
     return openFront(null, limits, log);
   }
@@ -46,7 +52,7 @@ export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger)
 
 async function openFront(
   folder: string | null,
-  limits: Pick<StatePlaceInit, "responses" | "maxFileContentBytes">,
+  limits: Omit<StatePlaceInit, "folder" | "mailboxLimit">,
   log: Logger,
 ): Promise<State> {
   const front = new StateClient({ init: { folder, mailboxLimit, ...limits }, log });
@@ -56,8 +62,8 @@ async function openFront(
     await front.stop(failedStopMs);
     throw error;
   }
-  const { responses, files, sessions } = front;
-  return { responses, files, sessions, stop: (deadlineMs) => front.stop(deadlineMs) };
+  const { responses, files, sessions, skills } = front;
+  return { responses, files, sessions, skills, stop: (deadlineMs) => front.stop(deadlineMs) };
 }
 
 /**

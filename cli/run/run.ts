@@ -30,6 +30,7 @@ export async function run(config: Config, open: OpenModels = openModels): Promis
   const message = await messageOf(config);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
+  if (config.mcpConfig !== null && !usesTools(config)) log.warn("mcp_config has no effect without --agent");
   const logFile = config.log === null ? null : await openLogFile(config.log, log);
   const models = await open(config, log);
   const { defaults } = models;
@@ -99,7 +100,7 @@ async function answer(scene: Scene, message: string): Promise<void> {
   const stderr = new Output(process.stderr, process.env);
   const asking = asks(config) ? askingOnTerminal(scene) : null;
   const questions = () => (asking as OpenQuestions).questions;
-  const opened = await agentOf(scene, { answers: stdout, notes: stderr, questions });
+  const opened = await agentOf(scene, { answers: stdout, notes: stderr, canAsk: asking !== null, questions });
   try {
     const conversation = conversationOf(config, new Map(), opened);
     const { model, adapter, fields } = conversation;
@@ -134,7 +135,7 @@ async function converse(scene: Scene, stage: Stage): Promise<void> {
   const screen = answers.isTerminal ? process.stdout : process.stderr;
   const notes = answers.isTerminal ? answers : new Output(screen, process.env);
   const questions = (): Questions => (stage.repl as Repl).questions;
-  const opened = await agentOf(scene, { answers, notes, questions });
+  const opened = await agentOf(scene, { answers, notes, canAsk: true, questions });
   try {
     const conversation = conversationOf(config, scene.defaults, opened);
     const request = (question: string) => {

@@ -21,13 +21,20 @@ export const decisionSchema = z
       .boolean()
       .nullish()
       .meta({ description: "With approve: approve all later calls of the session too.", default: false }),
+    content: z
+      .record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]))
+      .nullish()
+      .meta({ description: "With approve: the data that the tool asks for, as its `requested_schema` describes it." }),
   })
-  .superRefine(({ decision, message, remember_for_session }, context) => {
+  .superRefine(({ decision, message, remember_for_session, content }, context) => {
     if (decision === "approve" && typeof message === "string") {
       context.addIssue({ code: "custom", path: ["message"], message: "is for decision deny" });
     }
     if (decision === "deny" && remember_for_session === true) {
       context.addIssue({ code: "custom", path: ["remember_for_session"], message: "is for decision approve" });
+    }
+    if (decision === "deny" && content != null) {
+      context.addIssue({ code: "custom", path: ["content"], message: "is for decision approve" });
     }
   });
 
@@ -35,12 +42,13 @@ export const pendingQuery = z.object({ session_id: sessionId.meta({ description:
 
 export const decideApproval: RouteHandler = (exchange, context) => {
   const agents = agentsOf(context);
-  const { decision, message, remember_for_session } = readJson(exchange.request, decisionSchema, context.log);
+  const { decision, message, remember_for_session, content } = readJson(exchange.request, decisionSchema, context.log);
   const id = exchange.parameters.approval_id ?? "";
   const given = {
     decision,
     message: message ?? null,
     rememberForSession: remember_for_session ?? false,
+    content: content ?? null,
     arguments: null,
   };
   const status = agents.decide(id, given);

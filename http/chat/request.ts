@@ -6,16 +6,14 @@ import type { ToolSpec } from "../../engines/generation.ts";
 import {
   type AgentFields,
   agentFields,
-  agentGroups,
   agentOptions,
   digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
-  type OfferedTools,
   runRequest,
-  specsOf,
 } from "../shared/agent/request-fields.ts";
+import { type OfferedTools, runTools, type ToolNeeds } from "../shared/agent/run-tools.ts";
 import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
 import {
   commonFields,
@@ -46,13 +44,24 @@ import {
   thinkingSwitches,
   withThink,
 } from "../shared/fields/thinking.ts";
+import { approvalConflicts, asksForApproval, namedServer } from "../shared/fields/tools/mcp-tool.ts";
 import { permissionConflicts, permissionField } from "../shared/fields/tools/permission.ts";
-import { filesOfTool, serverToolGroups, sessionOfContainer } from "../shared/fields/tools/tool-fields.ts";
+import { filesOfTool, serverToolGroups, sessionOfContainer, skillsOfTool } from "../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../shared/fields/tools/tool-use.ts";
+import { webSearchOptionsField, webUseOf } from "../shared/fields/tools/web-search.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 import { contradiction, endConflicts, inputFiles, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
-import { hasFunctions, requestedToolConflicts, requestedTools, serverToolsOf, toolFields } from "./tools.ts";
+import {
+  choiceOf,
+  functionNames,
+  mcpToolsOf,
+  namedTools,
+  requestedToolConflicts,
+  requestedTools,
+  serverToolsOf,
+  toolFields,
+} from "./tools.ts";
 
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
 
@@ -105,7 +114,7 @@ export const chatRequestSchema = z
     ...toolFields,
     functions: refused(TOOLS_INSTEAD, isEmptyArray),
     function_call: refused(TOOLS_INSTEAD, (value) => value === "none" || value === "auto"),
-    web_search_options: notBuiltYet("web search"),
+    web_search_options: webSearchOptionsField,
     ...agentFields,
     audio: notBuiltYet("an answer in audio"),
     modalities: notBuiltYet("an answer in another form than text", isTextOnly),
@@ -132,20 +141,30 @@ export function askedRun(
   body: ChatRequestBody,
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages } = openConversation(body);
+  const { messages, continuesLast } = openConversation(body);
   const inputs = [...inputFiles(body.messages), ...toolFiles(body, messages.length - 1)];
-  const needs = {
+  const needs = toolNeeds(body, inputs.length > 0, continuesLast ?? false);
+  const tools = runTools(needs, offered);
+  const asked = askedRequest(body, tools?.specs);
+  if (tools === null) return { asked, agent: null };
+  const { fields, web, skills } = needs;
+  const isStreamed = body.stream ?? false;
+  const options = { ...tools, web, skills, inputFiles: inputs, digests: digestsOf(messages), isStreamed };
+  return runRequest(asked, agentOptions(fields, options));
+}
+
+function toolNeeds(body: ChatRequestBody, hasFiles: boolean, continuesLast: boolean): ToolNeeds {
+  return {
     named: featuresOf(body),
     fields: sentAgentFields(body),
-    hasFiles: inputs.length > 0,
-    hasFunctions: hasFunctions(body),
+    hasFiles,
+    functions: functionNames(body),
+    servers: mcpToolsOf(body).map(namedServer),
+    skills: serverToolsOf(body).flatMap(skillsOfTool),
+    web: webUseOf(body.web_search_options),
+    choice: choiceOf(body),
+    hasRoom: (body.n ?? 1) === 1 && sentGrammar(body) === null && !continuesLast,
   };
-  const groups = agentGroups(needs, offered);
-  const asked = askedRequest(body, specsOf(groups ?? []));
-  if (groups === null) return { asked, agent: null };
-  const digests = digestsOf(messages);
-  const isStreamed = body.stream ?? false;
-  return runRequest(asked, agentOptions(sentAgentFields(body), { groups, inputFiles: inputs, digests, isStreamed }));
 }
 
 /** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */
@@ -181,7 +200,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* grammarConflicts(body);
   const added = namedSpecs(featuresOf(body));
   yield* requestedToolConflicts(body, added);
-  yield* callConflicts(requestedTools(body, added), { ...body, grammar: sentGrammar(body) });
+  yield* callConflicts(namedTools(body, added), { ...body, grammar: sentGrammar(body) });
   yield* samplingConflicts(body);
   yield* contradictedNames(body);
   if (typeof body.top_logprobs === "number" && body.logprobs !== true) yield ["top_logprobs", "needs logprobs: true"];
@@ -190,14 +209,13 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
     yield ["reasoning_effort", `"${thinking.effort}" contradicts enable_thinking: ${thinking.isOn}`];
   }
   yield* permissionConflicts(body.agent_permission ?? body.code_execution_permission, body.stream);
+  yield* approvalConflicts(mcpToolsOf(body), body.stream);
 }
 
 /** Returns the features that the request names. */
 function featuresOf(body: Conflicting): NamedGroups {
-  return namedGroups(
-    body,
-    serverToolsOf(body).map(({ type }) => serverToolGroups[type]),
-  );
+  const hosted = serverToolsOf(body).map(({ type }) => serverToolGroups[type]);
+  return namedGroups(body, body.web_search_options ? [...hosted, "web_search"] : hosted);
 }
 
 /** Returns the fields of the agent loop, with aliases and the session of a named container. */
@@ -207,9 +225,14 @@ function sentAgentFields(body: Conflicting): AgentFields {
   );
   return {
     ...body,
-    agent_permission: body.agent_permission ?? body.code_execution_permission,
+    agent_permission: permissionOf(body),
     session_id: body.session_id ?? containers[0],
   };
+}
+
+function permissionOf(body: Conflicting): AgentFields["agent_permission"] {
+  const sent = body.agent_permission ?? body.code_execution_permission;
+  return sent !== "deny" && mcpToolsOf(body).some(asksForApproval) ? "ask" : sent;
 }
 
 /** Returns the files that server tools name, as files of the last message. */

@@ -1,11 +1,12 @@
 // Body of a chat completion that is not streamed, and its logprobs.
 import type { LogprobList } from "../../engines/logprobs.ts";
+import type { Sources } from "../shared/agent/web-results.ts";
 import { agentFieldsOf } from "../shared/agent/wire.ts";
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
 import { type TokenJson, wireTokenLogprobs } from "../shared/answer/logprobs.ts";
 import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
-import type { WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
+import type { WireAnnotation, WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
 
 /** The fields that the body and all chunks of a completion share. */
 export interface CompletionHead {
@@ -25,7 +26,7 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
     system_fingerprint: "local",
     choices: answer.choices.map((choice, index) => ({
       index,
-      message: message(choice),
+      message: message(choice, answer.sources),
       logprobs: wantsLogprobs ? wireLogprobs(answer.tokens, choice.logprobs) : null,
       finish_reason: wireFinishReason(choice.finishReason),
     })),
@@ -35,7 +36,8 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
   };
 }
 
-function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireChoice["message"] {
+function message({ text, reasoning, toolCalls, refusal }: AnswerChoice, sources: Sources): WireChoice["message"] {
+  const annotations = wireAnnotations(sources, text);
   const calls = toolCalls.map(({ id, name, arguments: args }) => {
     return { id, type: "function" as const, function: { name, arguments: args } };
   });
@@ -44,8 +46,17 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireCho
     content: text === "" && calls.length > 0 ? null : text,
     refusal,
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(annotations.length === 0 ? {} : { annotations }),
     ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
   };
+}
+
+/** Builds the annotations of a text: the pages that it names. */
+export function wireAnnotations(sources: Sources, text: string): readonly WireAnnotation[] {
+  return sources.citedIn(text).map(({ start, end, page: { url, title } }) => ({
+    type: "url_citation",
+    url_citation: { start_index: start, end_index: end, url, title },
+  }));
 }
 
 /** Builds the logprobs of a choice. `tokens` is null if the choice has no tokens. */

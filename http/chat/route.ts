@@ -1,7 +1,7 @@
 // POST /v1/chat/completions: converts the body to a generation request, and the generation events to a response body or a
 // stream.
 import type { RouteHandler } from "../context.ts";
-import { offeredBy, startRun } from "../shared/agent/start-run.ts";
+import { offeredBy, startRun, takesExtensions } from "../shared/agent/start-run.ts";
 import { randomId } from "../shared/answer/ids.ts";
 import { sendAnswer } from "../shared/answer/send-answer.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
@@ -27,6 +27,11 @@ export const chatCompletions: RouteHandler = async (exchange, context) => {
   const { signal } = exchange.request;
   const events = startRun(context, { request, agent }, signal, () => exchange.request.releaseBody());
   const texts = () => inference.tokenTexts(model.id);
-  const codec = new ChatStream(head, { choiceCount: request.choices, includeUsage: facts.includesUsage, texts });
+  const codec = new ChatStream(head, {
+    choiceCount: request.choices,
+    includeUsage: facts.includesUsage,
+    hasExtensions: takesExtensions(exchange, agent),
+    texts,
+  });
   await streamEvents(exchange, events, codec, config);
 };

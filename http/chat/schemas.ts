@@ -32,6 +32,19 @@ const head = {
 
 const index = z.int().min(0);
 
+export const annotationSchema = z
+  .strictObject({
+    type: z.literal("url_citation"),
+    url_citation: z.strictObject({ start_index: index, end_index: index, url: z.string(), title: z.string() }),
+  })
+  .meta({ id: "ChatUrlCitation" });
+
+const annotations = z
+  .array(annotationSchema)
+  .readonly()
+  .optional()
+  .meta({ description: "Pages of web searches that the content names; absent if there are none." });
+
 const completionChoice = z.strictObject({
   index,
   message: z.strictObject({
@@ -39,6 +52,7 @@ const completionChoice = z.strictObject({
     content: z.string().nullable().meta({ description: "null: the message has only tool calls." }),
     refusal: refusal.nullable(),
     tool_calls: z.array(toolCall).min(1).optional(),
+    annotations,
     reasoning_content: reasoning.optional(),
   }),
   logprobs: logprobsSchema.nullable(),
@@ -57,6 +71,7 @@ export const chatCompletionSchema = z
 
 export type WireChatCompletion = z.output<typeof chatCompletionSchema>;
 export type WireChoice = z.output<typeof completionChoice>;
+export type WireAnnotation = z.output<typeof annotationSchema>;
 export type WireLogprobs = z.output<typeof logprobsSchema>;
 
 /** The first delta of a tool call has its id and name; later deltas carry parts of the arguments. */
@@ -74,6 +89,7 @@ const chunkChoice = z.strictObject({
     content: z.string().optional(),
     refusal: refusal.optional(),
     tool_calls: z.array(callDelta).min(1).optional(),
+    annotations,
     reasoning_content: reasoning.optional(),
   }),
   logprobs: logprobsSchema.nullable(),

@@ -7,13 +7,14 @@ import type { LogprobRecords } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { errorBody } from "../errors.ts";
+import { Sources } from "../shared/agent/web-results.ts";
 import { extensionText } from "../shared/agent/wire.ts";
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import { arrayFragments, gathered } from "../shared/answer/json-pieces.ts";
 import { hasLongLogprobs, TokenJson } from "../shared/answer/logprobs.ts";
 import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import type { StreamCodec } from "../sse.ts";
-import type { CompletionHead } from "./response.ts";
+import { type CompletionHead, wireAnnotations } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
 const DELTA_END = '},"logprobs":null,"finish_reason":null}]}\n\n';
@@ -42,6 +43,8 @@ export interface ChatStreamOptions {
    * finish_reason carries it, so every chunk has a choice. The last chunk of the stream always carries `usage`.
    */
   readonly includeUsage: boolean;
+  /** Whether events of the agent loop are sent besides the chunks. Requests for approvals always are. */
+  readonly hasExtensions: boolean;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
 }
@@ -49,6 +52,7 @@ export interface ChatStreamOptions {
 export class ChatStream implements StreamCodec {
   readonly #completion: CompletionHead;
   readonly #includeUsage: boolean;
+  readonly #hasExtensions: boolean;
   readonly #texts: () => ShownTokens;
   #tokens: TokenJson | null = null;
   #head = "";
@@ -58,11 +62,15 @@ export class ChatStream implements StreamCodec {
   #lastChunk = "";
   /** Session of the run, as a field of the last chunk; "": the request does not use the agent loop. */
   #session = "";
+  /** Pages that the web tools of the run returned, and the text of the run, in which they may be named. */
+  readonly #sources = new Sources();
+  #text = "";
   #isEnded = false;
 
-  constructor(head: CompletionHead, { choiceCount, includeUsage, texts }: ChatStreamOptions) {
+  constructor(head: CompletionHead, { choiceCount, includeUsage, hasExtensions, texts }: ChatStreamOptions) {
     this.#completion = head;
     this.#includeUsage = includeUsage;
+    this.#hasExtensions = hasExtensions;
     this.#texts = texts;
     this.#unfinishedCount = choiceCount;
     this.#frame(choiceCount, null);
@@ -106,6 +114,7 @@ export class ChatStream implements StreamCodec {
       case "reasoning":
         return this.#delta(event.choice, "reasoning_content", event.text);
       case "text":
+        if (this.#session !== "") this.#text += event.text;
         if (event.logprobs === undefined) return this.#delta(event.choice, "content", event.text);
         return this.#deltaWithLogprobs(event, this.#json().list(event.logprobs));
       case "tool_call":
@@ -124,9 +133,12 @@ export class ChatStream implements StreamCodec {
         this.#session = `,"session_id":${JSON.stringify(event.id)}`;
         return "";
       case "tool_progress":
+        this.#sources.take(event);
+        return this.#hasExtensions ? extensionText(event) : "";
       case "approval":
-      case "file":
         return extensionText(event);
+      case "file":
+        return this.#hasExtensions ? extensionText(event) : "";
       default:
         return event satisfies never;
     }
@@ -191,12 +203,20 @@ export class ChatStream implements StreamCodec {
   #finish(index: number, reason: FinishReason): string {
     const choice = this.#choices[index];
     if (choice === undefined) return "";
+    const cited = this.#annotations(choice);
     const content = choice.hasRole ? "" : `${this.#role(choice)}"content":""`;
     const chunk = `${choice.delta}${content}},"logprobs":null,"finish_reason":"${wireFinishReason(reason)}"}]`;
     this.#unfinishedCount--;
-    if (this.#unfinishedCount > 0) return `${chunk}}\n\n`;
+    if (this.#unfinishedCount > 0) return `${cited}${chunk}}\n\n`;
     this.#lastChunk = chunk;
-    return "";
+    return cited;
+  }
+
+  /** Returns the chunk with the annotations of the run's text; "": it names no page. */
+  #annotations(choice: ChoiceFrame): string {
+    const annotations = wireAnnotations(this.#sources, this.#text);
+    if (annotations.length === 0) return "";
+    return `${choice.delta}${this.#role(choice)}"annotations":${JSON.stringify(annotations)}${DELTA_END}`;
   }
 
   #done(usage: Usage): string {

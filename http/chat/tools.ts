@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../engines/generation.ts";
 import { expectedVariant } from "../issues.ts";
 import type { Conflict } from "../shared/fields/conflicts.ts";
+import { type McpTool, mcpChoice, mcpTool } from "../shared/fields/tools/mcp-tool.ts";
 import {
   choiceFields,
   codeInterpreterTool,
@@ -12,7 +13,7 @@ import {
   MAX_TOOLS,
   namedFunction,
   nameOf,
-  refusedChoice,
+  refusedChoices,
   refusedTools,
   type ServerTool,
   serverChoice,
@@ -20,26 +21,32 @@ import {
   shellTool,
   toolName,
   toolSpec,
+  webSearchTypes,
 } from "../shared/fields/tools/tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../shared/fields/tools/tool-use.ts";
+import { anyTool, checkChoice, type ToolChoice, toolConflicts, toolUse } from "../shared/fields/tools/tool-use.ts";
 
 const name = toolName(64);
-const refusedTypes = [...hostedTypes, "namespace"] as const;
+const refusedTypes = [...webSearchTypes, ...hostedTypes, "namespace"] as const;
 
 const functionTool = z.strictObject({
   type: z.literal("function"),
   function: z.strictObject({ name, ...declaration }),
 });
 
-const toolTypes = ["function", "code_interpreter", "shell"];
+const toolTypes = ["function", "code_interpreter", "shell", "mcp"];
 
-const tool = z.discriminatedUnion("type", [functionTool, codeInterpreterTool, shellTool, refusedTools(refusedTypes)], {
-  error: expectedVariant("a tool", "type", toolTypes),
-});
+const tool = z.discriminatedUnion(
+  "type",
+  [functionTool, codeInterpreterTool, shellTool, mcpTool, refusedTools(refusedTypes)],
+  {
+    error: expectedVariant("a tool", "type", toolTypes),
+  },
+);
 
+const refusedChoice = refusedChoices([...webSearchTypes, ...hostedTypes]);
 const named = namedFunction(name, '{"type": "function", "function": {"name": …}}');
 
-const namedTool = z.discriminatedUnion("type", [named, serverChoice, refusedChoice], {
+const namedTool = z.discriminatedUnion("type", [named, serverChoice, mcpChoice, refusedChoice], {
   error: expectedVariant("the name of a tool", "type", toolTypes),
 });
 
@@ -58,7 +65,7 @@ const allowedTools = z
     { error: 'expected a mode and tools, as {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}' },
   );
 
-const choice = z.discriminatedUnion("type", [named, serverChoice, allowedTools, refusedChoice], {
+const choice = z.discriminatedUnion("type", [named, serverChoice, mcpChoice, allowedTools, refusedChoice], {
   error: expectedVariant("a choice of tools", "type", [...toolTypes, "allowed_tools"]),
 });
 
@@ -73,23 +80,37 @@ export const toolFields = {
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** Returns the tools of the request and the server's tools `added`; null if no tool may be called. */
+/**
+ * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Throws invalid_value if the
+ * choice does not fit them.
+ */
 export function requestedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
+  checkChoice([...specsOf(fields), ...added], choiceOf(fields));
+  return namedTools(fields, added);
+}
+
+/** Like requestedTools. The tools may be incomplete, so the choice is not checked. */
+export function namedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   return toolUse([...specsOf(fields), ...added], choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
 
 export function requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
-  return toolConflicts([...specsOf(fields), ...added], choiceOf(fields));
+  return toolConflicts([...specsOf(fields), ...added]);
 }
 
-/** Returns the tools of the request that the server runs. */
+/** Returns the built-in tools that the request names. */
 export function serverToolsOf({ tools }: ToolFields): readonly ServerTool[] {
-  return (tools ?? []).flatMap((tool) => (tool.type === "function" ? [] : [tool]));
+  return (tools ?? []).flatMap((tool) => (tool.type === "code_interpreter" || tool.type === "shell" ? [tool] : []));
 }
 
-/** Returns whether the request has functions that the client runs. */
-export function hasFunctions({ tools }: ToolFields): boolean {
-  return (tools ?? []).some(({ type }) => type === "function");
+/** Returns the MCP servers that the request names. */
+export function mcpToolsOf({ tools }: ToolFields): readonly McpTool[] {
+  return (tools ?? []).flatMap((tool) => (tool.type === "mcp" ? [tool] : []));
+}
+
+/** Returns the names of the functions that the client runs. */
+export function functionNames(fields: ToolFields): readonly string[] {
+  return specsOf(fields).map(({ name }) => name);
 }
 
 function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
@@ -98,7 +119,7 @@ function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
   );
 }
 
-function choiceOf({ tool_choice }: ToolFields): ToolChoice {
+export function choiceOf({ tool_choice }: ToolFields): ToolChoice {
   const choice = tool_choice ?? "auto";
   if (typeof choice === "string") return { ...anyTool, mode: choice };
   if (choice.type !== "allowed_tools") return { mode: "one", names: [nameOfChoice(choice)] };
@@ -107,5 +128,6 @@ function choiceOf({ tool_choice }: ToolFields): ToolChoice {
 }
 
 function nameOfChoice(choice: z.output<typeof namedTool>): string {
-  return choice.type === "function" ? nameOf(choice) : serverToolNames[choice.type];
+  if (choice.type === "function") return nameOf(choice);
+  return choice.type === "mcp" ? choice.name : serverToolNames[choice.type];
 }

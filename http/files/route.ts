@@ -1,6 +1,4 @@
 // Files routes: upload, list, metadata, content and deletion of stored files, and reading the files of a container.
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { type Files, fileLimits, type StoredFile } from "../../actors/api/agent/files.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
@@ -8,28 +6,38 @@ import type { Exchange } from "../exchange.ts";
 import { clientOf } from "../server/client.ts";
 import type { HttpRequest } from "../server/edge.ts";
 import { sessionOfContainer } from "../shared/fields/tools/tool-fields.ts";
+import { type FormRules, readForm, removeStaged, type UploadedForm } from "../shared/forms/read-form.ts";
 import { readQuery } from "../shared/read-query.ts";
 import { hasVersionHeader } from "../shared/version-header.ts";
 import { fileNotFound, sendContent } from "./content.ts";
 import { filesQuery, PURPOSES } from "./query.ts";
-import { readForm, type UploadedForm } from "./upload.ts";
 import { vendorFile, wireContainerFile, wireFile } from "./wire.ts";
 
+const formRules: FormRules = {
+  fileFields: ["file"],
+  maxFiles: 1,
+  maxFileBytes: fileLimits.maxFileBytes,
+  allowsFolders: false,
+};
 const LIFETIME_SECONDS = fileLimits.lifetimeMs / 1000;
 
 export const uploadFile: RouteHandler = async (exchange, context) => {
   const files = filesOf(context);
   const { request } = exchange;
-  const form = await readForm(request, files.stagingFolder);
+  const form = await readForm(request, files.stagingFolder, formRules);
   try {
     exchange.json(200, shown(exchange, await stored(files, form, request)));
   } finally {
-    if (form.file !== null) await rm(join(files.stagingFolder, form.file.staged), { force: true });
+    await removeStaged(form.files, files.stagingFolder);
   }
 };
 
-async function stored(files: Files, { fields, file }: UploadedForm, request: HttpRequest): Promise<StoredFile> {
-  if (file === null) throw missing("file", "a file in the field `file`");
+async function stored(
+  files: Files,
+  { fields, files: [file] }: UploadedForm,
+  request: HttpRequest,
+): Promise<StoredFile> {
+  if (file === undefined) throw missing("file", "a file in the field `file`");
   const refusal = purposeRefusal(fields.get("purpose"), hasVersionHeader(request));
   if (refusal !== null) throw refusal;
   return await files.add({

@@ -4,6 +4,7 @@ import { jsonAnswer, modelErrors, type Operation, streamContent } from "../opera
 import { messagesErrors } from "./errors.ts";
 import { countRequestSchema, messagesRequestSchema } from "./request/request.ts";
 import { contentBlockSchema, messageDeltaSchema, messageSchema } from "./response.ts";
+import { citationSchema } from "./web-blocks.ts";
 
 const index = z.int().min(0);
 
@@ -11,6 +12,7 @@ const delta = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("thinking_delta"), thinking: z.string() }),
   z.strictObject({ type: z.literal("signature_delta"), signature: z.string() }),
   z.strictObject({ type: z.literal("text_delta"), text: z.string() }),
+  z.strictObject({ type: z.literal("citations_delta"), citation: citationSchema }),
   z.strictObject({ type: z.literal("input_json_delta"), partial_json: z.string() }),
 ]);
 

@@ -5,11 +5,13 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { sessionLimits } from "../../actors/api/agent/sessions.ts";
 import type { FinishReason } from "../../engines/generation.ts";
+import { type ProgressEvent, type Sources, webKind } from "../shared/agent/web-results.ts";
 import { agentAnswerFields, agentFieldsOf } from "../shared/agent/wire.ts";
 import type { Answer, AnswerChoice, AnswerPart } from "../shared/answer/answer.ts";
 import { containerPrefix } from "../shared/fields/tools/tool-fields.ts";
 import { readCutObject } from "./cut-object.ts";
 import { resultBlock, serverBlockSchemas, useBlock } from "./server-blocks.ts";
+import { citationSchema, citationsOf } from "./web-blocks.ts";
 
 /** Fields that the body and the first stream event of a message share. */
 export interface MessageHead {
@@ -23,7 +25,15 @@ export const contentBlockSchema = z.discriminatedUnion("type", [
     thinking: z.string(),
     signature: z.string().meta({ description: "Always empty: reasoning is not signed." }),
   }),
-  z.strictObject({ type: z.literal("text"), text: z.string() }),
+  z.strictObject({
+    type: z.literal("text"),
+    text: z.string(),
+    citations: z
+      .array(citationSchema)
+      .readonly()
+      .optional()
+      .meta({ description: "Pages of web searches that the text names; absent if there are none." }),
+  }),
   z.strictObject({
     type: z.literal("tool_use"),
     id: z.string(),
@@ -42,7 +52,10 @@ const usageSchema = z.strictObject({
   cache_creation_input_tokens: tokenCount.meta({ description: "Always 0: cache writes are not counted separately." }),
   output_tokens: tokenCount,
   output_tokens_details: z.strictObject({ thinking_tokens: tokenCount }),
-  server_tool_use: z.null(),
+  server_tool_use: z
+    .strictObject({ web_search_requests: tokenCount, web_fetch_requests: tokenCount })
+    .nullable()
+    .meta({ description: "Numbers of calls of the web tools; null: there are none." }),
 });
 
 const stopSchema = {
@@ -98,6 +111,24 @@ export interface TokenCounts {
   readonly reasoningTokens: number;
 }
 
+/** Numbers of calls of the web tools. */
+export class WebCalls {
+  #search = 0;
+  #page = 0;
+
+  take(event: ProgressEvent): void {
+    if (event.phase !== "complete") return;
+    const kind = webKind(event);
+    if (kind === "search") this.#search++;
+    else if (kind === "page") this.#page++;
+  }
+
+  get usage(): Usage["server_tool_use"] {
+    if (this.#search + this.#page === 0) return null;
+    return { web_search_requests: this.#search, web_fetch_requests: this.#page };
+  }
+}
+
 /** End of a generation: why it ended, and its stop string. */
 export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal"> & {
   /** Whether the run reached its limit of tool rounds. */
@@ -105,27 +136,41 @@ export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal
 };
 
 /** Builds the response body of a generation with one choice. */
-export function wholeMessage(head: MessageHead, { choices, usage, run }: Answer): object {
+export function wholeMessage(head: MessageHead, { choices, usage, run, sources }: Answer, isPlain: boolean): object {
   const [choice] = choices;
   assert(choice);
+  const session = run?.sessionId ?? null;
+  const calls = new WebCalls();
+  for (const part of choice.parts) if (part.kind === "server_call") calls.take(part.progress);
   const { finishReason, stopString, refusal } = choice;
   const stop = wireStop({ finishReason, stopString, refusal, isLimited: run?.isLimited ?? false });
-  const whole = message(head, choice.parts.flatMap(contentBlocks), stop, usage, run?.sessionId ?? null);
+  const content = choice.parts.flatMap((part) => contentBlocks(part, { sources, session, isPlain }));
+  const whole = message(head, content, stop, { ...usage, serverToolUse: calls.usage }, session);
   return { ...whole, ...agentFieldsOf(run) };
 }
 
-function contentBlocks(part: AnswerPart): readonly ContentBlock[] {
-  if (part.kind !== "server_call") return [contentBlock(part)];
-  return [useBlock(part.progress), resultBlock(part.progress)].filter((block) => block !== null);
+interface BlockContext {
+  readonly sources: Sources;
+  readonly session: string | null;
+  /** Whether the client has asked for no server tools, so that it may not know their blocks. */
+  readonly isPlain: boolean;
 }
 
-function contentBlock(part: Exclude<AnswerPart, { readonly kind: "server_call" }>): ContentBlock {
+function contentBlocks(part: AnswerPart, { sources, session, isPlain }: BlockContext): readonly ContentBlock[] {
+  if (part.kind !== "server_call") return [contentBlock(part, sources)];
+  if (isPlain) return [];
+  return [useBlock(part.progress), resultBlock(part.progress, session ?? "")].filter((block) => block !== null);
+}
+
+function contentBlock(part: Exclude<AnswerPart, { readonly kind: "server_call" }>, sources: Sources): ContentBlock {
   const { kind, text } = part;
   if (kind === "call") {
     const input: unknown = part.isCut ? readCutObject(text) : JSON.parse(text);
     return { type: "tool_use", id: part.id, name: part.name, input, caller: { type: "direct" } };
   }
-  return kind === "text" ? { type: "text", text } : { type: "thinking", thinking: text, signature: "" };
+  if (kind === "reasoning") return { type: "thinking", thinking: text, signature: "" };
+  const citations = citationsOf(sources, text);
+  return { type: "text", text, ...(citations.length === 0 ? {} : { citations }) };
 }
 
 /** Returns the container of a session; null: the request has no session. */
@@ -142,7 +187,7 @@ export function message(
   head: MessageHead,
   content: readonly ContentBlock[],
   stop: Stop,
-  counts: TokenCounts,
+  counts: UsageCounts,
   session: string | null,
 ): object {
   return {
@@ -164,14 +209,19 @@ export function message(
   } satisfies z.input<typeof messageSchema>;
 }
 
-export function wireUsage({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: TokenCounts): Usage {
+interface UsageCounts extends TokenCounts {
+  readonly serverToolUse: Usage["server_tool_use"];
+}
+
+export function wireUsage(counts: UsageCounts): Usage {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens, serverToolUse } = counts;
   return {
     input_tokens: promptTokens - cachedTokens,
     cache_read_input_tokens: cachedTokens,
     cache_creation_input_tokens: 0,
     output_tokens: completionTokens,
     output_tokens_details: { thinking_tokens: reasoningTokens },
-    server_tool_use: null,
+    server_tool_use: serverToolUse,
   };
 }
 

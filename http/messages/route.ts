@@ -19,12 +19,14 @@ export const messages: RouteHandler = async (exchange, context) => {
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head = { id: randomId("msg", "_"), model: model.id };
   if (!facts.isStreamed) {
-    await sendAnswer(exchange, context, { request, agent }, 0, (answer) => wholeMessage(head, answer));
+    await sendAnswer(exchange, context, { request, agent }, 0, (answer) =>
+      wholeMessage(head, answer, agent?.isPlain === true),
+    );
     return;
   }
   const { signal } = exchange.request;
   const events = startRun(context, { request, agent }, signal, () => exchange.request.releaseBody());
-  await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
+  await streamEvents(exchange, events, new MessageStream(head, exchange.id, agent?.isPlain !== true), config);
 };
 
 export const countTokens: RouteHandler = async (exchange, context) => {

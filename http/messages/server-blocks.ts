@@ -1,9 +1,8 @@
-// Blocks of tools that the server runs, in the shape of the messages protocol: `server_tool_use`, and the result block of code
-// execution or of the shell.
+// Blocks of tools that the server runs, in the shape of the messages protocol: `server_tool_use` with the result block of code
+// execution, the shell or a web tool, and `mcp_tool_use` with `mcp_tool_result`.
 import { z } from "zod";
-import type { AgentEvent } from "../../actors/api/agent/agents.ts";
-
-type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
+import { type ProgressEvent, webKind } from "../shared/agent/web-results.ts";
+import { webBlockSchemas, webResultBlock } from "./web-blocks.ts";
 
 function result<const Kind extends string>(kind: Kind) {
   const error = z.strictObject({
@@ -30,16 +29,30 @@ export const serverBlockSchemas = [
   z.strictObject({
     type: z.literal("server_tool_use"),
     id: z.string(),
-    name: z.enum(["code_execution", "bash_code_execution"]),
+    name: z.enum(["code_execution", "bash_code_execution", "web_search", "web_fetch"]),
     input: z.record(z.string(), z.unknown()),
     caller: z.strictObject({ type: z.literal("direct") }),
   }),
   result("code_execution"),
   result("bash_code_execution"),
+  ...webBlockSchemas,
+  z.strictObject({
+    type: z.literal("mcp_tool_use"),
+    id: z.string(),
+    name: z.string(),
+    server_name: z.string(),
+    input: z.record(z.string(), z.unknown()),
+  }),
+  z.strictObject({
+    type: z.literal("mcp_tool_result"),
+    tool_use_id: z.string(),
+    is_error: z.boolean(),
+    content: z.array(z.strictObject({ type: z.literal("text"), text: z.string(), citations: z.null() })),
+  }),
 ] as const;
 
 type ServerBlock = z.output<(typeof serverBlockSchemas)[number]>;
-type UseBlock = Extract<ServerBlock, { readonly type: "server_tool_use" }>;
+type UseBlock = Extract<ServerBlock, { readonly type: "server_tool_use" | "mcp_tool_use" }>;
 type ResultBlock = Exclude<ServerBlock, UseBlock>;
 
 /** Kinds of blocks, by the name of the tool. Other tools have no blocks; extension events report their calls. */
@@ -49,27 +62,41 @@ const kinds: Readonly<Record<string, "code_execution" | "bash_code_execution">> 
 };
 
 /** Returns the block of a call; null: the tool has no block in this protocol. */
-export function useBlock({ call }: ProgressEvent): UseBlock | null {
-  const name = kinds[call.name];
+export function useBlock(event: ProgressEvent): UseBlock | null {
+  const { call, server } = event;
+  const input = inputOf(call.arguments);
+  if (server !== null) {
+    return { type: "mcp_tool_use", id: mcpBlockId(event), name: call.name, server_name: server, input };
+  }
+  const name = kinds[call.name] ?? webNames[webKind(event) ?? "none"];
   if (name === undefined) return null;
-  return {
-    type: "server_tool_use",
-    id: blockId(call.id),
-    name,
-    input: inputOf(call.arguments),
-    caller: { type: "direct" },
-  };
+  return { type: "server_tool_use", id: serverBlockId(event), name, input, caller: { type: "direct" } };
 }
 
-/** Returns the block of a call's result; null: the tool has no block in this protocol. */
-export function resultBlock({ call, data, record }: ProgressEvent): ResultBlock | null {
+const webNames: Readonly<Record<string, "web_search" | "web_fetch">> = { search: "web_search", page: "web_fetch" };
+
+/** Returns the block of a call's result; null: the tool has no block in this protocol. `session`: session of the run. */
+export function resultBlock(event: ProgressEvent, session: string): ResultBlock | null {
+  const { call, data, record, server } = event;
+  if (server !== null) return mcpResult(event);
+  if (webKind(event) !== null) return webResultBlock(event, serverBlockId(event), session);
   const kind = kinds[call.name];
   if (kind === undefined) return null;
   return {
     type: `${kind}_tool_result`,
-    tool_use_id: blockId(call.id),
+    tool_use_id: serverBlockId(event),
     content: contentOf(kind, data, record?.file_ids),
   } as ResultBlock;
+}
+
+function mcpResult(event: ProgressEvent): ResultBlock {
+  const { status } = event.data;
+  return {
+    type: "mcp_tool_result",
+    tool_use_id: mcpBlockId(event),
+    is_error: status === "error" || status === "denied",
+    content: [{ type: "text", text: event.record?.result_content ?? "", citations: null }],
+  };
 }
 
 function contentOf(
@@ -98,9 +125,26 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Returns the id of a server call in the messages protocol. Its clients expect the prefix `srvtoolu_`. */
-function blockId(callId: string): string {
-  return `srvtoolu_${callId.replaceAll(/[^A-Za-z0-9_-]/g, "_")}`;
+/**
+ * Returns the id of a server call in the messages protocol. Its clients expect the prefix `srvtoolu_`. The id contains the round
+ * of the call: calls of one round belong to one message of the prompt.
+ */
+function serverBlockId({ call, round }: ProgressEvent): string {
+  return `srvtoolu_${round}_${safe(call.id)}`;
+}
+
+function mcpBlockId({ call, round }: ProgressEvent): string {
+  return `mcptoolu_${round}_${safe(call.id)}`;
+}
+
+function safe(id: string): string {
+  return id.replaceAll(/[^A-Za-z0-9_-]/g, "_");
+}
+
+/** Returns the round and the id of the call of a block; null: this server has not written the block's id. */
+export function callOfBlock(id: string): { readonly round: number; readonly id: string } | null {
+  const [, round, call] = /^(?:srvtoolu|mcptoolu)_(\d{1,3})_(.+)$/.exec(id) ?? [];
+  return round === undefined || call === undefined ? null : { round: Number(round), id: call };
 }
 
 function inputOf(text: string): Record<string, unknown> {

@@ -3,11 +3,22 @@
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import { type ProgressEvent, Sources } from "../shared/agent/web-results.ts";
 import { extensionText } from "../shared/agent/wire.ts";
 import type { StreamCodec } from "../sse.ts";
 import { messagesErrors } from "./errors.ts";
-import { type Ending, type MessageHead, message, notStopped, wireContainer, wireStop, wireUsage } from "./response.ts";
+import {
+  type Ending,
+  type MessageHead,
+  message,
+  notStopped,
+  WebCalls,
+  wireContainer,
+  wireStop,
+  wireUsage,
+} from "./response.ts";
 import { resultBlock, useBlock } from "./server-blocks.ts";
+import { citationsOf } from "./web-blocks.ts";
 
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
@@ -15,7 +26,6 @@ const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 const EMPTY_SIGNATURE = '"signature_delta","signature":""}}\n\n';
 const DELTA_END = "}}\n\n";
 
-type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 type BlockKind = "thinking" | "text" | "tool_use";
 
 const deltaTypes: Readonly<Record<BlockKind, string>> = {
@@ -27,6 +37,8 @@ const deltaTypes: Readonly<Record<BlockKind, string>> = {
 export class MessageStream implements StreamCodec {
   readonly #head: MessageHead;
   readonly #requestId: string;
+  /** Whether events of the agent loop are sent besides those of the protocol. */
+  readonly #hasExtensions: boolean;
   #hasBegun = false;
   #isEnded = false;
   readonly #ending: { -readonly [Field in keyof Ending]: Ending[Field] } = {
@@ -42,11 +54,16 @@ export class MessageStream implements StreamCodec {
   /** Kind of the content block in progress, and the constant text before each of its deltas. */
   #open: BlockKind | null = null;
   #delta = "";
+  /** Text of the block in progress, if the run has found pages that it may name. */
+  #text = "";
+  readonly #sources = new Sources();
+  readonly #webCalls = new WebCalls();
   #blockCount = 0;
 
-  constructor(head: MessageHead, requestId: string) {
+  constructor(head: MessageHead, requestId: string, hasExtensions: boolean) {
     this.#head = head;
     this.#requestId = requestId;
+    this.#hasExtensions = hasExtensions;
   }
 
   get isEnded(): boolean {
@@ -81,10 +98,12 @@ export class MessageStream implements StreamCodec {
         this.#session = event.id;
         return "";
       case "tool_progress":
-        return this.#progress(event) + extensionText(event);
+        this.#sources.take(event);
+        this.#webCalls.take(event);
+        return this.#hasExtensions ? this.#progress(event) + extensionText(event) : "";
       case "approval":
       case "file":
-        return extensionText(event);
+        return this.#hasExtensions ? extensionText(event) : "";
       case "rounds_reached":
         this.#ending.isLimited = true;
         return "";
@@ -127,7 +146,7 @@ export class MessageStream implements StreamCodec {
     const use = this.#announced.has(id) ? null : useBlock(event);
     this.#announced.add(id);
     const announced = use === null ? "" : this.#wholeBlock({ ...use, input: {} }, use.input);
-    const result = event.phase === "complete" ? resultBlock(event) : null;
+    const result = event.phase === "complete" ? resultBlock(event, this.#session ?? "") : null;
     return announced + (result === null ? "" : this.#wholeBlock(result, null));
   }
 
@@ -141,7 +160,7 @@ export class MessageStream implements StreamCodec {
   #start(event: AgentEvent): string {
     this.#hasBegun = true;
     const { promptTokens, cachedTokens } = event.type === "begin" ? event : { promptTokens: 0, cachedTokens: 0 };
-    const counts = { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 };
+    const counts = { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0, serverToolUse: null };
     const data = JSON.stringify({
       type: "message_start",
       message: message(this.#head, [], notStopped, counts, this.#session),
@@ -152,6 +171,7 @@ export class MessageStream implements StreamCodec {
   #piece(kind: "thinking" | "text", text: string): string {
     if (text === "") return ""; // the event has only logprobs
     const opened = this.#open === kind ? "" : this.#openBlock(kind, emptyBlocks[kind]);
+    if (kind === "text" && !this.#sources.isEmpty) this.#text += text;
     return opened + this.#delta + JSON.stringify(text) + DELTA_END;
   }
 
@@ -169,8 +189,17 @@ export class MessageStream implements StreamCodec {
     if (this.#open === null) return "";
     const index = this.#blockCount - 1;
     const signature = this.#open === "thinking" ? deltaBefore(index) + EMPTY_SIGNATURE : "";
+    const citations = this.#citations(index);
     this.#open = null;
-    return `${signature}event: content_block_stop\ndata: {"type":"content_block_stop","index":${index}}\n\n`;
+    return `${signature}${citations}event: content_block_stop\ndata: {"type":"content_block_stop","index":${index}}\n\n`;
+  }
+
+  /** Returns the citations of the text block in progress. */
+  #citations(index: number): string {
+    const citations = citationsOf(this.#sources, this.#text);
+    this.#text = "";
+    const delta = (citation: object) => `"citations_delta","citation":${JSON.stringify(citation)}${DELTA_END}`;
+    return citations.map((citation) => deltaBefore(index) + delta(citation)).join("");
   }
 
   #done(usage: Usage): string {
@@ -178,7 +207,7 @@ export class MessageStream implements StreamCodec {
     const data = JSON.stringify({
       type: "message_delta",
       delta: { ...wireStop(this.#ending), container: wireContainer(this.#session) },
-      usage: wireUsage(usage),
+      usage: wireUsage({ ...usage, serverToolUse: this.#webCalls.usage }),
       ...(this.#session === null ? {} : { session_id: this.#session }),
     });
     return `${this.#closeBlock()}event: message_delta\ndata: ${data}\n\n${MESSAGE_STOP}`;

@@ -41,6 +41,14 @@ export const modelSchema = z
       description: "Values of the fields that a request leaves out; absent for a model that does not generate text.",
     }),
     tools_available: z.boolean().meta({ description: "Whether the model can call tools; false until its first load." }),
+    mcp_tools_count: z
+      .int()
+      .optional()
+      .meta({ description: "Number of tools of the connected MCP servers; absent on a server without `mcp_config`." }),
+    mcp_servers_connected: z
+      .int()
+      .optional()
+      .meta({ description: "Number of connected MCP servers; absent on a server without `mcp_config`." }),
   })
   .meta({ id: "Model" });
 

@@ -1,6 +1,7 @@
 // GET /v1/models and GET /v1/models/{model}. The list begins with the entry `default` for the default model; every configured
 // model follows, each directly before its adapters. The header anthropic-version selects the form of the messages protocol.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
+import type { Agents } from "../../actors/api/agent/agents.ts";
 import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
@@ -12,40 +13,42 @@ import type { WireModel } from "./operation.ts";
 
 const DEFAULT_ID = "default";
 
-export const listModels: RouteHandler = (exchange, { inference }) => {
-  const data = wireModels(inference);
+type ToolServers = Agents["toolServers"];
+
+export const listModels: RouteHandler = (exchange, { inference, agents }) => {
+  const data = wireModels(inference, agents?.toolServers ?? null);
   const isPaged = hasVersionHeader(exchange.request);
   const page = isPaged ? modelPage(data, readQuery(exchange.request.query, modelPageQuery)) : { object: "list", data };
   exchange.json(200, page);
 };
 
-export const retrieveModel: RouteHandler = (exchange, { inference }) => {
-  const model = entryOf(exchange.parameters.model ?? DEFAULT_ID, inference);
+export const retrieveModel: RouteHandler = (exchange, { inference, agents }) => {
+  const model = entryOf(exchange.parameters.model ?? DEFAULT_ID, inference, agents?.toolServers ?? null);
   exchange.json(200, hasVersionHeader(exchange.request) ? modelInfo(model) : model);
 };
 
-function wireModels(inference: Inference): readonly WireModel[] {
+function wireModels(inference: Inference, servers: ToolServers): readonly WireModel[] {
   const models = inference.models();
   const cards = adapterCards(models);
   const data = models.flatMap((model) => [
-    modelEntry(model.id, model),
-    ...cards.filter(({ modelId }) => modelId === model.id).map((card) => cardEntry(card, model)),
+    modelEntry(model.id, model, servers),
+    ...cards.filter(({ modelId }) => modelId === model.id).map((card) => cardEntry(card, model, servers)),
   ]);
-  return models.length > 0 ? [entryOf(DEFAULT_ID, inference), ...data] : [];
+  return models.length > 0 ? [entryOf(DEFAULT_ID, inference, servers), ...data] : [];
 }
 
 /** Returns the entry of a model by its name in requests. Throws `model_not_found`. */
-function entryOf(name: string, inference: Inference): WireModel {
+function entryOf(name: string, inference: Inference, servers: ToolServers): WireModel {
   const { id, adapter } = inference.resolveModel(name);
   const models = inference.models();
   const model = models.find((known) => known.id === id);
   const card = adapter === null ? null : cardNamed(name, models);
-  if (model !== undefined && card !== null) return cardEntry(card, model);
-  if (model !== undefined && adapter === null) return modelEntry(name, model);
+  if (model !== undefined && card !== null) return cardEntry(card, model, servers);
+  if (model !== undefined && adapter === null) return modelEntry(name, model, servers);
   throw new ServerError("model_not_found", `model "${name}" was removed; see GET /v1/models`);
 }
 
-function modelEntry(id: string, model: ModelEntry): WireModel {
+function modelEntry(id: string, model: ModelEntry, servers: ToolServers): WireModel {
   const generates = model.capabilities?.generates ?? true;
   return {
     id,
@@ -56,6 +59,7 @@ function modelEntry(id: string, model: ModelEntry): WireModel {
     ...(model.capabilities === null ? {} : lengthsOf(model.capabilities)),
     ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
     tools_available: model.capabilities?.generates ?? false,
+    ...(servers === null ? {} : { mcp_tools_count: servers.tools, mcp_servers_connected: servers.connected }),
   };
 }
 
@@ -63,9 +67,9 @@ function lengthsOf({ maxModelLength, trainedContext }: ModelCapabilities): Parti
   return { max_model_len: maxModelLength, trained_context: trainedContext };
 }
 
-function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry): WireModel {
+function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry, servers: ToolServers): WireModel {
   return {
-    ...modelEntry(id, model),
+    ...modelEntry(id, model, servers),
     created: adapter.createdAt,
     root: adapter.alias,
     parent: modelId,

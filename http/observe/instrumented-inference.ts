@@ -95,7 +95,15 @@ export class InstrumentedInference implements Inference {
     return {
       groups: agents.groups,
       dispatches: agents.dispatches,
-      serverTools: agents.serverTools,
+      permission: agents.permission,
+      registersServerTools: agents.registersServerTools,
+      // These change while the server runs.
+      get serverTools() {
+        return agents.serverTools;
+      },
+      get toolServers() {
+        return agents.toolServers;
+      },
       run: (request: GenerateRequest, agent: AgentOptions, signal: AbortSignal, onPrepared?: () => void) =>
         this.#observed(request, agents.run(request, agent, signal, onPrepared)),
       decide: (id, decision) => agents.decide(id, decision),

@@ -32,7 +32,7 @@ export const chatRequestSchema = z
     ...generationFields,
   })
   .superRefine((body, context) => {
-    addConflicts(context, toolConflicts(specsOf(body), anyTool));
+    addConflicts(context, toolConflicts(specsOf(body)));
     addConflicts(context, generationConflicts(body));
   });
 

@@ -25,6 +25,16 @@ const file = {
   mime_type: "text/csv",
   source: { tool: "user_upload", round: 0, turn: 0 },
 };
+const skill = {
+  id: `skill_${"0123456789abcdef".repeat(2)}`,
+  object: "skill",
+  created_at: 1_790_000_000,
+  name: "haiku",
+  description: "Writes haiku.",
+  latest_version: 1,
+  default_version: 1,
+};
+const skillFile = "---\nname: haiku\ndescription: Writes haiku.\n---\nCount the syllables.\n";
 const generation = "5a".repeat(32);
 const model = {
   id: "default",
@@ -126,6 +136,18 @@ export const examples: Readonly<Record<string, Example>> = {
   listContainerFiles: { path: { container_id } },
   retrieveContainerFile: { path: { container_id, file_id: file.id } },
   downloadContainerFile: { path: { container_id, file_id: file.id } },
+  createSkill: { body: { files: [skillFile], display_title: "Haiku" } },
+  listSkills: {
+    answer: { object: "list", data: [skill], first_id: skill.id, last_id: skill.id, has_more: false },
+  },
+  retrieveSkill: { path: { skill_id: skill.id } },
+  deleteSkill: { path: { skill_id: skill.id } },
+  downloadSkill: { path: { skill_id: skill.id } },
+  createSkillVersion: { path: { skill_id: skill.id }, body: { files: [skillFile] } },
+  listSkillVersions: { path: { skill_id: skill.id } },
+  retrieveSkillVersion: { path: { skill_id: skill.id, version: "1" } },
+  deleteSkillVersion: { path: { skill_id: skill.id, version: "1" } },
+  downloadSkillVersion: { path: { skill_id: skill.id, version: "latest" } },
   exportSession: { path: { session_id } },
   importSession: {
     path: { session_id },

@@ -7,7 +7,7 @@ import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";
 import { clientOf } from "../server/client.ts";
 import { runRequest } from "../shared/agent/request-fields.ts";
-import { offeredBy, type RunRequest, startRun } from "../shared/agent/start-run.ts";
+import { offeredBy, type RunRequest, startRun, takesExtensions } from "../shared/agent/start-run.ts";
 import { sendPieces } from "../shared/answer/pieces.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
 import { originOf } from "../shared/origin.ts";
@@ -38,10 +38,17 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const kept = answerMemory.lease(client);
   try {
     const { asked, agent, earlier, input } = await wholeRequest(exchange, context, translation, kept, last);
-    const { namespacedNames, previousId, isStored, isBackground, isStreamed } = facts;
+    const { namespacedNames, includesSources, previousId, isStored, isBackground, isStreamed } = facts;
     const settings = echoedSettings(facts.settings, asked, model.defaults);
     const plan: ResponsePlan = {
-      head: { id, createdAt: Math.floor(Date.now() / 1000), model: model.id, settings, namespacedNames },
+      head: {
+        id,
+        createdAt: Math.floor(Date.now() / 1000),
+        model: model.id,
+        settings,
+        namespacedNames,
+        includesSources,
+      },
       client,
       // If the previous response is not stored, the record of this response also contains the earlier conversation.
       ...(last?.id === previousId && isStored
@@ -54,6 +61,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
       isStored,
       isBackground,
       isStreamed,
+      hasExtensions: takesExtensions(exchange, agent),
       tokenTexts,
       lease: answerMemory.lease(client),
     };

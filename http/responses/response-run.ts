@@ -43,6 +43,8 @@ export interface ResponsePlan {
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
+  /** Whether events of the agent loop are sent besides those of the protocol. */
+  readonly hasExtensions: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
   /**
    * Called with the output items when the response has ended and has not failed, before its last event is sent; null: no

@@ -7,7 +7,7 @@ import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 import { acceptedBody } from "./accepted-body.ts";
-import type { OfferedTools } from "./agent/request-fields.ts";
+import type { OfferedTools } from "./agent/run-tools.ts";
 import type { IgnoredField } from "./ignored.ts";
 import type { Origin } from "./origin.ts";
 import type { UnknownFields } from "./unknown-fields.ts";

@@ -46,6 +46,11 @@ export interface ConfinedCommand {
   readonly environment?: Readonly<Record<string, string>>;
   /** Files or folders of the host that the command may read, in addition to the system's folders. */
   readonly readable?: readonly string[];
+  /**
+   * Folders of the host that the command sees, read-only, at another path of the sandbox. Without isolation it sees them at
+   * their own paths, and they are not protected.
+   */
+  readonly mounted?: readonly { readonly folder: string; readonly at: string }[];
   /** Opens the file descriptor 3 of the command as a pipe from the server, and 4 as a pipe to the server. */
   readonly hasChannel?: boolean;
 }

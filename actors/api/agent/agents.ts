@@ -2,6 +2,7 @@
 // implements it. A run is a sequence of rounds; each round is one generation and the tool calls that it asked for.
 import type { GenerateEvent, GenerateRequest, ToolCall, ToolSpec } from "../../../engines/generation.ts";
 import type { StoredFile } from "./files.ts";
+import type { AnswerValue } from "./questions.ts";
 import type { WebOptions } from "./web.ts";
 
 /** Built-in tools that a request may use. */
@@ -41,6 +42,8 @@ export interface AgentOptions {
   /** Names of the server tools (ServerTool) that the request offers to the model. */
   readonly serverTools: readonly string[];
   readonly web: WebOptions;
+  /** Maximum number of calls of a tool in all rounds, by the name of the tool. Other tools have no limit of their own. */
+  readonly maxUses: Readonly<Record<string, number>>;
   readonly skills: readonly SkillReference[];
   /**
    * Whether the request itself asks for no agent feature and only has the server tools that all requests have. Its client may
@@ -100,8 +103,8 @@ export type AgentEvent =
   /** First event of a run. */
   | { readonly type: "session"; readonly id: string }
   /**
-   * A server tool is about to run (`calling`) or has ended (`complete`). `call`: the call as the model made it; `data` has the
-   * fields of the progress event.
+   * A server tool is about to run or reports progress (`calling`), or has ended (`complete`). `call`: the call as the model
+   * made it; `data` has the fields of the progress event.
    */
   | {
       readonly type: "tool_progress";
@@ -111,6 +114,8 @@ export type AgentEvent =
       readonly index: number;
       readonly call: ToolCall;
       readonly toolType: ToolType;
+      /** Label of the MCP server of the tool; null: the tool belongs to none. */
+      readonly server: string | null;
       readonly data: Readonly<Record<string, unknown>>;
       /** Record of the call in the phase `complete`; null in the phase `calling`. */
       readonly record: ToolCallRecord | null;
@@ -130,19 +135,34 @@ export type ApprovalDecision = {
   readonly decision: "approve" | "deny";
   readonly message: string | null;
   readonly rememberForSession: boolean;
+  /** Data that a tool asked for; null: none. */
+  readonly content: Readonly<Record<string, AnswerValue>> | null;
   /** With approve: arguments as JSON text that the user has put in place of the model's; null: the model's run. */
   readonly arguments: string | null;
 };
 
 export type ApprovalStatus = "resolved" | "queued" | "not_found";
 
+/** Declaration of a server tool. */
+export interface OfferedServerTool {
+  readonly spec: ToolSpec;
+  /** Label of the MCP server of the tool; null: the tool belongs to none. */
+  readonly server: string | null;
+}
+
 export interface Agents {
   /** Tools that the server's settings enable. */
   readonly groups: readonly ToolGroup[];
   /** Whether the server sends calls of the clients' function tools to a URL (tool_dispatch_url). */
   readonly dispatches: boolean;
-  /** Declarations of the server tools that requests may offer to the model now. */
-  readonly serverTools: readonly ToolSpec[];
+  /** The server's permission. A request can only tighten it. */
+  readonly permission: Permission;
+  /** Server tools that requests may offer to the model now. */
+  readonly serverTools: readonly OfferedServerTool[];
+  /** Whether requests that name no MCP server offer the tools of all of them. Tools without a server are always offered. */
+  readonly registersServerTools: boolean;
+  /** Number of the server tools of other servers (MCP), and of these servers that are connected; null: there are none. */
+  readonly toolServers: { readonly tools: number; readonly connected: number } | null;
   /**
    * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its
    * running tools at once, and failures arrive as one final `error` event.
@@ -153,7 +173,10 @@ export interface Agents {
     signal: AbortSignal,
     onPrepared?: () => void,
   ): AsyncIterable<readonly AgentEvent[]>;
-  /** Decides an approval. `queued`: the run has not begun to wait for the decision. */
+  /**
+   * Decides an approval. `queued`: the run has not begun to wait for the decision. Throws invalid_value if `content` is not the
+   * data that the approval asks for.
+   */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus;
   /** Ends the processes of a session and removes its work folder. */
   forget(sessionId: string): Promise<void>;

@@ -2,11 +2,14 @@
 // program that embeds the server.
 import type { ToolSpec } from "../../../engines/generation.ts";
 import type { ApprovalRequest } from "./agents.ts";
+import type { AskUser } from "./questions.ts";
 
 export interface ServerTool {
   /** Declaration for the model. The name is unique among all server tools. */
   readonly spec: ToolSpec;
   readonly about: ApprovalRequest["tool"];
+  /** Label of the MCP server of the tool; absent: the tool belongs to none. */
+  readonly server?: string | null;
   /** Runs a call. An error of the tool is a result. Rejects if the tool cannot be reached; that is a result for the model too. */
   run(call: ServerToolCall): Promise<ServerToolResult>;
 }
@@ -22,6 +25,8 @@ export interface ServerToolCall {
   readonly signal: AbortSignal;
   /** Reports progress to the client of the run. */
   readonly onProgress: (progress: ToolProgress) => void;
+  /** Asks the user of the run, and waits for the answer; null: the user cannot be asked. */
+  readonly ask: AskUser | null;
 }
 
 /** `progress` grows; `total`: its value at the end, null: unknown. */
@@ -43,4 +48,6 @@ export interface ServerToolResult {
 export interface ToolSource {
   /** Returns the tools that can be called now. The list may change at any time; a run keeps the tools it began with. */
   tools(): readonly ServerTool[];
+  /** Number of other servers to which the source is connected now; absent: the tools run in this process. */
+  readonly connected?: number;
 }

@@ -47,6 +47,13 @@ export interface FileToMount {
   readonly path: string;
 }
 
+/** A skill to copy for a session. `state`: SkillContent.state. */
+export interface SkillToMount {
+  readonly name: string;
+  readonly folder: string;
+  readonly state: string;
+}
+
 export interface Tools {
   /**
    * Runs a call. Calls of one session run one after another if they share its Python process; shell commands run in parallel.
@@ -56,6 +63,14 @@ export interface Tools {
   cancel(message: { readonly id: string }): void;
   /** Copies files into the work folder of a session. A file that exists already is replaced. */
   mount(message: { readonly session: string; readonly files: readonly FileToMount[] }): Promise<void>;
+  /**
+   * Makes the skills of a session the given ones. Returns the path of the folder in which the tools of the session see them,
+   * read-only, by their names.
+   */
+  mountSkills(message: {
+    readonly session: string;
+    readonly skills: readonly SkillToMount[];
+  }): Promise<{ readonly folder: string }>;
   /** Ends the processes of a session and removes its work folder. */
   closeSession(message: { readonly session: string }): Promise<void>;
 }

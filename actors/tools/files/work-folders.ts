@@ -9,11 +9,13 @@ import { temporaryFolderOf } from "../../../runtime/sandbox/linux/bubblewrap.ts"
 import type { ConfinedCommand } from "../../../runtime/sandbox/sandbox.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
 import { checkedFileName } from "../../files/file-name.ts";
+import { SessionSkills } from "./session-skills.ts";
 import { stateOf } from "./snapshot.ts";
 
 export interface WorkFolder {
   /** Path on the host. */
   readonly path: string;
+  readonly skills: SessionSkills;
   /** The /tmp of the session on the host. */
   readonly temporary: string;
   /** Private folder of the session, which is removed with it. It contains `temporary`, and `path` unless that is the user's. */
@@ -44,7 +46,9 @@ export class WorkFolders {
     await mkdir(temporary, { mode: 0o700 });
     const isUsers = this.#userFolder !== null;
     if (!isUsers) await mkdir(own, { mode: 0o700 });
-    return { path: this.#userFolder ?? own, temporary, session, isUsers, known: new Map() };
+    const skills = new SessionSkills(join(session, "skills"));
+    await mkdir(skills.folder, { mode: 0o700 });
+    return { path: this.#userFolder ?? own, temporary, session, isUsers, skills, known: new Map() };
   }
 
   /**

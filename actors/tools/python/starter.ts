@@ -3,13 +3,14 @@ import { spawnSync } from "node:child_process";
 import { ServerError } from "../../../runtime/errors.ts";
 import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { Sandbox } from "../../../runtime/sandbox/sandbox.ts";
+import { innerSkillsFolder } from "../files/session-skills.ts";
 import { foldersOf, type WorkFolder } from "../files/work-folders.ts";
 import { driverSource } from "./driver.ts";
 import { Interpreter } from "./interpreter.ts";
 
 const FIND_MS = 20_000;
 /** Folders that bubblewrap covers with those of the session. */
-const covered = ["/tmp", innerWorkFolder];
+const covered = ["/tmp", innerWorkFolder, innerSkillsFolder];
 const question = "import sys, json; print(json.dumps([sys.executable, sys.base_prefix, sys.prefix]))";
 
 export class PythonStarter {
@@ -43,6 +44,7 @@ export class PythonStarter {
         ...foldersOf(folder),
         environment: { MPLBACKEND: "Agg", PYTHONDONTWRITEBYTECODE: "1", PYTHONIOENCODING: "utf-8" },
         readable: this.#readable,
+        mounted: [folder.skills.mount],
         hasChannel: true,
       }),
     );

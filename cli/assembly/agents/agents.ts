@@ -4,6 +4,7 @@ import { approvalTimeoutMs } from "../../../actors/agent-loop/approvals.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
 import { maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
 import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
+import type { Web } from "../../../actors/api/agent/web.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
 import { ToolsClient } from "../../../actors/front/tools-client.ts";
 import { realClock } from "../../../runtime/clock.ts";
@@ -11,6 +12,7 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { State } from "../state.ts";
 import { toolsInit } from "./sandboxed-tools.ts";
+import { openToolServers, type ToolServers } from "./tool-servers.ts";
 import { openWeb } from "./web.ts";
 
 /** Time in ms for the threads to end if one of them cannot start. */
@@ -23,11 +25,12 @@ export interface OpenAgents {
 
 /**
  * Creates the agent loop. `sources`: server tools of the program that embeds the server. The tools thread starts if a tool in
- * the sandbox is enabled, the web thread if web search is. Throws config_invalid if the sandbox cannot be used.
+ * the sandbox is enabled, the web thread if web search is, and the MCP place if `mcp_config` is set. Throws config_invalid if
+ * their settings or the sandbox cannot be used.
  */
 export async function openAgents(
   config: Config,
-  { files, sessions }: Pick<State, "files" | "sessions">,
+  { files, sessions, skills }: Pick<State, "files" | "sessions" | "skills">,
   inference: Pick<Inference, "generate" | "embed">,
   sources: readonly ToolSource[],
   log: Logger,
@@ -39,13 +42,24 @@ export async function openAgents(
   ];
   const searches = config.agent || config.enableSearch;
   const groups = searches ? ([...sandboxed, "web_search"] as const) : sandboxed;
-  const tools = new ToolsClient({ init: toolsInit(config, sandboxed, files.stagingFolder), log });
-  const web = searches ? await openWeb(config, inference, log) : null;
+  const init = toolsInit(config, sandboxed, files.stagingFolder);
+  const tools = new ToolsClient({ init, log });
+  const stops = [(deadlineMs: number) => tools.stop(deadlineMs)];
   const stop = async (deadlineMs: number): Promise<void> => {
-    await Promise.all([tools.stop(deadlineMs), web?.stop(deadlineMs)]);
+    await Promise.all(stops.map((end) => end(deadlineMs)));
   };
+  let web: Web | null = null;
+  let servers: ToolServers | null = null;
   try {
     if (sandboxed.length > 0) await tools.start();
+    if (searches) {
+      const client = await openWeb(config, inference, log);
+      stops.push((deadlineMs) => client.stop(deadlineMs));
+      web = client;
+    }
+    servers = await openToolServers(config, init.sandbox, log);
+    const client = servers?.client;
+    if (client !== undefined) stops.push((deadlineMs) => client.stop(deadlineMs));
   } catch (error) {
     await stop(startFailedMs);
     throw error;
@@ -65,15 +79,17 @@ export async function openAgents(
     approvalLimitMs: config.command === "run" ? null : approvalTimeoutMs,
     maxRounds: server.maxToolRounds ?? maxToolRounds,
     dispatch,
+    registersServerTools: servers?.registersTools ?? true,
   };
   const loop = new AgentLoop({
     settings,
     inference,
     tools,
     web,
-    sources,
+    sources: servers === null ? sources : [...sources, servers.client],
     files,
     sessions,
+    skills,
     fetchFile,
     clock: realClock,
   });

@@ -1,15 +1,14 @@
 // Keys of server-side tools (search, code execution, shell, MCP clients) and of the sandbox they run in. Part of the table in
 // keys.ts.
-import { type Key, planned } from "../key.ts";
+import type { Key } from "../key.ts";
 import { file, flagSwitch, folder, integer, oneOf, seconds, text } from "../kinds.ts";
 
 export const agenticKeys = {
   mcpConfig: {
     ...file,
-    ...planned(),
     default: null,
     environment: "MCP_CONFIG_PATH",
-    help: "JSON file of the MCP servers whose tools the models may call",
+    help: "JSON file of the MCP servers whose tools the models may call; docs/agents.md describes it",
   },
   agent: {
     ...flagSwitch,
@@ -57,10 +56,9 @@ export const agenticKeys = {
   },
   skillsDir: {
     ...folder,
-    ...planned(),
     default: null,
-    defaultSays: "the system's temporary folder",
-    help: "Folder of skills; needs the shell tool",
+    defaultSays: "none",
+    help: "Folder whose folders with a SKILL.md are served as skills, besides uploaded ones; needs the shell tool",
   },
   agentPermission: {
     ...oneOf(["auto", "ask", "deny"]),

@@ -7,9 +7,12 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import type { AssistantContent, FileBlock, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
+import { hasOpaqueCall, type ServerCall, serverCalls } from "./server-calls.ts";
 
 /** Text before a tool result with `is_error`, because chat templates have no error field. */
 const FAILED = "The tool failed: ";
+
+type Block = Exclude<AssistantContent, string>[number];
 
 interface Draft {
   readonly role: "system" | "user" | "assistant" | "tool";
@@ -25,10 +28,15 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[];
   readonly files: readonly InputFile[];
   readonly loadedTools: ReadonlySet<string>;
+  /** Session of the latest server call in the messages; null: they do not tell it. */
+  readonly session: string | null;
 }
 
 export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): Conversation {
-  const drafts = new Drafts();
+  const answers = messages.flatMap(({ role, content }) =>
+    role === "assistant" && typeof content !== "string" ? [content] : [],
+  );
+  const drafts = new Drafts(!answers.some(hasOpaqueCall));
   const told = joined(system ?? "");
   if (told !== "") drafts.say("system", told, "system");
   for (const [i, message] of messages.entries()) {
@@ -37,15 +45,25 @@ export function conversation(system: WireText | null | undefined, messages: read
     else if (message.role === "system") drafts.say("system", joined(message.content), at);
     else drafts.hear(message.content, at);
   }
-  return { messages: resultsInCallOrder(drafts.finish()), files: drafts.files, loadedTools: drafts.loadedTools };
+  const { files, loadedTools, session } = drafts;
+  return { messages: resultsInCallOrder(drafts.finish()), files, loadedTools, session };
 }
 
 class Drafts {
+  readonly #takesServerCalls: boolean;
   readonly #drafts: Draft[] = [];
   readonly files: InputFile[] = [];
   readonly loadedTools = new Set<string>();
+  session: string | null = null;
+  /** Server calls of the last assistant message. Their results follow it. */
+  #serverCalls: ServerCall[] = [];
   /** Names of the tool calls without a result, by call id. Only the last assistant message can have such calls. */
   readonly #open = new Map<string, string>();
+
+  /** `takesServerCalls`: whether the calls of server tools become messages; else only the session has them. */
+  constructor(takesServerCalls: boolean) {
+    this.#takesServerCalls = takesServerCalls;
+  }
 
   /** Adds text of the user or of the system prompt. */
   say(role: "user" | "system", text: string, at: string): void {
@@ -77,20 +95,63 @@ class Drafts {
   }
 
   answer(content: AssistantContent, at: string): void {
-    const last = this.#drafts.at(-1);
-    if (last?.role !== "assistant") this.#requireResults(at);
-    const draft =
-      last?.role === "assistant" ? last : { role: "assistant" as const, content: "", reasoning: "", toolCalls: [] };
-    if (draft !== last) this.#drafts.push(draft);
-    for (const block of typeof content === "string" ? [{ type: "text" as const, text: content }] : content) {
-      // No separator is added: the model generated these blocks as one text.
-      if (block.type === "text") draft.content += block.text;
-      else if (block.type === "thinking") draft.reasoning += block.thinking;
-      else if (block.type === "tool_use") {
-        draft.toolCalls.push({ id: block.id, name: block.name, arguments: JSON.stringify(block.input) });
-        this.#open.set(block.id, block.name);
+    if (this.#drafts.at(-1)?.role !== "assistant") this.#requireResults(at);
+    const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
+    const calls = this.#takesServerCalls ? serverCalls(blocks) : new Map<string, ServerCall>();
+    let draft = this.#assistant();
+    for (const block of blocks) {
+      const call = "id" in block && block.type !== "tool_use" ? calls.get(String(block.id)) : undefined;
+      if (call !== undefined) {
+        draft = this.#callServer(call);
+      } else if (block.type === "text" || block.type === "thinking" || block.type === "tool_use") {
+        // Text and thinking after server calls belong to the next round. A call of the client belongs to theirs.
+        if (block.type !== "tool_use" && this.#serverCalls.length > 0) draft = this.#nextRound();
+        this.#add(draft, block);
       }
     }
+    this.#addResults();
+  }
+
+  #add(draft: Draft, block: Extract<Block, { readonly type: "text" | "thinking" | "tool_use" }>): void {
+    // No separator is added: the model generated these blocks as one text.
+    if (block.type === "text") draft.content += block.text;
+    else if (block.type === "thinking") draft.reasoning += block.thinking;
+    else {
+      draft.toolCalls.push({ id: block.id, name: block.name, arguments: JSON.stringify(block.input) });
+      this.#open.set(block.id, block.name);
+    }
+  }
+
+  /** Returns the assistant message at the end, or a new one. */
+  #assistant(): Draft {
+    const last = this.#drafts.at(-1);
+    if (last?.role === "assistant") return last;
+    const draft: Draft = { role: "assistant", content: "", reasoning: "", toolCalls: [] };
+    this.#drafts.push(draft);
+    return draft;
+  }
+
+  /** Adds a call that the server ran to the message of its round, and returns the message. */
+  #callServer(call: ServerCall): Draft {
+    const isNewRound = this.#serverCalls.some(({ round }) => round !== call.round);
+    const draft = isNewRound ? this.#nextRound() : this.#assistant();
+    draft.toolCalls.push({ id: call.id, name: call.name, arguments: call.arguments });
+    this.#serverCalls.push(call);
+    this.session = call.session ?? this.session;
+    return draft;
+  }
+
+  /** Ends the round of the server calls, and returns the assistant message of the next round. */
+  #nextRound(): Draft {
+    this.#addResults();
+    return this.#assistant();
+  }
+
+  #addResults(): void {
+    for (const { result: content, name, id: toolCallId } of this.#serverCalls) {
+      this.#drafts.push({ role: "tool", content, reasoning: "", toolCalls: [], name, toolCallId });
+    }
+    this.#serverCalls = [];
   }
 
   finish(): ChatMessage[] {

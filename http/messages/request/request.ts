@@ -7,16 +7,14 @@ import { expected, expectedVariant } from "../../issues.ts";
 import {
   type AgentFields,
   agentFields,
-  agentGroups,
   agentOptions,
   digestsOf,
   type NamedGroups,
   namedGroups,
   namedSpecs,
-  type OfferedTools,
   runRequest,
-  specsOf,
 } from "../../shared/agent/request-fields.ts";
+import { type OfferedTools, runTools, type ToolNeeds } from "../../shared/agent/run-tools.ts";
 import { continuesLast, withoutEmptyEnd } from "../../shared/continuation.ts";
 import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import {
@@ -35,14 +33,31 @@ import {
 import { sentGrammar } from "../../shared/fields/grammar-fields.ts";
 import { limitConflicts, outputLimit } from "../../shared/fields/output-limit.ts";
 import { permissionConflicts } from "../../shared/fields/tools/permission.ts";
-import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
+import {
+  MAX_SKILLS,
+  sessionOfContainer,
+  skillId,
+  skillVersion,
+  versionOf,
+} from "../../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../../shared/fields/tools/tool-use.ts";
+import { webSearchOptionsField } from "../../shared/fields/tools/web-search.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { cacheControl, conversationFields } from "./content.ts";
 import { conversation } from "./conversation.ts";
 import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
+import { domainConflicts, mcpServersField, namedServers, webUseOfTools } from "./server-tools.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
-import { codeExecutionOf, hasClientTools, requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+import {
+  choiceOf,
+  clientToolNames,
+  codeExecutionOf,
+  namedTools,
+  requestedToolConflicts,
+  requestedTools,
+  serverToolsOf,
+  toolFields,
+} from "./tools.ts";
 
 const MAX_CONTAINER_ID = 256;
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
@@ -81,15 +96,22 @@ const ignoredFields = {
 } as const;
 
 const refusedFields = {
-  mcp_servers: notBuiltYet("using MCP servers", isEmptyArray),
   compaction: notBuiltYet("compacting a conversation"),
   thread: refused("the server keeps no threads; send the whole conversation without this field"),
   fallbacks: notBuiltYet("falling back to another model", isEmptyArray),
-  web_search_options: notBuiltYet("web search"),
   adapter: refused("the model field selects an adapter; send the id of a model with it, as listed by GET /v1/models"),
   logprobs: refused(ELSEWHERE, (value) => value === false),
   top_logprobs: refused(ELSEWHERE, (value) => value === 0),
 } as const;
+
+const skill = z.discriminatedUnion(
+  "type",
+  [
+    z.strictObject({ type: z.literal("custom"), skill_id: skillId, version: skillVersion }),
+    refusedVariants(["anthropic"], () => 'skills of another vendor are not here; upload one and send type "custom"'),
+  ],
+  { error: expectedVariant("a skill", "type", ["custom"]) },
+);
 
 const containerField = z
   .union(
@@ -97,7 +119,7 @@ const containerField = z
       z.string().max(MAX_CONTAINER_ID),
       z.strictObject({
         id: z.string().max(MAX_CONTAINER_ID).nullish(),
-        skills: notBuiltYet("a skill", isEmptyArray),
+        skills: z.array(skill).max(MAX_SKILLS).nullish().meta({ description: "Skills that the model can use." }),
       }),
     ],
     { error: expected("the id of a container, or an object with the id") },
@@ -121,6 +143,8 @@ const countedFields = {
   context_management: z.strictObject({ edits: z.array(contextEdit).nullish() }).nullish(),
   ...agentFields,
   container: containerField,
+  mcp_servers: mcpServersField,
+  web_search_options: webSearchOptionsField,
   ...refusedFields,
   ...ignoredFields,
 } as const;
@@ -155,20 +179,47 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages: sent, files, loadedTools } = conversation(body.system, body.messages);
-  const fields = sentAgentFields(body);
-  const needs = { named: featuresOf(body), fields, hasFiles: files.length > 0, hasFunctions: hasClientTools(body) };
-  const named = agentGroups(needs, offered);
-  const addsShell = codeExecutionOf(body).shell && body.enable_shell !== false && offered?.groups.includes("shell");
-  const groups = addsShell && named !== null ? [...new Set([...named, "shell" as const])] : named;
-  const isPaused = groups !== null && endsWithServerCall(body.messages);
+  const { messages: sent, files, session, loadedTools } = conversation(body.system, body.messages);
+  const needs = toolNeeds(body, offered, sent, files.length > 0);
+  const tools = runTools(needs, offered);
+  const isPaused = tools !== null && sent.at(-1)?.role === "assistant" && endsWithServerCall(body.messages);
   const messages = isPaused ? sent : withoutEmptyEnd(sent);
-  const asked = askedRequest(body, messages, loadedTools, specsOf(groups ?? []));
-  if (groups === null) return { asked, agent: null };
+  const asked = askedRequest(body, messages, loadedTools, tools?.specs ?? []);
+  if (tools === null) return { asked, agent: null };
+  const { web, skills } = needs;
+  // The blocks of an earlier answer name its session. A plain request has asked for none.
+  const fields = { ...needs.fields, session_id: needs.fields.session_id ?? (tools.isPlain ? null : session) };
   const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
-  const options = { groups, inputFiles: files, digests, isStreamed, continuesAnswer: isPaused };
+  const options = { ...tools, web, skills, inputFiles: files, digests, isStreamed, continuesAnswer: isPaused };
   return runRequest(asked, agentOptions(fields, options));
+}
+
+function toolNeeds(
+  body: CountRequestBody,
+  offered: OfferedTools | null,
+  sent: readonly ChatMessage[],
+  hasFiles: boolean,
+): ToolNeeds {
+  const serverTools = serverToolsOf(body);
+  const addsShell = codeExecutionOf(body).shell && body.enable_shell !== false && offered?.groups.includes("shell");
+  const named = featuresOf(body);
+  return {
+    named: addsShell ? { ...named, shell: true } : named,
+    fields: sentAgentFields(body),
+    hasFiles,
+    functions: clientToolNames(body),
+    servers: namedServers(serverTools, body.mcp_servers),
+    skills: skillsOf(body),
+    web: webUseOfTools(serverTools, body.web_search_options),
+    choice: choiceOf(body.tool_choice),
+    hasRoom: sentGrammar(body) === null && !continuesLast(withoutEmptyEnd(sent)),
+  };
+}
+
+function skillsOf({ container }: Pick<CountRequestBody, "container">): ToolNeeds["skills"] {
+  if (typeof container !== "object") return [];
+  return (container?.skills ?? []).map(({ skill_id: id, version }) => ({ id, version: versionOf(version) }));
 }
 
 /** Returns whether the last message is an answer with server calls, to be continued even if the answer has no text. */
@@ -211,9 +262,10 @@ type Conflicting = Omit<CountRequestBody, "messages" | "system">;
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   const added = namedSpecs(featuresOf(body));
   yield* requestedToolConflicts(body, added);
+  yield* domainConflicts(serverToolsOf(body));
   yield* outputConflicts(body);
   yield* thinkingConflicts(body);
-  const use = requestedTools(body, added, null);
+  const use = namedTools(body, added, null);
   yield* callConflicts(use, { ...body, grammar: sentGrammar(body) });
   yield* limitConflicts<(typeof limitNames)[number]>(body, limitNames);
   yield* samplingConflicts(body);
@@ -228,8 +280,13 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
 }
 
 /** Returns the features that the request names. */
-function featuresOf(body: Pick<Conflicting, "tools" | "enable_code_execution" | "enable_shell">): NamedGroups {
-  return namedGroups(body, codeExecutionOf(body).code ? ["code_execution"] : []);
+function featuresOf(body: Conflicting): NamedGroups {
+  const { search, fetch } = serverToolsOf(body);
+  const searches = search !== undefined || fetch !== undefined || Boolean(body.web_search_options);
+  return namedGroups(body, [
+    ...(codeExecutionOf(body).code ? (["code_execution"] as const) : []),
+    ...(searches ? (["web_search"] as const) : []),
+  ]);
 }
 
 /** Returns the fields of the agent loop, with the session of a named container. */

@@ -5,7 +5,7 @@ import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
-import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } from "../../shared/fields/fields.ts";
+import { ignored, notYet, refused, refusedVariants } from "../../shared/fields/fields.ts";
 import {
   MAX_TOOLS,
   toolName as nameOfLength,
@@ -13,19 +13,21 @@ import {
   toolDescription,
   toolSpec,
 } from "../../shared/fields/tools/tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
+import { anyTool, checkChoice, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
+import { webToolNames } from "../../shared/fields/tools/web-search.ts";
+import {
+  fetchTool,
+  isDirectCaller,
+  mcpToolset,
+  type SentServerTools,
+  searchTool,
+  serverToolFields,
+} from "./server-tools.ts";
 
 /** Tool name. Its maximum length is the largest that any protocol allows. */
 export const toolName = nameOfLength(128);
 
 const serverTools = [
-  "web_search_20250305",
-  "web_search_20260209",
-  "web_search_20260318",
-  "web_fetch_20250910",
-  "web_fetch_20260209",
-  "web_fetch_20260309",
-  "web_fetch_20260318",
   "bash_20241022",
   "bash_20250124",
   "text_editor_20241022",
@@ -43,7 +45,6 @@ const serverTools = [
   "tool_search_tool_regex",
   "tool_search_tool_regex_20251119",
   "advisor_20260301",
-  "mcp_toolset",
 ] as const;
 
 /** Versions of the code execution tool. The first version has only Python; the others also have a shell. */
@@ -57,10 +58,7 @@ const codeTools = [
 const codeTool = z.strictObject({
   type: z.enum(codeTools),
   name: z.literal("code_execution"),
-  cache_control: ignored(z.looseObject({ type: z.string() }), "the prefix cache is automatic"),
-  allowed_callers: refused("only the model calls tools here", isDirectCaller),
-  defer_loading: notBuiltYet("loading tools later", (value) => value === false),
-  strict: ignored(z.boolean(), "the arguments are always checked"),
+  ...serverToolFields,
 });
 
 const serverTool = refusedVariants(
@@ -88,8 +86,8 @@ const clientTool = z.strictObject({
   allowed_callers: refused("only the model calls tools here", isDirectCaller),
 });
 
-const tool = z.discriminatedUnion("type", [clientTool, codeTool, serverTool], {
-  error: expectedVariant("a tool", "type", ["custom", ...codeTools]),
+const tool = z.discriminatedUnion("type", [clientTool, codeTool, searchTool, fetchTool, mcpToolset, serverTool], {
+  error: expectedVariant("a tool", "type", ["custom", ...codeTools, "web_search_…", "web_fetch_…", "mcp_toolset"]),
 });
 
 const disableParallel = {
@@ -115,7 +113,7 @@ export const toolFields = {
     .array(tool)
     .max(MAX_TOOLS)
     .nullish()
-    .meta({ description: "Tools that the client runs, and code execution, which the server runs." }),
+    .meta({ description: "Tools that the client runs, and tools that the server runs." }),
   tool_choice: choice.nullish().meta({
     description:
       "Which tools may or must be called; a grammar enforces a required call, and exactly one call of a named tool.",
@@ -127,9 +125,20 @@ type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
 /**
  * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Tools with `defer_loading` are
- * among them if `loaded` or the tool choice names them; `loaded`: null: all of them.
+ * among them if `loaded` or the tool choice names them; `loaded`: null: all of them. Throws invalid_value if the choice does not
+ * fit the tools.
  */
 export function requestedTools(
+  fields: ToolFields,
+  added: readonly ToolSpec[],
+  loaded: ReadonlySet<string> | null,
+): ToolUse | null {
+  checkChoice([...specsOf(fields.tools), ...added], choiceOf(fields.tool_choice));
+  return namedTools(fields, added, loaded);
+}
+
+/** Like requestedTools. The tools may be incomplete, so the choice is not checked. */
+export function namedTools(
   { tools, tool_choice: wanted }: ToolFields,
   added: readonly ToolSpec[],
   loaded: ReadonlySet<string> | null,
@@ -137,19 +146,18 @@ export function requestedTools(
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
   const chosen = choiceOf(wanted);
-  const declared = tools?.filter(
-    ({ name, defer_loading }) =>
-      defer_loading !== true || loaded === null || loaded.has(name) || chosen.names?.includes(name),
-  );
+  const isDeclared = (tool: Tool): boolean =>
+    !isDeferred(tool) || loaded === null || loaded.has(tool.name) || (chosen.names?.includes(tool.name) ?? false);
+  const declared = tools?.filter(isDeclared);
   return toolUse([...specsOf(declared), ...added], chosen, isSingle !== true);
 }
 
 export function* requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
   const { tools } = fields;
-  if (tools?.length && tools.every(({ defer_loading }) => defer_loading === true)) {
+  if (tools?.length && tools.every(isDeferred)) {
     yield ["tools", "expected at least one tool without defer_loading: the model could load none of the others"];
   }
-  yield* toolConflicts([...specsOf(tools), ...added], choiceOf(fields.tool_choice));
+  yield* toolConflicts([...specsOf(tools), ...added]);
 }
 
 /** Returns whether the code execution tools of the request include Python (`code`) and a shell. */
@@ -161,25 +169,58 @@ export function codeExecutionOf({ tools }: Pick<ToolFields, "tools">): {
   return { code: types.length > 0, shell: types.some((type) => type !== "code_execution_20250522") };
 }
 
-/** Returns whether the request has tools that the client runs. */
-export function hasClientTools({ tools }: Pick<ToolFields, "tools">): boolean {
-  return (tools ?? []).some((tool) => !isCodeTool(tool));
+/** Returns the names of the tools that the client runs. */
+export function clientToolNames({ tools }: Pick<ToolFields, "tools">): readonly string[] {
+  return specsOf(tools).map(({ name }) => name);
+}
+
+/** Returns the web tools and MCP toolsets of the request. */
+export function serverToolsOf({ tools }: Pick<ToolFields, "tools">): SentServerTools {
+  const sent = tools ?? [];
+  return { search: sent.find(isSearch), fetch: sent.find(isFetch), toolsets: sent.filter(isToolset) };
 }
 
 type Tool = z.output<typeof tool>;
 type CodeTool = z.output<typeof codeTool>;
 
 function isCodeTool(tool: Tool): tool is CodeTool {
-  return tool.name === "code_execution" && "type" in tool && codeTools.some((type) => type === tool.type);
+  return codeTools.some((type) => type === tool.type);
+}
+
+function isSearch(tool: Tool): tool is z.output<typeof searchTool> {
+  return searchTool.shape.type.options.some((type) => type === tool.type);
+}
+
+function isFetch(tool: Tool): tool is z.output<typeof fetchTool> {
+  return fetchTool.shape.type.options.some((type) => type === tool.type);
+}
+
+function isToolset(tool: Tool): tool is z.output<typeof mcpToolset> {
+  return tool.type === "mcp_toolset";
+}
+
+function isOfClient(tool: Tool): tool is z.output<typeof clientTool> {
+  return tool.type === null || tool.type === undefined || tool.type === "custom";
+}
+
+function isDeferred(tool: Tool): tool is z.output<typeof clientTool> {
+  return isOfClient(tool) && tool.defer_loading === true;
 }
 
 function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {
   return (tools ?? []).flatMap((tool) =>
-    isCodeTool(tool) ? [] : [toolSpec(tool.name, { ...tool, parameters: tool.input_schema })],
+    isOfClient(tool) ? [toolSpec(tool.name, { ...tool, parameters: tool.input_schema })] : [],
   );
 }
 
-function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
+/** Names of server tools as the model sees them, by their names in this protocol. */
+const builtInNames: Readonly<Record<string, string>> = {
+  code_execution: serverToolNames.code_interpreter,
+  web_search: webToolNames.search,
+  web_fetch: webToolNames.page,
+};
+
+export function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
   switch (wanted?.type) {
     case "none":
       return { mode: "none", names: null };
@@ -188,13 +229,9 @@ function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
     case "tool":
       return {
         mode: "one",
-        names: [wanted.name === "code_execution" ? serverToolNames.code_interpreter : wanted.name],
+        names: [builtInNames[wanted.name] ?? wanted.name],
       };
     default:
       return anyTool;
   }
-}
-
-function isDirectCaller(value: unknown): boolean {
-  return isEmptyArray(value) || (Array.isArray(value) && value.every((caller) => caller === "direct"));
 }

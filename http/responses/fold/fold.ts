@@ -5,6 +5,7 @@ import type { StoredFile } from "../../../actors/api/agent/files.ts";
 import type { FinishReason, Usage } from "../../../engines/generation.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
+import { Sources } from "../../shared/agent/web-results.ts";
 import { type ExtensionEvent, extensionEvent } from "../../shared/agent/wire.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import { PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
@@ -30,6 +31,8 @@ export interface FoldOptions {
   readonly events: ResponseEvents;
   /** Initial status. A background response is queued until its first event. */
   readonly status: "queued" | "in_progress";
+  /** Whether events of the agent loop are sent besides those of the protocol. Requests for approvals always are. */
+  readonly hasExtensions: boolean;
   /** Returns the token texts of a model; called only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
   /** Lease that counts the memory of the logprobs. */
@@ -49,20 +52,26 @@ export class ResponseFold {
   #incomplete: IncompleteReason | null = null;
   #usage: Usage | null = null;
   #adapterGeneration: string | null = null;
+  readonly #hasExtensions: boolean;
   readonly #logprobs: LogprobHolder;
   readonly #serverItems: ServerItems;
   /** Session of the agent loop; null: the request does not use the loop. */
   #session: string | null = null;
+  /** Pages that the web tools of the run returned. */
+  readonly #sources = new Sources();
   /** Produced files that no message cites yet. */
   #uncited: StoredFile[] = [];
   /** Whether the run reached its limit of tool rounds or calls. */
   #isLimited = false;
 
-  constructor({ head, events, status, tokenTexts, lease }: FoldOptions) {
+  constructor({ head, events, status, hasExtensions, tokenTexts, lease }: FoldOptions) {
     this.#head = head;
     this.#events = events;
     this.#status = status;
-    this.#serverItems = new ServerItems(this.#output, events, (prefix) => this.#nextPlace(prefix));
+    this.#hasExtensions = hasExtensions;
+    this.#serverItems = new ServerItems(this.#output, events, head.includesSources, (prefix) =>
+      this.#nextPlace(prefix),
+    );
     this.#logprobs = new LogprobHolder(() => tokenTexts(head.model), lease);
     this.#lifecycle("response.created");
     this.#lifecycle(status === "queued" ? "response.queued" : "response.in_progress");
@@ -157,6 +166,7 @@ export class ResponseFold {
       case "tool_progress":
         this.#close("completed");
         this.#serverItems.take(event);
+        this.#sources.take(event);
         this.#extend(event);
         break;
       case "file":
@@ -196,18 +206,29 @@ export class ResponseFold {
 
   /** Adds an extension event of the agent loop. */
   #extend(event: ExtensionEvent): void {
-    if (!this.#events.areSent) return;
+    if (!this.#events.areSent || (event.type !== "approval" && !this.#hasExtensions)) return;
     const { name, body } = extensionEvent(event);
     this.#events.event(name, body);
   }
 
   /** Cites the files that no message cites yet in the message that is about to be closed. */
-  #cite(message: OpenMessage): void {
-    const container = this.#serverItems.container;
+  #citeFiles(message: OpenMessage): void {
+    const place = {
+      container_id: this.#serverItems.container,
+      start_index: message.text.length,
+      end_index: message.text.length,
+    };
     for (const { id, name } of this.#uncited) {
-      message.cite({ type: "container_file_citation", container_id: container, file_id: id, filename: name });
+      message.cite({ type: "container_file_citation", file_id: id, filename: name, ...place });
     }
     this.#uncited = [];
+  }
+
+  /** Cites the pages that the text of a message names. */
+  #citePages(message: OpenMessage): void {
+    for (const { start, end, page } of this.#sources.citedIn(message.text)) {
+      message.cite({ type: "url_citation", url: page.url, title: page.title, start_index: start, end_index: end });
+    }
   }
 
   #begin(): void {
@@ -262,6 +283,7 @@ export class ResponseFold {
   }
 
   #close(status: ItemStatus): void {
+    if (this.#open?.kind === "message") this.#citePages(this.#open);
     this.#open?.close(status);
     this.#open = null;
   }
@@ -270,7 +292,7 @@ export class ResponseFold {
     this.#finishReason = reason;
     // A response without any output gets an empty message item.
     if (this.#output.length === 0 && reason === "stop") this.#message().append("", undefined);
-    if (this.#open?.kind === "message") this.#cite(this.#open);
+    if (this.#open?.kind === "message") this.#citeFiles(this.#open);
     this.#close(reason === "length" || reason === "cancelled" ? "incomplete" : "completed");
   }
 

@@ -5,7 +5,7 @@ import { jsonLength, wireTokenLogprobs } from "../../shared/answer/logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
 import type { HeldLogprobs } from "./held-logprobs.ts";
 import type {
-  FileCitation,
+  Annotation,
   FunctionCallItem,
   ItemStatus,
   MessageItem,
@@ -160,12 +160,15 @@ export class OpenMessage extends OpenItem<MessageItem> {
     return this.#logprobsLength;
   }
 
-  /** Adds a citation of a file to the end of the text part in progress. Does nothing if the message has no text part. */
-  cite(citation: Omit<FileCitation, "start_index" | "end_index">): void {
+  /** Text of the part in progress; "": there is none. */
+  get text(): string {
+    return this.#text?.text ?? "";
+  }
+
+  /** Adds a citation to the text part in progress. Does nothing if the message has no text part. */
+  cite(annotation: Annotation): void {
     const part = this.#text;
     if (part === null) return;
-    const end = part.text.length;
-    const annotation = { ...citation, start_index: end, end_index: end };
     const annotation_index = part.annotations.push(annotation) - 1;
     this.events.event("response.output_text.annotation.added", { ...this.#at, annotation_index, annotation });
   }

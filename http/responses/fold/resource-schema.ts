@@ -4,7 +4,9 @@ import { z } from "zod";
 import { agentAnswerFields, approvalRequestSchema, fileObjectSchema, progressSchema } from "../../shared/agent/wire.ts";
 import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
+import { mcpTool } from "../../shared/fields/tools/mcp-tool.ts";
 import { codeInterpreterTool, shellTool } from "../../shared/fields/tools/tool-fields.ts";
+import { webSearchTool } from "../../shared/fields/tools/web-search.ts";
 import { agenticSchema } from "../server-tools/input-items.ts";
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
@@ -22,13 +24,25 @@ const fileCitationSchema = z
   })
   .meta({ id: "ResponseFileCitation" });
 
-export type FileCitation = z.output<typeof fileCitationSchema>;
+const urlCitationSchema = z
+  .strictObject({
+    type: z.literal("url_citation"),
+    url: z.string(),
+    title: z.string(),
+    start_index: z.int().min(0),
+    end_index: z.int().min(0),
+  })
+  .meta({ id: "ResponseUrlCitation" });
+
+const annotationSchema = z.discriminatedUnion("type", [fileCitationSchema, urlCitationSchema]);
+
+export type Annotation = z.output<typeof annotationSchema>;
 
 export const outputTextSchema = z
   .strictObject({
     type: z.literal("output_text"),
     text: z.string(),
-    annotations: z.array(fileCitationSchema),
+    annotations: z.array(annotationSchema),
     logprobs: z.array(tokenLogprobSchema),
   })
   .meta({ id: "ResponseOutputText" });
@@ -125,6 +139,21 @@ export const outputItemSchema = z
         agentic: agenticSchema,
       })
       .meta({ description: "A call of another tool that the server ran." }),
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("web_search_call"),
+      status: z.enum(["in_progress", "searching", "completed", "incomplete", "failed"]),
+      action: z.discriminatedUnion("type", [
+        z.strictObject({
+          type: z.literal("search"),
+          query: z.string(),
+          queries: z.array(z.string()),
+          sources: z.array(z.strictObject({ type: z.literal("url"), url: z.string() })).optional(),
+        }),
+        z.strictObject({ type: z.literal("open_page"), url: z.string() }),
+      ]),
+      agentic: agenticSchema,
+    }),
   ])
   .meta({ id: "ResponseOutputItem" });
 
@@ -138,6 +167,7 @@ export type CodeCallItem = Extract<OutputItem, { type: "code_interpreter_call" }
 export type ShellCallItem = Extract<OutputItem, { type: "shell_call" }>;
 export type ShellOutputItem = Extract<OutputItem, { type: "shell_call_output" }>;
 export type McpCallItem = Extract<OutputItem, { type: "mcp_call" }>;
+export type WebCallItem = Extract<OutputItem, { type: "web_search_call" }>;
 export type ItemStatus = z.output<typeof status>;
 
 const errorSchema = z.strictObject({
@@ -185,7 +215,9 @@ const settings = {
   temperature: z.number(),
   text: z.strictObject({ format: z.looseObject({ type: z.string() }), verbosity: z.string() }),
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]),
-  tools: z.array(z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool])),
+  tools: z.array(
+    z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool, webSearchTool, mcpTool]),
+  ),
   top_logprobs: z.int(),
   top_p: z.number(),
   presence_penalty: z.number(),
@@ -293,8 +325,16 @@ export const responseEventSchema = z
     named("response.output_text.annotation.added", {
       ...inPart,
       annotation_index: z.int().min(0),
-      annotation: fileCitationSchema,
+      annotation: annotationSchema,
     }),
+    named("response.web_search_call.in_progress", inItem),
+    named("response.web_search_call.searching", inItem),
+    named("response.web_search_call.completed", inItem),
+    named("response.mcp_call.in_progress", inItem),
+    named("response.mcp_call_arguments.delta", { ...inItem, delta: z.string() }),
+    named("response.mcp_call_arguments.done", { ...inItem, arguments: z.string() }),
+    named("response.mcp_call.completed", inItem),
+    named("response.mcp_call.failed", inItem),
     named("response.code_interpreter_call.in_progress", inItem),
     named("response.code_interpreter_call_code.done", { ...inItem, code: z.string() }),
     named("response.code_interpreter_call.interpreting", inItem),

@@ -26,6 +26,8 @@ export interface ResponseHead {
   readonly settings: Uint8Array;
   /** Functions that belong to a namespace, by the name that the model sees. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
+  /** Whether items of web searches list the pages that were found. */
+  readonly includesSources: boolean;
 }
 
 /** The part of a response that changes during generation. */

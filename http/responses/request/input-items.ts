@@ -17,7 +17,6 @@ const refusedParts = ["input_image", "input_audio", "image_url", "computer_scree
 const refusedItems = [
   "custom_tool_call",
   "custom_tool_call_output",
-  "web_search_call",
   "file_search_call",
   "computer_call",
   "computer_call_output",

@@ -21,6 +21,7 @@ const prefixes = {
   code_interpreter_call: "ci",
   shell_call: "sc",
   shell_call_output: "sco",
+  web_search_call: "ws",
   mcp_call: "mcp",
   reasoning: "rs",
   compaction: "cmp",

@@ -40,13 +40,22 @@ import {
   thinkingSwitches,
   withThink,
 } from "../../shared/fields/thinking.ts";
+import { approvalConflicts, asksForApproval } from "../../shared/fields/tools/mcp-tool.ts";
 import { permissionConflicts } from "../../shared/fields/tools/permission.ts";
 import { serverToolGroups, sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { callConflicts } from "../../shared/fields/tools/tool-use.ts";
 import type { AskedRequest } from "../../shared/translation.ts";
 import { inputSchema } from "./input-items.ts";
 import { textField, textFormat } from "./text-format.ts";
-import { requestedToolConflicts, requestedTools, serverToolsOf, toolFields } from "./tools.ts";
+import {
+  mcpToolsOf,
+  namedTools,
+  requestedToolConflicts,
+  requestedTools,
+  serverToolsOf,
+  toolFields,
+  webToolOf,
+} from "./tools.ts";
 
 const MAX_INSTRUCTIONS_LENGTH = 16 * 2 ** 20;
 const MAX_METADATA_PAIRS = 16;
@@ -58,7 +67,7 @@ const limitNames = ["max_output_tokens", "max_completion_tokens", "max_tokens", 
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
-/** Accepted values of `include`. Only the value for logprobs has an effect. */
+/** Accepted values of `include`. Only those for logprobs and sources have an effect. */
 const includable = [
   "file_search_call.results",
   "web_search_call.results",
@@ -135,7 +144,10 @@ const bodyFields = {
     .array(z.enum(includable))
     .max(2 * includable.length)
     .nullish()
-    .meta({ description: "`message.output_text.logprobs` adds log probabilities; other values have no effect." }),
+    .meta({
+      description:
+        "`message.output_text.logprobs` adds log probabilities, `web_search_call.action.sources` the URLs of found pages; other values have no effect.",
+    }),
   max_output_tokens: z.int().min(1).nullish().meta({
     description: "Maximum number of output tokens including reasoning; by default the rest of the context.",
   }),
@@ -246,18 +258,21 @@ type Conflicting = Omit<ResponseRequestBody, "input">;
 
 /** Returns the features that the request names. */
 export function featuresOf(body: Conflicting): NamedGroups {
-  return namedGroups(
-    body,
-    serverToolsOf(body).map(({ type }) => serverToolGroups[type]),
-  );
+  const hosted = serverToolsOf(body).map(({ type }) => serverToolGroups[type]);
+  return namedGroups(body, webToolOf(body) === null ? hosted : [...hosted, "web_search"]);
 }
 
-/** Returns the fields of the agent loop, with the session of a named container. */
+/** Returns the fields of the agent loop, with the session of a named container and the approvals of named MCP servers. */
 export function sentAgentFields(body: Conflicting): AgentFields {
   const containers = serverToolsOf(body).flatMap((tool) =>
     tool.type === "code_interpreter" && typeof tool.container === "string" ? [sessionOfContainer(tool.container)] : [],
   );
-  return { ...body, session_id: body.session_id ?? containers[0] };
+  const asks = body.agent_permission !== "deny" && mcpToolsOf(body).some(asksForApproval);
+  return {
+    ...body,
+    session_id: body.session_id ?? containers[0],
+    agent_permission: asks ? "ask" : body.agent_permission,
+  };
 }
 
 function wantsLogprobs({ include, logprobs, top_logprobs: top }: Conflicting): boolean {
@@ -271,7 +286,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   for (const [field, message] of grammarConflicts(grammarFields(body))) yield [sentField(field, body), message];
   const added = namedSpecs(featuresOf(body));
   yield* requestedToolConflicts(body, added);
-  yield* callConflicts(requestedTools(body, added), { ...body, grammar: sentGrammar(body) });
+  yield* callConflicts(namedTools(body, added), { ...body, grammar: sentGrammar(body) });
   yield* samplingConflicts(body);
   const { chat_template_kwargs, reasoning, enable_thinking } = body;
   yield* variableConflicts(chat_template_kwargs, { effort: reasoning?.effort, isOn: enable_thinking });
@@ -281,6 +296,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   }
   yield* limitConflicts(body, limitNames);
   yield* permissionConflicts(body.agent_permission, body.stream);
+  yield* approvalConflicts(mcpToolsOf(body), body.stream);
   if (body.background === true && body.store === false) {
     yield ["background", "needs store: true, from which the response is retrieved"];
   }

@@ -6,6 +6,7 @@ import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
 import { ignored, refused } from "../../shared/fields/fields.ts";
+import { type McpTool, mcpChoice, mcpTool } from "../../shared/fields/tools/mcp-tool.ts";
 import {
   choiceFields,
   codeInterpreterTool,
@@ -14,7 +15,7 @@ import {
   MAX_TOOLS,
   namedFunction,
   nameOf,
-  refusedChoice,
+  refusedChoices,
   refusedTools,
   type ServerTool,
   serverChoice,
@@ -23,8 +24,10 @@ import {
   toolDescription,
   toolName,
   toolSpec,
+  webSearchTypes,
 } from "../../shared/fields/tools/tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
+import { anyTool, checkChoice, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tools/tool-use.ts";
+import { type WebSearchTool, webSearchTool, webToolNames } from "../../shared/fields/tools/web-search.ts";
 
 /** Separator between namespace and function name. */
 const SEPARATOR = "__";
@@ -69,15 +72,20 @@ const namespaceTool = z.strictObject({
     }),
 });
 
-const toolTypes = ["function", "code_interpreter", "shell"];
+const toolTypes = ["function", "code_interpreter", "shell", "web_search", "mcp"];
 
-const tool = z.discriminatedUnion("type", [functionTool, namespaceTool, codeInterpreterTool, shellTool, hostedTool], {
-  error: expectedVariant("a tool", "type", [...toolTypes, "namespace", ...hostedTypes]),
-});
+const tool = z.discriminatedUnion(
+  "type",
+  [functionTool, namespaceTool, codeInterpreterTool, shellTool, webSearchTool, mcpTool, hostedTool],
+  { error: expectedVariant("a tool", "type", [...toolTypes, "namespace", ...hostedTypes]) },
+);
 
+const webChoice = z.strictObject({ type: z.enum(webSearchTypes) });
+
+const refusedChoice = refusedChoices(hostedTypes);
 const named = namedFunction(chosenName, '{"type": "function", "name": …}');
 
-const namedTool = z.discriminatedUnion("type", [named, serverChoice, refusedChoice], {
+const namedTool = z.discriminatedUnion("type", [named, serverChoice, webChoice, mcpChoice, refusedChoice], {
   error: expectedVariant("the name of a tool", "type", toolTypes),
 });
 
@@ -87,7 +95,7 @@ const allowedTools = z.strictObject({
   tools: z.array(namedTool).max(MAX_TOOLS),
 });
 
-const choice = z.discriminatedUnion("type", [named, serverChoice, allowedTools, refusedChoice], {
+const choice = z.discriminatedUnion("type", [named, serverChoice, webChoice, mcpChoice, allowedTools, refusedChoice], {
   error: expectedVariant("a choice of tools", "type", [...toolTypes, "allowed_tools"]),
 });
 
@@ -133,27 +141,55 @@ export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, Func
   return names;
 }
 
-/** Returns the tools of the request and the server's tools `added`; null if no tool may be called. */
+/**
+ * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Throws invalid_value if the
+ * choice does not fit them.
+ */
 export function requestedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
+  checkChoice([...specsOf(fields), ...added], choiceOf(fields));
+  return namedTools(fields, added);
+}
+
+/** Like requestedTools. The tools may be incomplete, so the choice is not checked. */
+export function namedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   return toolUse([...specsOf(fields), ...added], choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
 
 export function requestedToolConflicts(fields: ToolFields, added: readonly ToolSpec[]): Iterable<Conflict> {
-  return toolConflicts([...specsOf(fields), ...added], choiceOf(fields));
+  return toolConflicts([...specsOf(fields), ...added]);
 }
 
-/** Returns whether the request has functions that the client runs. */
-export function hasFunctions({ tools }: Pick<ToolFields, "tools">): boolean {
-  return (tools ?? []).some((tool) => !isServerTool(tool));
+/** Returns the names of the functions that the client runs, as the model sees them. */
+export function functionNames(fields: Pick<ToolFields, "tools">): readonly string[] {
+  return specsOf(fields).map(({ name }) => name);
 }
 
-/** Returns the tools of the request that the server runs. */
+/** Returns the built-in tools in the sandbox that the request names. */
 export function serverToolsOf({ tools }: Pick<ToolFields, "tools">): readonly ServerTool[] {
-  return (tools ?? []).flatMap((tool) => (isServerTool(tool) ? [tool] : []));
+  return (tools ?? []).flatMap((tool) => (tool.type === "code_interpreter" || tool.type === "shell" ? [tool] : []));
 }
 
-function isServerTool(tool: Tool): tool is ServerTool {
-  return tool.type === "code_interpreter" || tool.type === "shell";
+/** Returns the web search tool of the request; null: it has none. */
+export function webToolOf({ tools }: Pick<ToolFields, "tools">): WebSearchTool | null {
+  return (tools ?? []).find(isWebTool) ?? null;
+}
+
+/** Returns the MCP servers that the request names. */
+export function mcpToolsOf({ tools }: Pick<ToolFields, "tools">): readonly McpTool[] {
+  return (tools ?? []).flatMap((tool) => (tool.type === "mcp" ? [tool] : []));
+}
+
+function isWebTool(tool: Tool): tool is WebSearchTool {
+  return webSearchTypes.some((type) => type === tool.type);
+}
+
+function isWebChoice(choice: NamedTool): choice is z.output<typeof webChoice> {
+  return webSearchTypes.some((type) => type === choice.type);
+}
+
+/** Returns whether the server runs the tool. */
+function isServerTool(tool: Tool): tool is ServerTool | WebSearchTool | McpTool {
+  return tool.type !== "function" && tool.type !== "namespace";
 }
 
 /** Builds the field `tools` of a response. */
@@ -187,7 +223,7 @@ function functionCount(tools: readonly Tool[]): number {
   return tools.reduce((count, tool) => count + (tool.type === "namespace" ? tool.tools.length : 1), 0);
 }
 
-function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
+function specsOf({ tools }: Pick<ToolFields, "tools">): readonly ToolSpec[] {
   return (tools ?? []).flatMap((tool) => {
     if (isServerTool(tool)) return [];
     return tool.type === "namespace" ? tool.tools.map((inner) => specOf(inner, tool.name)) : [specOf(tool, null)];
@@ -198,7 +234,7 @@ function specOf(tool: FunctionTool, namespace: string | null): ToolSpec {
   return toolSpec(modelName({ name: nameOf(tool), namespace }), tool.function ?? tool);
 }
 
-function choiceOf({ tool_choice }: ToolFields): ToolChoice {
+export function choiceOf({ tool_choice }: ToolFields): ToolChoice {
   const choice = tool_choice ?? "auto";
   if (typeof choice === "string") return { ...anyTool, mode: choice };
   if (choice.type !== "allowed_tools") return { mode: "one", names: [nameOfChoice(choice)] };
@@ -206,5 +242,7 @@ function choiceOf({ tool_choice }: ToolFields): ToolChoice {
 }
 
 function nameOfChoice(choice: NamedTool): string {
-  return choice.type === "function" ? nameOf(choice) : serverToolNames[choice.type];
+  if (choice.type === "function") return nameOf(choice);
+  if (choice.type === "mcp") return choice.name;
+  return isWebChoice(choice) ? webToolNames.search : serverToolNames[choice.type];
 }

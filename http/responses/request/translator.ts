@@ -1,20 +1,17 @@
 // Translators from the body of POST /v1/responses to the response's settings, the input items, and a generation request.
 import type { z } from "zod";
-import type { AgentOptions, InputFile, ToolGroup } from "../../../actors/api/agent/agents.ts";
+import type { AgentOptions, InputFile, SkillReference } from "../../../actors/api/agent/agents.ts";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { acceptedBody } from "../../shared/accepted-body.ts";
-import {
-  type AgentFields,
-  agentGroups,
-  agentOptions,
-  digestsOf,
-  type OfferedTools,
-  specsOf,
-} from "../../shared/agent/request-fields.ts";
+import { type AgentFields, agentOptions, digestsOf } from "../../shared/agent/request-fields.ts";
+import { type OfferedTools, type RunTools, runTools } from "../../shared/agent/run-tools.ts";
 import type { adapterField } from "../../shared/fields/adapter-field.ts";
-import { filesOfTool } from "../../shared/fields/tools/tool-fields.ts";
+import { sentGrammar } from "../../shared/fields/grammar-fields.ts";
+import { namedServer } from "../../shared/fields/tools/mcp-tool.ts";
+import { filesOfTool, skillsOfTool } from "../../shared/fields/tools/tool-fields.ts";
+import { plainWebUse, type WebUse, webUseOfTool } from "../../shared/fields/tools/web-search.ts";
 import type { IgnoredField } from "../../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
 import { settingsText } from "../fold/resource.ts";
@@ -33,7 +30,15 @@ import {
   sentAgentFields,
 } from "./request.ts";
 import { summaryConversation } from "./summary.ts";
-import { type FunctionName, hasFunctions, namespacedNames, serverToolsOf } from "./tools.ts";
+import {
+  choiceOf,
+  type FunctionName,
+  functionNames,
+  mcpToolsOf,
+  namespacedNames,
+  serverToolsOf,
+  webToolOf,
+} from "./tools.ts";
 
 /**
  * Functions that build the messages of a request from a complete conversation: for the conversation itself, or for a request to
@@ -53,6 +58,8 @@ export interface ResponseFacts {
   /** Settings of the request that the response repeats, as JSON text in UTF-8. */
   readonly settings: Uint8Array;
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
+  /** Whether items of web searches list the pages that were found. */
+  readonly includesSources: boolean;
 }
 
 /** Parameters of the translation. */
@@ -70,7 +77,9 @@ export type ConversationFacts = Pick<Conversation, "files" | "session"> & { read
 export interface AgentPart {
   readonly fields: AgentFields;
   /** null: the body alone does not use the loop. */
-  readonly groups: readonly ToolGroup[] | null;
+  readonly tools: RunTools | null;
+  readonly web: WebUse;
+  readonly skills: readonly SkillReference[];
   /** Ids of files that server tools name. */
   readonly fileIds: readonly string[];
   readonly isStreamed: boolean;
@@ -142,10 +151,11 @@ function translated(
     isStreamed: body.stream ?? false,
     settings: settingsText(body),
     namespacedNames: namespacedNames(body),
+    includesSources: body.include?.includes("web_search_call.action.sources") ?? false,
   };
   const composed = isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []);
   const agent = agentPart(body, composed.files.length > 0, offered);
-  const serverTools = specsOf(agent?.groups ?? []);
+  const serverTools = agent?.tools?.specs ?? [];
   const continues = form === "conversation" && continuesInput(body);
   return {
     model: body.model,
@@ -167,26 +177,37 @@ export function conversationFacts({ messages, files, session }: Conversation): C
 function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: OfferedTools | null): AgentPart | null {
   const fileIds = serverToolsOf(body).flatMap(filesOfTool);
   const fields = sentAgentFields(body);
+  const webTool = webToolOf(body);
+  const web = webTool === null ? plainWebUse : webUseOfTool(webTool);
+  const skills = serverToolsOf(body).flatMap(skillsOfTool);
   const needs = {
     named: featuresOf(body),
     fields,
     hasFiles: hasFiles || fileIds.length > 0,
-    hasFunctions: hasFunctions(body),
+    functions: functionNames(body),
+    servers: mcpToolsOf(body).map(namedServer),
+    skills,
+    web,
+    choice: choiceOf(body),
+    hasRoom: sentGrammar(body) === null && !continuesInput(body),
   };
-  const groups = agentGroups(needs, offered);
+  const tools = runTools(needs, offered);
   if (offered === null) return null;
-  return { fields, groups, fileIds, isStreamed: body.stream ?? false, maxCalls: body.max_tool_calls ?? null };
+  const isStreamed = body.stream ?? false;
+  return { fields, tools, web, skills, fileIds, isStreamed, maxCalls: body.max_tool_calls ?? null };
 }
 
 /** Returns the options of the agent loop for a complete conversation; null: the request does not use the loop. */
 export function agentOf(agent: AgentPart | null, { digests, files, session }: ConversationFacts): AgentOptions | null {
   if (agent === null) return null;
-  const { fields, groups, fileIds, isStreamed, maxCalls } = agent;
-  if (groups === null && files.length === 0 && session === null) return null;
+  const { fields, tools, web, skills, fileIds, isStreamed, maxCalls } = agent;
+  if (tools === null && files.length === 0 && session === null) return null;
   const named: InputFile[] = fileIds.map((id) => ({ message: digests.length - 1, id }));
   const inputFiles = [...files, ...named];
   const withSession = { ...fields, session_id: fields.session_id ?? session };
-  return agentOptions(withSession, { groups: groups ?? [], inputFiles, digests, isStreamed, maxCalls });
+  const isPlain = tools?.isPlain === true && inputFiles.length === 0;
+  const offered = { groups: tools?.groups ?? [], serverTools: tools?.serverTools ?? [], isPlain };
+  return agentOptions(withSession, { ...offered, web, skills, inputFiles, digests, isStreamed, maxCalls });
 }
 
 function pack(translated: ResponseTranslation): TaskOutput {

@@ -1,10 +1,11 @@
-// Items of tools that the server ran in an earlier response: code_interpreter_call, shell_call with shell_call_output, and
-// mcp_call for the other tools. The field `agentic` contains the call and its result exactly as the prompt had them. Items of
+// Items of tools that the server ran in an earlier response: code_interpreter_call, shell_call with shell_call_output,
+// web_search_call, and mcp_call for the other tools. The field `agentic` contains the call and its result exactly as the prompt had them. Items of
 // other servers lack this field; their result is built from their outputs.
 import { z } from "zod";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { ignored } from "../../shared/fields/fields.ts";
 import { serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
+import { webToolNames } from "../../shared/fields/tools/web-search.ts";
 
 const MAX_ID_LENGTH = 256;
 const MAX_NAME_LENGTH = 256;
@@ -99,12 +100,43 @@ export const mcpCallItem = z.strictObject({
   agentic,
 });
 
+const webUrl = z.string().nullish();
+
+export const webCallItem = z.strictObject({
+  type: z.literal("web_search_call"),
+  id,
+  status: z.enum(["in_progress", "searching", "completed", "incomplete", "failed"]).nullish(),
+  action: z
+    .discriminatedUnion("type", [
+      z.strictObject({
+        type: z.literal("search"),
+        query: z.string().nullish(),
+        queries: z.array(z.string()).max(MAX_LIST).nullish(),
+        sources: z
+          .array(z.looseObject({ type: z.string(), url: webUrl }))
+          .max(MAX_LIST)
+          .nullish(),
+      }),
+      z.strictObject({ type: z.literal("open_page"), url: webUrl }),
+      z.strictObject({ type: z.enum(["find", "find_in_page"]), url: webUrl, pattern: z.string().nullish() }),
+    ])
+    .nullish(),
+  results: ignored(z.unknown(), "the field agentic has the results"),
+  agentic,
+});
+
 /** Items of server tools that a request may contain. */
-export const serverItemSchemas = [codeCallItem, shellCallItem, shellOutputItem, mcpCallItem] as const;
+export const serverItemSchemas = [codeCallItem, shellCallItem, shellOutputItem, webCallItem, mcpCallItem] as const;
 
 export type ServerItem = z.output<(typeof serverItemSchemas)[number]>;
 
-export const serverItemTypes = ["code_interpreter_call", "shell_call", "shell_call_output", "mcp_call"] as const;
+export const serverItemTypes = [
+  "code_interpreter_call",
+  "shell_call",
+  "shell_call_output",
+  "web_search_call",
+  "mcp_call",
+] as const;
 
 export function isServerItem(item: { readonly type?: string | null | undefined }): item is ServerItem {
   return serverItemTypes.some((type) => type === item.type);
@@ -144,13 +176,37 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
       return {
         round,
         id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
-        name: item.server_label === serverLabel ? item.name : `${item.server_label}_${item.name}`,
+        // Other servers' names of tools are unique only within an MCP server.
+        name: item.agentic || item.server_label === serverLabel ? item.name : `${item.server_label}_${item.name}`,
         arguments: item.arguments,
         result: item.agentic?.result_content ?? item.output ?? "",
+      };
+    case "web_search_call":
+      return {
+        round,
+        id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
+        ...webCallOf(item),
+        ...(text === undefined ? {} : { arguments: text }),
+        // Other servers' items do not contain what the model read.
+        result: item.agentic?.result_content ?? JSON.stringify({ sources: sourcesOf(item) }),
       };
     default:
       return null;
   }
+}
+
+type WebCall = z.output<typeof webCallItem>;
+
+function webCallOf({ action }: WebCall): Pick<EarlierCall, "name" | "arguments"> {
+  if (action?.type === "search" || !action) {
+    const query = action?.query ?? action?.queries?.[0] ?? "";
+    return { name: webToolNames.search, arguments: JSON.stringify({ query }) };
+  }
+  return { name: webToolNames.page, arguments: JSON.stringify({ url: action.url ?? "" }) };
+}
+
+function sourcesOf({ action }: WebCall): readonly string[] {
+  return action?.type === "search" ? (action.sources ?? []).flatMap(({ url }) => url ?? []) : [];
 }
 
 /** Label of this server's own tools in mcp_call items. */

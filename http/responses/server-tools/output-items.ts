@@ -1,27 +1,43 @@
 // Server items: output items of tools that the server runs. Each call is one item. The result of a shell call is a second item.
-import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
+import { type ProgressEvent, pagesOf, textArgument, webKind } from "../../shared/agent/web-results.ts";
 import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
 import type { ResponseEvents } from "../fold/event-text.ts";
 import type { ItemPlace } from "../fold/open-item.ts";
-import type { CodeCallItem, McpCallItem, OutputItem, ShellCallItem, ShellOutputItem } from "../fold/resource-schema.ts";
+import type {
+  CodeCallItem,
+  McpCallItem,
+  OutputItem,
+  ShellCallItem,
+  ShellOutputItem,
+  WebCallItem,
+} from "../fold/resource-schema.ts";
 import { serverLabel } from "./input-items.ts";
 
-type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
-type CallItem = CodeCallItem | ShellCallItem | McpCallItem;
+type CallItem = CodeCallItem | ShellCallItem | McpCallItem | WebCallItem;
 
 export class ServerItems {
   readonly #output: OutputItem[];
   readonly #events: ResponseEvents;
+  readonly #includesSources: boolean;
   readonly #placeOf: (prefix: string) => ItemPlace;
   /** Items of the calls that are running, and their positions, by the id of the call. */
   readonly #running = new Map<string, { readonly item: CallItem; readonly index: number }>();
   #session = "";
 
-  /** `placeOf` returns the position and id of the next item. */
-  constructor(output: OutputItem[], events: ResponseEvents, placeOf: (prefix: string) => ItemPlace) {
+  /**
+   * `includesSources`: whether items of web searches list the found pages. `placeOf` returns the position and id of the next
+   * item.
+   */
+  constructor(
+    output: OutputItem[],
+    events: ResponseEvents,
+    includesSources: boolean,
+    placeOf: (prefix: string) => ItemPlace,
+  ) {
     this.#output = output;
     this.#events = events;
+    this.#includesSources = includesSources;
     this.#placeOf = placeOf;
   }
 
@@ -40,7 +56,8 @@ export class ServerItems {
     const hasFailed = event.data.status === "denied" || event.data.status === "error";
     item.status = hasFailed && item.type !== "shell_call" ? "failed" : "completed";
     if (item.type === "code_interpreter_call") this.#endCode(item, index, event);
-    else if (item.type === "mcp_call") this.#endOther(item, event);
+    else if (item.type === "web_search_call") this.#endWeb(item, index, event);
+    else if (item.type === "mcp_call") this.#endOther(item, index, event);
     this.#done(index, item);
     if (item.type === "shell_call") this.#addOutput(event);
   }
@@ -48,7 +65,7 @@ export class ServerItems {
   /** Ends the items of calls whose results will never come, because the response has ended early. */
   interrupt(): void {
     for (const { item, index } of this.#running.values()) {
-      item.status = "incomplete";
+      item.status = item.type === "web_search_call" ? "failed" : "incomplete";
       this.#done(index, item);
     }
     this.#running.clear();
@@ -56,7 +73,7 @@ export class ServerItems {
 
   #begin(event: ProgressEvent): { readonly item: CallItem; readonly index: number } {
     const { name, id, arguments: text } = event.call;
-    const kind = name === serverToolNames.code_interpreter ? "ci" : name === serverToolNames.shell ? "sc" : "mcp";
+    const kind = kindOf(event);
     const place = this.#placeOf(kind);
     const fields = argumentsOf(text);
     const common = { id: place.id, status: "in_progress" as const, agentic: this.#agentic(event, null) };
@@ -72,12 +89,14 @@ export class ServerItems {
         max_output_length: numberOf(fields.max_output_length),
       };
       item = { ...common, type: "shell_call", call_id: id, action };
+    } else if (kind === "ws") {
+      item = { ...common, type: "web_search_call", action: webAction(event) };
     } else {
       const own = name.startsWith(builtInPrefix);
       item = {
         ...common,
         type: "mcp_call",
-        server_label: own ? serverLabel : "tools",
+        server_label: own ? serverLabel : (event.server ?? "tools"),
         name,
         arguments: text,
         output: null,
@@ -88,6 +107,8 @@ export class ServerItems {
     const { index } = place;
     this.#events.event("response.output_item.added", { output_index: index, item });
     if (item.type === "code_interpreter_call") this.#beginCode(item, index);
+    else if (item.type === "web_search_call") this.#beginWeb(item, index);
+    else if (item.type === "mcp_call") this.#beginOther(item, index);
     const running = { item, index };
     this.#running.set(id, running);
     return running;
@@ -112,9 +133,33 @@ export class ServerItems {
     this.#events.event("response.code_interpreter_call.completed", { item_id: item.id, output_index: index });
   }
 
-  #endOther(item: McpCallItem, event: ProgressEvent): void {
+  #beginWeb(item: WebCallItem, index: number): void {
+    const at = { item_id: item.id, output_index: index };
+    this.#events.event("response.web_search_call.in_progress", at);
+    this.#events.event("response.web_search_call.searching", at);
+  }
+
+  #endWeb(item: WebCallItem, index: number, event: ProgressEvent): void {
+    const pages = pagesOf(event);
+    if (pages !== null && item.action.type === "search" && this.#includesSources) {
+      item.action = { ...item.action, sources: pages.map(({ url }) => ({ type: "url", url })) };
+    }
+    item.agentic = this.#agentic(event, event.record?.result_content ?? "");
+    this.#events.event("response.web_search_call.completed", { item_id: item.id, output_index: index });
+  }
+
+  #beginOther(item: McpCallItem, index: number): void {
+    const at = { item_id: item.id, output_index: index };
+    this.#events.event("response.mcp_call.in_progress", at);
+    this.#events.event("response.mcp_call_arguments.delta", { ...at, delta: item.arguments });
+    this.#events.event("response.mcp_call_arguments.done", { ...at, arguments: item.arguments });
+  }
+
+  #endOther(item: McpCallItem, index: number, event: ProgressEvent): void {
     item.output = event.record?.result_content ?? "";
     item.agentic = this.#agentic(event, item.output);
+    const end = item.status === "failed" ? "failed" : "completed";
+    this.#events.event(`response.mcp_call.${end}`, { item_id: item.id, output_index: index });
   }
 
   #addOutput(event: ProgressEvent): void {
@@ -146,6 +191,20 @@ export class ServerItems {
       container_id: this.container,
     };
   }
+}
+
+/** Returns the prefix of the ids of the items of a tool. */
+function kindOf(event: ProgressEvent): "ci" | "sc" | "ws" | "mcp" {
+  const { name } = event.call;
+  if (name === serverToolNames.code_interpreter) return "ci";
+  if (name === serverToolNames.shell) return "sc";
+  return webKind(event) === null ? "mcp" : "ws";
+}
+
+function webAction(event: ProgressEvent): WebCallItem["action"] {
+  if (webKind(event) === "page") return { type: "open_page", url: textArgument(event, "url") };
+  const query = textArgument(event, "query");
+  return { type: "search", query, queries: [query] };
 }
 
 /** Returns the outputs of the commands: the tool's list, or one output for a call that was not run. */

@@ -1,15 +1,21 @@
 // Request fields of the agent loop, which the protocols share: features, limits, permission, session and requested files; and
 // their translation to AgentOptions.
 import { z } from "zod";
-import { type AgentOptions, type InputFile, maxToolRounds, type ToolGroup } from "../../../actors/api/agent/agents.ts";
+import {
+  type AgentOptions,
+  type InputFile,
+  maxToolRounds,
+  type SkillReference,
+  type ToolGroup,
+} from "../../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../../actors/api/agent/message-digest.ts";
-import { defaultWebOptions } from "../../../actors/api/agent/web.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import { toolsOf } from "../../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateRequest, ToolSpec } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { expected } from "../../issues.ts";
 import { permissionField } from "../fields/tools/permission.ts";
+import type { WebUse } from "../fields/tools/web-search.ts";
 
 const MAX_REQUESTED_FILES = 64;
 const MAX_TEXT_LENGTH = 4096;
@@ -52,30 +58,27 @@ export const agentFields = {
     .boolean()
     .nullish()
     .meta({ description: "Offer shell commands on the server; needs the setting enable_shell." }),
+  enable_search: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Offer web search and reading web pages; needs the setting enable_search." }),
 } as const;
 
 export type AgentFields = z.output<z.ZodObject<typeof agentFields>>;
 
-/** Tools that the server offers. A parameter of the translation of bodies. */
-export interface OfferedTools {
-  readonly groups: readonly ToolGroup[];
-  /** Whether the server runs the client's function tools (tool_dispatch_url). */
-  readonly dispatches: boolean;
-  /** Declarations of the server tools (ServerTool). */
-  readonly serverTools: readonly ToolSpec[];
-}
-
 /** Features that a request switches on (true) or off (false), by fields or by tools of these types; null: not named. */
 export type NamedGroups = Readonly<Record<ToolGroup, boolean | null>>;
 
+type Switches = Pick<AgentFields, "enable_code_execution" | "enable_shell" | "enable_search">;
+
 export function namedGroups(
-  { enable_code_execution: code, enable_shell: shell }: AgentFields,
+  { enable_code_execution: code, enable_shell: shell, enable_search: search }: Switches,
   hosted: readonly ToolGroup[],
 ): NamedGroups {
   return {
     code_execution: hosted.includes("code_execution") ? true : (code ?? null),
     shell: hosted.includes("shell") ? true : (shell ?? null),
-    web_search: hosted.includes("web_search") ? true : null,
+    web_search: hosted.includes("web_search") ? true : (search ?? null),
   };
 }
 
@@ -84,75 +87,14 @@ export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
   return specsOf(groupNames.filter((group) => named[group] === true));
 }
 
-const groupNames = ["code_execution", "shell", "web_search"] as const satisfies readonly ToolGroup[];
-const features = {
-  code_execution: { what: "code execution", setting: "enable_code_execution" },
-  shell: { what: "the shell tool", setting: "enable_shell" },
-  web_search: { what: "web search", setting: "enable_search" },
-} as const satisfies Record<ToolGroup, object>;
-
-/** Facts of a request that decide whether it uses the agent loop. */
-export interface AgentNeeds {
-  readonly named: NamedGroups;
-  readonly fields: AgentFields;
-  readonly hasFiles: boolean;
-  /** Whether the request has function tools. */
-  readonly hasFunctions: boolean;
-}
-
-/**
- * Returns the features of a request that uses the agent loop: the features that it names, or else all that the server offers.
- * null: the request does not use the loop. Throws `unsupported` for a feature that the server does not offer.
- */
-export function agentGroups(
-  { named, fields, hasFiles, hasFunctions }: AgentNeeds,
-  offered: OfferedTools | null,
-): readonly ToolGroup[] | null {
-  for (const group of groupNames) {
-    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group, fields);
-  }
-  const { agent_permission, max_tool_rounds, session_id } = fields;
-  if (offered === null) {
-    if (hasFiles) throw noAgents("a file in a message", "messages");
-    if (isGiven(session_id)) throw noAgents("session_id", "session_id");
-    if ((fields.files?.length ?? 0) > 0) throw noWriter();
-    return null;
-  }
-  const wanted = groupNames.filter((group) => named[group] === true);
-  if (wanted.length > 0) return wanted;
-  const wantsTools = isGiven(agent_permission) || isGiven(max_tool_rounds) || (fields.files?.length ?? 0) > 0;
-  const available = offered.groups.filter((group) => named[group] !== false);
-  if (isGiven(session_id) || hasFiles || (wantsTools && available.length > 0)) return available;
-  if ((fields.files?.length ?? 0) > 0) throw noWriter();
-  return offered.dispatches && hasFunctions ? [] : null;
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
-}
-
-function notEnabled(group: ToolGroup, fields: AgentFields): ServerError {
-  const { what, setting } = features[group];
-  const message = `${what} is not enabled on this server; the setting ${setting} enables it`;
-  const isField = setting in fields && (fields as Readonly<Record<string, unknown>>)[setting] === true;
-  return new ServerError("unsupported", message, { param: isField ? setting : "tools" });
-}
-
-function noAgents(what: string, param: string): ServerError {
-  return new ServerError("unsupported", `${what} cannot be used: this server keeps no files and sessions`, { param });
-}
-
-function noWriter(): ServerError {
-  const message = "files needs a server tool that writes them: code execution or the shell, which are not enabled";
-  return new ServerError("invalid_value", message, { param: "files" });
-}
-
+export const groupNames = ["code_execution", "shell", "web_search"] as const satisfies readonly ToolGroup[];
 export function specsOf(groups: readonly ToolGroup[]): readonly ToolSpec[] {
   return toolsOf(groups).map(({ spec }) => spec);
 }
 
-export interface AskedAgent {
-  readonly groups: readonly ToolGroup[];
+export interface AskedAgent extends Pick<AgentOptions, "groups" | "serverTools" | "isPlain"> {
+  readonly web: WebUse;
+  readonly skills: readonly SkillReference[];
   readonly inputFiles: readonly InputFile[];
   /** Digest of each message of the conversation; see digestsOf. */
   readonly digests: readonly string[];
@@ -178,10 +120,11 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
   if (requestedFiles.length > 0 && groups.length === 0) throw noWriter();
   return {
     groups,
-    serverTools: [],
-    web: defaultWebOptions,
-    skills: [],
-    isPlain: false,
+    serverTools: asked.serverTools,
+    web: asked.web.options,
+    maxUses: asked.web.maxUses,
+    skills: asked.skills,
+    isPlain: asked.isPlain,
     permission: fields.agent_permission ?? null,
     maxRounds: fields.max_tool_rounds ?? null,
     maxCalls: asked.maxCalls ?? null,
@@ -213,6 +156,11 @@ export function runRequest<R extends Pick<GenerateRequest, "prompt" | "choices">
     asked: { ...asked, prompt: { ...prompt, continuesLast: false } },
     agent: { ...agent, continuesAnswer: true },
   };
+}
+
+export function noWriter(): ServerError {
+  const message = "files needs a server tool that writes them: code execution or the shell, which are not enabled";
+  return new ServerError("invalid_value", message, { param: "files" });
 }
 
 function isFileName(name: string): boolean {

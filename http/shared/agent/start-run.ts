@@ -2,7 +2,8 @@
 import type { AgentEvent, AgentOptions } from "../../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
-import type { OfferedTools } from "./request-fields.ts";
+import type { Exchange } from "../../exchange.ts";
+import type { OfferedTools } from "./run-tools.ts";
 
 /** A request together with its options for the agent loop; `agent` is null if the request does not use the loop. */
 export interface RunRequest {
@@ -20,9 +21,17 @@ export function startRun(
   return agents.run(request, agent, signal, onPrepared);
 }
 
+/**
+ * Returns whether a stream in a protocol of OpenAI may have events of the agent loop. The streaming helpers of OpenAI's client
+ * library end with an error at an event that they do not know; they name themselves in a header.
+ */
+export function takesExtensions({ request }: Exchange, agent: AgentOptions | null): boolean {
+  return agent?.isPlain !== true && request.headers.get("x-stainless-helper-method") === undefined;
+}
+
 /** Returns the tools that the server offers, for the translation of a body; null: the server has no agent loop. */
 export function offeredBy({ agents }: Pick<Context, "agents">): OfferedTools | null {
   if (agents === null) return null;
-  const { groups, dispatches, serverTools } = agents;
-  return { groups, dispatches, serverTools };
+  const { groups, dispatches, permission, serverTools, registersServerTools } = agents;
+  return { groups, dispatches, permission, serverTools, registersServerTools };
 }

@@ -5,6 +5,7 @@ import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engi
 import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import { type ProgressEvent, Sources } from "../agent/web-results.ts";
 import { type RunRecord, type WireFile, wireFile } from "../agent/wire.ts";
 import type { AnswerLease } from "./answer-memory.ts";
 import { PIECE_LENGTH } from "./json-pieces.ts";
@@ -19,8 +20,6 @@ export type AnswerPart =
   | { readonly kind: "call"; readonly id: string; readonly name: string; text: string; isCut: boolean }
   | { readonly kind: "server_call"; readonly progress: ProgressEvent; readonly text: string };
 
-type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
-
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
   /** Logprobs of the prompt's tokens; empty if the request did not ask for them. */
@@ -34,6 +33,8 @@ export interface Answer {
   readonly adapterGeneration: string | null;
   /** Results of the agent loop; null: the request did not use the loop. */
   readonly run: RunRecord | null;
+  /** Pages that the web tools of the run returned. */
+  readonly sources: Sources;
 }
 
 export interface CollectOptions {
@@ -74,6 +75,7 @@ class CollectedAnswer {
   /** Records of the calls that have ended, with the position of each call in its round. */
   readonly #calls: { readonly index: number; readonly record: ToolCallRecord }[] = [];
   readonly #files: WireFile[] = [];
+  readonly #sources = new Sources();
   /** Number of characters of the records and files. */
   #recordLength = 0;
 
@@ -105,6 +107,7 @@ class CollectedAnswer {
       usage,
       adapterGeneration: this.#adapterGeneration,
       run: this.#run,
+      sources: this.#sources,
     };
   }
 
@@ -119,6 +122,7 @@ class CollectedAnswer {
     const { record } = event;
     if (record === null) return;
     this.#choices[0]?.ran(event, record);
+    this.#sources.take(event);
     this.#calls.push({ index: event.index, record });
     const images = record.result_images_base64 ?? [];
     const length = [record.arguments, record.result_content, ...images].reduce((sum, text) => sum + text.length, 0);
@@ -168,9 +172,13 @@ export class AnswerChoice {
     return this.parts.reduce((sum, { text }) => sum + text.length, 0);
   }
 
-  /** Adds a call that the server has run. */
+  /** Adds a call that the server has run. Calls of one round may end in another order than that of the calls. */
   ran(progress: ProgressEvent, record: ToolCallRecord): void {
-    this.parts.push({ kind: "server_call", progress, text: record.result_content });
+    const isLater = (part: AnswerPart): boolean =>
+      part.kind === "server_call" && part.progress.round === progress.round && part.progress.index > progress.index;
+    const at = this.parts.findIndex(isLater);
+    const part = { kind: "server_call", progress, text: record.result_content } as const;
+    this.parts.splice(at < 0 ? this.parts.length : at, 0, part);
   }
 
   take(event: ChoiceEvent): void {

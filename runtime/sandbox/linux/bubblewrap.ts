@@ -110,7 +110,7 @@ export function bubblewrapArguments(
   command: ConfinedCommand,
   { seccompFd, statusFd }: { readonly seccompFd: number | null; readonly statusFd: number },
 ): readonly string[] {
-  const { workFolder, environment = {}, readable = [] } = command;
+  const { workFolder, environment = {}, readable = [], mounted = [] } = command;
   const temporary = temporaryFolderOf(command);
   const shared = join(temporary, ".shm");
   mkdirSync(shared, { recursive: true, mode: 0o700 });
@@ -119,6 +119,7 @@ export function bubblewrapArguments(
   return [
     ...before,
     ...readable.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...mounted.flatMap(({ folder, at }) => ["--ro-bind", folder, at]),
     ...["--dev", "/dev", "--bind", shared, "/dev/shm"],
     ...["--bind", temporary, "/tmp", "--tmpfs", "/tmp/.shm", "--remount-ro", "/tmp/.shm"],
     ...["--bind", workFolder, innerWorkFolder, "--chdir", innerWorkFolder],

@@ -10,7 +10,10 @@ import type { ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import type { Web } from "../../../actors/api/agent/web.ts";
 import { changedContent, openContent } from "../../../actors/api/sealed-content.ts";
 import type { StateClient } from "../../../actors/front/state-client.ts";
+
+import type { ToolsPlaceInit } from "../../../actors/messages.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest, ToolSpec } from "../../../engines/generation.ts";
+
 import { realClock } from "../../../runtime/clock.ts";
 import { startAgentPlaces } from "../../fixtures/actors/agent-places.ts";
 import {
@@ -52,6 +55,10 @@ export interface RigOptions {
   readonly sources?: readonly ToolSource[];
   /** Folder of the state; null: the state is kept in memory. */
   readonly stateFolder?: string | null;
+  /** Folder of skills (skills_dir). */
+  readonly skillsFolder?: string;
+  /** Changes to the settings of the tools thread. */
+  readonly tools?: Partial<ToolsPlaceInit>;
   /** Parent of the working directories; default: a folder that `stop` removes. */
   readonly workFolder?: string;
   /** Returns the model's output in a round without a script, for a chat and the tools that the model may call. */
@@ -64,10 +71,12 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
     workFolder = mkdtempSync(join(tmpdir(), "troupe-agents-")),
     write = () => "end",
   } = options;
-  const { state, tools, stop } = await startAgentPlaces(workFolder, stateFolder);
+  const { skillsFolder = null } = options;
+  const { state, tools, stop } = await startAgentPlaces(workFolder, stateFolder, options.tools, skillsFolder);
   const settings = {
     groups: ["code_execution", "shell"],
     permission: "auto",
+    registersServerTools: true,
     maxRounds: 256,
     approvalLimitMs: approvalTimeoutMs,
     dispatch: null,
@@ -75,7 +84,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
   } as const;
   let turns: readonly Turn[] = [];
   const seen: (readonly ChatMessage[])[] = [];
-  const { files, sessions } = state;
+  const { files, sessions, skills } = state;
   const server = await startServer("node", {
     script: (request) => {
       const { messages, tools } = chatOf(request);
@@ -84,7 +93,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
       turns = rest;
       return [eventsOf(turn, seen.length)];
     },
-    parts: { files, sessions },
+    parts: { files, sessions, skills },
     makeAgents: (inference) =>
       new AgentLoop({
         settings,
@@ -94,6 +103,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
         sources: options.sources ?? [],
         files,
         sessions,
+        skills,
         fetchFile,
         clock: realClock,
       }),

@@ -23,6 +23,8 @@ import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
 import { request, type SocketlessReply } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { seeded } from "../../fixtures/schemas/random-text.ts";
+import { skillText } from "../../fixtures/skills/zip-builder.ts";
+import { SkillRig } from "../../unit/actors/state/skill-rig.ts";
 import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
 const REQUESTS_PER_ROUTE = 2000;
@@ -48,8 +50,13 @@ const declared = new DeclaredAnswers(document);
 /** Prompt whose response takes longer than any test. */
 const LONG = "Tell me a long story";
 
-/** Existing ids, which the schemas cannot express. */
+/** Existing ids, which the schemas cannot express, and values for features that this server does not have. */
 const knownFields = {
+  mcp_servers: [[]],
+  skills: [[]],
+  container: [null],
+  web_search_options: [null],
+  enable_search: [false],
   model: ["tiny", "tiny", "default", "a::b", "nope"],
   name: ["a_tool", "b_tool", "c_tool", "d_tool"],
   n: [1, 1, 2],
@@ -77,17 +84,20 @@ function isLong({ prompt }: GenerateRequest): boolean {
 const noTools: Agents = {
   groups: [],
   dispatches: false,
+  permission: "auto",
   serverTools: [],
+  registersServerTools: true,
+  toolServers: null,
   run: () => assert.fail("no request uses tools"),
   decide: () => "resolved",
   forget: async () => {},
   pending: () => [],
 };
 
-/** Agent routes, which are tested with file and session stores. Other routes are tested without these stores. */
-const ofAgents = /^\/v1\/(?:files|containers|sessions|agent)\b/;
+/** Agent routes, which are tested with file, session and skill stores. Other routes are tested without these stores. */
+const ofAgents = /^\/v1\/(?:files|containers|sessions|skills|agent)\b/;
 
-function setUp(seed: number, stores: TestStores | null = null) {
+function setUp(seed: number, stores: Stores | null = null) {
   const responseIds: string[] = [];
   const known = { ...knownFields, previous_response_id: responseIds };
   const values = new RandomValues(seeded(seed), components, known);
@@ -100,7 +110,10 @@ function setUp(seed: number, stores: TestStores | null = null) {
   ];
   const models = new FakeModels(inference);
   const lora = new FakeLora();
-  const kept = stores === null ? {} : { files: stores.files, sessions: stores.sessions, agents: noTools };
+  const kept =
+    stores === null
+      ? {}
+      : { files: stores.files, sessions: stores.sessions, skills: stores.skills.store, agents: noTools };
   const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true }, ...kept });
   const failWith = (code: ErrorCode | null): void => {
     world.failsWith = code;
@@ -145,14 +158,19 @@ const emptySession: Session = {
   approvesAll: false,
 };
 
-async function storesOf(test: TestContext): Promise<TestStores> {
-  const stores = await openStores();
-  test.after(() => stores.dispose());
-  return stores;
+type Stores = TestStores & { readonly skills: SkillRig };
+
+async function storesOf(test: TestContext): Promise<Stores> {
+  const [stores, skills] = await Promise.all([openStores(), SkillRig.open()]);
+  test.after(() => {
+    stores.dispose();
+    skills.dispose();
+  });
+  return { ...stores, skills };
 }
 
-/** Adds a file of the session "s" and an empty session, and returns the file's id. */
-async function stockAgents({ files, sessions }: TestStores, count: number): Promise<string> {
+/** Adds a file of the session "s", an empty session and a skill with two versions. Returns the ids of the file and the skill. */
+async function stockAgents({ files, sessions, skills }: Stores, count: number): Promise<[file: string, skill: string]> {
   writeFileSync(join(files.stagingFolder, `fuzz-${count}`), "text");
   const { id } = await files.add({
     id: null,
@@ -166,7 +184,11 @@ async function stockAgents({ files, sessions }: TestStores, count: number): Prom
     failure: null,
   });
   await sessions.put({ client: "c", session: emptySession });
-  return id;
+  const skillFiles = { "SKILL.md": skillText("a") };
+  for (const skill of await skills.store.list()) await skills.store.delete(skill.id);
+  const skill = await skills.upload(skillFiles);
+  await skills.upload(skillFiles, skill.id);
+  return [id, skill.id];
 }
 
 async function answer(app: ReturnType<typeof createApp>, sent: RandomRequest): Promise<SocketlessReply> {
@@ -190,6 +212,8 @@ describe("the server, sent anything", () => {
       const stores = ofAgents.test(path) ? await storesOf(test) : null;
       const world = setUp(index, stores);
       const fileIds: string[] = [];
+      const skillIds: string[] = [];
+      const cursors: string[] = [];
       const operation: Documented = document.paths[path][method.toLowerCase()];
       const counts = { bySchema: 0, taken: 0 };
       const known = {
@@ -199,6 +223,10 @@ describe("the server, sent anything", () => {
         file_id: fileIds,
         session_id: ["s"],
         container_id: ["cntr_s"],
+        skill_id: skillIds,
+        version: ["1", "2", "latest"],
+        after: cursors,
+        page: cursors,
         approval_id: ["appr_1"],
       };
       const changes = method === "DELETE" || path.endsWith("/cancel");
@@ -206,7 +234,10 @@ describe("the server, sent anything", () => {
         world.failWith(null);
         const isTime = i % (changes ? 8 : 100) === 0;
         if (isTime && path.startsWith("/v1/responses")) await stock(world, path.endsWith("/cancel"));
-        if (stores !== null && (isTime || method === "DELETE")) fileIds.splice(0, 1, await stockAgents(stores, i));
+        if (stores !== null && (isTime || method === "DELETE")) {
+          [fileIds[0], skillIds[0]] = await stockAgents(stores, i);
+          cursors[0] = path.endsWith("/versions") ? `${skillIds[0]}_v2` : skillIds[0];
+        }
         if (path === "/v1/unload_lora_adapter") await world.lora.load(anAdapter);
         world.failWith(world.values.chance(0.1) ? world.values.pick(failures) : null);
         const sent = randomRequest(world.values, method, path, operation, known);
@@ -224,7 +255,7 @@ describe("the server, sent anything", () => {
       const faults = world.log.lines.filter(({ level }) => level === "error");
       assert.deepEqual(faults.slice(0, 3), []);
       // Random requests have no multipart bodies. Uploads have separate tests.
-      if (method === "POST" && path === "/v1/files") return;
+      if (method === "POST" && operation.requestBody?.content["multipart/form-data"] !== undefined) return;
       assert.ok(
         counts.taken > 0.2 * counts.bySchema,
         `only ${counts.taken} of ${counts.bySchema} proper requests taken`,

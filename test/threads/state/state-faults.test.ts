@@ -110,7 +110,13 @@ describe("stored responses on a full disk", () => {
     const place = await spawnPlace<object, null>({
       name: "state",
       module: stateModule,
-      init: { folder: join(root, "limited"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      init: {
+        folder: join(root, "limited"),
+        mailboxLimit: 100,
+        responses: limits,
+        maxFileContentBytes: 2 ** 30,
+        skillsFolder: null,
+      },
       kind: "process",
       startTimeoutMs: 10_000,
     });
@@ -143,7 +149,13 @@ describe("stored responses on a full disk", () => {
       return;
     }
     const front = new StateClient({
-      init: { folder: join(folder, "a"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      init: {
+        folder: join(folder, "a"),
+        mailboxLimit: 100,
+        responses: limits,
+        maxFileContentBytes: 2 ** 30,
+        skillsFolder: null,
+      },
       log,
     });
     await front.start();
@@ -153,14 +165,26 @@ describe("stored responses on a full disk", () => {
     await front.stop(1000);
     fill();
     const late = new StateClient({
-      init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      init: {
+        folder: join(folder, "b"),
+        mailboxLimit: 100,
+        responses: limits,
+        maxFileContentBytes: 2 ** 30,
+        skillsFolder: null,
+      },
       log,
     });
     await assert.rejects(late.start(), (error: ServerError) => error.code === "config_invalid");
     await late.stop(1000);
     makeRoom();
     const again = new StateClient({
-      init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 },
+      init: {
+        folder: join(folder, "b"),
+        mailboxLimit: 100,
+        responses: limits,
+        maxFileContentBytes: 2 ** 30,
+        skillsFolder: null,
+      },
       log,
     });
     await again.start();

@@ -23,7 +23,13 @@ const limits = { maxEntries: 10, maxBytes: 1e7, maxEntryBytes: 1e6, maxAgeMs: 1e
 const log = createLogger({ level: "silent", format: "text" });
 
 function initOf(name: string): StatePlaceInit {
-  return { folder: join(root, name), mailboxLimit: 100, responses: limits, maxFileContentBytes: 2 ** 30 };
+  return {
+    folder: join(root, name),
+    mailboxLimit: 100,
+    responses: limits,
+    maxFileContentBytes: 2 ** 30,
+    skillsFolder: null,
+  };
 }
 
 function stateFront(init: StatePlaceInit): StateClient {

@@ -58,7 +58,7 @@ class Watch {
 
 describe("readers of a large stored response", () => {
   const state = new StateClient({
-    init: { folder: null, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 30 },
+    init: { folder: null, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 30, skillsFolder: null },
     log: createLogger({ level: "silent", format: "text" }),
   });
   before(async () => {

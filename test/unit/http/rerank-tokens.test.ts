@@ -105,7 +105,6 @@ describe("endpoints that the server does not have", () => {
     "/v1/threads/t/runs",
     "/v1/vector_stores",
     "/v1/realtime",
-    "/v1/skills",
     "/v1/conversations",
     "/infill",
     "/props",

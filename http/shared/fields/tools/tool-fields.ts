@@ -1,12 +1,12 @@
 // Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
 // types of hosted tools: those that this server runs, and those that it rejects with an error that names them.
 import { z } from "zod";
-import type { ToolGroup } from "../../../../actors/api/agent/agents.ts";
+import type { SkillReference, ToolGroup } from "../../../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { expected } from "../../../issues.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
-import { ignored, isEmptyArray, notBuiltYet, notYet, type RefusedVariants, refusedVariants } from "../fields.ts";
+import { ignored, notBuiltYet, notYet, type RefusedVariants, refusedVariants } from "../fields.ts";
 
 export const MAX_TOOLS = 256;
 const MAX_DESCRIPTION_LENGTH = 65_536;
@@ -41,6 +41,28 @@ export function toolSpec(name: string, { description, parameters, strict }: Decl
 
 const MAX_CONTAINER_FILES = 64;
 const MAX_ID_LENGTH = 256;
+export const MAX_SKILLS = 32;
+const SKILLS_ARE_STORED = "a skill inside a request is not supported; upload it at POST /v1/skills and send its id";
+
+export const skillId = z.string().min(1).max(MAX_ID_LENGTH);
+export const skillVersion = z
+  .union([z.literal("latest"), z.int().min(1), z.string().regex(/^[1-9]\d{0,8}$/)], {
+    error: expected('the number of a version, or "latest"'),
+  })
+  .nullish()
+  .meta({ default: "latest" });
+
+/** Returns the number of a version; null: the latest. */
+export function versionOf(version: z.output<typeof skillVersion>): number | null {
+  return version === "latest" || version === null || version === undefined ? null : Number(version);
+}
+
+const skillReference = z.strictObject({
+  type: z.literal("skill_reference", { error: `expected "skill_reference": ${SKILLS_ARE_STORED}` }),
+  skill_id: skillId.meta({ description: "Id of a stored skill." }),
+  version: skillVersion,
+});
+
 const fileIds = z.array(z.string().min(1).max(MAX_ID_LENGTH)).max(MAX_CONTAINER_FILES);
 
 /** Tool that runs Python code on the server. */
@@ -70,7 +92,7 @@ export const shellTool = z.strictObject({
       type: z.enum(["container_auto", "auto"]),
       file_ids: fileIds.nullish().meta({ description: "Stored files to copy into the working directory." }),
       memory_limit: ignored(z.string(), "the setting max_memory_mb limits the memory"),
-      skills: notBuiltYet("a skill", isEmptyArray),
+      skills: z.array(skillReference).max(MAX_SKILLS).nullish().meta({ description: "Skills that the model can use." }),
       network_policy: notBuiltYet("a network policy of a request"),
     })
     .nullish(),
@@ -99,6 +121,12 @@ export function filesOfTool(tool: ServerTool): readonly string[] {
   return typeof environment === "object" ? (environment?.file_ids ?? []) : [];
 }
 
+/** Returns the skills that a server tool names. */
+export function skillsOfTool(tool: ServerTool): readonly SkillReference[] {
+  const skills = tool.type === "shell" ? (tool.environment?.skills ?? []) : [];
+  return skills.map(({ skill_id: id, version }) => ({ id, version: versionOf(version) }));
+}
+
 /** Returns the session of a container. Throws not_found for an id of another form. */
 export function sessionOfContainer(id: string): string {
   const session = id.startsWith(containerPrefix) ? id.slice(containerPrefix.length) : "";
@@ -111,18 +139,21 @@ export function sessionOfContainer(id: string): string {
 /** Prefix of container ids. The rest of the id is the id of the session. */
 export const containerPrefix = "cntr_";
 
-/** Tool types of OpenAI that this server does not run. */
-export const hostedTypes = [
+/** Names of the web search tool of OpenAI. */
+export const webSearchTypes = [
   "web_search",
   "web_search_2025_08_26",
   "web_search_preview",
   "web_search_preview_2025_03_11",
+] as const;
+
+/** Tool types of OpenAI that this server does not run. */
+export const hostedTypes = [
   "file_search",
   "local_shell",
   "apply_patch",
   "custom",
   "tool_search",
-  "mcp",
   "image_generation",
   "computer",
   "computer_use",
@@ -137,7 +168,11 @@ export function refusedTools<const Types extends readonly [string, ...string[]]>
   );
 }
 
-export const refusedChoice = refusedVariants(hostedTypes, (type) => notYet(`a choice of type "${type}"`));
+export function refusedChoices<const Types extends readonly [string, ...string[]]>(
+  types: Types,
+): RefusedVariants<Types> {
+  return refusedVariants(types, (type) => notYet(`a choice of type "${type}"`));
+}
 
 /**
  * Schema of a tool choice that names a function, nested (chat completions) or flat (responses). `example` is the form that the

@@ -26,12 +26,22 @@ export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice,
   return { specs: usable, required: mode !== "auto", parallel: parallel && mode !== "one" };
 }
 
-/** Yields the conflicts within the tools and the tool choice. */
-export function* toolConflicts(specs: readonly ToolSpec[], { mode, names }: ToolChoice): Iterable<Conflict> {
-  const known = specs.map(({ name }) => name);
+/** Yields the conflicts within the tools. */
+export function* toolConflicts(specs: readonly ToolSpec[]): Iterable<Conflict> {
   const twice = usedTwice(specs);
   if (twice !== undefined) yield ["tools", `expected tools of different names, got "${twice}" twice`];
+}
+
+/** Throws invalid_value if the choice does not fit the tools that the request offers, those of the server included. */
+export function checkChoice(specs: readonly ToolSpec[], choice: ToolChoice): void {
+  for (const [param, problem] of choiceConflicts(specs, choice)) {
+    throw new ServerError("invalid_value", `${param}: ${problem}`, { param });
+  }
+}
+
+function* choiceConflicts(specs: readonly ToolSpec[], { mode, names }: ToolChoice): Iterable<Conflict> {
   if (mode === "none") return;
+  const known = specs.map(({ name }) => name);
   const unknown = names?.find((name) => !known.includes(name));
   if (unknown !== undefined) {
     const there = known.length === 0 ? "no tools" : known.join(", ");

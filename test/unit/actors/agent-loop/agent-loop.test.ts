@@ -5,6 +5,7 @@ import { afterEach, describe, it } from "node:test";
 import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
 import type { AgentEvent } from "../../../../actors/api/agent/agents.ts";
 import type { ToolOutcome } from "../../../../actors/api/agent/tools.ts";
+import { type FakeClock, settled } from "../../../fixtures/fakes/fake-clock.ts";
 import { failure } from "../../../fixtures/fakes/fake-inference.ts";
 import { outcome } from "./parts.ts";
 import { changesOf, createRig, optionsOf, type Rig, ran, requestOf, type Turn } from "./rig.ts";
@@ -199,9 +200,20 @@ describe("a run of the agent loop", () => {
   });
 });
 
+/** Resolves when a run waits for a decision. */
+async function waits(clock: FakeClock): Promise<void> {
+  while (clock.pendingCount === 0) await settled();
+}
+
 describe("approvals of the agent loop", () => {
   const asks = { permission: "ask" } as const;
-  const approve = { decision: "approve", message: null, rememberForSession: false, arguments: null } as const;
+  const approve = {
+    decision: "approve",
+    message: null,
+    rememberForSession: false,
+    content: null,
+    arguments: null,
+  } as const;
 
   it("pauses the run until the call is approved", async () => {
     const it = rig([[[python, { code: "2" }]], "two"]);
@@ -228,7 +240,7 @@ describe("approvals of the agent loop", () => {
     const it = rig([[[python, { code: "2" }]], "fine"]);
     const events = await ran(it, asks, (event) => {
       if (event.type !== "approval") return;
-      const denial = { decision: "deny", message: "not today", rememberForSession: false, arguments: null } as const;
+      const denial = { ...approve, decision: "deny", message: "not today" } as const;
       setTimeout(() => it.loop.decide(event.request.approval_id, denial), 5);
     });
     assert.equal(it.tools.calls.length, 0);
@@ -269,7 +281,9 @@ describe("approvals of the agent loop", () => {
     const events = await ran(it, asks, (event) => {
       if (event.type !== "approval") return;
       id = event.request.approval_id;
-      setTimeout(() => void it.clock.advance(approvalTimeoutMs - 1).then(() => it.clock.advance(1)), 5);
+      void waits(it.clock)
+        .then(() => it.clock.advance(approvalTimeoutMs - 1))
+        .then(() => it.clock.advance(1));
     });
     assert.equal(recordsOf(events)[0]!.result_content, "Approval timed out.");
     assert.equal(it.loop.decide(id, approve), "not_found");
@@ -371,6 +385,7 @@ describe("sessions of the agent loop", () => {
         decision: "deny",
         message: null,
         rememberForSession: false,
+        content: null,
         arguments: null,
       });
     });

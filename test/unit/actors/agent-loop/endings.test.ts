@@ -23,7 +23,13 @@ afterEach(() => {
   for (const { files } of rigs.splice(0)) files.dispose();
 });
 
-const approve = { decision: "approve", message: null, rememberForSession: false, arguments: null } as const;
+const approve = {
+  decision: "approve",
+  message: null,
+  rememberForSession: false,
+  content: null,
+  arguments: null,
+} as const;
 const never = () => new Promise<never>(() => {});
 const errorOf = (events: readonly AgentEvent[]) =>
   events.flatMap((one) => (one.type === "error" ? [one.error.code] : []));

@@ -10,7 +10,7 @@ import type { ChatMessage, GenerateEvent, GenerateRequest } from "../../../../en
 import { greedySampling, requestDefaults } from "../../../../engines/generation.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 import { begin, done, FakeInference, finish, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
-import { FakeFiles, FakeSessions, FakeTools } from "./parts.ts";
+import { FakeFiles, FakeSessions, FakeTools, noSkills } from "./parts.ts";
 
 /** Output of the model in one round: a text, or tool calls with JSON arguments. */
 export type Turn = string | readonly (readonly [name: string, args: object])[];
@@ -27,6 +27,7 @@ export interface Rig {
 const settings: AgentSettings = {
   groups: ["code_execution", "shell"],
   permission: "auto",
+  registersServerTools: true,
   maxRounds: 256,
   approvalLimitMs: approvalTimeoutMs,
   dispatch: null,
@@ -54,6 +55,7 @@ export function createRig(
     sources,
     files,
     sessions,
+    skills: noSkills(),
     fetchFile,
     clock,
   });
@@ -90,6 +92,7 @@ export function optionsOf(
   return {
     groups: ["code_execution", "shell"],
     serverTools: [],
+    maxUses: {},
     web: defaultWebOptions,
     skills: [],
     isPlain: false,

@@ -18,6 +18,7 @@ prefix_cache_n = 4
 chat_template = "t.jinja"
 jinja_explicit = "e.jinja"
 agentic = true
+mcp_config = "mcp.json"
 enable_search = true
 search_embedding_model = "chat"
 enable_code_execution = true
@@ -28,6 +29,7 @@ enable_shell = true
 shell_path = "/bin/bash"
 shell_timeout = 60
 shell_workdir = "/work"
+skills_dir = "/skills"
 code_exec_permission = "ask"
 
 [server]
@@ -160,12 +162,7 @@ const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "non
 
 /** Every planned key, with a value that asks for a missing feature. Each key comes before the keys that it requires. */
 const refused: Readonly<Record<string, readonly string[]>> = {
-  "": [
-    'matformer_config_path = "slices.csv"',
-    'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
-    'mcp_config = "mcp.json"',
-    'skills_dir = "/skills"\nenable_shell = true',
-  ],
+  "": ['matformer_config_path = "slices.csv"', 'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"'],
   "[server]": ["no_ui = false"],
   "[[models]]": [
     'tokenizer = "tokenizer.json"',

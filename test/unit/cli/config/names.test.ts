@@ -54,8 +54,8 @@ describe("nothing is ignored", () => {
   it("of the flags and the environment", () => {
     assertRefused({ flags: { "--engin": "llama" } }, 'unknown flag "--engin"; did you mean "--engine"?');
     assertRefused(
-      { environment: { MCP_CONFIG_PATH: "x" } },
-      'environment: "MCP_CONFIG_PATH" is not supported yet by this version of troupe; remove it',
+      { environment: { TROUPE_MATFORMER_CONFIG_PATH: "x" } },
+      'environment: "TROUPE_MATFORMER_CONFIG_PATH" is not supported yet by this version of troupe; remove it',
     );
     assertRefused(
       { environment: { SERVICE_SANDBOX: "maybe" } },

@@ -258,6 +258,6 @@ describe("the startup rules", () => {
       { text: withTop('agent = true\ndefault_model_id = "b"') },
       /^troupe\.toml:3: default_model_id expects/,
     );
-    assertRefused({ text: withTop('skills_dir = "/s"\nseed = -1') }, /^troupe\.toml:3: seed expects/);
+    assertRefused({ text: withTop('matformer_slice_name = "s"\nseed = -1') }, /^troupe\.toml:3: seed expects/);
   });
 });

@@ -27,6 +27,8 @@ function returning(
   return tool({ name: "give", description: "Gives", schema: nothing, timeoutMs, run });
 }
 
+const noAnswer = async () => ({ action: "decline" }) as const;
+
 /** Calls a tool as the agent loop does. */
 async function called(
   given: Tool,
@@ -35,7 +37,7 @@ async function called(
 ): Promise<ServerToolResult> {
   const [one] = customTools([given], recordingLog()).tools();
   const text = typeof args === "string" ? args : JSON.stringify(args);
-  return await one!.run({ id: "1", arguments: text, session: "s1", client: "c", signal, onProgress });
+  return await one!.run({ id: "1", arguments: text, session: "s1", client: "c", signal, onProgress, ask: noAnswer });
 }
 
 describe("the declaration of a tool", () => {
@@ -144,7 +146,15 @@ describe("a call of a tool", () => {
     for (const [run, complaint] of wrong) {
       const [one] = customTools([returning(run as () => ToolResult)], log).tools();
       const signal = new AbortController().signal;
-      const result = await one!.run({ id: "1", arguments: "{}", session: "s", client: "c", signal, onProgress() {} });
+      const result = await one!.run({
+        id: "1",
+        arguments: "{}",
+        session: "s",
+        client: "c",
+        signal,
+        onProgress() {},
+        ask: noAnswer,
+      });
       assert.equal(result.status, "error");
       assert.match(JSON.parse(result.content).error, complaint);
     }
@@ -199,7 +209,7 @@ it("the agent loop runs the tools that a request offers, and the model gets the 
   ];
   const rig = createRig(turns, {}, undefined, [source]);
   assert.deepEqual(
-    rig.loop.serverTools.map(({ name }) => name),
+    rig.loop.serverTools.map(({ spec }) => spec.name),
     ["get_weather"],
   );
   const events = await ran(rig, { serverTools: ["get_weather"] });

@@ -37,7 +37,7 @@ describe("the completion scripts", () => {
     for (const shell of ["bash", "zsh", "fish"] as const) {
       const script = completionScript(shell);
       for (const name of ["mcp-port", "paged-attn", "max-seqs", "prompt-len"]) assert.match(script, new RegExp(name));
-      assert.doesNotMatch(script, /skills-dir/, "what is not built is not offered");
+      assert.doesNotMatch(script, /mmproj/, "what is not built is not offered");
     }
   });
 });

@@ -11,7 +11,7 @@ import { wholeText } from "../../../fixtures/text/pieces.ts";
 const head = { id: "chatcmpl-1", created: 5, model: "m" };
 
 function createStream(choiceCount = 1, includeUsage = false): ChatStream {
-  return new ChatStream(head, { choiceCount, includeUsage, texts: () => testTokens });
+  return new ChatStream(head, { choiceCount, includeUsage, hasExtensions: true, texts: () => testTokens });
 }
 
 /** Returns the data of each server-sent event of a stream. Asserts that chunks match the schema of the API document. */

@@ -147,7 +147,7 @@ describe("chat tools", () => {
   }
 
   it("are refused as unsupported if the server would run them, and so is a choice of them", async () => {
-    for (const type of ["web_search_2025_08_26", "apply_patch", "computer", "mcp", "tool_search"]) {
+    for (const type of ["web_search_2025_08_26", "apply_patch", "computer", "tool_search"]) {
       for (const body of [{ tools: [{ type }] }, { tools, tool_choice: { type } }]) {
         const { error } = JSON.parse((await send(body)).body);
         assert.equal(error.code, "unsupported", error.message);

@@ -33,10 +33,10 @@ describe("the tools of a messages request", () => {
     assert.equal((await taken({ tools: [] })).tools, null);
   });
 
-  it("are refused with their index if the vendor's servers run them, or if they conflict", async () => {
+  it("are refused if the server does not run them, or if they conflict", async () => {
     const [message, param] = await refused({ tools: [look, { type: "web_search_20250305", name: "web_search" }] });
-    assert.equal(param, "tools[1]");
-    assert.match(message, /a tool of type "web_search_20250305" is not supported/);
+    assert.equal(param, "tools");
+    assert.match(message, /web search is not enabled on this server; the setting enable_search/);
     assert.deepEqual(
       await refusedParams([
         { tools: [{ ...look, type: "web_search_19990101" }] },
@@ -210,8 +210,8 @@ describe("the other fields of a messages request", () => {
 
   it("are refused by name if unsupported, out of range or unknown", async () => {
     const bodies: readonly (readonly [string, object])[] = [
-      ["container.skills", { container: { skills: [{ type: "custom", skill_id: "a" }] } }],
-      ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://a.example", name: "a" }] }],
+      ["skills", { container: { skills: [{ type: "custom", skill_id: "a" }] } }],
+      ["mcp_servers[0].url", { mcp_servers: [{ type: "url", url: "https://a.example", name: "a" }] }],
       ["context_management.edits[0]", { context_management: { edits: [{ type: "compact_20260112" }] } }],
       ["session_id", { session_id: "s" }],
       ["web_search_options", { web_search_options: {} }],

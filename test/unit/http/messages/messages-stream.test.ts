@@ -17,6 +17,10 @@ interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
     | Anthropic.ServerToolUseBlock
     | Anthropic.CodeExecutionToolResultBlock
     | Anthropic.BashCodeExecutionToolResultBlock
+    | Anthropic.WebSearchToolResultBlock
+    | Anthropic.WebFetchToolResultBlock
+    | Anthropic.Beta.BetaMCPToolUseBlock
+    | Anthropic.Beta.BetaMCPToolResultBlock
     | Omit<Anthropic.TextBlock, "citations">
   )[];
 }
@@ -33,7 +37,7 @@ function failedCall(pieces: readonly string[], whole: string): GenerateEvent[] {
 
 /** Returns the text of a stream that receives one event at a time. */
 function transcript(events: readonly GenerateEvent[]): string {
-  const codec = new MessageStream(head, "req-1");
+  const codec = new MessageStream(head, "req-1", true);
   const out = events.map((event) => codec.encode([event])).join("");
   assert.ok(codec.isEnded);
   return out;
@@ -57,7 +61,7 @@ async function whole(events: readonly GenerateEvent[]) {
     for (const event of events) yield [event];
   }
   const options = { choiceCount: 1, prefixLength: 0, texts: () => assert.fail("no logprobs"), lease };
-  const body = wholeMessage(head, await collectAnswer(batches(), options));
+  const body = wholeMessage(head, await collectAnswer(batches(), options), false);
   return messageSchema.parse(JSON.parse(JSON.stringify(body)));
 }
 
@@ -175,7 +179,7 @@ describe("a streamed message", () => {
   });
 
   it("is kept alive by a comment before it starts, and by pings after", () => {
-    const codec = new MessageStream(head, "req-1");
+    const codec = new MessageStream(head, "req-1", true);
     assert.equal(codec.keepAlive, ": keep-alive\n\n");
     codec.encode([begin]);
     assert.equal(codec.keepAlive, 'event: ping\ndata: {"type":"ping"}\n\n');

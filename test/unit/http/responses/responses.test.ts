@@ -277,12 +277,14 @@ describe("a response", () => {
           model: "m",
           settings: Buffer.from(`,${JSON.stringify(settings()).slice(1)}`),
           namespacedNames: new Map(),
+          includesSources: false,
         };
         const status = isQueued ? "queued" : "in_progress";
         const lease = new AnswerMemory().lease("client");
         const written = new EventText();
         const folds = [written, noEvents].map(
-          (events) => new ResponseFold({ head, events, status, tokenTexts: () => testTokens, lease }),
+          (events) =>
+            new ResponseFold({ head, events, status, hasExtensions: true, tokenTexts: () => testTokens, lease }),
         );
         for (const fold of folds) {
           for (const each of [...events.flat(), ...(end ?? [])]) fold.take(each);

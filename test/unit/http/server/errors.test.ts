@@ -27,6 +27,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   file_elided: 410,
   file_not_produced: 422,
   session_not_found: 404,
+  skill_not_found: 404,
   previous_response_not_found: 404,
   websocket_connection_limit_reached: 400,
   method_not_allowed: 405,

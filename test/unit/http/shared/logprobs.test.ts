@@ -108,7 +108,7 @@ describe("logprobs as JSON", () => {
         const events = said.map(([word, some]) => text(word, 0, repeated(some)));
         const stream = new ChatStream(
           { id: "c", created: 1, model: "m" },
-          { choiceCount: 1, includeUsage: false, texts },
+          { choiceCount: 1, includeUsage: false, hasExtensions: true, texts },
         );
         const batches = isOneBatch ? [events] : events.map((event) => [event]);
         const out = batches.map((batch) => wholeText(stream.encode(batch)));
@@ -154,8 +154,16 @@ describe("logprobs as JSON", () => {
           model: "m",
           settings: Buffer.from(`,"tools":[]}`),
           namespacedNames: new Map(),
+          includesSources: false,
         };
-        const fold = new ResponseFold({ head, events, status: "in_progress", tokenTexts: texts, lease: noLimit() });
+        const fold = new ResponseFold({
+          head,
+          events,
+          status: "in_progress",
+          hasExtensions: true,
+          tokenTexts: texts,
+          lease: noLimit(),
+        });
         for (const [word, some] of said) fold.take(text(word, 0, repeated(some)));
         fold.take(finish());
         fold.take(done);

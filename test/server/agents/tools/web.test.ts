@@ -1,8 +1,8 @@
 // Web tools in runs of agents over HTTP: the model searches and reads pages on the real web thread. Only the model is scripted.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { startWebRig, type WebRig } from "../../fixtures/actors/web-rig.ts";
-import { type AgentRig, startAgents } from "./rig.ts";
+import { startWebRig, type WebRig } from "../../../fixtures/actors/web-rig.ts";
+import { type AgentRig, startAgents } from "../rig.ts";
 
 interface ChatAnswer {
   readonly choices: readonly { readonly message: { readonly content: string } }[];
@@ -80,7 +80,6 @@ describe("a run with web tools", () => {
       url: web.at("tide.test", "/"),
       title: `tide.test:${web.port}`,
       content: "High tide is at noon.",
-      is_cut: false,
     });
     assert.deepEqual([inner.status, file.status], ["error", "error"]);
     assert.match(inner.error, /is not public/);

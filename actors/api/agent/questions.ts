@@ -1,0 +1,24 @@
+// Questions: what a tool asks the user of a run during a call, and the answers.
+
+export type AskUser = (question: ToolQuestion, signal: AbortSignal) => Promise<ToolAnswer>;
+
+/** A question of a tool to the user of the run. */
+export interface ToolQuestion {
+  /** Who asks, as the user sees it. */
+  readonly label: string;
+  readonly message: string;
+  /** JSON schema of the wanted data: an object with primitive properties. */
+  readonly schema: QuestionSchema;
+}
+
+export interface QuestionSchema {
+  readonly properties: Readonly<Record<string, unknown>>;
+  readonly required: readonly string[];
+}
+
+/** `cancel`: the user did not answer in time, or the call was cancelled. */
+export type ToolAnswer =
+  | { readonly action: "accept"; readonly content: Readonly<Record<string, AnswerValue>> }
+  | { readonly action: "decline" | "cancel" };
+
+export type AnswerValue = string | number | boolean | readonly string[];

@@ -1,0 +1,118 @@
+// Skill folder: writes the files of an upload as a folder, reads the folder of a skill with all limits checked, copies it, and
+// packs it as a zip archive.
+import { constants, createReadStream, createWriteStream } from "node:fs";
+import { chmod, copyFile, type FileHandle, lstat, mkdir, open, readdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { ZipFile } from "yazl";
+import { skillLimits } from "../../api/agent/skills.ts";
+import { type FrontMatter, frontMatterOf, maxFrontMatterBytes } from "./front-matter.ts";
+import { arrangedFiles, checkedPath, invalidSkill, type SkillEntry, shown, skillFileName } from "./skill-entries.ts";
+
+/** A folder that has been read: its front matter, and its files. */
+export interface ReadSkill extends FrontMatter {
+  readonly files: readonly SkillEntry[];
+  readonly bytes: number;
+  /** Changes when a file is changed, added or removed. */
+  readonly state: string;
+}
+
+/** A file on the disk, with the time of its last change in milliseconds. */
+type FileOnDisk = SkillEntry & { readonly changedMs: number };
+
+/**
+ * Writes files below a folder, which must not exist. Resolves when their bytes are on the disk. Throws invalid_value, or the error of the file system.
+ */
+export async function writeSkill(files: readonly SkillEntry[], folder: string, signal: AbortSignal): Promise<void> {
+  await mkdir(folder, { mode: 0o700 });
+  for (const { path, isExecutable, read } of files) {
+    const to = join(folder, path);
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    await pipeline(await read(), createWriteStream(to, { flags: "wx", mode: modeOf(isExecutable), flush: true }), {
+      signal,
+    });
+  }
+}
+
+/**
+ * Reads the folder of a skill. Throws invalid_value if it is no skill, has a link or a special file, or exceeds a limit.
+ */
+export async function readSkill(folder: string): Promise<ReadSkill> {
+  const entries = await entriesBelow(folder);
+  const files = arrangedFiles(entries);
+  const matter = frontMatterOf(await headOf(join(folder, skillFileName)));
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  const changedMs = Math.max(...entries.map((entry) => entry.changedMs));
+  return { ...matter, files, bytes, state: `${changedMs} ${bytes} ${files.length}` };
+}
+
+/** Copies the folder of a skill to a folder that must not exist. Throws the errors of `readSkill`. */
+export async function copySkill(from: string, to: string): Promise<void> {
+  const { files } = await readSkill(from);
+  await mkdir(to, { mode: 0o700 });
+  for (const { path, isExecutable } of files) {
+    const copy = join(to, path);
+    await mkdir(dirname(copy), { recursive: true, mode: 0o700 });
+    await copyFile(join(from, path), copy, constants.COPYFILE_EXCL);
+    await chmod(copy, modeOf(isExecutable));
+  }
+}
+
+/** Returns the files as a zip archive, below a folder with the name. */
+export function packedSkill({ name, files }: Pick<ReadSkill, "name" | "files">, folder: string): Readable {
+  const zip = new ZipFile();
+  for (const { path, isExecutable } of files) {
+    zip.addFile(join(folder, path), `${name}/${path}`, { mode: isExecutable ? 0o100755 : 0o100644 });
+  }
+  zip.end();
+  const output = zip.outputStream as Readable;
+  zip.on("error", (error) => output.destroy(error));
+  return output;
+}
+
+/** Returns the mode of a file: read-only. Of the mode in the upload, only the permission to run the file is kept. */
+function modeOf(isExecutable: boolean): number {
+  return isExecutable ? 0o500 : 0o400;
+}
+
+async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
+  const entries: FileOnDisk[] = [];
+  const open = [""];
+  for (let below = open.pop(); below !== undefined; below = open.pop()) {
+    for (const name of await readdir(join(folder, below))) {
+      const entry = await entryAt(folder, below === "" ? name : `${below}/${name}`);
+      entries.push(entry);
+      if (entry.isFolder) open.push(entry.path);
+      if (entries.length > 4 * skillLimits.maxFiles) {
+        throw invalidSkill(
+          `expected at most ${skillLimits.maxFiles} files in a skill, got more than ${entries.length}`,
+        );
+      }
+    }
+  }
+  return entries;
+}
+
+async function entryAt(folder: string, name: string): Promise<FileOnDisk> {
+  const path = checkedPath(name);
+  const at = join(folder, path);
+  const found = await lstat(at);
+  const isFolder = found.isDirectory();
+  if (!isFolder && !found.isFile())
+    throw invalidSkill(`expected files and folders; ${shown(path)} is a link or a device`);
+  const bytes = isFolder ? 0 : found.size;
+  const isExecutable = (found.mode & 0o100) !== 0;
+  return { path, isFolder, bytes, isExecutable, changedMs: found.ctimeMs, read: async () => createReadStream(at) };
+}
+
+async function headOf(path: string): Promise<Uint8Array> {
+  const file: FileHandle = await open(path, "r");
+  try {
+    const head = Buffer.alloc(maxFrontMatterBytes);
+    const { bytesRead } = await file.read(head, 0, head.length, 0);
+    return head.subarray(0, bytesRead);
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,196 @@
+// Connection to one MCP server: connects, again after each end, with a growing pause; keeps the list of its tools; runs calls.
+// What goes wrong with a server ends its own calls only.
+import type { Clock } from "../../runtime/clock.ts";
+import type { McpCall, McpServerSettings } from "../api/agent/mcp.ts";
+import type { ServerToolResult } from "../api/agent/server-tools.ts";
+import { goneError, redacted, ServerCalls, type ServerCallsOptions } from "./server-calls.ts";
+import { toolsOfServer } from "./server-tools.ts";
+import { messageOf, type Session, type SessionEvents } from "./session.ts";
+import type { ListedTool } from "./tool-names.ts";
+
+const MIN_BACKOFF_MS = 500;
+const MAX_BACKOFF_MS = 30_000;
+/** A connection that lasted this long was good: the next pause is the shortest again. */
+const RESET_AFTER_MS = 60_000;
+/** Time in ms in which several notices of changed tools lead to one new list. */
+const LIST_PAUSE_MS = 100;
+
+export interface ConnectionOptions extends Omit<ServerCallsOptions, "session"> {
+  /** Creates a session that is not open yet. */
+  readonly createSession: (events: SessionEvents) => Session;
+  /** Called when the tools or `isConnected` have changed. */
+  readonly onChange: () => void;
+}
+
+export class Connection {
+  readonly #options: ConnectionOptions;
+  readonly #clock: Clock;
+  readonly #calls: ServerCalls;
+  #session: Session | null = null;
+  /** Why there is no connection. */
+  #downReason = "it is being connected";
+  #tools: readonly ListedTool[] = [];
+  #isListPlanned = false;
+  /** Messages about tools that were reported. */
+  #said = new Set<string>();
+  readonly #stopped = new AbortController();
+  #life: Promise<void> = Promise.resolve();
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#calls = new ServerCalls({
+      ...options,
+      session: () => {
+        if (this.#session === null) throw goneError(options.settings, this.#downReason);
+        return this.#session;
+      },
+    });
+  }
+
+  get settings(): McpServerSettings {
+    return this.#options.settings;
+  }
+
+  get isConnected(): boolean {
+    return this.#session !== null;
+  }
+
+  /** Tools of the server as it last listed them, also while it is not connected. */
+  get tools(): readonly ListedTool[] {
+    return this.#tools;
+  }
+
+  start(): void {
+    this.#life = this.#keepConnected();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#calls.endAll(goneError(this.settings, "this server is stopping"));
+    await this.#life;
+  }
+
+  async call(call: McpCall): Promise<ServerToolResult> {
+    return await this.#calls.call(call);
+  }
+
+  cancel(id: string): void {
+    this.#calls.cancel(id);
+  }
+
+  async #keepConnected(): Promise<void> {
+    let failures = 0;
+    for (;;) {
+      const startedAt = this.#clock.now();
+      const session = this.#createSession();
+      const reason = await this.#connectOnce(session);
+      this.#session = null;
+      if (this.#stopped.signal.aborted) return await session.close();
+      failures = this.#clock.now() - startedAt >= RESET_AFTER_MS ? 1 : failures + 1;
+      const retryInMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** (failures - 1));
+      this.#onDown(reason, retryInMs);
+      await Promise.all([session.close(), this.#wait(retryInMs)]);
+      if (this.#stopped.signal.aborted) return;
+    }
+  }
+
+  #createSession(): Session {
+    return this.#options.createSession({
+      onToolsChanged: () => this.#listLater(),
+      elicit: (params, signal) => this.#calls.elicit(params, signal),
+      isBusy: () => this.#calls.size > 0,
+    });
+  }
+
+  /** Connects, and stays connected until the connection ends. Returns the reason of the end. */
+  async #connectOnce(session: Session): Promise<string> {
+    const stop = (): void => session.fail("this server is stopping");
+    this.#stopped.signal.addEventListener("abort", stop, { once: true });
+    try {
+      const opened = session.open().then(async () => await this.#list(session));
+      const tools = await Promise.race([opened, session.ended]);
+      if (typeof tools === "string") return tools;
+      this.#tools = tools;
+      this.#onUp(session);
+      return await session.ended;
+    } catch (error) {
+      return messageOf(error);
+    } finally {
+      this.#stopped.signal.removeEventListener("abort", stop);
+    }
+  }
+
+  #onUp(session: Session): void {
+    const { report, onChange } = this.#options;
+    this.#session = session;
+    this.#downReason = "";
+    const fields = { server: this.settings.name, tools: this.#tools.length };
+    report({ type: "log", level: "info", fields, message: "MCP server is connected" });
+    onChange();
+  }
+
+  #onDown(reason: string, retryInMs: number): void {
+    const { report, onChange } = this.#options;
+    const { name, secrets } = this.settings;
+    const shown = redacted(reason, secrets);
+    // The same reason again is no change of the server's health.
+    const level = shown === this.#downReason ? "debug" : "warn";
+    this.#downReason = shown;
+    this.#calls.endAll(goneError(this.settings, shown));
+    report({
+      type: "log",
+      level,
+      fields: { server: name, reason: shown, retryInMs },
+      message: "MCP server is not connected",
+    });
+    onChange();
+  }
+
+  #listLater(): void {
+    if (this.#isListPlanned) return;
+    this.#isListPlanned = true;
+    this.#clock.setTimeout(() => void this.#listAgain(), LIST_PAUSE_MS);
+  }
+
+  async #listAgain(): Promise<void> {
+    this.#isListPlanned = false;
+    const session = this.#session;
+    if (session === null) return;
+    try {
+      const tools = await this.#list(session);
+      if (session !== this.#session) return;
+      this.#tools = tools;
+      this.#options.onChange();
+    } catch (error) {
+      this.#warn(`its changed list of tools could not be read: ${messageOf(error)}`);
+    }
+  }
+
+  async #list(session: Session): Promise<readonly ListedTool[]> {
+    return await toolsOfServer(session, this.settings.resources, (message) => {
+      if (!this.#said.has(message)) this.#warn(message);
+      this.#said.add(message);
+    });
+  }
+
+  /** Waits, at most until `stop`. */
+  async #wait(ms: number): Promise<void> {
+    const { signal } = this.#stopped;
+    await new Promise<void>((resolve) => {
+      const end = (): void => {
+        cancel();
+        signal.removeEventListener("abort", end);
+        resolve();
+      };
+      const cancel = this.#clock.setTimeout(end, ms);
+      signal.addEventListener("abort", end, { once: true });
+    });
+  }
+
+  #warn(reason: string): void {
+    const { name, secrets } = this.settings;
+    const fields = { server: name, reason: redacted(reason, secrets) };
+    this.#options.report({ type: "log", level: "warn", fields, message: "problem of an MCP server" });
+  }
+}

@@ -1,0 +1,74 @@
+// Lists of a server: its tools, resources and prompts, read page by page up to a limit.
+import {
+  type Client,
+  type Prompt,
+  ProtocolError,
+  ProtocolErrorCode,
+  type Resource,
+  type ResourceTemplateType,
+  type Tool,
+} from "@modelcontextprotocol/client";
+import { ServerError } from "../../runtime/errors.ts";
+import { connectTimeoutMs, type Session, unlimited } from "./session.ts";
+
+/** Maximum number of entries of a list. Further ones are left out. */
+export const maxListed = 1000;
+const MAX_PAGES = 100;
+
+interface Page<T> {
+  readonly items: readonly T[];
+  readonly next: string | undefined;
+}
+
+type ReadPage<T> = (client: Client, params: { readonly cursor?: string }) => Promise<Page<T>>;
+
+/** Returns at most maxListed + 1 tools: one more than the limit if there are more. */
+export async function listTools(session: Session): Promise<readonly Tool[]> {
+  if (session.capabilities.tools === undefined) return [];
+  return await pages("tools", session, async (client, params) => {
+    const page = await client.request({ method: "tools/list", params }, { timeout: connectTimeoutMs });
+    return { items: page.tools, next: page.nextCursor };
+  });
+}
+
+/** Returns the resources and the templates of resources. */
+export async function listResources(
+  session: Session,
+  signal: AbortSignal,
+): Promise<readonly (Resource | ResourceTemplateType)[]> {
+  const options = { ...unlimited, signal };
+  const resources = await pages("resources", session, async (client, params) => {
+    const page = await client.request({ method: "resources/list", params }, options);
+    return { items: page.resources, next: page.nextCursor };
+  });
+  const templates = await pages("resource templates", session, async (client, params) => {
+    const page = await client.request({ method: "resources/templates/list", params }, options);
+    return { items: page.resourceTemplates, next: page.nextCursor };
+  }).catch(noTemplates);
+  return [...resources, ...templates];
+}
+
+export async function listPrompts(session: Session, signal: AbortSignal): Promise<readonly Prompt[]> {
+  return await pages("prompts", session, async (client, params) => {
+    const page = await client.request({ method: "prompts/list", params }, { ...unlimited, signal });
+    return { items: page.prompts, next: page.nextCursor };
+  });
+}
+
+async function pages<T>(what: string, session: Session, read: ReadPage<T>): Promise<readonly T[]> {
+  const items: T[] = [];
+  let params: { readonly cursor?: string } = {};
+  for (let count = 0; count < MAX_PAGES; count++) {
+    const { items: more, next } = await session.ask((client) => read(client, params));
+    items.push(...more);
+    if (next === undefined || items.length > maxListed) return items.slice(0, maxListed + 1);
+    params = { cursor: next };
+  }
+  throw new ServerError("peer_gone", `its list of ${what} has more than ${MAX_PAGES} pages`);
+}
+
+/** Servers without templates may not know the method. */
+function noTemplates(error: unknown): readonly [] {
+  if (ProtocolError.isInstance(error) && error.code === ProtocolErrorCode.MethodNotFound) return [];
+  throw error;
+}

@@ -1,0 +1,47 @@
+// Questions of servers to users that wait for an answer (elicitation).
+import type { ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
+import type { McpReport } from "../api/agent/mcp.ts";
+import type { ToolAnswer } from "../api/agent/questions.ts";
+
+/** Maximum number of questions that wait. Further ones are declined. */
+const MAX_WAITING = 256;
+
+export class Questions {
+  readonly #report: (report: McpReport) => void;
+  readonly #waiting = new Map<number, (answer: ToolAnswer) => void>();
+  #next = 1;
+
+  constructor(report: (report: McpReport) => void) {
+    this.#report = report;
+  }
+
+  /** Asks the user of a call. The answer is `cancel` after the signal is aborted. */
+  async ask(
+    call: string,
+    serverName: string,
+    { message, requestedSchema }: ElicitRequestFormParams,
+    signal: AbortSignal,
+  ): Promise<ElicitResult> {
+    if (signal.aborted || this.#waiting.size >= MAX_WAITING) return { action: "decline" };
+    const question = this.#next++;
+    const answered = new Promise<ToolAnswer>((resolve) => {
+      this.#waiting.set(question, resolve);
+      signal.addEventListener("abort", () => resolve({ action: "cancel" }), { once: true });
+    });
+    const { properties, required = [] } = requestedSchema;
+    const content = { label: `${serverName} asks`, message, schema: { properties, required } };
+    this.#report({ type: "question", call, question, content });
+    const answer = await answered;
+    this.#waiting.delete(question);
+    if (answer.action !== "accept") return { action: answer.action };
+    const given = Object.entries(answer.content).map(([name, value]) => [
+      name,
+      Array.isArray(value) ? [...value] : value,
+    ]);
+    return { action: "accept", content: Object.fromEntries(given) };
+  }
+
+  answer(question: number, answer: ToolAnswer): void {
+    this.#waiting.get(question)?.(answer);
+  }
+}

@@ -1,0 +1,226 @@
+// Session: one connection to an MCP server, from its initialisation to its end. A server that has to be reached again gets a new
+// session; see connection.ts.
+import {
+  Client,
+  type ElicitRequestFormParams,
+  type ElicitResult,
+  ProtocolError,
+  ProtocolErrorCode,
+  SdkHttpError,
+  type ServerCapabilities,
+} from "@modelcontextprotocol/client";
+import type { Clock } from "../../runtime/clock.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { isOldServer, type OpenTransport, type TransportOptions, transportsOf } from "./transports/open-transport.ts";
+
+/** Maximum time in ms until a server is initialised. Programs such as npx may first have to download the server. */
+export const connectTimeoutMs = 60_000;
+/** Interval in ms of checks of an idle server, and the time in ms in which it must answer. */
+const CHECK_MS = 30_000;
+const ANSWER_MS = 5000;
+/** The longest time that the SDK can wait. The callers of a session have their own limits. */
+export const unlimited = { timeout: 2 ** 31 - 1 };
+
+export interface SessionEvents {
+  readonly onToolsChanged: () => void;
+  /** Asks the user for data that the server wants. */
+  readonly elicit: (params: ElicitRequestFormParams, signal: AbortSignal) => Promise<ElicitResult>;
+  /** Whether calls run. A server that works on a call may not answer checks. */
+  readonly isBusy: () => boolean;
+}
+
+export interface SessionOptions extends SessionEvents, Omit<TransportOptions, "onFault"> {
+  /** Version of this program. */
+  readonly version: string;
+  readonly clock: Clock;
+  /** Receives log messages of the server. */
+  readonly onLog: (text: string) => void;
+}
+
+export class Session {
+  readonly #options: SessionOptions;
+  #client: Client | null = null;
+  #transport: OpenTransport | null = null;
+  #end: (reason: string) => void = () => {};
+  /** Why the connection has ended; null: it has not ended. */
+  endReason: string | null = null;
+  /** Resolves with the reason when the connection has ended. */
+  readonly ended: Promise<string>;
+  #stopChecks = (): void => {};
+  #isProbing = false;
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve;
+    });
+  }
+
+  /** Connects and initialises. Rejects with the reason; `close` must follow then too. */
+  async open(): Promise<void> {
+    const { clock } = this.#options;
+    const limit = new AbortController();
+    const stopTimer = clock.setTimeout(() => limit.abort(), connectTimeoutMs);
+    try {
+      await this.#openAny(limit.signal);
+    } catch (error) {
+      if (limit.signal.aborted) {
+        throw new ServerError("timeout", `it did not answer "initialize" within ${connectTimeoutMs / 1000} s`);
+      }
+      throw this.#explained(error);
+    } finally {
+      stopTimer();
+    }
+    this.#checkLater();
+  }
+
+  async close(): Promise<void> {
+    this.fail("it was closed");
+    this.#stopChecks();
+    const { transport } = this.#transport ?? {};
+    if (transport !== undefined && "terminateSession" in transport) await endHttpSession(transport);
+    await this.#client?.close().catch(() => {});
+    await transport?.close().catch(() => {});
+  }
+
+  /** Ends the connection: it cannot be used any more. */
+  fail(reason: string): void {
+    this.endReason ??= reason;
+    this.#end(this.endReason);
+  }
+
+  get capabilities(): ServerCapabilities {
+    return this.#opened().getServerCapabilities() ?? {};
+  }
+
+  /** Sends a request. Rejects with the error of the server, or with the reason why the connection has ended. */
+  async ask<T>(request: (client: Client) => Promise<T>): Promise<T> {
+    try {
+      return await request(this.#opened());
+    } catch (error) {
+      if (hasLostSession(error)) this.fail(messageOf(error));
+      throw this.#explained(error);
+    }
+  }
+
+  async #openAny(signal: AbortSignal): Promise<void> {
+    const kinds = transportsOf({ ...this.#options, onFault: (reason) => this.fail(reason) });
+    for (const [i, open] of kinds.entries()) {
+      try {
+        await this.#openOne(open(), signal);
+        return;
+      } catch (error) {
+        if (signal.aborted || i + 1 === kinds.length || !isOldServer(error)) throw error;
+      }
+    }
+  }
+
+  async #openOne(opened: OpenTransport, signal: AbortSignal): Promise<void> {
+    const client = this.#makeClient();
+    this.#transport = opened;
+    this.#client = client;
+    // Closing the transport ends a start that hangs.
+    const close = (): void => void opened.transport.close().catch(() => {});
+    signal.addEventListener("abort", close, { once: true });
+    try {
+      const aborted = new Promise<never>((_, reject) =>
+        signal.addEventListener("abort", () => reject(new Error("timeout")), { once: true }),
+      );
+      await Promise.race([client.connect(opened.transport, { ...unlimited, signal }), aborted]);
+    } finally {
+      signal.removeEventListener("abort", close);
+    }
+    // Over HTTP, a server that has gone does not close the connection: only a stream of it breaks.
+    if ("url" in this.#options.source) client.onerror = () => void this.#probe();
+    client.onclose = () => this.fail(opened.endReason() ?? "it closed the connection");
+    if (opened.endReason() !== null) client.onclose();
+  }
+
+  #makeClient(): Client {
+    const { version, onToolsChanged, onLog, elicit } = this.#options;
+    const client = new Client(
+      { name: "troupe", version },
+      { capabilities: { elicitation: { form: { applyDefaults: true } } }, jsonSchemaValidator: anyOutput },
+    );
+    client.setNotificationHandler("notifications/tools/list_changed", onToolsChanged);
+    client.setNotificationHandler("notifications/message", ({ params }) => onLog(textOf(params.data)));
+    client.setRequestHandler("elicitation/create", async ({ params }, { mcpReq }) => {
+      if (params.mode === "url") return { action: "decline" };
+      return await elicit(params, mcpReq.signal);
+    });
+    client.fallbackRequestHandler = async ({ method }) => {
+      throw new ProtocolError(ProtocolErrorCode.MethodNotFound, `troupe does not support "${method}" for MCP servers`);
+    };
+    return client;
+  }
+
+  /** Ends the connection if the server does not answer. A server that works on calls is not asked. */
+  async check(): Promise<void> {
+    this.#stopChecks();
+    try {
+      if (!this.#options.isBusy()) await this.#opened().ping({ timeout: ANSWER_MS });
+    } catch (error) {
+      // A server that does not know "ping" answers with an error, so it is alive.
+      if (!ProtocolError.isInstance(error)) this.fail(`it did not answer a "ping": ${messageOf(error)}`);
+    }
+    this.#checkLater();
+  }
+
+  /** Ends the connection if the server cannot be reached, or has forgotten the session. */
+  async #probe(): Promise<void> {
+    if (this.#isProbing || this.endReason !== null) return;
+    this.#isProbing = true;
+    await this.ask((client) => client.ping({ timeout: ANSWER_MS })).catch(() => {});
+    this.#isProbing = false;
+  }
+
+  #checkLater(): void {
+    this.#stopChecks();
+    if (this.endReason === null) this.#stopChecks = this.#options.clock.setTimeout(() => void this.check(), CHECK_MS);
+  }
+
+  #opened(): Client {
+    if (this.#client === null) throw new Error("the session is not open");
+    return this.#client;
+  }
+
+  /** Replaces an error that only says that the connection has ended. */
+  #explained(error: unknown): Error {
+    const reason = this.#transport?.endReason() ?? null;
+    if (reason !== null && !(error instanceof ProtocolError)) return new ServerError("peer_gone", reason);
+    return error instanceof Error ? error : new Error(String(error));
+  }
+}
+
+/** Outputs of tools are not validated: their schemas come from the servers, and the model reads any output. */
+const anyOutput = {
+  getValidator:
+    <T>() =>
+    (data: unknown) => ({ valid: true as const, data: data as T & {}, errorMessage: undefined }),
+};
+
+/** Whether the server cannot be reached, or has forgotten the HTTP session. */
+function hasLostSession(error: unknown): boolean {
+  if (error instanceof SdkHttpError) return error.status === 404 || error.status === 410;
+  return error instanceof TypeError;
+}
+
+async function endHttpSession(transport: { readonly terminateSession: unknown }): Promise<void> {
+  const { terminateSession } = transport;
+  if (typeof terminateSession !== "function") return;
+  await Promise.race([
+    Promise.resolve(terminateSession.call(transport)).catch(() => {}),
+    new Promise((resolve) => setTimeout(resolve, 1000).unref()),
+  ]);
+}
+
+/** Returns the message of an error with its causes: "fetch failed" alone says nothing. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause, message } = error;
+  return cause instanceof Error && cause.message !== "" ? `${message}: ${cause.message}` : message;
+}
+
+function textOf(data: unknown): string {
+  return typeof data === "string" ? data : JSON.stringify(data);
+}

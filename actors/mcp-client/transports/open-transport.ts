@@ -1,0 +1,65 @@
+// Transports of a server: the ones to try in order, and why a connection has ended.
+import {
+  SdkHttpError,
+  SSEClientTransport,
+  StreamableHTTPClientTransport,
+  type Transport,
+} from "@modelcontextprotocol/client";
+import type { McpServerSource } from "../../api/agent/mcp.ts";
+import { boundedFetch } from "./bounded-fetch.ts";
+import type { ServerProcess } from "./server-process.ts";
+import { StdioTransport } from "./stdio.ts";
+import { WebSocketTransport } from "./websocket.ts";
+
+/** Answers to the first request of a server that only supports HTTP with SSE (specification of MCP: backwards compatibility). */
+const oldServerStatuses = [400, 404, 405];
+
+export interface OpenTransport {
+  readonly transport: Transport;
+  /** Why the connection has ended; null: not known. */
+  endReason(): string | null;
+}
+
+export interface TransportOptions {
+  readonly source: McpServerSource;
+  readonly launch: () => Promise<ServerProcess>;
+  readonly onStderr: (chunk: Buffer) => void;
+  /** Called if the connection must end, with the reason. */
+  readonly onFault: (reason: string) => void;
+}
+
+/** Returns the transports to try, in order. */
+export function transportsOf(options: TransportOptions): readonly [() => OpenTransport, ...(() => OpenTransport)[]] {
+  const { source, launch, onStderr, onFault } = options;
+  switch (source.type) {
+    case "process":
+      return [() => ended(new StdioTransport(launch, onStderr))];
+    case "websocket":
+      return [() => ended(new WebSocketTransport(source.url, source.headers))];
+    case "http":
+      return [
+        () => http(StreamableHTTPClientTransport, source, onFault),
+        () => http(SSEClientTransport, source, onFault),
+      ];
+    case "sse":
+      return [() => http(SSEClientTransport, source, onFault)];
+  }
+}
+
+/** Whether the error says that the server may support only an older transport. */
+export function isOldServer(error: unknown): boolean {
+  return error instanceof SdkHttpError && oldServerStatuses.includes(error.status);
+}
+
+function ended(transport: Transport & { readonly endReason: string | null }): OpenTransport {
+  return { transport, endReason: () => transport.endReason };
+}
+
+function http(
+  Kind: typeof StreamableHTTPClientTransport | typeof SSEClientTransport,
+  { url, headers }: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
+  onFault: (reason: string) => void,
+): OpenTransport {
+  const transport = new Kind(new URL(url), { fetch: boundedFetch(onFault), requestInit: { headers: { ...headers } } });
+  return { transport, endReason: () => null };
+}

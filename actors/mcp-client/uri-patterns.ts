@@ -1,0 +1,20 @@
+// URI patterns: which resources of a server may be read. `*` in a pattern stands for any text.
+
+/** Whether one of the patterns matches the whole URI. Takes time linear in the URI for each part of a pattern. */
+export function matchesAny(patterns: readonly string[], uri: string): boolean {
+  return patterns.some((pattern) => matches(pattern, uri));
+}
+
+function matches(pattern: string, uri: string): boolean {
+  const [first = "", ...rest] = pattern.split("*");
+  const last = rest.pop();
+  if (last === undefined) return uri === pattern;
+  if (!uri.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of rest) {
+    const found = uri.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return uri.length - last.length >= at && uri.endsWith(last);
+}

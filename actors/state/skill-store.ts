@@ -1,0 +1,226 @@
+// Skill store: uploaded skills, with their metadata in a store and their files on disk, and the skills of skills_dir. One entry
+// has all versions of a skill, so the number of a new version is chosen and stored in one transaction.
+import { randomBytes } from "node:crypto";
+import { wallTime } from "../../runtime/clock.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { KeptEntry, Store } from "../../runtime/store/store.ts";
+import {
+  type Skill,
+  type SkillContent,
+  type Skills,
+  type SkillUpload,
+  skillLimits,
+  type VersionOfSkill,
+  versionOf,
+} from "../api/agent/skills.ts";
+import { contentName, type SkillContents, type UnpackedSkill } from "./skill-contents.ts";
+import type { SkillFolders } from "./skill-folders.ts";
+
+/** Metadata of a skill. */
+export interface KeptSkill extends Omit<Skill, "id"> {
+  /** Number of the next version. */
+  readonly nextVersion: number;
+}
+
+type Kept = KeptEntry<KeptSkill> & { readonly key: string };
+
+export interface SkillStoreOptions {
+  readonly store: Store<KeptSkill>;
+  readonly contents: SkillContents;
+  readonly folders: SkillFolders;
+  /** Returns milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+const SHARE = "skills";
+const PAGE = 256;
+
+export class SkillStore implements Skills {
+  readonly #options: SkillStoreOptions;
+  readonly #now: () => number;
+  /** Additions are stored one after another, so that they do not exceed the limits together. */
+  #storing: Promise<unknown> = Promise.resolve();
+  /** Time of the last addition. */
+  #lastMs = 0;
+
+  constructor(options: SkillStoreOptions) {
+    this.#options = options;
+    this.#now = options.now ?? wallTime;
+  }
+
+  get stagingFolder(): string {
+    return this.#options.contents.stagingFolder;
+  }
+
+  async add(upload: SkillUpload): Promise<Skill> {
+    const { contents } = this.#options;
+    let unpacked: UnpackedSkill | null = null;
+    try {
+      if (upload.skill !== null) await this.#mustBeUploaded(upload.skill);
+      unpacked = await contents.unpack(upload);
+      const { displayTitle, skill } = upload;
+      const stored = this.#storing.then(() => this.#store(unpacked as UnpackedSkill, skill, displayTitle));
+      this.#storing = stored.catch(() => {});
+      return await stored;
+    } finally {
+      await contents.discard(...upload.files.map(({ staged }) => staged));
+      if (unpacked !== null) await contents.discard(unpacked.staged);
+    }
+  }
+
+  async list(): Promise<readonly Skill[]> {
+    const folders = await this.#options.folders.list();
+    const uploaded = this.#all().map(skillOf);
+    return [...folders.map(({ skill }) => skill), ...uploaded].sort((one, other) => other.createdMs - one.createdMs);
+  }
+
+  async find(id: string): Promise<Skill | null> {
+    const kept = this.#options.store.get(id);
+    if (kept !== null) return skillOf({ ...kept, key: id });
+    return (await this.#options.folders.find(id))?.skill ?? null;
+  }
+
+  async content({ id, version }: VersionOfSkill): Promise<SkillContent | null> {
+    const { contents, folders } = this.#options;
+    const own = await folders.find(id);
+    const skill = own?.skill ?? (await this.find(id));
+    const found = skill === null ? undefined : versionOf(skill, version);
+    if (found === undefined) return null;
+    const folder = own?.folder ?? contents.folderOf(id, found.version);
+    return { ...found, id, folder, state: own?.state ?? contentName(id, found.version) };
+  }
+
+  async pack({ client, ...version }: Parameters<Skills["pack"]>[0]): ReturnType<Skills["pack"]> {
+    const found = await this.content(version);
+    if (found === null) return null;
+    return { name: found.name, staged: await this.#options.contents.pack(found.folder, client) };
+  }
+
+  async delete(id: string): Promise<boolean> {
+    const { store, contents } = this.#options;
+    const kept = await this.#uploaded(id);
+    if (kept === null || !(await store.delete(id))) return false;
+    for (const { version } of kept.head.versions) await contents.remove(id, version);
+    return true;
+  }
+
+  async deleteVersion({ id, version }: { readonly id: string; readonly version: number }): Promise<boolean> {
+    const { store, contents } = this.#options;
+    for (;;) {
+      const kept = await this.#uploaded(id);
+      const versions = kept?.head.versions.filter((one) => one.version !== version) ?? [];
+      if (kept === null || versions.length === kept.head.versions.length) return false;
+      if (versions.length === 0) {
+        throw new ServerError("conflict", "expected a skill with other versions; delete the skill instead", {
+          param: "version",
+        });
+      }
+      if (!(await store.compareAndSet(id, kept.version, { ...kept, head: { ...kept.head, versions } }))) continue;
+      await contents.remove(id, version);
+      return true;
+    }
+  }
+
+  /** Removes contents and staged files that nothing names any more. */
+  async sweep(): Promise<void> {
+    await this.#options.store.sweep();
+    const kept = new Set(
+      this.#all().flatMap(({ key, head }) => head.versions.map(({ version }) => contentName(key, version))),
+    );
+    await this.#options.contents.sweep(this.#now(), (name) => kept.has(name));
+  }
+
+  async onStop(): Promise<void> {
+    await this.#options.store.close();
+  }
+
+  /** Stores the metadata of an unpacked upload after its content. */
+  async #store(unpacked: UnpackedSkill, skill: string | null, displayTitle: string | null): Promise<Skill> {
+    this.#checkRoom(unpacked.bytes, skill === null);
+    // Skills are listed in the order of their times, so no two have the same.
+    const createdMs = Math.max(this.#now(), this.#lastMs + 1);
+    this.#lastMs = createdMs;
+    const { name, description, bytes } = unpacked;
+    const of = (version: number) => ({ version, name, description, createdMs, bytes });
+    if (skill === null) {
+      const id = `skill_${randomBytes(16).toString("hex")}`;
+      const head = { displayTitle, createdMs, nextVersion: 2, versions: [of(1)] };
+      await this.#put(unpacked, id, null, head);
+      return { id, displayTitle, createdMs, versions: head.versions };
+    }
+    for (;;) {
+      const kept = await this.#mustBeUploaded(skill);
+      const { head } = kept;
+      if (head.versions.length >= skillLimits.maxVersions) {
+        throw full(`a skill has at most ${skillLimits.maxVersions} versions; delete old ones`);
+      }
+      const versions = [...head.versions, of(head.nextVersion)];
+      const next = { ...head, nextVersion: head.nextVersion + 1, versions };
+      if (await this.#put(unpacked, skill, kept, next)) return skillOf({ ...kept, key: skill, head: next });
+    }
+  }
+
+  /**
+   * Puts the content of the last version and then the metadata. Returns whether the metadata was stored: not if another server
+   * has changed the skill. The content then goes back to the staging folder.
+   */
+  async #put(unpacked: UnpackedSkill, id: string, kept: Kept | null, head: KeptSkill): Promise<boolean> {
+    const { store, contents } = this.#options;
+    const { version } = head.versions[head.versions.length - 1] as Skill["versions"][number];
+    await contents.adopt(unpacked, id, version);
+    let isStored = false;
+    try {
+      const parts = {};
+      isStored = await store.compareAndSet(id, kept?.version ?? null, { head, share: SHARE, parts, expiresAt: null });
+    } finally {
+      if (!isStored) await contents.giveBack(unpacked, id, version);
+    }
+    return isStored;
+  }
+
+  #checkRoom(bytes: number, isNew: boolean): void {
+    const all = this.#all();
+    const { maxSkills, maxStoredBytes } = skillLimits;
+    if (isNew && all.length >= maxSkills) throw full(`at most ${maxSkills} skills are kept; delete unused ones`);
+    const stored = all.flatMap(({ head }) => head.versions).reduce((sum, version) => sum + version.bytes, 0);
+    if (stored + bytes > maxStoredBytes) {
+      throw full(`all skills have at most ${maxStoredBytes} bytes, of which ${stored} are used; delete unused ones`);
+    }
+  }
+
+  async #mustBeUploaded(id: string): Promise<Kept> {
+    const kept = await this.#uploaded(id);
+    if (kept === null) throw new ServerError("skill_not_found", `no skill has the id ${shownId(id)}`);
+    return kept;
+  }
+
+  /** Returns the entry of an uploaded skill; null: it does not exist. Throws unsupported for a skill of skills_dir. */
+  async #uploaded(id: string): Promise<Kept | null> {
+    const kept = this.#options.store.get(id);
+    if (kept !== null) return { ...kept, key: id };
+    if ((await this.#options.folders.find(id)) === null) return null;
+    throw new ServerError("unsupported", `the skill ${id} is a folder of skills_dir, which only its operator changes`);
+  }
+
+  #all(): readonly Kept[] {
+    const all: Kept[] = [];
+    for (let cursor: string | null = null; ; ) {
+      const page = this.#options.store.list({ cursor, limit: PAGE });
+      all.push(...page.entries);
+      cursor = page.cursor;
+      if (cursor === null) return all;
+    }
+  }
+}
+
+function skillOf({ key, head: { displayTitle, createdMs, versions } }: Kept): Skill {
+  return { id: key, displayTitle, createdMs, versions };
+}
+
+function full(message: string): ServerError {
+  return new ServerError("conflict", message);
+}
+
+function shownId(id: string): string {
+  return JSON.stringify(id.slice(0, 200));
+}

@@ -1,0 +1,42 @@
+// Tool servers: the client of the MCP servers of the settings.
+import type { McpPlaceInit } from "../../../actors/api/agent/mcp.ts";
+import { McpClient } from "../../../actors/front/mcp-client.ts";
+import { builtInNames } from "../../../actors/tools/schemas.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { SandboxSettings } from "../../../runtime/sandbox/sandbox.ts";
+import type { Config } from "../../config/config.ts";
+import { version } from "../../version.ts";
+import { readMcpConfig } from "./mcp-config.ts";
+import { mcpServerSettings } from "./mcp-settings.ts";
+
+const mailboxLimit = 4096;
+
+export interface ToolServers {
+  readonly client: McpClient;
+  /** Whether all requests may use the tools, not only those that name them. */
+  readonly registersTools: boolean;
+}
+
+/**
+ * Starts the client, which connects to the servers later; null: no server is configured. Throws config_invalid if the file or
+ * the sandbox cannot be used. Server processes run in the sandbox if its profile is set to `restricted`.
+ */
+export async function openToolServers(
+  { mcpConfig: path, sandbox }: Pick<Config, "mcpConfig" | "sandbox">,
+  sandboxSettings: SandboxSettings,
+  log: Logger,
+): Promise<ToolServers | null> {
+  if (path === null) return null;
+  const config = await readMcpConfig(path);
+  const init: McpPlaceInit = {
+    servers: mcpServerSettings(config, path, process.env),
+    version,
+    maxConcurrentCalls: config.max_concurrent_calls,
+    reservedNames: builtInNames,
+    sandbox: sandbox.profile === "restricted" ? sandboxSettings : null,
+    mailboxLimit,
+  };
+  const client = new McpClient({ init, log });
+  await client.start();
+  return { client, registersTools: config.auto_register_tools };
+}

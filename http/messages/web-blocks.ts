@@ -1,0 +1,142 @@
+// Web blocks: calls of the web tools in the shape of the messages protocol, and the citations of the pages that they returned.
+// The blocks contain what the model read, so that a request that sends them back continues without a session.
+import { z } from "zod";
+import { type ProgressEvent, pagesOf, type Sources, type WebPage, webKind } from "../shared/agent/web-results.ts";
+
+const MAX_CITED_TEXT = 150;
+
+const searchErrors = ["invalid_tool_input", "unavailable", "max_uses_exceeded", "too_many_requests"] as const;
+const fetchErrors = [...searchErrors, "url_not_allowed", "url_not_accessible", "unsupported_content_type"] as const;
+
+const searchResultSchema = z.strictObject({
+  type: z.literal("web_search_result"),
+  url: z.string(),
+  title: z.string(),
+  encrypted_content: z.string().meta({ description: "Opaque content: what the model read of the page." }),
+  page_age: z.null(),
+});
+
+const document = z.strictObject({
+  type: z.literal("document"),
+  source: z.strictObject({ type: z.literal("text"), media_type: z.literal("text/plain"), data: z.string() }),
+  title: z.string().nullable(),
+  citations: z.null(),
+});
+
+const caller = z.strictObject({ type: z.literal("direct") });
+
+/** Schemas of the result blocks. */
+export const webBlockSchemas = [
+  z.strictObject({
+    type: z.literal("web_search_tool_result"),
+    tool_use_id: z.string(),
+    caller,
+    content: z.union([
+      z.array(searchResultSchema),
+      z.strictObject({ type: z.literal("web_search_tool_result_error"), error_code: z.enum(searchErrors) }),
+    ]),
+  }),
+  z.strictObject({
+    type: z.literal("web_fetch_tool_result"),
+    tool_use_id: z.string(),
+    caller,
+    content: z.union([
+      z.strictObject({
+        type: z.literal("web_fetch_result"),
+        url: z.string(),
+        content: document,
+        retrieved_at: z.string().nullable(),
+      }),
+      z.strictObject({ type: z.literal("web_fetch_tool_result_error"), error_code: z.enum(fetchErrors) }),
+    ]),
+  }),
+] as const;
+
+type WebResultBlock = z.output<(typeof webBlockSchemas)[number]>;
+
+export const citationSchema = z.strictObject({
+  type: z.literal("web_search_result_location"),
+  url: z.string(),
+  title: z.string(),
+  cited_text: z.string().meta({ description: "Beginning of the page's description or text." }),
+  encrypted_index: z.string().meta({ description: "Opaque: the page among those of the run." }),
+});
+
+export type WebCitation = z.output<typeof citationSchema>;
+
+/** Returns the block of a web tool's result. `session`: session of the run. */
+export function webResultBlock(event: ProgressEvent, tool_use_id: string, session: string): WebResultBlock {
+  const common = { tool_use_id, caller: { type: "direct" } } as const;
+  const pages = pagesOf(event);
+  if (webKind(event) === "search") {
+    const content = pages?.map((page) => searchResult(page, session));
+    return { type: "web_search_tool_result", ...common, content: content ?? searchError(event) };
+  }
+  return { type: "web_fetch_tool_result", ...common, content: pages?.[0] ? fetchResult(pages[0]) : fetchError(event) };
+}
+
+function searchResult({ url, title, description, content }: WebPage, session: string) {
+  const held = { session, description, content } satisfies HeldContent;
+  const encrypted_content = Buffer.from(JSON.stringify(held)).toString("base64");
+  return { type: "web_search_result", url, title, encrypted_content, page_age: null } as const;
+}
+
+function fetchResult({ url, title, content: data }: WebPage) {
+  const source = { type: "text", media_type: "text/plain", data } as const;
+  const content = { type: "document", source, title, citations: null } as const;
+  return { type: "web_fetch_result", url, content, retrieved_at: new Date().toISOString() } as const;
+}
+
+function searchError(event: ProgressEvent) {
+  return { type: "web_search_tool_result_error", error_code: commonError(event) } as const;
+}
+
+function fetchError(event: ProgressEvent) {
+  const code = event.data.error_code;
+  const error_code = (typeof code === "string" ? fetchCodes[code] : undefined) ?? commonError(event);
+  return { type: "web_fetch_tool_result_error", error_code } as const;
+}
+
+const fetchCodes: Readonly<Record<string, (typeof fetchErrors)[number]>> = {
+  invalid_value: "url_not_allowed",
+  forbidden: "url_not_allowed",
+  unsupported: "unsupported_content_type",
+  peer_gone: "url_not_accessible",
+  timeout: "url_not_accessible",
+};
+
+/** Returns the protocol's code of a failure. */
+function commonError({ data: { error_code: code } }: ProgressEvent): (typeof searchErrors)[number] {
+  if (code === "max_uses_exceeded") return code;
+  if (code === "invalid_value" || code === "internal") return "invalid_tool_input";
+  return code === "queue_full" ? "too_many_requests" : "unavailable";
+}
+
+/** What `encrypted_content` contains. */
+interface HeldContent {
+  readonly session: string;
+  readonly description: string;
+  readonly content: string;
+}
+
+/** Decodes `encrypted_content`; null: this server has not written it. */
+export function heldContent(text: string): HeldContent | null {
+  try {
+    const { session, description, content } = JSON.parse(`${Buffer.from(text, "base64")}`) as Record<string, unknown>;
+    if ([session, description, content].some((value) => typeof value !== "string")) return null;
+    return { session, description, content } as HeldContent;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns the citations of a text: the pages that it names. */
+export function citationsOf(sources: Sources, text: string): readonly WebCitation[] {
+  return sources.citedIn(text).map(({ page: { url, title, description, content }, index }) => ({
+    type: "web_search_result_location",
+    url,
+    title,
+    cited_text: (description === "" ? content : description).slice(0, MAX_CITED_TEXT),
+    encrypted_index: Buffer.from(`${index}`).toString("base64"),
+  }));
+}

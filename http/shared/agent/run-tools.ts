@@ -1,0 +1,146 @@
+// Tools of a run: decides whether a request uses the agent loop, and which tools of the server it offers to the model.
+import type {
+  AgentOptions,
+  OfferedServerTool,
+  Permission,
+  SkillReference,
+  ToolGroup,
+} from "../../../actors/api/agent/agents.ts";
+import type { ToolSpec } from "../../../engines/generation.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { isOfServers, type NamedServer, requireServers } from "../fields/tools/mcp-tool.ts";
+import { MAX_TOOLS } from "../fields/tools/tool-fields.ts";
+import type { ToolChoice } from "../fields/tools/tool-use.ts";
+import type { WebUse } from "../fields/tools/web-search.ts";
+import { type AgentFields, groupNames, type NamedGroups, noWriter, specsOf } from "./request-fields.ts";
+
+const features = {
+  code_execution: { what: "code execution", setting: "enable_code_execution" },
+  shell: { what: "the shell tool", setting: "enable_shell" },
+  web_search: { what: "web search", setting: "enable_search" },
+} as const satisfies Record<ToolGroup, object>;
+
+/** Tools that the server offers. A parameter of the translation of bodies. */
+export interface OfferedTools {
+  readonly groups: readonly ToolGroup[];
+  /** Whether the server runs the client's function tools (tool_dispatch_url). */
+  readonly dispatches: boolean;
+  readonly permission: Permission;
+  readonly serverTools: readonly OfferedServerTool[];
+  /** Whether requests that name no MCP server offer the tools of all of them. */
+  readonly registersServerTools: boolean;
+}
+
+/** Facts of a request that decide about its tools. */
+export interface ToolNeeds {
+  readonly named: NamedGroups;
+  readonly fields: AgentFields;
+  readonly hasFiles: boolean;
+  /** Names of the functions that the client runs. */
+  readonly functions: readonly string[];
+  /** MCP servers that the request names. */
+  readonly servers: readonly NamedServer[];
+  readonly skills: readonly SkillReference[];
+  readonly web: WebUse;
+  readonly choice: ToolChoice;
+  /** Whether the model can call tools: the request has one choice, no output format, and continues no message. */
+  readonly hasRoom: boolean;
+}
+
+/** Tools of a request that uses the agent loop. */
+export interface RunTools extends Pick<AgentOptions, "groups" | "serverTools" | "isPlain"> {
+  /** Declarations of all tools of the server that the request offers. */
+  readonly specs: readonly ToolSpec[];
+}
+
+/**
+ * Returns the tools of a request; null: the request does not use the agent loop. A request that asks for no feature of the loop
+ * uses it for the server tools that all requests get, if no call needs an approval. Throws `unsupported` for a feature that the
+ * server does not offer, and invalid_value for too many tools.
+ */
+export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunTools | null {
+  const named = agentGroups(needs, offered);
+  requireServers(needs.servers, offered?.serverTools ?? []);
+  if (offered === null) return null;
+  const asksForTools = needs.servers.length > 0 || needs.skills.length > 0;
+  const groups = named ?? (asksForTools ? [] : null);
+  const tools = serverToolsOf(needs, offered);
+  const isPlain = groups === null;
+  if (isPlain && (tools.length === 0 || offered.permission !== "auto" || !isCallable(needs))) return null;
+  const specs = [...builtInSpecs(groups ?? [], needs.web), ...tools.map(({ spec }) => spec)];
+  const count = specs.length + needs.functions.length;
+  if (tools.length > 0 && count > MAX_TOOLS) throw tooMany(count);
+  return { groups: groups ?? [], serverTools: tools.map(({ spec }) => spec.name), isPlain, specs };
+}
+
+/** Returns the declarations of built-in tools, with the descriptions of the request. */
+export function builtInSpecs(groups: readonly ToolGroup[], web: WebUse): readonly ToolSpec[] {
+  const offered = specsOf(groups).filter(({ name }) => !web.withoutTools.includes(name));
+  return offered.map((spec) => ({ ...spec, description: web.descriptions[spec.name] ?? spec.description }));
+}
+
+/** Returns the server tools of a request. A function of the client replaces the server tool of the same name. */
+function serverToolsOf(
+  { functions, servers, hasRoom }: ToolNeeds,
+  { serverTools, registersServerTools }: OfferedTools,
+): readonly OfferedServerTool[] {
+  return serverTools.filter((tool) => {
+    if (functions.includes(tool.spec.name)) return false;
+    return isOfServers(tool, servers) ?? ((registersServerTools || tool.server === null) && hasRoom);
+  });
+}
+
+/** Returns whether the model may call server tools: not if it must call functions of the client. */
+function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds): boolean {
+  return hasRoom && mode !== "none" && (names === null || names.some((name) => !functions.includes(name)));
+}
+
+/**
+ * Returns the features of a request that uses the agent loop: the features that it names, or else all that the server offers.
+ * null: the request does not use the loop. Throws `unsupported` for a feature that the server does not offer.
+ */
+function agentGroups(
+  { named, fields, hasFiles, functions, skills, web }: ToolNeeds,
+  offered: OfferedTools | null,
+): readonly ToolGroup[] | null {
+  for (const group of groupNames) {
+    if (named[group] === true && !(offered?.groups.includes(group) ?? false)) throw notEnabled(group, fields, web);
+  }
+  const { agent_permission, max_tool_rounds, session_id } = fields;
+  if (offered === null) {
+    if (skills.length > 0) throw noAgents("a skill", "skills");
+    if (hasFiles) throw noAgents("a file in a message", "messages");
+    if (isGiven(session_id)) throw noAgents("session_id", "session_id");
+    if ((fields.files?.length ?? 0) > 0) throw noWriter();
+    return null;
+  }
+  const wanted = groupNames.filter((group) => named[group] === true);
+  if (wanted.length > 0) return wanted;
+  const wantsTools = isGiven(agent_permission) || isGiven(max_tool_rounds) || (fields.files?.length ?? 0) > 0;
+  const available = offered.groups.filter((group) => named[group] !== false);
+  if (isGiven(session_id) || hasFiles || (wantsTools && available.length > 0)) return available;
+  if ((fields.files?.length ?? 0) > 0) throw noWriter();
+  return offered.dispatches && functions.length > 0 ? [] : null;
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+function notEnabled(group: ToolGroup, fields: AgentFields, { field }: WebUse): ServerError {
+  const { what, setting } = features[group];
+  const param = fields[setting] === true ? setting : group === "web_search" ? field : "tools";
+  const message = `${what} is not enabled on this server; the setting ${setting} enables it`;
+  return new ServerError("unsupported", message, { param });
+}
+
+function noAgents(what: string, param: string): ServerError {
+  return new ServerError("unsupported", `${what} cannot be used: this server keeps no files and sessions`, { param });
+}
+
+function tooMany(count: number): ServerError {
+  const message =
+    `expected at most ${MAX_TOOLS} tools with those of the server, got ${count}: send fewer functions, or name the MCP ` +
+    "servers with allowed_tools and turn off auto_register_tools in the server's MCP settings";
+  return new ServerError("invalid_value", message, { param: "tools" });
+}

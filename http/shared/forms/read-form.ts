@@ -1,0 +1,189 @@
+// Forms: reads a form (multipart/form-data) from the file that holds the body, and writes its file parts to a staging folder.
+// Every bound is checked while the form is read.
+import { randomBytes } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { type BusboyHeaders, type BusboyInstance, Busboy as Parser } from "@fastify/busboy";
+import { checkedFileName } from "../../../actors/files/file-name.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { HttpRequest } from "../../server/edge.ts";
+
+const MAX_FIELDS = 16;
+const MAX_FIELD_BYTES = 1024;
+const MAX_PART_HEADER_PAIRS = 32;
+const MAX_HEADER_BYTES = 16 * 1024;
+
+/** Files that a form may have. */
+export interface FormRules {
+  /** Fields that may have files; the first one names the files in errors. */
+  readonly fileFields: readonly [string, ...string[]];
+  readonly maxFiles: number;
+  readonly maxFileBytes: number;
+  /** Whether file names may be relative paths with `/`. */
+  readonly allowsFolders: boolean;
+}
+
+export interface UploadedForm {
+  readonly fields: ReadonlyMap<string, string>;
+  /** Files in the order of the form. `staged`: name in the staging folder. The caller removes them. */
+  readonly files: readonly { readonly name: string; readonly staged: string }[];
+}
+
+/** Reads the form. Staged files are removed if the form is refused. Throws invalid_value, invalid_content_type, body_too_large. */
+export async function readForm(request: HttpRequest, stagingFolder: string, rules: FormRules): Promise<UploadedForm> {
+  const id = randomBytes(16).toString("hex");
+  const files: { name: string; staged: string }[] = [];
+  try {
+    const fields = await parsed(request, rules, (name) => {
+      const staged = `form-${id}-${files.length}`;
+      files.push({ name, staged });
+      return join(stagingFolder, staged);
+    });
+    return { fields, files };
+  } catch (error) {
+    await removeStaged(files, stagingFolder);
+    throw error;
+  }
+}
+
+/** Removes staged files. Those that have been moved are ignored. */
+export async function removeStaged(files: UploadedForm["files"], stagingFolder: string): Promise<void> {
+  await Promise.all(files.map(({ staged }) => rm(join(stagingFolder, staged), { force: true })));
+}
+
+/** `stage` returns the path for the content of a file. */
+async function parsed(
+  request: HttpRequest,
+  rules: FormRules,
+  stage: (name: string) => string,
+): Promise<UploadedForm["fields"]> {
+  const { bodyFile, headers } = request;
+  const [fileField] = rules.fileFields;
+  if (bodyFile === undefined) throw invalid(fileField, "expected a form with a file; the body is empty");
+  const encoding = headers.get("content-encoding");
+  if (encoding !== undefined && encoding !== "identity") {
+    throw invalid(fileField, `expected a body without content-encoding, got "${encoding.slice(0, 50)}"`);
+  }
+  const busboy = createParser(headers.get("content-type") ?? "", rules);
+  const fields = new Map<string, string>();
+  const writing: Promise<void>[] = [];
+  let count = 0;
+  let refusal: ServerError | null = null;
+  const refuse = (error: ServerError): void => {
+    refusal ??= error;
+    reader.destroy();
+  };
+  const reader = createReadStream(bodyFile);
+
+  busboy.on("field", (name, value, isNameCut, isValueCut) => {
+    if (isNameCut || isValueCut) refuse(invalid(fileField, `expected fields of at most ${MAX_FIELD_BYTES} bytes`));
+    else if (fields.has(name)) refuse(invalid(shown(name), "expected each field once"));
+    else fields.set(name, value);
+  });
+  busboy.on("file", (field, stream, name) => {
+    const problem = fileProblem(field, name, ++count, rules);
+    if (problem !== null) refuse(problem);
+    if (refusal !== null) {
+      stream.resume();
+      return;
+    }
+    stream.on("limit", () => refuse(tooLarge(rules)));
+    const written = pipeline(
+      stream,
+      createWriteStream(stage(checkedFileName(name, rules.allowsFolders)), { flags: "wx", mode: 0o600 }),
+    );
+    written.catch((error: NodeJS.ErrnoException) =>
+      refuse(error.code === undefined ? incomplete(error, rules) : unwritable(error)),
+    );
+    writing.push(written);
+  });
+  busboy.on("partsLimit", () => refuse(invalid(fileField, `expected at most ${maxParts(rules)} parts`)));
+  busboy.on("fieldsLimit", () => refuse(invalid(fileField, `expected at most ${MAX_FIELDS} fields`)));
+  busboy.on("filesLimit", () => refuse(tooMany(rules)));
+  try {
+    await pipeline(reader, busboy);
+    await Promise.all(writing);
+  } catch (error) {
+    await Promise.allSettled(writing);
+    if (refusal === null) throw incomplete(error, rules);
+  }
+  if (refusal !== null) throw refusal;
+  return fields;
+}
+
+/** Returns the error for a file part; null: it is accepted. */
+function fileProblem(field: string, name: string, count: number, rules: FormRules): ServerError | null {
+  const { fileFields, maxFiles, allowsFolders } = rules;
+  if (!fileFields.includes(field)) {
+    return invalid(shown(field), `expected files in the field "${fileFields.join('" or "')}"`);
+  }
+  if (count > maxFiles) return tooMany(rules);
+  try {
+    checkedFileName(name, allowsFolders);
+    return null;
+  } catch (error) {
+    return invalid(fileFields[0], (error as ServerError).message);
+  }
+}
+
+function maxParts({ maxFiles }: FormRules): number {
+  return MAX_FIELDS - 1 + maxFiles;
+}
+
+function createParser(contentType: string, rules: FormRules): BusboyInstance {
+  if (!/^multipart\/form-data\s*;/i.test(contentType)) {
+    throw new ServerError(
+      "invalid_content_type",
+      `expected multipart/form-data with a boundary, got "${shown(contentType)}"`,
+    );
+  }
+  try {
+    return new Parser({
+      headers: { "content-type": contentType } as BusboyHeaders,
+      limits: {
+        fieldNameSize: 100,
+        fieldSize: MAX_FIELD_BYTES,
+        fields: MAX_FIELDS,
+        fileSize: rules.maxFileBytes,
+        files: rules.maxFiles,
+        parts: maxParts(rules),
+        headerPairs: MAX_PART_HEADER_PAIRS,
+        headerSize: MAX_HEADER_BYTES,
+      },
+      // Keeps any path in the file name, because checkedFileName checks the whole name.
+      preservePath: true,
+    });
+  } catch (error) {
+    throw invalid(rules.fileFields[0], `expected a form (multipart/form-data): ${reasonOf(error)}`);
+  }
+}
+
+function incomplete(error: unknown, { fileFields: [fileField] }: FormRules): ServerError {
+  return invalid(fileField, `expected a complete form (multipart/form-data): ${reasonOf(error)}`);
+}
+
+function unwritable(error: Error): ServerError {
+  return new ServerError("storage_unavailable", `the file cannot be written now: ${error.message}`);
+}
+
+function tooLarge({ maxFileBytes }: FormRules): ServerError {
+  return new ServerError("body_too_large", `expected files of at most ${maxFileBytes} bytes, got more`);
+}
+
+function tooMany({ fileFields: [fileField], maxFiles }: FormRules): ServerError {
+  return invalid(fileField, maxFiles === 1 ? "expected one file" : `expected at most ${maxFiles} files`);
+}
+
+function invalid(param: string, message: string): ServerError {
+  return new ServerError("invalid_value", message, { param });
+}
+
+function shown(text: string): string {
+  return text.slice(0, 100);
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,194 @@
+// The official MCP servers behind the MCP client: each of their tools is called as a model would call it.
+import assert from "node:assert/strict";
+import type { ChildProcess } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { ToolAnswer, ToolQuestion } from "../../../actors/api/agent/questions.ts";
+import type { ToolProgress } from "../../../actors/api/agent/server-tools.ts";
+import { freePort, McpRig, nodeProcess, officialServers, serverSettings, startHttp, until } from "./rig.ts";
+
+/** Calls of the server "everything", with what each result contains. */
+const everything: Readonly<Record<string, readonly [args: unknown, result: RegExp]>> = {
+  echo: [{ message: "hi there" }, /^Echo: hi there$/],
+  "get-annotated-message": [{ messageType: "error", includeImage: true }, /Error: Operation failed[\s\S]*\[image\]/],
+  "get-env": [{}, /"PATH"/],
+  "get-resource-links": [{ count: 2 }, /\[resource .*: demo:\/\/resource\/dynamic\/\w+\/2/],
+  "get-resource-reference": [
+    { resourceType: "Text", resourceId: 3 },
+    /\[resource demo:\/\/resource\/dynamic\/text\/3\]/,
+  ],
+  "get-structured-content": [{ location: "Chicago" }, /"conditions":/],
+  "get-sum": [{ a: 2, b: 40 }, /The sum of 2 and 40 is 42/],
+  "get-tiny-image": [{}, /\[image\]/],
+  "gzip-file-as-resource": [{ name: "a.gz", data: "data:text/plain,abc" }, /\[resource .*a\.gz/],
+  "toggle-simulated-logging": [{}, /Started simulated/],
+  "toggle-subscriber-updates": [{}, /Started simulated resource updated/],
+  "trigger-long-running-operation": [{ duration: 0.2, steps: 2 }, /Long running operation completed/],
+  "trigger-elicitation-request": [{}, /declined/],
+  list_resources: [{}, /"uri":"demo:\/\/resource\/static[^"]*"[\s\S]*"uri_template":"demo:/],
+  read_resource: [{ uri: "demo://resource/dynamic/text/7" }, /Resource 7/],
+  list_prompts: [{}, /"name":"simple-prompt"/],
+  get_prompt: [{ name: "args-prompt", arguments: { city: "Bonn" } }, /^user: .*Bonn/],
+};
+
+for (const kind of ["stdio", "http", "http with SSE"] as const) {
+  describe(`the server "everything" over ${kind}`, () => {
+    let rig: McpRig;
+    let child: ChildProcess | null = null;
+
+    before(async () => {
+      if (kind === "stdio") {
+        rig = new McpRig([serverSettings("e", nodeProcess(officialServers.everything, ["stdio"]))]);
+      } else {
+        const started = await startHttp(await freePort(), kind === "http" ? "streamableHttp" : "sse");
+        child = started.child;
+        // An old server is recognised by its answer to the first request.
+        const url = `http://127.0.0.1:${started.port}/${kind === "http" ? "mcp" : "sse"}`;
+        rig = new McpRig([serverSettings("e", { type: "http", url, headers: {} })]);
+      }
+      await rig.start(1);
+    });
+    after(async () => {
+      await rig.stop();
+      child?.kill("SIGKILL");
+    });
+
+    it("has the tools of the list, and each can be called", async () => {
+      await until(() => rig.names().includes("trigger-elicitation-request"), "the late tools are listed");
+      assert.deepEqual([...rig.names()].sort(), Object.keys(everything).sort());
+      for (const [name, [args, expected]] of Object.entries(everything)) {
+        const result = await rig.call(name, args);
+        assert.match(result.content, expected, name);
+        assert.equal(result.status, "success", `${name}: ${result.content}`);
+      }
+      const { images } = await rig.call("get-tiny-image", {});
+      assert.deepEqual([...Buffer.from(images[0] ?? "", "base64").subarray(1, 4)], [...Buffer.from("PNG")]);
+    });
+
+    it("reports progress", async () => {
+      const progress: ToolProgress[] = [];
+      const onProgress = (one: ToolProgress): void => void progress.push(one);
+      await rig.call("trigger-long-running-operation", { duration: 0.9, steps: 3 }, { onProgress });
+      assert.deepEqual(progress.slice(0, 2), [
+        { progress: 1, total: 3, message: null },
+        { progress: 2, total: 3, message: null },
+      ]);
+    });
+
+    it("is told of a cancelled call, which ends at once", async () => {
+      const cancelling = new AbortController();
+      const startedAt = performance.now();
+      setTimeout(() => cancelling.abort(), 100);
+      const call = rig.call(
+        "trigger-long-running-operation",
+        { duration: 20, steps: 2 },
+        { signal: cancelling.signal },
+      );
+      await assert.rejects(call, { code: "cancelled" });
+      assert.ok(performance.now() - startedAt < 2000);
+      assert.equal((await rig.call("echo", { message: "still here" })).content, "Echo: still here");
+    });
+
+    it("asks the user, and gets the answer", async () => {
+      const questions: ToolQuestion[] = [];
+      const answers: ToolAnswer[] = [
+        { action: "accept", content: { name: "Ada", check: true, integer: 5 } },
+        { action: "decline" },
+        { action: "cancel" },
+      ];
+      const ask = async (question: ToolQuestion): Promise<ToolAnswer> => {
+        questions.push(question);
+        return answers.shift() ?? { action: "cancel" };
+      };
+      const accepted = await rig.call("trigger-elicitation-request", {}, { ask });
+      assert.match(accepted.content, /Ada/);
+      assert.match(accepted.content, /It was a dark and stormy night/, "defaults are filled in");
+      assert.match((await rig.call("trigger-elicitation-request", {}, { ask })).content, /declined/);
+      assert.match((await rig.call("trigger-elicitation-request", {}, { ask })).content, /cancelled/);
+      assert.equal(questions[0]?.label, "e asks");
+      assert.deepEqual(questions[0]?.schema.required, ["name"]);
+    });
+
+    it("gets wrong arguments back as an error for the model", async () => {
+      for (const args of ["not json", "[1]", { a: "x" }]) {
+        const { status, content } = await rig.call("get-sum", args);
+        assert.equal(status, "error", content);
+      }
+    });
+  });
+}
+
+describe("the server for files", () => {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-files-"));
+  const rig = new McpRig([
+    serverSettings("fs", nodeProcess(officialServers.filesystem, [folder]), { toolPrefix: "fs" }),
+  ]);
+  before(() => rig.start(1));
+  after(async () => {
+    await rig.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it("has tools with the prefix, and each can be called", async () => {
+    const path = (name: string): string => join(folder, name);
+    const calls: readonly (readonly [string, unknown, RegExp])[] = [
+      ["create_directory", { path: path("d") }, /Successfully created/],
+      ["write_file", { path: path("a.txt"), content: "one\ntwo\n" }, /Successfully wrote/],
+      ["edit_file", { path: path("a.txt"), edits: [{ oldText: "two", newText: "three" }] }, /\+three/],
+      ["read_file", { path: path("a.txt") }, /three/],
+      ["read_text_file", { path: path("a.txt"), head: 1 }, /^one/],
+      ["read_multiple_files", { paths: [path("a.txt")] }, /three/],
+      ["read_media_file", { path: path("a.txt") }, /not shown/],
+      ["list_directory", { path: folder }, /\[FILE\] a\.txt/],
+      ["list_directory_with_sizes", { path: folder }, /a\.txt/],
+      ["directory_tree", { path: folder }, /"name": "a\.txt"/],
+      ["move_file", { source: path("a.txt"), destination: path("d/b.txt") }, /Successfully moved/],
+      ["search_files", { path: folder, pattern: "**/*.txt" }, /b\.txt/],
+      ["get_file_info", { path: path("d/b.txt") }, /size: 10/],
+      ["list_allowed_directories", {}, new RegExp(folder)],
+    ];
+    assert.deepEqual([...rig.names()].sort(), calls.map(([name]) => `fs_${name}`).sort());
+    for (const [name, args, expected] of calls)
+      assert.match((await rig.call(`fs_${name}`, args)).content, expected, name);
+  });
+
+  it("refuses paths outside of its folder, as an error for the model", async () => {
+    const { status, content } = await rig.call("fs_read_file", { path: "/etc/passwd" });
+    assert.equal(status, "error");
+    assert.match(content, /outside allowed directories/);
+  });
+});
+
+describe("the server for memory", () => {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-memory-"));
+  const environment = { MEMORY_FILE_PATH: join(folder, "memory.jsonl") };
+  const rig = new McpRig([serverSettings("memory", nodeProcess(officialServers.memory, [], environment))]);
+  before(() => rig.start(1));
+  after(async () => {
+    await rig.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it("has tools that can each be called", async () => {
+    const relations = [{ from: "Ada", to: "Bob", relationType: "knows" }];
+    const person = (name: string) => ({ name, entityType: "person", observations: ["is kind"] });
+    const calls: readonly (readonly [string, unknown, RegExp])[] = [
+      ["create_entities", { entities: [person("Ada"), person("Bob")] }, /Ada/],
+      ["create_relations", { relations }, /knows/],
+      ["add_observations", { observations: [{ entityName: "Ada", contents: ["likes tea"] }] }, /likes tea/],
+      ["read_graph", {}, /likes tea/],
+      ["search_nodes", { query: "tea" }, /Ada/],
+      ["open_nodes", { names: ["Bob"] }, /Bob/],
+      ["delete_observations", { deletions: [{ entityName: "Ada", observations: ["likes tea"] }] }, /deleted/],
+      ["delete_relations", { relations }, /deleted/],
+      ["delete_entities", { entityNames: ["Ada"] }, /deleted/],
+      ["list_resources", {}, /"uri"/],
+    ];
+    const [uri = ""] = /memory:[^"]*/.exec((await rig.call("list_resources", {})).content) ?? [];
+    assert.match((await rig.call("read_resource", { uri })).content, /./);
+    assert.deepEqual([...rig.names()].sort(), [...calls.map(([name]) => name), "read_resource"].sort());
+    for (const [name, args, expected] of calls) assert.match((await rig.call(name, args)).content, expected, name);
+  });
+});

@@ -1,0 +1,107 @@
+// Tools of a request: what the translations of three protocols give to the agent loop.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { AgentOptions } from "../../../../actors/api/agent/agents.ts";
+import { chatTranslator } from "../../../../http/chat/translator.ts";
+import { messagesTranslator } from "../../../../http/messages/request/translator.ts";
+import { responseTranslator } from "../../../../http/responses/request/translator.ts";
+import type { OfferedTools } from "../../../../http/shared/agent/run-tools.ts";
+import type { ServerError } from "../../../../runtime/errors.ts";
+
+const spec = (name: string) => ({ name, description: null, parameters: null, strict: false });
+const offered: OfferedTools = {
+  groups: ["code_execution", "shell", "web_search"],
+  dispatches: false,
+  permission: "auto",
+  serverTools: [{ spec: spec("lookup"), server: "library" }],
+  registersServerTools: true,
+};
+const hi = { role: "user", content: "hi" };
+
+type Wanted = Pick<AgentOptions, "skills" | "maxUses" | "isPlain" | "serverTools" | "groups" | "permission">;
+
+const ofChat = (body: object, tools: OfferedTools | null = offered): Wanted | null =>
+  chatTranslator.translate({ messages: [hi], ...body }, tools, "refuse").agent;
+const ofMessages = (body: object, tools: OfferedTools | null = offered): Wanted | null =>
+  messagesTranslator.translate({ messages: [hi], max_tokens: 9, ...body }, tools, "refuse").agent;
+const ofResponses = (body: object, tools: OfferedTools | null = offered) =>
+  responseTranslator.translate({ input: "hi", ...body }, { responseId: "resp_1", offered: tools }, "refuse").agent;
+
+/** Returns the error of a translation. */
+function failure(translate: () => unknown): Pick<ServerError, "code" | "message" | "param"> {
+  try {
+    translate();
+  } catch (error) {
+    return error as ServerError;
+  }
+  return assert.fail("expected an error");
+}
+
+describe("skills of a request", () => {
+  const shell = (skill: object) => ({
+    tools: [{ type: "shell", environment: { type: "container_auto", skills: [skill] } }],
+  });
+  const code = { tools: [{ type: "code_execution_20250825", name: "code_execution" }] };
+
+  it("are named in the shell's environment, or in the container", () => {
+    const reference = { type: "skill_reference", skill_id: "skill_1" };
+    const versions = [
+      [{}, null],
+      [{ version: "latest" }, null],
+      [{ version: 2 }, 2],
+      [{ version: "3" }, 3],
+    ] as const;
+    for (const [more, version] of versions) {
+      const expected = [{ id: "skill_1", version }];
+      assert.deepEqual(ofChat(shell({ ...reference, ...more }))?.skills, expected);
+      assert.deepEqual(ofResponses(shell({ ...reference, ...more }))?.skills, expected);
+      const skills = [{ type: "custom", skill_id: "skill_1", ...more }];
+      assert.deepEqual(ofMessages({ ...code, container: { skills } })?.skills, expected);
+    }
+  });
+
+  it("are refused inside a request, from another vendor, and without the agent loop", () => {
+    const inline = failure(() => ofChat(shell({ type: "inline", skill_id: "a" })));
+    assert.match(inline.message, /upload it at POST \/v1\/skills/);
+    const anthropic = { container: { skills: [{ type: "anthropic", skill_id: "pptx" }] } };
+    assert.deepEqual(failure(() => ofMessages({ ...code, ...anthropic })).code, "unsupported");
+    const skills = [{ type: "custom", skill_id: "a" }];
+    assert.deepEqual(failure(() => ofMessages({ container: { skills } }, null)).code, "unsupported");
+  });
+});
+
+describe("server tools of a request", () => {
+  it("make a plain request a run, unless they are not registered", () => {
+    for (const of of [ofChat, ofMessages]) {
+      const { groups, serverTools, isPlain } = of({}) ?? assert.fail();
+      assert.deepEqual([groups, serverTools, isPlain], [[], ["lookup"], true]);
+      assert.equal(of({}, { ...offered, registersServerTools: false }), null);
+      assert.equal(of({}, null), null);
+    }
+  });
+
+  it("belong to every request that uses the agent loop, whatever the permission", () => {
+    const asking = { ...offered, permission: "ask" } as const;
+    const run = ofChat({ session_id: "s", stream: true }, asking);
+    assert.deepEqual([run?.serverTools, run?.isPlain], [["lookup"], false]);
+  });
+
+  it("are named with filters, and with the approvals that they need", () => {
+    const named = (more: object) => ({ stream: true, tools: [{ type: "mcp", server_label: "library", ...more }] });
+    assert.deepEqual(ofChat(named({ allowed_tools: { tool_names: ["lookup"] } }))?.serverTools, ["lookup"]);
+    assert.deepEqual(ofChat(named({ allowed_tools: [] }))?.serverTools, []);
+    assert.equal(ofChat(named({ require_approval: "never" }))?.permission, null);
+    assert.equal(ofChat(named({ require_approval: "always" }))?.permission, "ask");
+    assert.equal(ofChat({ ...named({ require_approval: "always" }), agent_permission: "deny" })?.permission, "deny");
+    const off = { tools: [{ type: "mcp_toolset", mcp_server_name: "library", default_config: { enabled: false } }] };
+    assert.deepEqual(ofMessages(off)?.serverTools, []);
+    const on = { configs: { lookup: { enabled: true } }, default_config: { enabled: false } };
+    const toolset = { tools: [{ type: "mcp_toolset", mcp_server_name: "library", ...on }] };
+    assert.deepEqual(ofMessages(toolset)?.serverTools, ["lookup"]);
+  });
+
+  it("are limited by max_uses", () => {
+    const search = { type: "web_search_20250305", name: "web_search", max_uses: 3 };
+    assert.deepEqual(ofMessages({ tools: [search] })?.maxUses, { service_search_the_web: 3 });
+  });
+});
