@@ -37,6 +37,8 @@ export interface AgentSettings {
   readonly maxRounds: number;
   /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
+  /** Whether clients run the tools that the server does not know; false: calling such a tool is an error that the model reads. */
+  readonly hasClientTools: boolean;
   /** Whether requests that name no MCP server offer the tools of all of them. */
   readonly registersServerTools: boolean;
 }
@@ -75,7 +77,8 @@ export class AgentLoop implements Agents {
     this.registersServerTools = settings.registersServerTools;
     this.dispatches = dispatch !== null;
     this.#approvals = new Approvals(clock, settings.approvalLimitMs);
-    this.#services = { ...services, dispatch, approvals: this.#approvals };
+    const { hasClientTools } = settings;
+    this.#services = { ...services, dispatch, hasClientTools, approvals: this.#approvals };
   }
 
   get serverTools(): readonly OfferedServerTool[] {

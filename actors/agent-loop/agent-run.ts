@@ -28,6 +28,8 @@ export interface RunServices extends ToolServices {
   readonly skills: Skills;
   readonly fetchFile: FetchFile;
   readonly sources: readonly ToolSource[];
+  /** See AgentSettings. */
+  readonly hasClientTools: boolean;
 }
 
 /** A request, with the permission and the limits of its run. */
@@ -103,7 +105,7 @@ export class AgentRun {
         isFirst: number === 0,
         firstClientCall: this.#answer.clientCalls,
         usedIds: this.#usedIds,
-        runsHere: (name) => this.#toolbox.find(name) !== null,
+        runsHere: (name) => !this.#services.hasClientTools || this.#toolbox.find(name) !== null,
       });
       yield* this.#generate(round, notes, number);
       if (signal.aborted) return;

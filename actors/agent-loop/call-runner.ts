@@ -165,7 +165,7 @@ export class CallRunner {
   }
 }
 
-/** The client runs the tool, so the run never calls it. */
+/** A tool that nobody has. If clients have tools of their own, they run it, and the run never calls it. */
 function missingTool(name: string): RunnableTool {
   const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
   const about = { source: "user", kind: "custom", label: name } as const;

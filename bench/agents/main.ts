@@ -121,6 +121,7 @@ async function measure(
     maxRounds: 256,
     approvalLimitMs: null,
     dispatch: null,
+    hasClientTools: true,
     registersServerTools: false,
   } as const;
   let tokens = 0;

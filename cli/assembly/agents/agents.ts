@@ -12,7 +12,7 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { State } from "../state.ts";
 import { toolsInit } from "./sandboxed-tools.ts";
-import { openToolServers, type ToolServers } from "./tool-servers.ts";
+import { openToolServers, type ToolServers, waitForServers } from "./tool-servers.ts";
 import { openWeb } from "./web.ts";
 
 /** Time in ms for the threads to end if one of them cannot start. */
@@ -60,6 +60,8 @@ export async function openAgents(
     servers = await openToolServers(config, init.sandbox, log);
     const client = servers?.client;
     if (client !== undefined) stops.push((deadlineMs) => client.stop(deadlineMs));
+    // A server has requests later too. A command may have only this one.
+    if (servers !== null && config.command === "run") await waitForServers(servers, log);
   } catch (error) {
     await stop(startFailedMs);
     throw error;
@@ -79,6 +81,7 @@ export async function openAgents(
     approvalLimitMs: config.command === "run" ? null : approvalTimeoutMs,
     maxRounds: server.maxToolRounds ?? maxToolRounds,
     dispatch,
+    hasClientTools: config.command !== "run",
     registersServerTools: servers?.registersTools ?? true,
   };
   const loop = new AgentLoop({

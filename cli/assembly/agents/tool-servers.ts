@@ -1,4 +1,5 @@
 // Tool servers: the client of the MCP servers of the settings.
+import { setTimeout as sleep } from "node:timers/promises";
 import type { McpPlaceInit } from "../../../actors/api/agent/mcp.ts";
 import { McpClient } from "../../../actors/front/mcp-client.ts";
 import { builtInNames } from "../../../actors/tools/schemas.ts";
@@ -10,9 +11,14 @@ import { readMcpConfig } from "./mcp-config.ts";
 import { mcpServerSettings } from "./mcp-settings.ts";
 
 const mailboxLimit = 4096;
+/** Milliseconds for which a command waits for the servers before its first run. */
+const connectMs = 15_000;
+const pollMs = 20;
 
 export interface ToolServers {
   readonly client: McpClient;
+  /** Number of servers that are enabled. */
+  readonly count: number;
   /** Whether all requests may use the tools, not only those that name them. */
   readonly registersTools: boolean;
 }
@@ -38,5 +44,14 @@ export async function openToolServers(
   };
   const client = new McpClient({ init, log });
   await client.start();
-  return { client, registersTools: config.auto_register_tools };
+  return { client, count: init.servers.length, registersTools: config.auto_register_tools };
+}
+
+/** Waits until all servers are connected. A server that takes too long is left out until it is connected. */
+export async function waitForServers({ client, count }: ToolServers, log: Logger): Promise<void> {
+  for (const end = performance.now() + connectMs; client.connected < count; await sleep(pollMs)) {
+    if (performance.now() < end) continue;
+    log.warn({ connected: client.connected, configured: count }, "some MCP servers are not connected yet");
+    return;
+  }
 }

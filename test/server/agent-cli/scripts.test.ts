@@ -39,6 +39,13 @@ describe("a task without a terminal", () => {
     ]);
   });
 
+  it("tells a model that calls an unknown tool, which then goes on", async () => {
+    user.script({ calls: [["read_mail", {}]] }, "I cannot read mail.");
+    const { code, stdout, stderr } = await user.run("agent", "--yes", "go");
+    assert.deepEqual([code, stdout], [0, "I cannot read mail.\n"], stderr);
+    assert.match(user.lastSeen(), /no tool of this name/);
+  });
+
   it("offers only the tools that are named", async () => {
     user.script("Nothing to do.");
     const { code, stderr } = await user.run("agent", "--yes", "--enable-shell", "go");

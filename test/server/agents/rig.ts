@@ -76,6 +76,7 @@ export async function startAgents(options: RigOptions = {}): Promise<AgentRig> {
   const settings = {
     groups: ["code_execution", "shell"],
     permission: "auto",
+    hasClientTools: true,
     registersServerTools: true,
     maxRounds: 256,
     approvalLimitMs: approvalTimeoutMs,

@@ -39,6 +39,7 @@ before(async () => {
           maxRounds: 8,
           dispatch: null,
           approvalLimitMs: null,
+          hasClientTools: true,
           registersServerTools: true,
         },
         inference,

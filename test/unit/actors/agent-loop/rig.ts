@@ -27,6 +27,7 @@ export interface Rig {
 const settings: AgentSettings = {
   groups: ["code_execution", "shell"],
   permission: "auto",
+  hasClientTools: true,
   registersServerTools: true,
   maxRounds: 256,
   approvalLimitMs: approvalTimeoutMs,
