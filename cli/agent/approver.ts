@@ -5,10 +5,10 @@ import type { Questions } from "../run/input/questions.ts";
 import type { Output } from "../run/output.ts";
 import { answerTo, questionOf, type ToolQuestion } from "./answer-question.ts";
 import { editedArguments } from "./edit-call.ts";
+import type { RunControl } from "./terminal-agent.ts";
 import { callLines } from "./view/tool-view.ts";
 
 const QUESTION = "run it? [y]es, [n]o, [a]lways, [e]dit; n TEXT tells the model why: ";
-const MAX_MESSAGE = 4096;
 
 type Choice = "yes" | "always" | "edit" | { readonly message: string | null };
 
@@ -27,35 +27,41 @@ export class Approver {
     this.#options = options;
   }
 
-  /** Asks and decides. Returns whether the run goes on; false: the user interrupts it. */
-  async decide(request: ApprovalRequest): Promise<boolean> {
+  /** Asks and decides, unless the user interrupts the run. */
+  async decide(request: ApprovalRequest, run: RunControl): Promise<void> {
     const question = questionOf(request);
-    if (question !== null) return await this.#answer(request, question);
-    if (request.session_id === this.#approvedSession) return this.#settle(request, approval(true));
+    if (question !== null) return await this.#answer(request, question, run);
+    const decision =
+      request.session_id === this.#approvedSession ? approval(true) : await this.#ask(request, run.signal);
+    if (decision === null) return run.interrupt();
+    if (decision.rememberForSession) this.#approvedSession = request.session_id;
+    this.#options.agents().decide(request.approval_id, decision);
+  }
+
+  /** Returns the user's decision; null: an interrupt. */
+  async #ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision | null> {
     let args: unknown = request.arguments;
-    for (;;) {
+    while (!signal.aborted) {
       const choice = await this.#choose();
-      if (choice === null) return false;
-      if (typeof choice === "object") return this.#settle(request, { ...denial, message: choice.message });
-      if (choice !== "edit") {
-        if (choice === "always") this.#approvedSession = request.session_id;
-        const edited = args === request.arguments ? null : JSON.stringify(args);
-        return this.#settle(request, approval(choice === "always", edited));
-      }
+      if (choice === null) return null;
+      if (typeof choice === "object") return { ...denial, message: choice.message };
+      const edited = args === request.arguments ? null : JSON.stringify(args);
+      if (choice !== "edit") return approval(choice === "always", edited);
       args = await this.#edited(args);
     }
+    return null;
   }
 
   /** Answers a question of a tool. Asks again while the data is not what the tool wants. */
-  async #answer(request: ApprovalRequest, question: ToolQuestion): Promise<boolean> {
+  async #answer({ approval_id: id }: ApprovalRequest, question: ToolQuestion, run: RunControl): Promise<void> {
     const { notes, questions, agents } = this.#options;
-    for (;;) {
+    while (!run.signal.aborted) {
       const answer = await answerTo(question, (text) => questions().ask(notes.bold(text)));
-      if (answer === null) return false;
-      if (answer === "declined") return this.#settle(request, denial);
+      if (answer === null) return run.interrupt();
+      const decision = answer === "declined" ? denial : { ...approval(false), content: answer };
       try {
-        agents().decide(request.approval_id, { ...approval(false), content: answer });
-        return true;
+        agents().decide(id, decision);
+        return;
       } catch (error) {
         notes.line(notes.red(toErrorRecord(error).message));
       }
@@ -85,17 +91,12 @@ export class Approver {
       return args;
     }
   }
-
-  #settle({ approval_id: id }: ApprovalRequest, decision: ApprovalDecision): true {
-    this.#options.agents().decide(id, decision);
-    return true;
-  }
 }
 
 /** Returns the choice that a line means; null: it means none. */
 export function choiceOf(line: string): Choice | null {
   const [, word = "", text = ""] = /^\s*(\S+)\s*(.*)$/s.exec(line) ?? [];
-  const message = text.trim().slice(0, MAX_MESSAGE);
+  const message = text.trim();
   if (/^n(?:o)?$/i.test(word)) return { message: message === "" ? null : `Denied by the user: ${message}` };
   if (message !== "") return null;
   if (/^y(?:es)?$/i.test(word)) return "yes";

@@ -13,8 +13,14 @@ import { interruptedAnswer } from "./session/resumed-turns.ts";
 export interface RunView {
   /** Called before a run. */
   begin(): Promise<void>;
-  /** `interrupt` ends the run. */
-  event(event: AgentEvent, interrupt: () => void): Promise<void>;
+  event(event: AgentEvent, run: RunControl): Promise<void>;
+}
+
+export interface RunControl {
+  /** Aborted when the run is to end. */
+  readonly signal: AbortSignal;
+  /** Ends the run. */
+  interrupt(): void;
 }
 
 export class TerminalAgent {
@@ -69,13 +75,13 @@ export class TerminalAgent {
     await this.#beginSession(messages);
     await this.#view.begin();
     const interrupted = new AbortController();
-    const either = AbortSignal.any([signal, interrupted.signal]);
+    const run = { signal: AbortSignal.any([signal, interrupted.signal]), interrupt: () => interrupted.abort() };
     const asked = { ...request, tools: toolUse(this.#agents) };
     const options = await this.#options(messages);
-    for await (const batch of this.#agents.run(asked, options, either)) {
+    for await (const batch of this.#agents.run(asked, options, run.signal)) {
       for (const event of batch) {
         this.#note(event);
-        await this.#view.event(event, () => interrupted.abort());
+        await this.#view.event(event, run);
         yield event;
       }
     }

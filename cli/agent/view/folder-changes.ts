@@ -6,7 +6,7 @@ import { join, relative } from "node:path";
 
 export const limits = {
   /** Files and folders that are looked at. Changes in a larger folder are not found. */
-  entries: 20_000,
+  entries: 10_000,
   /** Size in bytes of a file whose text is kept. */
   fileBytes: 256 * 1024,
   /** Sizes of all texts together. */
@@ -104,10 +104,11 @@ async function textOf(path: string): Promise<string | null> {
   const file = await open(path, flags).catch(() => null);
   if (file === null) return null;
   try {
-    if (!(await file.stat()).isFile()) return null;
-    const buffer = Buffer.alloc(limits.fileBytes + 1);
+    const found = await file.stat();
+    if (!found.isFile() || found.size > limits.fileBytes) return null;
+    // If the file grows meanwhile, its state changes too, and it is read again at the next look.
+    const buffer = Buffer.allocUnsafe(found.size);
     const { bytesRead } = await file.read(buffer, 0, buffer.length, 0);
-    if (bytesRead > limits.fileBytes) return null;
     const text = new TextDecoder("utf-8", { fatal: true }).decode(buffer.subarray(0, bytesRead));
     return text.includes("\0") ? null : text;
   } catch {

@@ -3,7 +3,7 @@ import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { extensionEvent } from "../../../http/shared/agent/wire.ts";
 import type { Output } from "../../run/output.ts";
 import type { Approver } from "../approver.ts";
-import type { RunView } from "../terminal-agent.ts";
+import type { RunControl, RunView } from "../terminal-agent.ts";
 import { callLines, toolTitle } from "./tool-view.ts";
 
 export interface JsonViewOptions {
@@ -21,7 +21,7 @@ export class JsonView implements RunView {
 
   async begin(): Promise<void> {}
 
-  async event(event: AgentEvent, interrupt: () => void): Promise<void> {
+  async event(event: AgentEvent, run: RunControl): Promise<void> {
     const { answers, notes, approver } = this.#options;
     const body = jsonEvent(event);
     if (body !== null) await answers.write(`${JSON.stringify(body)}\n`);
@@ -29,7 +29,7 @@ export class JsonView implements RunView {
     const { tool, arguments: args } = event.request;
     notes.line(notes.bold(toolTitle(tool.kind, tool.label)));
     for (const line of callLines(args)) notes.line(line);
-    if (!(await approver.decide(event.request))) interrupt();
+    await approver.decide(event.request, run);
   }
 }
 

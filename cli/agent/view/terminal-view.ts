@@ -2,7 +2,7 @@
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import type { Output } from "../../run/output.ts";
 import type { Approver } from "../approver.ts";
-import type { RunView } from "../terminal-agent.ts";
+import type { RunControl, RunView } from "../terminal-agent.ts";
 import { changeLines } from "./diff-view.ts";
 import type { FolderChanges } from "./folder-changes.ts";
 import { callLines, resultLines, toolTitle } from "./tool-view.ts";
@@ -41,8 +41,8 @@ export class TerminalView implements RunView {
     notes.line(notes.dim("the folder has too many files for changed ones to be shown"));
   }
 
-  async event(event: AgentEvent, interrupt: () => void): Promise<void> {
-    if (event.type === "approval") await this.#approve(event, interrupt);
+  async event(event: AgentEvent, run: RunControl): Promise<void> {
+    if (event.type === "approval") await this.#approve(event, run);
     else if (event.type === "rounds_reached") this.#line(this.#roundsNote());
     else if (event.type !== "tool_progress") return;
     else if (event.phase === "calling") this.#calling(event);
@@ -54,11 +54,11 @@ export class TerminalView implements RunView {
     return `stopped: the limit of ${maxRounds} rounds of tool calls is reached; --max-tool-rounds sets it, and the next message continues`;
   }
 
-  async #approve({ request }: Approval, interrupt: () => void): Promise<void> {
+  async #approve({ request }: Approval, run: RunControl): Promise<void> {
     const { tool, round, arguments: args } = request;
     this.#askedRound = round;
     this.#call(toolTitle(tool.kind, tool.label), args);
-    if (!(await this.#options.approver.decide(request))) interrupt();
+    await this.#options.approver.decide(request, run);
   }
 
   #calling({ round, index, call, toolType, data }: Progress): void {

@@ -1,6 +1,6 @@
 // Rig for tests of the agent on the command line: a work folder, a scripted model, and the command as a process of its own, with
 // a terminal or without. Only the model is scripted.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -155,4 +155,9 @@ export function shell(...commands: readonly string[]): readonly [string, unknown
 
 export function python(code: string): readonly [string, unknown] {
   return ["service_execute_python", { code }];
+}
+
+/** Whether a process with this text in its arguments runs. */
+export function runs(text: string): boolean {
+  return spawnSync("pgrep", ["-f", "--", text]).status === 0;
 }

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { approvalRequestSchema, fileObjectSchema, progressSchema } from "../../../http/shared/agent/wire.ts";
 import { failure } from "../../fixtures/fakes/fake-inference.ts";
-import { python, shell, User } from "./rig.ts";
+import { python, runs, shell, User } from "./rig.ts";
 
 let user: User;
 beforeEach(() => {
@@ -145,12 +145,14 @@ describe("a session of a script", () => {
     user.write("mine.txt", "mine\n");
     user.script(
       { calls: [shell("echo found-$((40+2)); echo made > made.txt")] },
-      { calls: [shell("touch waits; sleep 30")] },
+      { calls: [shell("touch waits; sleep 1989.25")] },
     );
     const child = user.start(["agent", "--yes", "go"]);
     while (!existsSync(join(user.folder, "waits"))) await sleep(20);
     child.kill("SIGKILL");
     await once(child, "close");
+    for (let i = 0; runs("sleep 1989.25") && i < 100; i++) await sleep(20);
+    assert.equal(runs("sleep 1989.25"), false, "the tools end with the command");
     assert.deepEqual(readdirSync(user.folder).sort(), ["made.txt", "mine.txt", "waits"]);
     user.script("It was 42.");
     assert.equal((await user.run("agent", "--yes", "--continue", "well?")).code, 0);

@@ -1,11 +1,10 @@
 // The agent on a terminal: approvals, edits, interrupts and what is shown. The terminal is a real pseudo-terminal.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { python, shell, User } from "./rig.ts";
+import { python, runs, shell, User } from "./rig.ts";
 
 const question = /run it\?.*why: /s;
 
@@ -102,9 +101,6 @@ describe("a call on a terminal", () => {
 });
 
 describe("an interrupt", () => {
-  /** Whether a process with this text in its arguments runs. */
-  const runs = (text: string) => spawnSync("pgrep", ["-f", text]).status === 0;
-
   it("ends a tool with its processes, and the command with exit code 130", async () => {
     user.script({ calls: [shell("touch begun; sleep 1987.25; touch ended")] }, "unused");
     const terminal = user.terminal(["agent", "--yes", "go"]);
@@ -127,6 +123,30 @@ describe("an interrupt", () => {
       terminal.raw.endsWith("\x1b[?2004l") || terminal.raw.includes("\x1b[?2004l"),
       "pastes are not marked any more",
     );
+  });
+
+  it("while a call is edited runs nothing", async () => {
+    user.script({ calls: [shell("touch made")] }, "unused");
+    const terminal = user.terminal(["run", "--agent"]);
+    await terminal.sees(/> $/);
+    terminal.type("go\r");
+    await terminal.sees(question);
+    terminal.type("e\r");
+    await terminal.sees(/edit: touch made/);
+    terminal.type("\x03");
+    assert.doesNotMatch(await terminal.sees(/stopped here.*> $/s), /run it\?/);
+    terminal.type("\x04");
+    assert.equal(await terminal.ended, 0);
+    assert.deepEqual(readdirSync(user.folder), []);
+  });
+
+  it("by another signal ends the question too", async () => {
+    user.script({ calls: [shell("touch made")] }, "unused");
+    const terminal = user.terminal(["agent", "go"]);
+    await terminal.sees(question);
+    process.kill(terminal.pid, "SIGTERM");
+    assert.equal(await terminal.ended, 143);
+    assert.deepEqual(readdirSync(user.folder), []);
   });
 
   it("in a chat keeps the conversation, and the next turn continues", async () => {

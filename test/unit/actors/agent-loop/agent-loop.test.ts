@@ -247,6 +247,34 @@ describe("approvals of the agent loop", () => {
     assert.equal(recordsOf(events)[0]!.result_content, "not today");
   });
 
+  it("runs the arguments that the user has put in place of the model's, and tells the model", async () => {
+    const it = rig([[[python, { code: "2" }]], "two"]);
+    const edited = JSON.stringify({ code: "3" });
+    const events = await ran(it, asks, (event) => {
+      if (event.type === "approval") it.loop.decide(event.request.approval_id, { ...approve, arguments: edited });
+    });
+    assert.deepEqual(
+      it.tools.calls.map(({ arguments: args }) => args),
+      [edited],
+    );
+    const [record] = recordsOf(events);
+    assert.equal(record?.arguments, edited);
+    assert.match(
+      record?.result_content ?? "",
+      /^The user edited this call before it ran.*\{"code":"3"\}\nIts result: /,
+    );
+  });
+
+  it("waits for ever if the settings say so", async () => {
+    const it = rig([[[python, { code: "2" }]], "fine"], { approvalLimitMs: null });
+    await ran(it, asks, (event) => {
+      if (event.type !== "approval") return;
+      const { approval_id: id } = event.request;
+      setTimeout(() => void it.clock.advance(100 * approvalTimeoutMs).then(() => it.loop.decide(id, approve)), 5);
+    });
+    assert.equal(it.tools.calls.length, 1);
+  });
+
   it("denies a call that nobody answers for five minutes", async () => {
     const it = rig([[[python, { code: "2" }]], "fine"]);
     let id = "";

@@ -32,6 +32,17 @@ describe("the command line", () => {
     assertRefused("serve other --kind auto", /^unexpected "other"/);
   });
 
+  it("takes the task of agent and the folder of run --agent as a word", () => {
+    assert.deepEqual(parse("agent task").flags, { "--agent": true, "--input": "task" });
+    assert.deepEqual(parse("agent --enable-shell task").flags, { "--enable-shell": true, "--input": "task" });
+    assert.deepEqual(parse("agent").flags, { "--agent": true });
+    assert.deepEqual(parse("run --agent src").flags, { "--agent": true, "--folder": "src" });
+    assert.deepEqual(parse("run text").flags, { "--kind": "text" });
+    assertRefused("agent task more", 'agent expects one task in quotes: troupe agent "TASK"; got 2 words');
+    assertRefused("run --agent one two", "run expects one folder; got 2 words");
+    assertRefused("agent -i one two", '"two" means --input two, which is also given; remove one of them');
+  });
+
   it("takes a file for from-config, with flags over it", () => {
     const { command, file, flags } = parse("from-config -f t.toml -p 1");
     assert.deepEqual([command, file, flags], ["from-config", "t.toml", { "--port": "1" }]);
