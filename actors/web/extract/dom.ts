@@ -31,6 +31,9 @@ export interface DomDocument extends DomElement {
   cloneNode(isDeep: boolean): DomDocument;
 }
 
+/** An element with at least this fraction of the page's text is not boilerplate, whatever else speaks for it. */
+export const mainShare = 0.5;
+
 export const textNode = 3;
 export const elementNode = 1;
 

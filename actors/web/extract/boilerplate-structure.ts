@@ -1,0 +1,84 @@
+// Boilerplate by structure: removes forms, tables of contents, and sections whose heading says that they are not main text.
+import { type DomDocument, type DomElement, mainShare, plainText } from "./dom.ts";
+
+/** Maximum length in characters of a box around a form for email addresses, such as that of a newsletter. */
+const maxBoxLength = 400;
+const minLinks = 3;
+/** A list with at least this fraction of its text in links consists of links. */
+export const linkShare = 0.8;
+
+/** Headings of sections that lead to other pages or contain what visitors wrote. */
+const junkHeading = new RegExp(
+  `^(?:${[
+    String.raw`(?:\d+ )?(?:comments?|responses|replies|reviews?) ?\(\d+\)`,
+    String.raw`\d+ (?:comments?|responses|replies|thoughts)(?: (?:on|to) .*)?`,
+    "(?:related|recommended|similar|popular|trending|latest|recent) (?:articles|posts|stories|content|coverage|news|jobs|products|questions|threads|topics|reading|searches)",
+    "you (?:may|might) also (?:like|enjoy|be interested in).*",
+    "(?:customers|people|others) (?:who .*)?also (?:bought|viewed|read|liked).*",
+    "recently viewed.*|most (?:read|popular|viewed)|leave a (?:reply|comment)|share this(?: .*)?:?|like this:|about the author|your answer|who is online|on this page|table of contents|(?:is|was) this (?:page|article) (?:useful|helpful)",
+  ].join("|")})[?:]?$`,
+  "i",
+);
+
+export function removeByStructure(document: DomDocument): void {
+  const limit = mainShare * plainText(document.body).length;
+  for (const form of document.querySelectorAll("form")) removeBelow(limit, emailBox(form));
+  for (const list of document.querySelectorAll("ul, ol")) if (isContents(list)) removeBelow(limit, list);
+  for (const heading of document.querySelectorAll("h2, h3, h4, h5, h6")) {
+    if (junkHeading.test(plainText(heading))) removeBelow(limit, ...sectionOf(heading, limit));
+  }
+}
+
+/** A form is for input. A form around most of the page, which some servers write, is kept. */
+function removeBelow(limit: number, ...elements: readonly DomElement[]): void {
+  const length = elements.reduce((sum, element) => sum + plainText(element).length, 0);
+  if (length < limit) for (const element of elements) element.remove();
+}
+
+/** Returns the box with the text around a form for an email address; other forms are returned themselves. */
+function emailBox(form: DomElement): DomElement {
+  let box = form;
+  if (form.querySelector('input[type="email"]') === null) return box;
+  for (let around = box.parentNode; around !== null && isBox(around); around = around.parentNode) box = around;
+  return box;
+}
+
+function isBox(element: DomElement): boolean {
+  const isPage = ["MAIN", "ARTICLE", "BODY"].includes(element.nodeName) || element.querySelector("h1") !== null;
+  return !isPage && plainText(element).length < maxBoxLength;
+}
+
+/** Whether a list consists of links to places of the same page. */
+function isContents(list: DomElement): boolean {
+  const links = [...list.querySelectorAll("a[href]")];
+  if (links.length < minLinks || !links.every((link) => link.getAttribute("href")?.startsWith("#"))) return false;
+  return linkedLength(links) >= linkShare * plainText(list).length;
+}
+
+export function linkedLength(links: readonly DomElement[]): number {
+  return links.reduce((sum, link) => sum + plainText(link).length, 0);
+}
+
+/** Returns the element that a heading opens, or the heading and what follows it until a heading of its level. */
+function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
+  let section = heading;
+  for (let around = heading.parentNode; around !== null; around = around.parentNode) {
+    if (["MAIN", "ARTICLE", "BODY"].includes(around.nodeName)) break;
+    if (!plainText(around).startsWith(plainText(heading)) || plainText(around).length >= limit) break;
+    section = around;
+  }
+  return section === heading ? [heading, ...follower(heading)] : [section];
+}
+
+function follower(heading: DomElement): readonly DomElement[] {
+  const siblings = [...(heading.parentNode?.children ?? [])];
+  const after = siblings.slice(siblings.indexOf(heading) + 1);
+  const end = after.findIndex((sibling) => levels(sibling).some((level) => level <= heading.nodeName));
+  return end < 0 ? after : after.slice(0, end);
+}
+
+/** Returns the names of the headings that an element is or contains. */
+function levels(element: DomElement): readonly string[] {
+  const own = /^H[1-6]$/.test(element.nodeName) ? [element.nodeName] : [];
+  return [...own, ...[...element.querySelectorAll("h1, h2, h3, h4, h5, h6")].map(({ nodeName }) => nodeName)];
+}
