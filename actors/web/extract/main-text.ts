@@ -1,6 +1,6 @@
 // Main text of a page: finds the element that contains it.
 import { Readability } from "@mozilla/readability";
-import { linkedLength, linkShare } from "./boilerplate-structure.ts";
+import { linkedLength, linkShare, withHeading } from "./cleaning/structure.ts";
 import { type DomDocument, type DomElement, mainShare, parseDocument, plainText, textNode } from "./dom.ts";
 
 /** Minimum length in characters of the text of an element that counts as the main text; on short pages half of all text. */
@@ -88,16 +88,30 @@ function around(core: DomElement | undefined, maxLength: number): DomElement | n
   return wider === null || plainText(wider).length > maxLength ? core : wider;
 }
 
+/** Removes lists of links, except in running text and on pages that have nearly nothing else. */
 function removeLinkLists(document: DomDocument): void {
   const total = plainText(document.body).length;
   const lists = [...document.querySelectorAll("ul, ol, td, div, p")].filter(isLinkList);
   const outer = lists.filter((list) => !lists.some((other) => other !== list && other.contains(list)));
   const length = outer.reduce((sum, list) => sum + plainText(list).length, 0);
-  if (length < maxLinkLists * total) for (const list of outer) list.remove();
+  if (length >= maxLinkLists * total) return;
+  for (const list of outer) if (!isInText(list)) for (const element of withHeading(list)) element.remove();
 }
 
 function isLinkList(block: DomElement): boolean {
+  return block.querySelector("pre, h1") === null && consistsOfLinks(block, linkShare);
+}
+
+/** Whether a list follows a heading or a paragraph in a block that is not navigation. */
+function isInText(list: DomElement): boolean {
+  const block = list.parentNode;
+  if (block === null || !["UL", "OL"].includes(list.nodeName)) return false;
+  const siblings = [...block.children];
+  const before = siblings[siblings.indexOf(list) - 1]?.nodeName ?? "";
+  return /^(?:P|H[2-6])$/.test(before) && !consistsOfLinks(block, mainShare);
+}
+
+function consistsOfLinks(block: DomElement, share: number): boolean {
   const links = [...block.querySelectorAll("a[href]")];
-  if (links.length < minLinks || block.querySelector("pre, h1") !== null) return false;
-  return linkedLength(links) >= linkShare * plainText(block).length;
+  return links.length >= minLinks && linkedLength(links) >= share * plainText(block).length;
 }

@@ -1,5 +1,5 @@
 // Line numbers of code blocks: removes them, whether they stand in a column of their own or before each line.
-import { type DomDocument, type DomElement, plainText } from "./dom.ts";
+import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 
 const named = ".lineno, .linenos, .line-numbers-rows, .gutter, .lnt, pre .ln";
 

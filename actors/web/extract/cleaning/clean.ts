@@ -1,8 +1,10 @@
 // Cleaning of a page: removes elements that are not its main text, such as scripts, navigation, banners, comments and footers.
-import { hasWord, removeByName, words } from "./boilerplate-names.ts";
-import { removeByStructure } from "./boilerplate-structure.ts";
-import { type DomDocument, type DomElement, plainText } from "./dom.ts";
+
+import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 import { removeLineNumbers } from "./line-numbers.ts";
+import { hasWord, removeByName, words } from "./names.ts";
+import { pageKind } from "./page-kind.ts";
+import { removeByStructure } from "./structure.ts";
 
 const programs = "script, style, template";
 /** Elements without text for readers. */
@@ -17,6 +19,7 @@ const minTextLength = 200;
 
 /** Removes the boilerplate of a page in place. */
 export function clean(document: DomDocument): void {
+  const kind = pageKind(document);
   keepMathSource(document);
   keepCheckboxes(document);
   removeAll(document, programs);
@@ -29,7 +32,7 @@ export function clean(document: DomDocument): void {
   for (const footer of document.querySelectorAll("footer")) if (footer.closest("blockquote") === null) footer.remove();
   for (const header of document.querySelectorAll("header")) cleanHeader(header);
   for (const aside of document.querySelectorAll("aside")) if (!hasWord(aside, noteWords)) aside.remove();
-  removeByName(document);
+  removeByName(document, kind);
 }
 
 function removeAll(document: DomDocument, selector: string): void {

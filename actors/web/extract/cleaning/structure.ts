@@ -1,5 +1,5 @@
 // Boilerplate by structure: removes forms, tables of contents, and sections whose heading says that they are not main text.
-import { type DomDocument, type DomElement, mainShare, plainText } from "./dom.ts";
+import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
 
 /** Maximum length in characters of a box around a form for email addresses, such as that of a newsletter. */
 const maxBoxLength = 400;
@@ -23,13 +23,18 @@ const junkHeading = new RegExp(
 export function removeByStructure(document: DomDocument): void {
   const limit = mainShare * plainText(document.body).length;
   for (const form of document.querySelectorAll("form")) removeBelow(limit, emailBox(form));
-  for (const list of document.querySelectorAll("ul, ol")) if (isContents(list)) removeBelow(limit, list);
+  for (const list of document.querySelectorAll("ul, ol"))
+    if (isContents(list)) removeBelow(limit, ...withHeading(list));
+  for (const caption of document.querySelectorAll("caption")) {
+    const table = caption.closest("table");
+    if (table !== null && junkHeading.test(plainText(caption))) removeBelow(limit, table);
+  }
   for (const heading of document.querySelectorAll("h2, h3, h4, h5, h6")) {
     if (junkHeading.test(plainText(heading))) removeBelow(limit, ...sectionOf(heading, limit));
   }
 }
 
-/** A form is for input. A form around most of the page, which some servers write, is kept. */
+/** Removes elements unless they are most of the page: some servers write a form around all of it. */
 function removeBelow(limit: number, ...elements: readonly DomElement[]): void {
   const length = elements.reduce((sum, element) => sum + plainText(element).length, 0);
   if (length < limit) for (const element of elements) element.remove();
@@ -44,8 +49,17 @@ function emailBox(form: DomElement): DomElement {
 }
 
 function isBox(element: DomElement): boolean {
-  const isPage = ["MAIN", "ARTICLE", "BODY"].includes(element.nodeName) || element.querySelector("h1") !== null;
-  return !isPage && plainText(element).length < maxBoxLength;
+  if (["MAIN", "ARTICLE", "BODY"].includes(element.nodeName)) return false;
+  return levels(element).length <= 1 && plainText(element).length < maxBoxLength;
+}
+
+/** Returns a list and, if nothing else follows it, the heading before it. */
+export function withHeading(list: DomElement): readonly DomElement[] {
+  const siblings = [...(list.parentNode?.children ?? [])];
+  const at = siblings.indexOf(list);
+  const [heading, next] = [siblings[at - 1], siblings[at + 1]];
+  if (heading === undefined || !/^H[2-6]$/.test(heading.nodeName)) return [list];
+  return next === undefined || levels(next).some((level) => level <= heading.nodeName) ? [heading, list] : [list];
 }
 
 /** Whether a list consists of links to places of the same page. */
@@ -55,6 +69,7 @@ function isContents(list: DomElement): boolean {
   return linkedLength(links) >= linkShare * plainText(list).length;
 }
 
+/** Returns the length of the text of links. */
 export function linkedLength(links: readonly DomElement[]): number {
   return links.reduce((sum, link) => sum + plainText(link).length, 0);
 }

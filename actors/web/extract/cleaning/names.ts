@@ -1,41 +1,51 @@
 // Boilerplate by name: removes elements whose class or id says that they are not the main text of the page.
-import { type DomDocument, type DomElement, mainShare, plainText } from "./dom.ts";
+import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
+import type { PageKind } from "./page-kind.ts";
 
 /** Words in a class or id that mark an element as boilerplate. */
 const junkWords = words(
-  "ad ads advert advertisement adsense banner breadcrumb breadcrumbs crumbs consent cookie cookies disqus dropdown feedback footer gdpr masthead menu modal nav navbar navigation navbox newsletter pager pagination popup promo recommended related relatedposts share sharing sidebar signup skip skiplink social sponsor sponsored subscribe toc toolbar upsell widget",
+  "ad ads advert advertisement adsense banner breadcrumb breadcrumbs catlinks crumbs consent cookie cookies disqus dropdown feedback footer gdpr masthead menu modal nav navbar navigation navbox newsletter noprint pager pagination popup promo recommended related relatedposts share sharing sidebar signup skip skiplink social sponsor sponsored subscribe toc toolbar upsell widget",
 );
 /** Boilerplate, except on pages that are a discussion. */
 const commentWords = words("comment comments commentlist");
+/** Boilerplate on pages of products. */
+const reviewWords = words("rating ratings review reviews testimonials");
 /** Pairs of words that mark boilerplate, although each of them alone does not. */
 const junkPairs = /\b(?:author (?:bio|box|card)|(?:read|reading) time|jump (?:box|link)|print (?:button|link))\b/;
-/** Types of schema.org of pages on which comments are main text. */
-const discussion =
-  '[itemtype$="/Question"], [itemtype$="/QAPage"], [itemtype$="/DiscussionForumPosting"], [itemtype$="/Conversation"]';
 const headings = "h1, h2, h3, h4, h5, h6";
 /** Number of sections with the id of their heading from which on a page gives such ids to all sections. */
 const minNamedSections = 3;
 
-export function removeByName(document: DomDocument): void {
+export function removeByName(document: DomDocument, kind: PageKind): void {
   const total = plainText(document.body).length;
   const named = namedSections(document);
-  const isDiscussion = document.querySelector(discussion) !== null;
+  const junk = junkOf(kind);
   for (const element of document.querySelectorAll("body [class], body [id]")) {
     const names = namesOf(element, !named.has(element));
-    if (isPartOfText(element) || !isJunk(names, isDiscussion)) continue;
-    if (plainText(element).length < mainShare * total) element.remove();
+    if (isPartOfText(element) || !isJunk(names, junk)) continue;
+    if (plainText(element).length < mainShare * total) removeButHeading(element, document);
   }
 }
 
-function isJunk(names: readonly string[], isDiscussion: boolean): boolean {
-  return (
-    names.some((word) => junkWords.has(word) || (commentWords.has(word) && !isDiscussion)) ||
-    junkPairs.test(names.join(" "))
-  );
+/** Removes an element. The heading of the page stays, also in a banner. */
+function removeButHeading(element: DomElement, document: DomDocument): void {
+  const [heading, ...others] = [...document.querySelectorAll("h1")];
+  if (heading !== undefined && others.length === 0 && element.contains(heading)) element.replaceWith(heading);
+  else element.remove();
 }
 
-/** Main elements, headings, quotes and code are never removed for their class. */
+function junkOf(kind: PageKind): readonly ReadonlySet<string>[] {
+  if (kind === "discussion") return [junkWords];
+  return kind === "product" ? [junkWords, commentWords, reviewWords] : [junkWords, commentWords];
+}
+
+function isJunk(names: readonly string[], junk: readonly ReadonlySet<string>[]): boolean {
+  return names.some((word) => junk.some((set) => set.has(word))) || junkPairs.test(names.join(" "));
+}
+
+/** Main elements, headings, quotes, notes and code are never removed for their class. */
 function isPartOfText(element: DomElement): boolean {
+  if (element.getAttribute("role") === "note") return true;
   return /^(?:MAIN|ARTICLE|BLOCKQUOTE|H[1-6])$/.test(element.nodeName) || element.closest("pre, code") !== null;
 }
 
