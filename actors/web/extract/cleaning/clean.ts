@@ -4,7 +4,8 @@ import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 import { removeLineNumbers } from "./line-numbers.ts";
 import { hasWord, removeByName, words } from "./names.ts";
 import { pageKind } from "./page-kind.ts";
-import { removeByStructure } from "./structure.ts";
+import { shortenPosts } from "./posts.ts";
+import { removeByStructure, removeControls, removeLegalLine } from "./structure.ts";
 
 const programs = "script, style, template";
 /** Elements without text for readers. */
@@ -32,7 +33,10 @@ export function clean(document: DomDocument): void {
   for (const footer of document.querySelectorAll("footer")) if (footer.closest("blockquote") === null) footer.remove();
   for (const header of document.querySelectorAll("header")) cleanHeader(header);
   for (const aside of document.querySelectorAll("aside")) if (!hasWord(aside, noteWords)) aside.remove();
+  shortenPosts(document);
   removeByName(document, kind);
+  removeControls(document);
+  removeLegalLine(document);
 }
 
 function removeAll(document: DomDocument, selector: string): void {

@@ -66,10 +66,11 @@ function slug(text: string): string {
 }
 
 export function hasWord(element: DomElement, wanted: ReadonlySet<string>): boolean {
-  return namesOf(element, true).some((word) => wanted.has(word));
+  return namesOf(element).some((word) => wanted.has(word));
 }
 
-function namesOf(element: DomElement, isWithId: boolean): readonly string[] {
+/** Returns the words of the class and the id of an element in lower case. */
+export function namesOf(element: DomElement, isWithId = true): readonly string[] {
   const id = isWithId ? (element.getAttribute("id") ?? "") : "";
   return `${element.getAttribute("class") ?? ""} ${id}`
     .replaceAll(/([a-z])([A-Z])/g, "$1 $2")

@@ -4,6 +4,13 @@ import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.
 /** Maximum length in characters of a box around a form for email addresses, such as that of a newsletter. */
 const maxBoxLength = 400;
 const minLinks = 3;
+/** Number of places to which links with the same text lead that are controls. */
+const minControls = 3;
+const maxControlLength = 32;
+/** Length of the spaces between the links of a block. */
+const maxGaps = 8;
+/** The line about copyright begins at most this number of characters before the end. */
+const maxLegalLength = 400;
 /** A list with at least this fraction of its text in links consists of links. */
 export const linkShare = 0.8;
 
@@ -96,4 +103,39 @@ function follower(heading: DomElement): readonly DomElement[] {
 function levels(element: DomElement): readonly string[] {
   const own = /^H[1-6]$/.test(element.nodeName) ? [element.nodeName] : [];
   return [...own, ...[...element.querySelectorAll("h1, h2, h3, h4, h5, h6")].map(({ nodeName }) => nodeName)];
+}
+
+/** Removes links with one text that lead to many places, such as "Download" below each item of a list. */
+export function removeControls(document: DomDocument): void {
+  const targets = new Map<string, Set<string>>();
+  const links = [...document.querySelectorAll("a[href]")].filter(isControl);
+  for (const link of links) {
+    const places = targets.get(plainText(link)) ?? new Set();
+    targets.set(plainText(link), places.add(link.getAttribute("href") ?? ""));
+  }
+  for (const link of links) if ((targets.get(plainText(link))?.size ?? 0) >= minControls) link.remove();
+}
+
+/** Whether a link stands in a block with nothing but links, outside of tables, paragraphs and headings. */
+function isControl(link: DomElement): boolean {
+  const block = link.parentNode;
+  if (block === null || !/^(?:DIV|LI|SPAN|UL)$/.test(block.nodeName) || link.closest("td, th, p, pre") !== null)
+    return false;
+  const length = plainText(link).length;
+  return (
+    length > 0 &&
+    length <= maxControlLength &&
+    linkedLength([...block.querySelectorAll("a")]) >= plainText(block).length - maxGaps
+  );
+}
+
+/** Removes the line about copyright at the end of a page. */
+export function removeLegalLine(document: DomDocument): void {
+  const text = plainText(document.body);
+  for (const element of document.querySelectorAll("p, div, li, td, small, span, address")) {
+    if (element.querySelector("p, div, table, ul") !== null) continue;
+    const line = plainText(element);
+    const isAtEnd = /^(?:©|copyright\b|\(c\))/i.test(line) && text.length - text.lastIndexOf(line) < maxLegalLength;
+    if (isAtEnd && line.length < mainShare * text.length) element.remove();
+  }
 }
