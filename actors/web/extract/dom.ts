@@ -22,6 +22,7 @@ export interface DomElement extends DomNode {
   closest(selector: string): DomElement | null;
   contains(other: DomNode): boolean;
   remove(): void;
+  after(...nodes: readonly (DomNode | string)[]): void;
   replaceWith(...nodes: readonly (DomNode | string)[]): void;
 }
 

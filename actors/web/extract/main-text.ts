@@ -11,8 +11,10 @@ const otherShare = 0.3;
 const minShare = 0.5;
 /** Fraction of the text that Readability finds that the main element contains. */
 const coreShare = 0.95;
-/** Maximum length of the text around what Readability finds, relative to it. */
-const maxAround = 1.6;
+/** Maximum length of the element around what Readability finds, relative to it. It leaves out parts of lists. */
+const maxCore = 2;
+/** Maximum length of the element with the main heading too, relative to the one without. */
+const maxWidening = 1.5;
 /** Maximum number of elements of a page for Readability, which takes several times as long as the rest of the extraction. */
 const maxElements = 15_000;
 const minLinks = 3;
@@ -55,7 +57,8 @@ function readable(document: DomDocument): DomElement | null {
   const { body } = parseDocument(article.content);
   const length = plainText(body).length;
   if (length < minShare * plainText(document.body).length) return null;
-  return around(coreOf(body, elements), maxAround * length) ?? body;
+  const core = coreOf(body, elements);
+  return core === undefined || plainText(core).length > maxCore * length ? body : withMainHeading(core);
 }
 
 /** Returns the smallest element of the document that contains nearly all of the found text. */
@@ -77,15 +80,11 @@ function ownLength(element: DomElement): number {
   return texts.reduce((sum, text) => sum + plainText(text).length, 0);
 }
 
-/**
- * Returns an element, or the one around it that contains the main heading too: Readability leaves out subtitles, authors
- * and dates. Null: it is longer than the limit.
- */
-function around(core: DomElement | undefined, maxLength: number): DomElement | null {
-  if (core === undefined || plainText(core).length > maxLength) return null;
+/** Widens an element to the main heading, because Readability leaves out subtitles, authors and dates. */
+function withMainHeading(core: DomElement): DomElement {
   let wider: DomElement | null = core;
   while (wider !== null && wider.querySelector("h1") === null) wider = wider.parentNode;
-  return wider === null || plainText(wider).length > maxLength ? core : wider;
+  return wider === null || plainText(wider).length > maxWidening * plainText(core).length ? core : wider;
 }
 
 /** Removes lists of links, except in running text and on pages that have nearly nothing else. */

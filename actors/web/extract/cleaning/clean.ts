@@ -1,6 +1,6 @@
 // Cleaning of a page: removes elements that are not its main text, such as scripts, navigation, banners, comments and footers.
 
-import { type DomDocument, type DomElement, plainText } from "../dom.ts";
+import { type DomDocument, type DomElement, type DomNode, isElement, plainText, textNode } from "../dom.ts";
 import { removeLineNumbers } from "./line-numbers.ts";
 import { hasWord, removeByName, words } from "./names.ts";
 import { pageKind } from "./page-kind.ts";
@@ -35,6 +35,7 @@ export function clean(document: DomDocument): void {
   for (const aside of document.querySelectorAll("aside")) if (!hasWord(aside, noteWords)) aside.remove();
   shortenPosts(document);
   removeByName(document, kind);
+  separateWords(document);
   removeControls(document);
   removeLegalLine(document);
 }
@@ -77,4 +78,18 @@ function cleanHeader(header: DomElement): void {
   const heading = header.querySelector("h1");
   if (heading === null) header.remove();
   else header.replaceWith(heading);
+}
+
+/** Puts a space between words in adjacent elements of a block without text of its own: its style sheet separates them. */
+function separateWords(document: DomDocument): void {
+  for (const block of document.querySelectorAll("div, li, td, section, header")) {
+    const nodes = [...block.childNodes];
+    if (nodes.some((node) => node.nodeType === textNode && plainText(node) !== "")) continue;
+    for (const [at, node] of nodes.entries()) if (isElement(node) && isGlued(node, nodes[at + 1])) node.after(" ");
+  }
+}
+
+function isGlued(node: DomElement, next: DomNode | undefined): boolean {
+  if (next === undefined || !isElement(next) || node.closest("pre, code") !== null) return false;
+  return /[\p{L}\p{N}]$/u.test(plainText(node)) && /^[\p{L}\p{N}]/u.test(plainText(next));
 }
