@@ -6,6 +6,7 @@ export interface DomNode {
   readonly nodeName: string;
   readonly childNodes: Iterable<DomNode>;
   readonly parentNode: DomElement | null;
+  readonly previousSibling: DomNode | null;
   textContent: string | null;
 }
 
@@ -13,6 +14,9 @@ export interface DomElement extends DomNode {
   readonly className: string;
   readonly children: Iterable<DomElement>;
   readonly parentNode: DomElement | null;
+  readonly previousElementSibling: DomElement | null;
+  readonly nextElementSibling: DomElement | null;
+  readonly isConnected: boolean;
   readonly innerHTML: string;
   getAttribute(name: string): string | null;
   getAttributeNames(): readonly string[];

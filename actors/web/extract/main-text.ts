@@ -20,6 +20,8 @@ const maxElements = 15_000;
 const minLinks = 3;
 /** Lists of links are the main text of a page that has nearly nothing else. */
 const maxLinkLists = 0.8;
+/** Elements that contain a text with its paragraphs. */
+const containers = new Set(["BODY", "DIV", "SECTION", "ARTICLE", "MAIN", "TD", "CENTER"]);
 const mark = "data-element";
 
 /** Returns the element that contains the main text. The document is cleaned already. */
@@ -71,7 +73,7 @@ function coreOf(found: DomElement, elements: readonly DomElement[]): DomElement 
   for (const element of found.querySelectorAll("*")) add(element.closest(`[${mark}]`), ownLength(element));
   for (const [at, element] of [...elements.entries()].reverse()) if (at > 0) add(element.parentNode, lengths[at] ?? 0);
   const enough = coreShare * (lengths[0] ?? 0);
-  return elements.findLast((_element, at) => (lengths[at] ?? 0) >= enough);
+  return elements.findLast((element, at) => containers.has(element.nodeName) && (lengths[at] ?? 0) >= enough);
 }
 
 /** Returns the length of the text of an element without that of the elements in it. */
@@ -91,10 +93,17 @@ function withMainHeading(core: DomElement): DomElement {
 function removeLinkLists(document: DomDocument): void {
   const total = plainText(document.body).length;
   const lists = [...document.querySelectorAll("ul, ol, td, div, p")].filter(isLinkList);
-  const outer = lists.filter((list) => !lists.some((other) => other !== list && other.contains(list)));
+  const outer = outermost(lists);
   const length = outer.reduce((sum, list) => sum + plainText(list).length, 0);
   if (length >= maxLinkLists * total) return;
   for (const list of outer) if (!isInText(list)) for (const element of withHeading(list)) element.remove();
+}
+
+/** Returns the elements that are in none of the others. They are in document order. */
+function outermost(elements: readonly DomElement[]): readonly DomElement[] {
+  const outer: DomElement[] = [];
+  for (const element of elements) if (outer.at(-1)?.contains(element) !== true) outer.push(element);
+  return outer;
 }
 
 function isLinkList(block: DomElement): boolean {
@@ -105,9 +114,7 @@ function isLinkList(block: DomElement): boolean {
 function isInText(list: DomElement): boolean {
   const block = list.parentNode;
   if (block === null || !["UL", "OL"].includes(list.nodeName)) return false;
-  const siblings = [...block.children];
-  const before = siblings[siblings.indexOf(list) - 1]?.nodeName ?? "";
-  return /^(?:P|H[2-6])$/.test(before) && !consistsOfLinks(block, mainShare);
+  return /^(?:P|H[2-6])$/.test(list.previousElementSibling?.nodeName ?? "") && !consistsOfLinks(block, mainShare);
 }
 
 function consistsOfLinks(block: DomElement, share: number): boolean {

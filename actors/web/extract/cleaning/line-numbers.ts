@@ -5,17 +5,22 @@ const named = ".lineno, .linenos, .line-numbers-rows, .gutter, .lnt, pre .ln";
 
 export function removeLineNumbers(document: DomDocument): void {
   for (const element of document.querySelectorAll(named)) element.remove();
-  for (const cell of document.querySelectorAll("td")) if (isColumn(cell)) cell.remove();
+  const rows = new Set([...document.querySelectorAll("td pre")].map((pre) => pre.closest("tr")));
+  for (const row of rows) if (row !== null) removeColumns(row);
   for (const pre of document.querySelectorAll("pre")) for (const number of numbersIn(pre)) number.remove();
 }
 
-/** Whether a cell beside a code block contains nothing but the numbers of its lines. */
+/** Removes the cells of a row with a code block that contain nothing but the numbers of its lines. */
+function removeColumns(row: DomElement): void {
+  const cells = [...row.children];
+  const numbers = cells.filter(isColumn);
+  const hasCode = cells.some((cell) => !numbers.includes(cell) && cell.querySelector("pre") !== null);
+  if (hasCode) for (const cell of numbers) cell.remove();
+}
+
 function isColumn(cell: DomElement): boolean {
-  const isBesideCode = [...(cell.parentNode?.children ?? [])].some(
-    (other) => other !== cell && other.querySelector("pre") !== null,
-  );
   const text = (cell.textContent ?? "").trim();
-  return isBesideCode && /^\d+(?:\s+\d+)*$/.test(text) && isSequence(text.split(/\s+/));
+  return /^\d+(?:\s+\d+)*$/.test(text) && isSequence(text.split(/\s+/));
 }
 
 /** Returns the elements of a code block that number its lines: as many as it has lines, all of one class. */

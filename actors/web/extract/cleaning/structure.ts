@@ -29,7 +29,7 @@ const junkHeading = new RegExp(
 
 export function removeByStructure(document: DomDocument): void {
   const limit = mainShare * plainText(document.body).length;
-  for (const form of document.querySelectorAll("form")) removeBelow(limit, emailBox(form));
+  for (const form of document.querySelectorAll("form")) if (form.isConnected) removeBelow(limit, emailBox(form));
   for (const list of document.querySelectorAll("ul, ol"))
     if (isContents(list)) removeBelow(limit, ...withHeading(list));
   for (const caption of document.querySelectorAll("caption")) {
@@ -57,16 +57,14 @@ function emailBox(form: DomElement): DomElement {
 
 function isBox(element: DomElement): boolean {
   if (["MAIN", "ARTICLE", "BODY"].includes(element.nodeName)) return false;
-  return levels(element).length <= 1 && plainText(element).length < maxBoxLength;
+  return plainText(element).length < maxBoxLength && levels(element).length <= 1;
 }
 
 /** Returns a list and, if nothing else follows it, the heading before it. */
 export function withHeading(list: DomElement): readonly DomElement[] {
-  const siblings = [...(list.parentNode?.children ?? [])];
-  const at = siblings.indexOf(list);
-  const [heading, next] = [siblings[at - 1], siblings[at + 1]];
-  if (heading === undefined || !/^H[2-6]$/.test(heading.nodeName)) return [list];
-  return next === undefined || levels(next).some((level) => level <= heading.nodeName) ? [heading, list] : [list];
+  const [heading, next] = [list.previousElementSibling, list.nextElementSibling];
+  if (heading === null || !/^H[2-6]$/.test(heading.nodeName)) return [list];
+  return next === null || levels(next).some((level) => level <= heading.nodeName) ? [heading, list] : [list];
 }
 
 /** Whether a list consists of links to places of the same page. */
@@ -84,19 +82,28 @@ export function linkedLength(links: readonly DomElement[]): number {
 /** Returns the element that a heading opens, or the heading and what follows it until a heading of its level. */
 function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
   let section = heading;
-  for (let around = heading.parentNode; around !== null; around = around.parentNode) {
-    if (["MAIN", "ARTICLE", "BODY"].includes(around.nodeName)) break;
-    if (!plainText(around).startsWith(plainText(heading)) || plainText(around).length >= limit) break;
+  for (let around = heading.parentNode; around !== null && isFirst(section); around = around.parentNode) {
+    if (["MAIN", "ARTICLE", "BODY"].includes(around.nodeName) || plainText(around).length >= limit) break;
     section = around;
   }
   return section === heading ? [heading, ...follower(heading)] : [section];
 }
 
+/** Whether no text stands before an element in the element around it. */
+function isFirst(element: DomElement): boolean {
+  let before = element.previousSibling;
+  while (before !== null && plainText(before) === "") before = before.previousSibling;
+  return before === null;
+}
+
 function follower(heading: DomElement): readonly DomElement[] {
-  const siblings = [...(heading.parentNode?.children ?? [])];
-  const after = siblings.slice(siblings.indexOf(heading) + 1);
-  const end = after.findIndex((sibling) => levels(sibling).some((level) => level <= heading.nodeName));
-  return end < 0 ? after : after.slice(0, end);
+  const after: DomElement[] = [];
+  let next = heading.nextElementSibling;
+  while (next !== null && !levels(next).some((level) => level <= heading.nodeName)) {
+    after.push(next);
+    next = next.nextElementSibling;
+  }
+  return after;
 }
 
 /** Returns the names of the headings that an element is or contains. */
@@ -108,7 +115,8 @@ function levels(element: DomElement): readonly string[] {
 /** Removes links with one text that lead to many places, such as "Download" below each item of a list. */
 export function removeControls(document: DomDocument): void {
   const targets = new Map<string, Set<string>>();
-  const links = [...document.querySelectorAll("a[href]")].filter(isControl);
+  const blocks = new Set([...document.querySelectorAll("a[href]")].map(({ parentNode }) => parentNode));
+  const links = [...blocks].flatMap((block) => (block !== null && isRowOfLinks(block) ? controlsIn(block) : []));
   for (const link of links) {
     const places = targets.get(plainText(link)) ?? new Set();
     targets.set(plainText(link), places.add(link.getAttribute("href") ?? ""));
@@ -116,17 +124,17 @@ export function removeControls(document: DomDocument): void {
   for (const link of links) if ((targets.get(plainText(link))?.size ?? 0) >= minControls) link.remove();
 }
 
-/** Whether a link stands in a block with nothing but links, outside of tables, paragraphs and headings. */
-function isControl(link: DomElement): boolean {
-  const block = link.parentNode;
-  if (block === null || !/^(?:DIV|LI|SPAN|UL)$/.test(block.nodeName) || link.closest("td, th, p, pre") !== null)
-    return false;
-  const length = plainText(link).length;
-  return (
-    length > 0 &&
-    length <= maxControlLength &&
-    linkedLength([...block.querySelectorAll("a")]) >= plainText(block).length - maxGaps
-  );
+/** Whether a block has nothing but links, outside of tables, paragraphs and headings. */
+function isRowOfLinks(block: DomElement): boolean {
+  if (!["DIV", "LI", "SPAN"].includes(block.nodeName) || block.closest("td, th, p, pre") !== null) return false;
+  return linkedLength(controlsIn(block)) >= plainText(block).length - maxGaps;
+}
+
+function controlsIn(block: DomElement): readonly DomElement[] {
+  return [...block.children].filter(({ nodeName, textContent }) => {
+    const length = textContent?.length ?? 0;
+    return nodeName === "A" && length > 0 && length <= maxControlLength;
+  });
 }
 
 /** Removes the line about copyright at the end of a page. */
