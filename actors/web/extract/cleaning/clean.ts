@@ -1,43 +1,53 @@
 // Cleaning of a page: removes elements that are not its main text, such as scripts, navigation, banners, comments and footers.
-import { type DomDocument, type DomElement, plainText } from "./dom.ts";
 
+import { type DomDocument, type DomElement, type DomNode, isElement, plainText, textNode } from "../dom.ts";
+import { removeLineNumbers } from "./line-numbers.ts";
+import { hasWord, removeByName, words } from "./names.ts";
+import { pageKind } from "./page-kind.ts";
+import { shortenPosts } from "./posts.ts";
+import { removeByStructure, removeControls, removeLegalLine } from "./structure.ts";
+
+const programs = "script, style, template";
 /** Elements without text for readers. */
 const invisible =
-  "script, style, template, iframe, object, embed, canvas, svg, link, meta, button, input, select, textarea, dialog, audio, video, [hidden], [aria-hidden=true], .lineno, .linenos, .line-numbers-rows, .gutter, .sr-only, .visually-hidden, .mw-editsection, sup.reference, amp-ad, amp-analytics, amp-sidebar, amp-consent";
+  "iframe, object, embed, canvas, svg, link, meta, button, input, select, textarea, dialog, audio, video, [aria-hidden=true], .sr-only, [class*=visually-hidden], [class*=screen-reader], .element-invisible, .mw-editsection, sup.reference, amp-ad, amp-analytics, amp-sidebar, amp-consent";
 const boilerplate =
-  "nav, [role=navigation], [role=banner], [role=contentinfo], [role=search], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=menubar]";
+  "nav, [role=navigation], [role=banner], [role=contentinfo], [role=search], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=menubar], [role=tablist]";
 
-/** Words in a class or id that mark an element as boilerplate. */
-const junkWords = new Set(
-  "ad ads advert advertisement adsense banner breadcrumb breadcrumbs comment comments commentlist consent cookie cookies disqus dropdown feedback footer gdpr masthead menu modal nav navbar navigation navbox newsletter pager pagination popup promo recommended related share sharing sidebar signup skip skiplink social sponsor sponsored subscribe toc toolbar widget".split(
-    " ",
-  ),
-);
-const noteWords = new Set(["note", "warning", "tip", "callout", "admonition", "caution", "important"]);
-/** An element with at least this fraction of the page's text is not boilerplate, whatever its class says. */
-const mainShare = 0.5;
+const noteWords = words("note warning tip callout admonition caution important");
 /** A page with less text than this without its noscript elements needs them. */
 const minTextLength = 200;
 
 /** Removes the boilerplate of a page in place. */
 export function clean(document: DomDocument): void {
+  const kind = pageKind(document);
   keepMathSource(document);
   keepCheckboxes(document);
+  removeAll(document, programs);
+  removeByStructure(document);
   removeAll(document, invisible);
-  for (const styled of document.querySelectorAll("[style]")) if (isHidden(styled)) styled.remove();
+  removeLineNumbers(document);
+  for (const element of document.querySelectorAll("[hidden], [style]")) if (isHidden(element)) element.remove();
   cleanNoscript(document);
   removeAll(document, boilerplate);
   for (const footer of document.querySelectorAll("footer")) if (footer.closest("blockquote") === null) footer.remove();
   for (const header of document.querySelectorAll("header")) cleanHeader(header);
   for (const aside of document.querySelectorAll("aside")) if (!hasWord(aside, noteWords)) aside.remove();
-  removeJunk(document);
+  shortenPosts(document);
+  removeByName(document, kind);
+  separateWords(document);
+  removeControls(document);
+  removeLegalLine(document);
 }
 
 function removeAll(document: DomDocument, selector: string): void {
   for (const element of document.querySelectorAll(selector)) element.remove();
 }
 
+/** Whether an element is not shown. Panels of tabs and folded sections, which readers can open, are text. */
 function isHidden(element: DomElement): boolean {
+  if (element.getAttribute("role") === "tabpanel" || element.getAttribute("hidden") === "until-found") return false;
+  if (element.getAttribute("hidden") !== null) return true;
   return /display\s*:\s*none|visibility\s*:\s*hidden/i.test(element.getAttribute("style") ?? "");
 }
 
@@ -70,24 +80,16 @@ function cleanHeader(header: DomElement): void {
   else header.replaceWith(heading);
 }
 
-function removeJunk(document: DomDocument): void {
-  const total = plainText(document.body).length;
-  for (const element of document.querySelectorAll("body [class], body [id]")) {
-    if (!hasWord(element, junkWords) || isPartOfText(element)) continue;
-    if (plainText(element).length < mainShare * total) element.remove();
+/** Puts a space between words in adjacent elements of a block without text of its own: its style sheet separates them. */
+function separateWords(document: DomDocument): void {
+  for (const block of document.querySelectorAll("div, li, td, section, header")) {
+    const nodes = [...block.childNodes];
+    if (nodes.some((node) => node.nodeType === textNode && plainText(node) !== "")) continue;
+    for (const [at, node] of nodes.entries()) if (isElement(node) && isGlued(node, nodes[at + 1])) node.after(" ");
   }
 }
 
-/** Main elements, code and table cells are never removed for their class. */
-function isPartOfText(element: DomElement): boolean {
-  return element.nodeName === "MAIN" || element.nodeName === "ARTICLE" || element.closest("pre, code") !== null;
-}
-
-function hasWord(element: DomElement, words: ReadonlySet<string>): boolean {
-  const names = `${element.getAttribute("class") ?? ""} ${element.getAttribute("id") ?? ""}`;
-  return names
-    .replaceAll(/([a-z])([A-Z])/g, "$1 $2")
-    .toLowerCase()
-    .split(/[^a-z]+/)
-    .some((word) => words.has(word));
+function isGlued(node: DomElement, next: DomNode | undefined): boolean {
+  if (next === undefined || !isElement(next) || node.closest("pre, code") !== null) return false;
+  return /[\p{L}\p{N}]$/u.test(plainText(node)) && /^[\p{L}\p{N}]/u.test(plainText(next));
 }
