@@ -36,9 +36,9 @@ export function removeByStructure(document: DomDocument): void {
     const table = caption.closest("table");
     if (table !== null && junkHeading.test(plainText(caption))) removeBelow(limit, table);
   }
-  for (const heading of document.querySelectorAll("h2, h3, h4, h5, h6")) {
-    if (junkHeading.test(plainText(heading))) removeBelow(limit, ...sectionOf(heading, limit));
-  }
+  const headings = [...document.querySelectorAll("h2, h3, h4, h5, h6")];
+  const sections = headings.filter((heading) => junkHeading.test(plainText(heading)));
+  for (const section of sections.map((heading) => sectionOf(heading, limit))) removeBelow(limit, ...section);
 }
 
 /** Removes elements unless they are most of the page: some servers write a form around all of it. */
