@@ -19,7 +19,7 @@ const junkHeading = new RegExp(
   `^(?:${[
     String.raw`(?:\d+ )?(?:comments?|responses|replies|reviews?) ?\(\d+\)`,
     String.raw`\d+ (?:comments?|responses|replies|thoughts)(?: (?:on|to) .*)?`,
-    "(?:related|recommended|similar|popular|trending|latest|recent) (?:articles|posts|stories|content|coverage|news|jobs|products|questions|threads|topics|reading|searches)",
+    "(?:related|recommended|suggested|similar|popular|trending|latest|recent) (?:articles|posts|stories|content|coverage|news|jobs|products|questions|threads|topics|reading|searches)",
     "you (?:may|might) also (?:like|enjoy|be interested in).*",
     "(?:customers|people|others) (?:who .*)?also (?:bought|viewed|read|liked).*",
     "recently viewed.*|most (?:read|popular|viewed)|leave a (?:reply|comment)|share this(?: .*)?:?|like this:|about the author|your answer|who is online|on this page|table of contents|(?:is|was) this (?:page|article) (?:useful|helpful)",
