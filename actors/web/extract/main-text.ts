@@ -26,14 +26,31 @@ const mark = "data-element";
 
 /** Returns the element that contains the main text. The document is cleaned already. */
 export function mainElement(document: DomDocument): DomElement {
-  const enough = Math.min(minLength, plainText(document.body).length / 2);
+  const total = plainText(document.body).length;
   for (const selector of ["main, [role=main]", "article"]) {
-    const found = [...document.querySelectorAll(selector)].filter((element) => plainText(element).length >= enough);
-    const [only] = found;
-    if (only !== undefined && found.every((other) => only.contains(other))) return articleOf(only);
+    const found = longOnes([...document.querySelectorAll(selector)], Math.min(minLength, total / 2));
+    const [only, ...others] = found;
+    if (only === undefined) continue;
+    if (others.every((other) => only.contains(other))) return articleOf(only);
+    const around = commonParent(only, others);
+    if (plainText(around).length >= mainShare * total) return withMainHeading(around);
   }
   removeLinkLists(document);
   return readable(document) ?? document.body;
+}
+
+/** Returns the elements without those that are short beside the longest; none if that one is short too. */
+function longOnes(elements: readonly DomElement[], enough: number): readonly DomElement[] {
+  const lengths = elements.map((element) => plainText(element).length);
+  const longest = Math.max(0, ...lengths);
+  return elements.filter((_element, at) => longest >= enough && (lengths[at] ?? 0) >= otherShare * longest);
+}
+
+/** Returns the smallest element around all of them. */
+function commonParent(first: DomElement, others: readonly DomElement[]): DomElement {
+  let around = first;
+  while (around.parentNode !== null && !others.every((other) => around.contains(other))) around = around.parentNode;
+  return around;
 }
 
 /** Returns the article of a main element if it is the only one, has the heading, and has most of the text. */

@@ -11,6 +11,8 @@ const programs = "script, style, template";
 /** Elements without text for readers. */
 const invisible =
   "iframe, object, embed, canvas, svg, link, meta, button, input, select, textarea, dialog, audio, video, [aria-hidden=true], .sr-only, [class*=visually-hidden], [class*=screen-reader], .element-invisible, .mw-editsection, sup.reference, amp-ad, amp-analytics, amp-sidebar, amp-consent";
+/** Buttons that unfold the text below a heading. */
+const titleButtons = "h1 button, h2 button, h3 button, h4 button, h5 button, h6 button, dt button, summary button";
 const boilerplate =
   "nav, [role=navigation], [role=banner], [role=contentinfo], [role=search], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=menubar], [role=tablist]";
 
@@ -25,6 +27,7 @@ export function clean(document: DomDocument): void {
   keepCheckboxes(document);
   removeAll(document, programs);
   removeByStructure(document);
+  for (const button of document.querySelectorAll(titleButtons)) button.replaceWith(...button.childNodes);
   removeAll(document, invisible);
   removeLineNumbers(document);
   for (const element of document.querySelectorAll("[hidden], [style]")) if (isHidden(element)) element.remove();

@@ -12,6 +12,8 @@ const commentWords = words("comment comments commentlist");
 const reviewWords = words("rating ratings review reviews testimonials");
 /** Pairs of words that mark boilerplate, although each of them alone does not. */
 const junkPairs = /\b(?:author (?:bio|box|card)|(?:read|reading) time|jump (?:box|link)|print (?:button|link))\b/;
+/** Length in characters of the paragraphs of an article. */
+const minArticle = 400;
 const headings = "h1, h2, h3, h4, h5, h6";
 /** Number of sections with the id of their heading from which on a page gives such ids to all sections. */
 const minNamedSections = 3;
@@ -19,12 +21,33 @@ const minNamedSections = 3;
 export function removeByName(document: DomDocument, kind: PageKind): void {
   const total = plainText(document.body).length;
   const named = namedSections(document);
-  const junk = junkOf(kind);
+  const junk = junkOf(isThread(document) ? "discussion" : kind);
   for (const element of document.querySelectorAll("body [class], body [id]")) {
     const names = namesOf(element, !named.has(element));
     if (isPartOfText(element) || !isJunk(names, junk)) continue;
     if (plainText(element).length < mainShare * total) removeButHeading(element, document);
   }
+}
+
+/** Whether comments are most of a page without an article: paragraphs outside of them. */
+function isThread(document: DomDocument): boolean {
+  const isComment = (element: DomElement): boolean => hasWord(element, commentWords);
+  const named = [...document.querySelectorAll("body [class], body [id]")].filter(isComment);
+  const comments = named.filter((element) => !isInside(element, isComment));
+  if (lengthOf(comments) < mainShare * plainText(document.body).length) return false;
+  const texts = [...document.querySelectorAll("p, pre, blockquote")];
+  return lengthOf(texts.filter((element) => !isComment(element) && !isInside(element, isComment))) < minArticle;
+}
+
+function isInside(element: DomElement, test: (around: DomElement) => boolean): boolean {
+  for (let at = element.parentNode; at !== null && at.nodeName !== "BODY"; at = at.parentNode) {
+    if (test(at)) return true;
+  }
+  return false;
+}
+
+function lengthOf(elements: readonly DomElement[]): number {
+  return elements.reduce((sum, element) => sum + plainText(element).length, 0);
 }
 
 /** Removes an element. The heading of the page stays, also in a banner. */

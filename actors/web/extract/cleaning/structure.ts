@@ -19,7 +19,7 @@ const junkHeading = new RegExp(
   `^(?:${[
     String.raw`(?:\d+ )?(?:comments?|responses|replies|reviews?) ?\(\d+\)`,
     String.raw`\d+ (?:comments?|responses|replies|thoughts)(?: (?:on|to) .*)?`,
-    "(?:related|recommended|similar|popular|trending|latest|recent) (?:articles|posts|stories|content|coverage|news|jobs|products|questions|threads|topics|reading|searches)",
+    "(?:related|recommended|suggested|similar|popular|trending|latest|recent) (?:articles|posts|stories|content|coverage|news|jobs|products|questions|threads|topics|reading|searches)",
     "you (?:may|might) also (?:like|enjoy|be interested in).*",
     "(?:customers|people|others) (?:who .*)?also (?:bought|viewed|read|liked).*",
     "recently viewed.*|most (?:read|popular|viewed)|leave a (?:reply|comment)|share this(?: .*)?:?|like this:|about the author|your answer|who is online|on this page|table of contents|(?:is|was) this (?:page|article) (?:useful|helpful)",
@@ -36,9 +36,9 @@ export function removeByStructure(document: DomDocument): void {
     const table = caption.closest("table");
     if (table !== null && junkHeading.test(plainText(caption))) removeBelow(limit, table);
   }
-  for (const heading of document.querySelectorAll("h2, h3, h4, h5, h6")) {
-    if (junkHeading.test(plainText(heading))) removeBelow(limit, ...sectionOf(heading, limit));
-  }
+  const headings = [...document.querySelectorAll("h2, h3, h4, h5, h6")];
+  const sections = headings.filter((heading) => junkHeading.test(plainText(heading)));
+  for (const section of sections.map((heading) => sectionOf(heading, limit))) removeBelow(limit, ...section);
 }
 
 /** Removes elements unless they are most of the page: some servers write a form around all of it. */

@@ -83,6 +83,20 @@ describe("cleaning keeps", () => {
   });
 });
 
+describe("cleaning keeps, besides,", () => {
+  it("comments that are the page", () => {
+    const comment = (n: number): string =>
+      `<div class="comment"><span>user${n}</span><p>Remark ${n}, ${"and so on ".repeat(9)}</p></div>`;
+    const thread = `<div>A title</div><div>${[1, 2, 3, 4].map(comment).join("")}</div>`;
+    has(page(thread), "user1", "Remark 4");
+    lacks(page(`<div><h1>Title</h1>${filler}</div>${thread}`), "Remark 4");
+  });
+
+  it("buttons that are headings", () => {
+    has(main("<h3><button>Can I fly?</button></h3><p>Usually.</p><button>Buy</button>"), "### Can I fly?");
+  });
+});
+
 describe("cleaning removes", () => {
   it("line numbers in a column or in the lines, whatever their class", () => {
     const column =
@@ -157,6 +171,9 @@ describe("the element around an article", () => {
 
   it("is the main element if it has several posts", () => {
     const post = (n: number): string => `<article><p>Post ${n}.</p>${filler}</article>`;
+    const short = (n: number): string =>
+      `<div><article><p>Post ${n}: ${"words ".repeat(n === 1 ? 40 : 18)}</p></article></div>`;
+    has(page(`<div><h1>Posts</h1>${[1, 2, 3].map(short).join("")}</div>`), "Post 1:", "Post 3:");
     has(page(`<main><h1>Posts</h1>${[1, 2, 3].map(post).join("")}</main>`), "Post 1.", "Post 3.");
   });
 });
