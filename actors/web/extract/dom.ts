@@ -6,6 +6,7 @@ export interface DomNode {
   readonly nodeName: string;
   readonly childNodes: Iterable<DomNode>;
   readonly parentNode: DomElement | null;
+  readonly previousSibling: DomNode | null;
   textContent: string | null;
 }
 
@@ -13,6 +14,9 @@ export interface DomElement extends DomNode {
   readonly className: string;
   readonly children: Iterable<DomElement>;
   readonly parentNode: DomElement | null;
+  readonly previousElementSibling: DomElement | null;
+  readonly nextElementSibling: DomElement | null;
+  readonly isConnected: boolean;
   readonly innerHTML: string;
   getAttribute(name: string): string | null;
   getAttributeNames(): readonly string[];
@@ -22,6 +26,7 @@ export interface DomElement extends DomNode {
   closest(selector: string): DomElement | null;
   contains(other: DomNode): boolean;
   remove(): void;
+  after(...nodes: readonly (DomNode | string)[]): void;
   replaceWith(...nodes: readonly (DomNode | string)[]): void;
 }
 
@@ -30,6 +35,9 @@ export interface DomDocument extends DomElement {
   readonly body: DomElement;
   cloneNode(isDeep: boolean): DomDocument;
 }
+
+/** An element with at least this fraction of the page's text is not boilerplate, whatever else speaks for it. */
+export const mainShare = 0.5;
 
 export const textNode = 3;
 export const elementNode = 1;

@@ -1,44 +1,140 @@
 // Main text of a page: finds the element that contains it.
 import { Readability } from "@mozilla/readability";
-import { type DomDocument, type DomElement, parseDocument, plainText } from "./dom.ts";
+import { linkedLength, linkShare, withHeading } from "./cleaning/structure.ts";
+import { type DomDocument, type DomElement, mainShare, parseDocument, plainText, textNode } from "./dom.ts";
 
 /** Minimum length in characters of the text of an element that counts as the main text; on short pages half of all text. */
 const minLength = 140;
-/** Readability's result is used if it has at least this fraction of the words. It finds one article, but a page may have many posts. */
+/** An article beside others of this fraction of its length is one of several posts. */
+const otherShare = 0.3;
+/** Minimum fraction of the page's text that Readability must find. It finds one article, but a page may have many posts. */
 const minShare = 0.5;
+/** Fraction of the text that Readability finds that the main element contains. */
+const coreShare = 0.95;
+/** Maximum length of the element around what Readability finds, relative to it. It leaves out parts of lists. */
+const maxCore = 2;
+/** Maximum length of the element with the main heading too, relative to the one without. */
+const maxWidening = 1.5;
 /** Maximum number of elements of a page for Readability, which takes several times as long as the rest of the extraction. */
 const maxElements = 15_000;
-/** A list or block with at least this fraction of its text in links is navigation. */
-const linkShare = 0.8;
 const minLinks = 3;
+/** Lists of links are the main text of a page that has nearly nothing else. */
+const maxLinkLists = 0.8;
+/** Elements that contain a text with its paragraphs. */
+const containers = new Set(["BODY", "DIV", "SECTION", "ARTICLE", "MAIN", "TD", "CENTER"]);
+const mark = "data-element";
 
 /** Returns the element that contains the main text. The document is cleaned already. */
 export function mainElement(document: DomDocument): DomElement {
-  const enough = Math.min(minLength, plainText(document.body).length / 2);
+  const total = plainText(document.body).length;
   for (const selector of ["main, [role=main]", "article"]) {
-    const found = [...document.querySelectorAll(selector)].filter((element) => plainText(element).length >= enough);
-    const [only] = found;
-    if (only !== undefined && found.every((other) => only.contains(other))) return only;
+    const found = longOnes([...document.querySelectorAll(selector)], Math.min(minLength, total / 2));
+    const [only, ...others] = found;
+    if (only === undefined) continue;
+    if (others.every((other) => only.contains(other))) return articleOf(only);
+    const around = commonParent(only, others);
+    if (plainText(around).length >= mainShare * total) return withMainHeading(around);
   }
   removeLinkLists(document);
   return readable(document) ?? document.body;
 }
 
-/** Returns what Readability finds; null: it finds too little, or the page is too large for it. */
+/** Returns the elements without those that are short beside the longest; none if that one is short too. */
+function longOnes(elements: readonly DomElement[], enough: number): readonly DomElement[] {
+  const lengths = elements.map((element) => plainText(element).length);
+  const longest = Math.max(0, ...lengths);
+  return elements.filter((_element, at) => longest >= enough && (lengths[at] ?? 0) >= otherShare * longest);
+}
+
+/** Returns the smallest element around all of them. */
+function commonParent(first: DomElement, others: readonly DomElement[]): DomElement {
+  let around = first;
+  while (around.parentNode !== null && !others.every((other) => around.contains(other))) around = around.parentNode;
+  return around;
+}
+
+/** Returns the article of a main element if it is the only one, has the heading, and has most of the text. */
+function articleOf(main: DomElement): DomElement {
+  const length = (element: DomElement): number => plainText(element).length;
+  const [longest, ...others] = [...main.querySelectorAll("article")].sort((a, b) => length(b) - length(a));
+  if (longest === undefined || length(longest) < mainShare * length(main)) return main;
+  if (main.querySelector("h1") !== null && longest.querySelector("h1") === null) return main;
+  const hasOther = others.some((other) => !longest.contains(other) && length(other) >= otherShare * length(longest));
+  return hasOther ? main : longest;
+}
+
+/** Returns the element around what Readability finds; null: it finds too little, or the page is too large for it. */
 function readable(document: DomDocument): DomElement | null {
-  if ([...document.querySelectorAll("*")].length > maxElements) return null;
+  const elements = [...document.querySelectorAll("body, body *")];
+  if (elements.length > maxElements) return null;
+  elements.forEach((element, at) => {
+    element.setAttribute(mark, String(at));
+  });
   const options = { keepClasses: true, charThreshold: minLength, disableJSONLD: true };
   const article = new Readability(document.cloneNode(true) as never, options).parse();
   if (article?.content == null) return null;
   const { body } = parseDocument(article.content);
-  return plainText(body).length >= minShare * plainText(document.body).length ? body : null;
+  const length = plainText(body).length;
+  if (length < minShare * plainText(document.body).length) return null;
+  const core = coreOf(body, elements);
+  return core === undefined || plainText(core).length > maxCore * length ? body : withMainHeading(core);
 }
 
+/** Returns the smallest element of the document that contains nearly all of the found text. */
+function coreOf(found: DomElement, elements: readonly DomElement[]): DomElement | undefined {
+  const lengths = elements.map(() => 0);
+  const add = (element: DomElement | null, length: number): void => {
+    const at = Number(element?.getAttribute(mark) ?? 0);
+    lengths[at] = (lengths[at] ?? 0) + length;
+  };
+  for (const element of found.querySelectorAll("*")) add(element.closest(`[${mark}]`), ownLength(element));
+  for (const [at, element] of [...elements.entries()].reverse()) if (at > 0) add(element.parentNode, lengths[at] ?? 0);
+  const enough = coreShare * (lengths[0] ?? 0);
+  return elements.findLast((element, at) => containers.has(element.nodeName) && (lengths[at] ?? 0) >= enough);
+}
+
+/** Returns the length of the text of an element without that of the elements in it. */
+function ownLength(element: DomElement): number {
+  const texts = [...element.childNodes].filter(({ nodeType }) => nodeType === textNode);
+  return texts.reduce((sum, text) => sum + plainText(text).length, 0);
+}
+
+/** Widens an element to the main heading, because Readability leaves out subtitles, authors and dates. */
+function withMainHeading(core: DomElement): DomElement {
+  let wider: DomElement | null = core;
+  while (wider !== null && wider.querySelector("h1") === null) wider = wider.parentNode;
+  return wider === null || plainText(wider).length > maxWidening * plainText(core).length ? core : wider;
+}
+
+/** Removes lists of links, except in running text and on pages that have nearly nothing else. */
 function removeLinkLists(document: DomDocument): void {
-  for (const block of document.querySelectorAll("ul, ol, td, div, p")) {
-    const links = [...block.querySelectorAll("a[href]")];
-    if (links.length < minLinks || block.querySelector("pre, h1") !== null) continue;
-    const linked = links.reduce((sum, link) => sum + plainText(link).length, 0);
-    if (linked >= linkShare * plainText(block).length) block.remove();
-  }
+  const total = plainText(document.body).length;
+  const lists = [...document.querySelectorAll("ul, ol, td, div, p")].filter(isLinkList);
+  const outer = outermost(lists);
+  const length = outer.reduce((sum, list) => sum + plainText(list).length, 0);
+  if (length >= maxLinkLists * total) return;
+  for (const list of outer) if (!isInText(list)) for (const element of withHeading(list)) element.remove();
+}
+
+/** Returns the elements that are in none of the others. They are in document order. */
+function outermost(elements: readonly DomElement[]): readonly DomElement[] {
+  const outer: DomElement[] = [];
+  for (const element of elements) if (outer.at(-1)?.contains(element) !== true) outer.push(element);
+  return outer;
+}
+
+function isLinkList(block: DomElement): boolean {
+  return block.querySelector("pre, h1") === null && consistsOfLinks(block, linkShare);
+}
+
+/** Whether a list follows a heading or a paragraph in a block that is not navigation. */
+function isInText(list: DomElement): boolean {
+  const block = list.parentNode;
+  if (block === null || !["UL", "OL"].includes(list.nodeName)) return false;
+  return /^(?:P|H[2-6])$/.test(list.previousElementSibling?.nodeName ?? "") && !consistsOfLinks(block, mainShare);
+}
+
+function consistsOfLinks(block: DomElement, share: number): boolean {
+  const links = [...block.querySelectorAll("a[href]")];
+  return links.length >= minLinks && linkedLength(links) >= share * plainText(block).length;
 }

@@ -1,6 +1,6 @@
 // Text of a page: its title and its main text as markdown.
 import { decodeText } from "./charset.ts";
-import { clean } from "./clean.ts";
+import { clean } from "./cleaning/clean.ts";
 import { type DomDocument, parseDocument, plainText } from "./dom.ts";
 import { mainElement } from "./main-text.ts";
 import { markdownOf } from "./markdown.ts";

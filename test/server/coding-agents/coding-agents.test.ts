@@ -13,7 +13,6 @@ import { answer, correctProgram, modelRounds, numbers, scriptedModel, task } fro
 
 const isInstallable = process.platform === "linux" && process.arch === "x64";
 const skip = isInstallable ? false : "the packages of the coding agents are those of linux-x64";
-const todo = "requests without agent fields do not have the server's tools yet";
 /** Words with which the agents report that they could not use an answer of the server. */
 const complaints = /API error|AI_\w*Error|stream (error|disconnected)|unexpected status|reconnecting|retrying/i;
 
@@ -43,7 +42,7 @@ describe("coding agents", { skip }, () => {
       );
     });
 
-    it(`${agent.name} does a task with its own tools and one of the server`, { todo }, async () => {
+    it(`${agent.name} does a task with its own tools and one of the server`, async () => {
       await withServer(
         ({ work }) => ({ write: scriptedModel(agent, work, [ruleCall]), sources: [rules] }),
         async (rig, folders) => {

@@ -60,7 +60,10 @@ describe("asking for help", () => {
   it("lists the commands, and the flags of one with their defaults", async () => {
     const general = await runCommand(["--help"]);
     assert.equal(general.code, 0);
-    assert.match(general.stdout, /serve .*\n.*run .*\n.*agent .*\n.*bench .*\n.*from-config .*\n.*models .*\n.*cache .*\n.*login/);
+    assert.match(
+      general.stdout,
+      /serve .*\n.*run .*\n.*agent .*\n.*bench .*\n.*from-config .*\n.*models .*\n.*cache .*\n.*login/,
+    );
     const serve = await runCommand(["help", "serve"]);
     assert.equal(serve.code, 0);
     assert.match(serve.stdout, /-p, --port N .*\[default: 1234\]/);

@@ -12,7 +12,6 @@ import { recordingLog } from "../../fixtures/http-server.ts";
 import { realModel } from "../../fixtures/models/models.ts";
 import { type AgentRig, startAgents } from "../agents/rig.ts";
 
-const todo = "requests without agent fields do not have the server's tools yet";
 const program = fileURLToPath(new URL("../../../examples/typescript/own-tools.js", import.meta.url));
 const programLimitMs = 180_000;
 
@@ -37,7 +36,7 @@ describe("tools of an embedding program", () => {
     "/v1/messages": { messages: question, max_tokens: 100 },
   };
   for (const [path, body] of Object.entries(requests)) {
-    it(`run within one request to ${path}`, { todo }, async () => {
+    it(`run within one request to ${path}`, async () => {
       rig.script(
         {
           calls: [
@@ -64,7 +63,7 @@ describe("tools of an embedding program", () => {
     });
   }
 
-  it("are called by the default model in the example's program", { todo }, async () => {
+  it("are called by the default model in the example's program", async () => {
     const { path, isReal } = await realModel();
     assert.ok(isReal, "the example is to be answered by the default model, which cannot be fetched here");
     const env = { PATH: process.env.PATH, TROUPE_MODEL: path };

@@ -1,8 +1,9 @@
-// Fixture pages: files of test/fixtures/pages. A file has a line of JSON, the reference text, and the page.
+// Fixture pages: files of test/fixtures/pages and test/fixtures/pages-heldout (see its README.md). A file has a line of
+// JSON, the reference text, and the page.
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const folder = fileURLToPath(new URL("../../../../../test/fixtures/pages/", import.meta.url));
+const fixtures = fileURLToPath(new URL("../../../../../test/fixtures/", import.meta.url));
 
 export interface FixturePage {
   readonly name: string;
@@ -24,12 +25,20 @@ interface Head {
   readonly kept: readonly string[];
 }
 
-export const fixturePages: readonly FixturePage[] = readdirSync(folder).map((file) => {
-  const [head = "", rest = ""] = split(readFileSync(folder + file, "utf8"), "\n=== reference\n");
+export const fixturePages = pagesOf("pages");
+export const heldOutPages = pagesOf("pages-heldout");
+
+function pagesOf(folder: string): readonly FixturePage[] {
+  const files = readdirSync(fixtures + folder).filter((file) => file.endsWith(".page"));
+  return files.map((file) => pageOf(`${fixtures}${folder}/${file}`, file.replace(".page", "")));
+}
+
+function pageOf(path: string, name: string): FixturePage {
+  const [head = "", rest = ""] = split(readFileSync(path, "utf8"), "\n=== reference\n");
   const [reference, page] = split(rest, "\n=== page\n");
   const { url, type = "text/html", charset = "utf-8", gone, kept } = JSON.parse(head) as Head;
-  return { name: file.replace(".page", ""), url, type, bytes: encode(page, charset), reference, gone, kept };
-});
+  return { name, url, type, bytes: encode(page, charset), reference, gone, kept };
+}
 
 function split(text: string, mark: string): readonly [string, string] {
   const at = text.indexOf(mark);
