@@ -226,7 +226,7 @@ const chatRows: readonly Row[] = [
   ["a choice without tools", { ...say, tool_choice: "required" }, 400, "tool_choice", "got none"],
   ["functions", { ...say, functions: [{ name: "f" }] }, 400, "functions", "send tools"],
   ["an answer in audio", { ...say, modalities: ["text", "audio"] }, 400, "modalities", "not supported"],
-  ["web search", { ...say, web_search_options: {} }, 400, "web_search_options", "not supported"],
+  ["web search", { ...say, web_search_options: {} }, 400, "web_search_options", "not enabled"],
   ["the shell", { ...say, enable_shell: true }, 400, "enable_shell", "not enabled"],
   ["tool rounds", { ...say, max_tool_rounds: 257 }, 400, "max_tool_rounds", "256"],
   ["a session", { ...say, session_id: "s" }, 400, "session_id", "cannot be used"],
