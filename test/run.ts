@@ -1,6 +1,7 @@
 // Test runner: `run.js [RING[/FOLDER]…]` runs the named rings (groups of tests, such as `unit`) or folders of rings; all rings
 // by default. The cheapest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
 // the last line.
+import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, join, resolve, sep } from "node:path";
@@ -132,15 +133,40 @@ async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<T
 }
 
 /**
- * Runs one file in a separate process. Does not use the time limit of `run`, because newer versions of node do not kill the
- * process.
+ * Runs one file in a separate process. After `limitMs`, kills that process and all that it started: one that stayed alive would
+ * keep the pipes of the file open, and the run would not end. Does not use the time limit of `run`, because newer versions of
+ * node do not kill the process.
  */
 async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   const events: TestEvent[] = [];
-  const limit = AbortSignal.timeout(limitMs);
-  for await (const event of run({ files: [file], signal: limit }) as AsyncIterable<TestEvent>) events.push(event);
-  if (limit.aborted) process.stdout.write(`✖ ${file}: killed after ${limitMs / 1000} s\n`);
+  const abort = new AbortController();
+  const timer = setTimeout(() => {
+    process.stdout.write(`✖ ${file}: killed after ${limitMs / 1000} s\n`);
+    killTree(file);
+    abort.abort();
+  }, limitMs);
+  for await (const event of run({ files: [file], signal: abort.signal }) as AsyncIterable<TestEvent>)
+    events.push(event);
+  clearTimeout(timer);
   return events;
+}
+
+/** Kills the process of a test file and its descendants. */
+function killTree(file: string): void {
+  const { stdout } = spawnSync("ps", ["-eo", "pid=,ppid=,args=", "-ww"], { encoding: "utf8" });
+  const processes = stdout.split("\n").map((line) => {
+    const [, pid, parent, args = ""] = /^\s*(\d+)\s+(\d+)\s(.*)$/.exec(line) ?? [];
+    return { pid: Number(pid), parent: Number(parent), args };
+  });
+  const killed = processes.filter(({ args, parent }) => parent === process.pid && args.includes(file));
+  for (const { pid } of killed) killed.push(...processes.filter(({ parent }) => parent === pid));
+  for (const { pid } of killed) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // Has ended by itself.
+    }
+  }
 }
 
 /** Counts tests but not suites. A file counts as one test only if it contains no tests. */
@@ -193,3 +219,5 @@ async function main(names: readonly string[]): Promise<void> {
 }
 
 await main(process.argv.slice(2));
+// Does not wait for processes that a test left behind and that hold a pipe of this one.
+process.exit();

@@ -49,9 +49,10 @@ export class Approver {
       const choice = await this.#choose();
       if (choice === null) return null;
       if (typeof choice === "object") return { ...denial, message: choice.message };
-      const edited = args === request.arguments ? null : JSON.stringify(args);
-      if (choice !== "edit") return approval(choice === "always", edited);
-      args = await this.#edited(args);
+      const edited = JSON.stringify(args);
+      const isChanged = edited !== JSON.stringify(request.arguments);
+      if (choice !== "edit") return approval(choice === "always", isChanged ? edited : null);
+      args = await this.#edited(request.tool.kind, args);
     }
     return null;
   }
@@ -83,11 +84,11 @@ export class Approver {
     }
   }
 
-  async #edited(args: unknown): Promise<unknown> {
+  async #edited(kind: string, args: unknown): Promise<unknown> {
     const { notes, questions } = this.#options;
     try {
-      const edited = await editedArguments(args, questions(), process.env);
-      for (const line of callLines(edited)) notes.line(line);
+      const edited = await editedArguments(kind, args, questions(), process.env);
+      for (const line of callLines(kind, edited)) notes.line(line);
       return edited;
     } catch (error) {
       notes.line(notes.red(toErrorRecord(error).message));

@@ -6,6 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Questions } from "../run/input/questions.ts";
+import { sourceOf } from "./call-source.ts";
+import { visibleLine } from "./view/visible-text.ts";
 
 /** Maximum size in bytes of an edited text. */
 const MAX_BYTES = 1_000_000;
@@ -20,23 +22,35 @@ interface EditedPart {
   readonly replaced: (text: string) => unknown;
 }
 
-/** Returns the arguments as the user has edited them. Throws invalid_value if they cannot be edited or read. */
-export async function editedArguments(args: unknown, questions: Questions, environment: Environment): Promise<unknown> {
-  const { text, extension, replaced } = partOf(args);
+/** Returns the arguments as the user has edited them. `kind`: see sourceOf. Throws invalid_value if they cannot be edited or read. */
+export async function editedArguments(
+  kind: string,
+  args: unknown,
+  questions: Questions,
+  environment: Environment,
+): Promise<unknown> {
+  const { text, extension, replaced } = partOf(kind, args);
   const editor = environment.VISUAL || environment.EDITOR || null;
   if (editor !== null) return replaced(await questions.lendTerminal(() => inEditor(editor, text, extension)));
-  if (text.includes("\n")) throw invalid("several lines can only be edited in an editor: set VISUAL or EDITOR");
+  // The line editor of the terminal would execute control characters in the model's text, as if the user had typed them.
+  if (visibleLine(text) !== text) {
+    throw invalid("several lines and control characters can only be edited in an editor: set VISUAL or EDITOR");
+  }
   return replaced((await questions.ask("edit: ", text)) ?? text);
 }
 
-function partOf(args: unknown): EditedPart {
-  const fields = typeof args === "object" && args !== null ? (args as Readonly<Record<string, unknown>>) : {};
-  const { code, commands } = fields;
-  if (typeof code === "string") return { text: code, extension: "py", replaced: (text) => ({ ...fields, code: text }) };
-  if (Array.isArray(commands) && commands.length === 1) {
-    return { text: String(commands[0]), extension: "sh", replaced: (text) => ({ ...fields, commands: [text] }) };
+function partOf(kind: string, args: unknown): EditedPart {
+  const source = sourceOf(kind, args);
+  const [text] = source?.texts ?? [];
+  if (source === null || text === undefined || source.texts.length > 1) {
+    return { text: JSON.stringify(args, null, 2), extension: "json", replaced: parsed };
   }
-  return { text: JSON.stringify(args, null, 2), extension: "json", replaced: parsed };
+  const isPython = source.language === "python";
+  return {
+    text,
+    extension: isPython ? "py" : "sh",
+    replaced: (edited) => ({ ...(args as object), ...(isPython ? { code: edited } : { commands: [edited] }) }),
+  };
 }
 
 function parsed(text: string): unknown {
@@ -55,7 +69,8 @@ async function inEditor(editor: string, text: string, extension: string): Promis
     await run(editor, file);
     const { size } = await stat(file);
     if (size > MAX_BYTES) throw invalid(`an edited call has at most ${MAX_BYTES} bytes; got ${size}`);
-    return (await readFile(file, "utf8")).replace(/\n$/, "");
+    const edited = await readFile(file, "utf8");
+    return text.endsWith("\n") ? edited : edited.replace(/\n$/, "");
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

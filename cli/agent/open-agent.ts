@@ -1,6 +1,7 @@
 // Opening of the agent on the command line: the tools, the session and the view of `troupe agent` and `troupe run --agent`.
 import { join, resolve } from "node:path";
 import { maxToolRounds } from "../../actors/api/agent/agents.ts";
+import { skillLimits } from "../../actors/api/agent/skills.ts";
 import type { Inference } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -16,6 +17,7 @@ import { SavedSessions } from "./session/saved-sessions.ts";
 import { SessionFiles } from "./session/session-files.ts";
 import { agentSystemPrompt } from "./system-prompt.ts";
 import { TerminalAgent } from "./terminal-agent.ts";
+import { usableSkills } from "./usable-skills.ts";
 import { FolderChanges } from "./view/folder-changes.ts";
 import { JsonView } from "./view/json-view.ts";
 import { TerminalView } from "./view/terminal-view.ts";
@@ -78,6 +80,13 @@ export async function openAgent(
     const wanted = await continued(config, saved, folder);
     const restored = wanted === null ? null : await sessions.restore(wanted, client);
     const { loop, stop } = await openAgents(config, { ...state, sessions }, inference, [], log);
+    const { leftOut } = usableSkills(await state.skills.list());
+    if (leftOut.length > 0) {
+      log.warn(
+        { skills: leftOut },
+        `skills left out: a run has at most ${skillLimits.maxRunSkills}, with different names`,
+      );
+    }
     const approver = new Approver({ ...terminal, agents: () => loop });
     const view = config.run.json
       ? new JsonView({ ...terminal, approver })

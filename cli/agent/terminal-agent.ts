@@ -8,6 +8,7 @@ import type { Inference } from "../../actors/api/inference.ts";
 import { toolsOf } from "../../actors/tools/schemas.ts";
 import type { ChatMessage, GenerateEvent, GenerateRequest, ToolUse } from "../../engines/generation.ts";
 import { interruptedAnswer } from "./session/resumed-turns.ts";
+import { usableSkills } from "./usable-skills.ts";
 
 /** Receives the events of a run that are not part of the answer's text. Each event waits until the one before it is handled. */
 export interface RunView {
@@ -118,7 +119,7 @@ export class TerminalAgent {
   async #options(messages: readonly ChatMessage[]): Promise<AgentOptions> {
     const { groups, serverTools } = this.#agents;
     // Skills are read and run with the shell.
-    const skills = groups.includes("shell") ? await this.#skills.list() : [];
+    const skills = groups.includes("shell") ? usableSkills(await this.#skills.list()).used : [];
     return {
       groups,
       serverTools: serverTools.map(({ spec }) => spec.name),

@@ -2,7 +2,7 @@
 import { structuredPatch } from "diff";
 import type { Output } from "../../run/output.ts";
 import type { FileChange } from "./folder-changes.ts";
-import { visible } from "./visible-text.ts";
+import { visible, visibleLine } from "./visible-text.ts";
 
 /** Maximum number of lines of the diffs of one call. */
 const MAX_LINES = 120;
@@ -20,7 +20,7 @@ export function changeLines(
 ): string[] {
   const lines: string[] = [];
   for (const change of changes.slice(0, MAX_FILES)) {
-    lines.push(`${change.kind} ${visible(change.path)}`);
+    lines.push(`${change.kind} ${visibleLine(change.path)}`);
     const diff = diffOf(change);
     const room = Math.max(0, MAX_LINES - lines.length);
     const shown = diff.slice(0, room).map((line) => styled(line.slice(0, width), style));

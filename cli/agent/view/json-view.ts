@@ -28,7 +28,7 @@ export class JsonView implements RunView {
     if (event.type !== "approval") return;
     const { tool, arguments: args } = event.request;
     notes.line(notes.bold(toolTitle(tool.kind, tool.label)));
-    for (const line of callLines(args)) notes.line(line);
+    for (const line of callLines(tool.kind, args)) notes.line(line);
     await approver.decide(event.request, run);
   }
 }

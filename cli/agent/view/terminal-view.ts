@@ -57,7 +57,7 @@ export class TerminalView implements RunView {
   async #approve({ request }: Approval, run: RunControl): Promise<void> {
     const { tool, round, arguments: args } = request;
     this.#askedRound = round;
-    this.#call(toolTitle(tool.kind, tool.label), args);
+    this.#call(toolTitle(tool.kind, tool.label), tool.kind, args);
     await this.#options.approver.decide(request, run);
   }
 
@@ -65,7 +65,7 @@ export class TerminalView implements RunView {
     const key = `${round} ${index}`;
     const isShown = round === this.#askedRound || this.#shown.has(key);
     this.#shown.add(key);
-    if (!isShown) this.#call(toolTitle(toolType, call.name), parsed(call.arguments));
+    if (!isShown) this.#call(toolTitle(toolType, call.name), toolType, parsed(call.arguments));
     if (typeof data.message === "string") this.#line(visible(data.message));
   }
 
@@ -76,10 +76,10 @@ export class TerminalView implements RunView {
     for (const line of changeLines(await changes.take(), notes.width, notes)) notes.line(line);
   }
 
-  #call(title: string, args: unknown): void {
+  #call(title: string, kind: string, args: unknown): void {
     const { notes } = this.#options;
     this.#heading(title);
-    for (const line of callLines(args)) notes.line(line);
+    for (const line of callLines(kind, args)) notes.line(line);
   }
 
   #heading(title: string): void {

@@ -1,6 +1,7 @@
 // Tool view: what a call of a tool is going to run, and what came of it, as lines for a terminal.
 import type { ApprovalRequest } from "../../../actors/api/agent/agents.ts";
-import { excerpt, visible } from "./visible-text.ts";
+import { sourceOf } from "../call-source.ts";
+import { excerpt, visibleLine } from "./visible-text.ts";
 
 /** Lines of a call that are shown, and characters of a line. A longer call is cut, which the last line says. */
 const CALL_LINES = 1000;
@@ -10,12 +11,16 @@ const OUTPUT_LINES = 10;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Returns the lines of a call: its code or commands in full, or else its arguments as JSON. */
-export function callLines(args: unknown): readonly string[] {
-  const { code, commands } = fieldsOf(args);
-  if (typeof code === "string") return indented(code, "  ", "  ");
-  if (Array.isArray(commands)) return commands.flatMap((command) => indented(String(command), "  $ ", "    "));
-  return indented(typeof args === "string" ? args : JSON.stringify(args, null, 2), "  ", "  ");
+/** Returns the lines of a call: code or commands and then the other arguments as JSON, or all arguments as JSON. `kind`: see sourceOf. */
+export function callLines(kind: string, args: unknown): readonly string[] {
+  const source = sourceOf(kind, args);
+  if (source === null) return indented(typeof args === "string" ? args : JSON.stringify(args, null, 2), "  ", "  ");
+  const { language, texts, rest } = source;
+  const lines =
+    language === "python"
+      ? texts.flatMap((code) => indented(code, "  ", "  "))
+      : texts.flatMap((command) => indented(command, "  $ ", "    "));
+  return Object.keys(rest).length === 0 ? lines : [...lines, ...indented(JSON.stringify(rest), "  with ", "  ")];
 }
 
 function indented(text: string, first: string, others: string): readonly string[] {
@@ -33,7 +38,7 @@ const wholeText = { head: Number.POSITIVE_INFINITY, tail: 0, width: Number.POSIT
 export function toolTitle(kind: ApprovalRequest["tool"]["kind"] | string, name: string): string {
   if (kind === "code_execution") return "Python";
   if (kind === "shell") return "Shell";
-  return visible(name.replace(/^service_/, ""));
+  return visibleLine(name.replace(/^service_/, ""));
 }
 
 /** Returns the lines of a result: the beginning and the end of the outputs, and how the call ended. `width`: of the terminal. */
@@ -50,8 +55,4 @@ function endOf({ status, exit_code: code }: Fields): string {
   if (status === "denied") return "denied";
   if (typeof code === "number") return `exit code ${code}`;
   return status === "error" ? "failed" : "done";
-}
-
-function fieldsOf(value: unknown): Fields {
-  return typeof value === "object" && value !== null ? (value as Fields) : {};
 }

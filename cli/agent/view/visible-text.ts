@@ -10,6 +10,11 @@ export function visible(text: string): string {
     .replace(hidden, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
+/** Like `visible`, for text that is shown within one line: line feeds and tabs are replaced by their codes too. */
+export function visibleLine(text: string): string {
+  return visible(text).replaceAll("\n", "\\u{a}").replaceAll("\t", "\\u{9}");
+}
+
 const tab = "    ";
 
 /** Returns the lines of a text, at most `limits.head` and `limits.tail` of them, each at most `limits.width` characters long. */

@@ -1,4 +1,5 @@
 // Questions to the user on the terminal while keys are held back, for example whether a tool may run.
+import assert from "node:assert/strict";
 import { createInterface, type Interface } from "node:readline";
 import { type OutputStream, withoutControls } from "../output.ts";
 import { Keyboard, type KeySource, markPastes } from "./keyboard.ts";
@@ -51,11 +52,13 @@ export class Questions {
 
   /**
    * Asks a question. Keys that were typed before it are dropped, because they were not meant for it. `typed`: text that the user
-   * can edit. Resolves to the typed line; null: the user has interrupted or left.
+   * can edit; it has no control or invisible characters. Resolves to the typed line; null: the user has interrupted or left.
    */
   ask(question: string, typed = ""): Promise<string | null> {
+    assert.doesNotMatch(typed, /[\p{Cc}\p{Cf}\u2028\u2029]/u, "the line editor would execute control characters");
     if (this.#keyboard.destroyed) return Promise.resolve(null);
     this.#keyboard.forget();
+    if (this.#editor.line !== "") this.#clearLine();
     return new Promise((resolve) => {
       this.#resolve = resolve;
       this.#editor.setPrompt(question);

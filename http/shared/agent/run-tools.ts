@@ -90,9 +90,14 @@ function serverToolsOf(
   });
 }
 
-/** Returns whether the model may call server tools: not if it must call functions of the client. */
+/**
+ * Returns whether the model may call server tools: not if it must call a function of the client. A client that requires a call
+ * of its functions expects that call, not an answer after a call of a server tool.
+ */
 function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds): boolean {
-  return hasRoom && mode !== "none" && (names === null || names.some((name) => !functions.includes(name)));
+  if (!hasRoom || mode === "none") return false;
+  if (mode === "auto") return names === null || names.some((name) => !functions.includes(name));
+  return names === null ? functions.length === 0 : !names.some((name) => functions.includes(name));
 }
 
 /**

@@ -15,7 +15,9 @@ export interface WebPage {
 }
 
 /** Kind of a call of a web tool; null: the call is of another tool. */
-export function webKind({ call }: Pick<ProgressEvent, "call">): "search" | "page" | null {
+export function webKind({ call, toolType }: Pick<ProgressEvent, "call" | "toolType">): "search" | "page" | null {
+  // A function that a client or a program declares may have the name of a web tool.
+  if (toolType !== "web_search") return null;
   if (call.name === webToolNames.search) return "search";
   return call.name === webToolNames.page ? "page" : null;
 }
@@ -24,8 +26,18 @@ export function webKind({ call }: Pick<ProgressEvent, "call">): "search" | "page
 export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   const kind = webKind(event);
   if (kind === null || event.record === null || event.data.status !== undefined) return null;
-  const result = JSON.parse(event.record.result_content) as { readonly output?: readonly WebPage[] } & WebPage;
+  const result = resultOf(event.record.result_content);
+  if (result === null) return null;
   return kind === "search" ? (result.output ?? []) : [{ ...result, description: "" }];
+}
+
+/** Parses a result; null: it is not JSON, because a note comes before it. */
+function resultOf(text: string): ({ readonly output?: readonly WebPage[] } & WebPage) | null {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 /** Returns the text field of a call's arguments; "": the model wrote none. */

@@ -71,11 +71,13 @@ async function parsed(
   const writing: Promise<void>[] = [];
   let count = 0;
   let refusal: ServerError | null = null;
+  // Also stops the files: the parser does not end the one that is open when its input stops.
+  const stop = new AbortController();
+  const { signal } = stop;
   const refuse = (error: ServerError): void => {
     refusal ??= error;
-    reader.destroy();
+    stop.abort();
   };
-  const reader = createReadStream(bodyFile);
 
   busboy.on("field", (name, value, isNameCut, isValueCut) => {
     if (isNameCut || isValueCut) refuse(invalid(fileField, `expected fields of at most ${MAX_FIELD_BYTES} bytes`));
@@ -93,6 +95,7 @@ async function parsed(
     const written = pipeline(
       stream,
       createWriteStream(stage(checkedFileName(name, rules.allowsFolders)), { flags: "wx", mode: 0o600 }),
+      { signal },
     );
     written.catch((error: NodeJS.ErrnoException) =>
       refuse(error.code === undefined ? incomplete(error, rules) : unwritable(error)),
@@ -103,9 +106,10 @@ async function parsed(
   busboy.on("fieldsLimit", () => refuse(invalid(fileField, `expected at most ${MAX_FIELDS} fields`)));
   busboy.on("filesLimit", () => refuse(tooMany(rules)));
   try {
-    await pipeline(reader, busboy);
+    await pipeline(createReadStream(bodyFile), busboy, { signal });
     await Promise.all(writing);
   } catch (error) {
+    stop.abort();
     await Promise.allSettled(writing);
     if (refusal === null) throw incomplete(error, rules);
   }
@@ -114,12 +118,13 @@ async function parsed(
 }
 
 /** Returns the error for a file part; null: it is accepted. */
-function fileProblem(field: string, name: string, count: number, rules: FormRules): ServerError | null {
+function fileProblem(field: string, name: string | undefined, count: number, rules: FormRules): ServerError | null {
   const { fileFields, maxFiles, allowsFolders } = rules;
   if (!fileFields.includes(field)) {
     return invalid(shown(field), `expected files in the field "${fileFields.join('" or "')}"`);
   }
   if (count > maxFiles) return tooMany(rules);
+  if (name === undefined) return invalid(fileFields[0], "expected a file name (filename) for each file, got none");
   try {
     checkedFileName(name, allowsFolders);
     return null;

@@ -29,10 +29,13 @@ describe("a server that is killed during agent runs", () => {
     const random = seeded(11);
     const clients = ["a", "b", "c"].map((session) => new Client(session));
     const found = { results: 0, files: 0 };
+    let server: ChildProcess | null = null;
     try {
       let killed = "";
       for (let i = 0; i <= kills; i++) {
-        const { process: server, url } = await startServer(stateFolder, workFolder);
+        const started = await startServer(stateFolder, workFolder);
+        const { url } = started;
+        server = started.process;
         if (killed !== "") await assertNoneLeft((line) => line.includes(killed), `start ${i}`);
         assert.equal(readdirSync(workFolder).length, 1, "only the folder of the running server is there");
         for (const client of clients) {
@@ -47,15 +50,17 @@ describe("a server that is killed during agent runs", () => {
         await once(server, "exit");
         await Promise.all(runs);
         // A bubblewrap process that has not started its command yet has the command in its own arguments, so it is excluded.
-        const isCommand = (line: string) => line.includes(`sleep 4242.${server.pid}`) && !bubblewrap.test(line);
+        const { pid } = server;
+        const isCommand = (line: string) => line.includes(`sleep 4242.${pid}`) && !bubblewrap.test(line);
         await assertNoneLeft(isCommand, `kill ${i}`);
-        killed = `@${server.pid}.`;
+        killed = `@${pid}.`;
       }
       assert.ok(found.results > kills && found.files > kills, JSON.stringify(found));
       assert.ok(clients.some(({ answers }) => answers > 0));
       const answers = clients.reduce((sum, client) => sum + client.answers, 0);
       t.diagnostic(`looked up after a restart: ${found.results} results, ${found.files} files, ${answers} answers`);
     } finally {
+      server?.kill("SIGKILL");
       rmSync(base, { recursive: true, force: true });
     }
   });
@@ -64,8 +69,8 @@ describe("a server that is killed during agent runs", () => {
 describe("a server that is killed while it reads a document", () => {
   it("leaves a reader that ends, also if the document keeps it busy", { timeout: 120_000 }, async () => {
     const base = mkdtempSync(join(tmpdir(), "troupe-killed-"));
+    const { process: server, url } = await startServer(join(base, "state"), base);
     try {
-      const { process: server, url } = await startServer(join(base, "state"), base);
       const isReader = (line: string) => line.includes("read-document") && line.includes(base);
       const upload = new FormData();
       upload.set("purpose", "user_data");
@@ -78,6 +83,7 @@ describe("a server that is killed while it reads a document", () => {
       assert.ok(commandLines().some(isReader), "the reader is busy when the server is killed");
       await assertNoneLeft(isReader, "reader", 60_000);
     } finally {
+      server.kill("SIGKILL");
       rmSync(base, { recursive: true, force: true });
     }
   });
@@ -140,7 +146,9 @@ class Client {
           `session ${this.#session} has lost "${output}"`,
         );
       }
-      assert.equal(contents.filter((content) => content === "done").length, this.answers);
+      // The server may have stored one answer more, whose last event did not reach the client.
+      const stored = contents.filter((content) => content === "done").length;
+      assert.ok(stored >= this.answers, `session ${this.#session} has ${stored} of ${this.answers} answers`);
     }
     for (const [id, text] of this.#files) {
       const content = await fetch(`${url}/v1/files/${id}/content`);

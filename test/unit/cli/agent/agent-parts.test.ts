@@ -4,11 +4,15 @@ import { mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
+import type { Skill } from "../../../../actors/api/agent/skills.ts";
 import { choiceOf } from "../../../../cli/agent/approver.ts";
+import { editedArguments } from "../../../../cli/agent/edit-call.ts";
 import { resumedConversation } from "../../../../cli/agent/session/resumed-turns.ts";
 import { SessionFiles } from "../../../../cli/agent/session/session-files.ts";
+import { usableSkills } from "../../../../cli/agent/usable-skills.ts";
 import { callLines, resultLines } from "../../../../cli/agent/view/tool-view.ts";
-import { excerpt, visible } from "../../../../cli/agent/view/visible-text.ts";
+import { excerpt, visible, visibleLine } from "../../../../cli/agent/view/visible-text.ts";
+import type { Questions } from "../../../../cli/run/input/questions.ts";
 
 describe("visible text", () => {
   it("shows what a terminal would obey or hide", () => {
@@ -30,12 +34,25 @@ describe("visible text", () => {
   });
 
   it("of a call says when it is not all of it", () => {
-    assert.deepEqual(callLines({ commands: ["a\nb", "c"] }), ["  $ a", "    b", "  $ c"]);
-    assert.deepEqual(callLines("not json"), ["  not json"]);
-    const long = callLines({ code: "x\n".repeat(5000) });
+    assert.deepEqual(callLines("shell", { commands: ["a\nb", "c"] }), ["  $ a", "    b", "  $ c"]);
+    assert.deepEqual(callLines("shell", "not json"), ["  not json"]);
+    const long = callLines("code_execution", { code: "x\n".repeat(5000) });
     assert.ok(long.length < 1010);
     assert.match(long.at(-1) ?? "", /not the whole call/);
-    assert.match(callLines({ code: `ok${" ".repeat(30_000)}evil()` }).at(-1) ?? "", /not the whole call/);
+    assert.match(
+      callLines("code_execution", { code: `ok${" ".repeat(30_000)}evil()` }).at(-1) ?? "",
+      /not the whole call/,
+    );
+  });
+
+  it("of a call hides no argument, whatever the tool calls its arguments", () => {
+    assert.deepEqual(callLines("shell", { commands: ["a"], timeout_ms: 5 }), ["  $ a", '  with {"timeout_ms":5}']);
+    const tricky = { code: "ls", host: "prod", sudo: true };
+    for (const kind of ["external", "custom", "shell"]) {
+      assert.match(callLines(kind, tricky).join("\n"), /"host": "prod",\n.*"sudo": true/);
+    }
+    assert.match(callLines("shell", { commands: [{ run: "rm" }] }).join(), /"run": "rm"/);
+    assert.equal(visibleLine("a\nrun it?\t"), "a\\u{a}run it?\\u{9}");
   });
 
   it("of a result has the outputs and how it ended", () => {
@@ -60,6 +77,46 @@ describe("the choice of the user", () => {
     assert.deepEqual(choiceOf("n"), { message: null });
     assert.deepEqual(choiceOf("no  use ls "), { message: "Denied by the user: use ls" });
     for (const line of ["", "yep", "y really", "a few", "never"]) assert.equal(choiceOf(line), null, line);
+  });
+});
+
+describe("editing a call without an editor", () => {
+  const typed: string[] = [];
+  const questions = {
+    ask: async (_: string, text = "") => {
+      typed.push(text);
+      return "edited";
+    },
+  } as unknown as Questions;
+  const edit = (kind: string, args: unknown) => editedArguments(kind, args, questions, {});
+
+  it("replaces the command", async () => {
+    assert.deepEqual(await edit("shell", { commands: ["ls"], timeout_ms: 5 }), { commands: ["edited"], timeout_ms: 5 });
+    assert.deepEqual(typed, ["ls"]);
+  });
+
+  it("refuses what the line editor would execute", async () => {
+    typed.length = 0;
+    for (const command of ["ls\r/save! x", "ls\x1b]52;c;x\x07", "ls\ry", "a\nb", "a\u2028b", "a\tb", "a\u202eb"]) {
+      await assert.rejects(edit("shell", { commands: [command] }), { code: "invalid_value", message: /EDITOR/ });
+    }
+    assert.deepEqual(typed, []);
+  });
+});
+
+describe("usable skills", () => {
+  const skill = (name: string, bytes = 1): Skill => ({
+    id: `skill_${name}`,
+    displayTitle: null,
+    createdMs: 0,
+    versions: [{ version: 1, name, description: "", createdMs: 0, bytes }],
+  });
+
+  it("are those that fit in one run, with different names", () => {
+    const many = Array.from({ length: 34 }, (_, i) => skill(`s${i}`));
+    const { used, leftOut } = usableSkills([skill("s0"), ...many, skill("huge", 2 ** 30)]);
+    assert.equal(used.length, 32);
+    assert.deepEqual(leftOut, ["s0", "s32", "s33", "huge"]);
   });
 });
 

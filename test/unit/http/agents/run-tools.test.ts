@@ -37,6 +37,25 @@ function failure(translate: () => unknown): Pick<ServerError, "code" | "message"
   return assert.fail("expected an error");
 }
 
+describe("a required call", () => {
+  const tools = [{ type: "function", function: { name: "extract" } }];
+
+  it("is of the client's functions if it has some: no server tool could take its place", () => {
+    for (const tool_choice of ["required", { type: "function", function: { name: "extract" } }]) {
+      assert.equal(ofChat({ tools, tool_choice }), null);
+    }
+    const input_schema = { type: "object" };
+    assert.equal(ofMessages({ tools: [{ name: "extract", input_schema }], tool_choice: { type: "any" } }), null);
+    assert.deepEqual(ofChat({ tools, tool_choice: "auto" })?.serverTools, ["lookup"]);
+    assert.deepEqual(ofChat({ tool_choice: "required" })?.serverTools, ["lookup"]);
+  });
+
+  it("may be of a server's tool if the request names the server", () => {
+    const named = [...tools, { type: "mcp", server_label: "library" }];
+    assert.deepEqual(ofChat({ tools: named, tool_choice: "required" })?.serverTools, ["lookup"]);
+  });
+});
+
 describe("skills of a request", () => {
   const shell = (skill: object) => ({
     tools: [{ type: "shell", environment: { type: "container_auto", skills: [skill] } }],

@@ -33,6 +33,14 @@ function cited(text: string, ...urls: readonly string[]): readonly (readonly [st
   return sources.citedIn(text).map(({ start, end, page }) => [text.slice(start, end), page.url]);
 }
 
+it("a function with the name of a web tool is no source, whatever it returns", () => {
+  const sources = new Sources();
+  const event = found("https://a.example/");
+  sources.take({ ...event, toolType: "custom", record: { ...event.record!, result_content: "no JSON" } });
+  sources.take({ ...event, record: { ...event.record!, result_content: "The user edited this call" } });
+  assert.ok(sources.isEmpty);
+});
+
 describe("citations", () => {
   const page = "https://a.example/x";
   const cases: readonly (readonly [text: string, part: string])[] = [

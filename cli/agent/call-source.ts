@@ -1,0 +1,25 @@
+// Call source: the code or the commands of a call of a built-in tool. They are shown and edited as text; the arguments of all other
+// calls as JSON, because no part of them may be hidden from the user.
+
+export interface CallSource {
+  readonly language: "python" | "shell";
+  /** The code, or the commands in order. */
+  readonly texts: readonly string[];
+  /** The other arguments. */
+  readonly rest: Readonly<Record<string, unknown>>;
+}
+
+/** `kind`: kind of the tool in approvals, or its type in progress events. null: the arguments are not code or commands. */
+export function sourceOf(kind: string, args: unknown): CallSource | null {
+  if (typeof args !== "object" || args === null) return null;
+  const { code, commands, ...others } = args as Readonly<Record<string, unknown>>;
+  if (kind === "code_execution" && typeof code === "string" && commands === undefined) {
+    return { language: "python", texts: [code], rest: others };
+  }
+  const isShell = kind === "shell" && code === undefined && isTexts(commands);
+  return isShell ? { language: "shell", texts: commands, rest: others } : null;
+}
+
+function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
+}

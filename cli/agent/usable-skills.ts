@@ -1,0 +1,25 @@
+// Usable skills: which of the skills in `skills_dir` the runs of a terminal have, within the limits of one run.
+import { latestVersion, type Skill, skillLimits } from "../../actors/api/agent/skills.ts";
+
+export interface UsableSkills {
+  readonly used: readonly Skill[];
+  /** Names of the skills that do not fit, or whose name another skill has. */
+  readonly leftOut: readonly string[];
+}
+
+export function usableSkills(skills: readonly Skill[]): UsableSkills {
+  const used = new Map<string, Skill>();
+  const leftOut: string[] = [];
+  let bytes = 0;
+  for (const skill of skills) {
+    const { name, bytes: size } = latestVersion(skill);
+    const fits = used.size < skillLimits.maxRunSkills && bytes + size <= skillLimits.maxRunBytes;
+    if (!fits || used.has(name)) {
+      leftOut.push(name);
+      continue;
+    }
+    used.set(name, skill);
+    bytes += size;
+  }
+  return { used: [...used.values()], leftOut };
+}
