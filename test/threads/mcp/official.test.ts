@@ -7,31 +7,8 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { ToolAnswer, ToolQuestion } from "../../../actors/api/agent/questions.ts";
 import type { ToolProgress } from "../../../actors/api/agent/server-tools.ts";
+import { everythingCalls, fileCalls, memoryCalls } from "./official-calls.ts";
 import { freePort, McpRig, nodeProcess, officialServers, serverSettings, startHttp, until } from "./rig.ts";
-
-/** Calls of the server "everything", with what each result contains. */
-const everything: Readonly<Record<string, readonly [args: unknown, result: RegExp]>> = {
-  echo: [{ message: "hi there" }, /^Echo: hi there$/],
-  "get-annotated-message": [{ messageType: "error", includeImage: true }, /Error: Operation failed[\s\S]*\[image\]/],
-  "get-env": [{}, /"PATH"/],
-  "get-resource-links": [{ count: 2 }, /\[resource .*: demo:\/\/resource\/dynamic\/\w+\/2/],
-  "get-resource-reference": [
-    { resourceType: "Text", resourceId: 3 },
-    /\[resource demo:\/\/resource\/dynamic\/text\/3\]/,
-  ],
-  "get-structured-content": [{ location: "Chicago" }, /"conditions":/],
-  "get-sum": [{ a: 2, b: 40 }, /The sum of 2 and 40 is 42/],
-  "get-tiny-image": [{}, /\[image\]/],
-  "gzip-file-as-resource": [{ name: "a.gz", data: "data:text/plain,abc" }, /\[resource .*a\.gz/],
-  "toggle-simulated-logging": [{}, /Started simulated/],
-  "toggle-subscriber-updates": [{}, /Started simulated resource updated/],
-  "trigger-long-running-operation": [{ duration: 0.2, steps: 2 }, /Long running operation completed/],
-  "trigger-elicitation-request": [{}, /declined/],
-  list_resources: [{}, /"uri":"demo:\/\/resource\/static[^"]*"[\s\S]*"uri_template":"demo:/],
-  read_resource: [{ uri: "demo://resource/dynamic/text/7" }, /Resource 7/],
-  list_prompts: [{}, /"name":"simple-prompt"/],
-  get_prompt: [{ name: "args-prompt", arguments: { city: "Bonn" } }, /^user: .*Bonn/],
-};
 
 for (const kind of ["stdio", "http", "http with SSE"] as const) {
   describe(`the server "everything" over ${kind}`, () => {
@@ -57,8 +34,8 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
 
     it("has the tools of the list, and each can be called", async () => {
       await until(() => rig.names().includes("trigger-elicitation-request"), "the late tools are listed");
-      assert.deepEqual([...rig.names()].sort(), Object.keys(everything).sort());
-      for (const [name, [args, expected]] of Object.entries(everything)) {
+      assert.deepEqual([...rig.names()].sort(), everythingCalls.map(([name]) => name).sort());
+      for (const [name, args, expected] of everythingCalls) {
         const result = await rig.call(name, args);
         assert.match(result.content, expected, name);
         assert.equal(result.status, "success", `${name}: ${result.content}`);
@@ -132,23 +109,7 @@ describe("the server for files", () => {
   });
 
   it("has tools with the prefix, and each can be called", async () => {
-    const path = (name: string): string => join(folder, name);
-    const calls: readonly (readonly [string, unknown, RegExp])[] = [
-      ["create_directory", { path: path("d") }, /Successfully created/],
-      ["write_file", { path: path("a.txt"), content: "one\ntwo\n" }, /Successfully wrote/],
-      ["edit_file", { path: path("a.txt"), edits: [{ oldText: "two", newText: "three" }] }, /\+three/],
-      ["read_file", { path: path("a.txt") }, /three/],
-      ["read_text_file", { path: path("a.txt"), head: 1 }, /^one/],
-      ["read_multiple_files", { paths: [path("a.txt")] }, /three/],
-      ["read_media_file", { path: path("a.txt") }, /not shown/],
-      ["list_directory", { path: folder }, /\[FILE\] a\.txt/],
-      ["list_directory_with_sizes", { path: folder }, /a\.txt/],
-      ["directory_tree", { path: folder }, /"name": "a\.txt"/],
-      ["move_file", { source: path("a.txt"), destination: path("d/b.txt") }, /Successfully moved/],
-      ["search_files", { path: folder, pattern: "**/*.txt" }, /b\.txt/],
-      ["get_file_info", { path: path("d/b.txt") }, /size: 10/],
-      ["list_allowed_directories", {}, new RegExp(folder)],
-    ];
+    const calls = fileCalls(folder);
     assert.deepEqual([...rig.names()].sort(), calls.map(([name]) => `fs_${name}`).sort());
     for (const [name, args, expected] of calls)
       assert.match((await rig.call(`fs_${name}`, args)).content, expected, name);
@@ -172,23 +133,8 @@ describe("the server for memory", () => {
   });
 
   it("has tools that can each be called", async () => {
-    const relations = [{ from: "Ada", to: "Bob", relationType: "knows" }];
-    const person = (name: string) => ({ name, entityType: "person", observations: ["is kind"] });
-    const calls: readonly (readonly [string, unknown, RegExp])[] = [
-      ["create_entities", { entities: [person("Ada"), person("Bob")] }, /Ada/],
-      ["create_relations", { relations }, /knows/],
-      ["add_observations", { observations: [{ entityName: "Ada", contents: ["likes tea"] }] }, /likes tea/],
-      ["read_graph", {}, /likes tea/],
-      ["search_nodes", { query: "tea" }, /Ada/],
-      ["open_nodes", { names: ["Bob"] }, /Bob/],
-      ["delete_observations", { deletions: [{ entityName: "Ada", observations: ["likes tea"] }] }, /deleted/],
-      ["delete_relations", { relations }, /deleted/],
-      ["delete_entities", { entityNames: ["Ada"] }, /deleted/],
-      ["list_resources", {}, /"uri"/],
-    ];
-    const [uri = ""] = /memory:[^"]*/.exec((await rig.call("list_resources", {})).content) ?? [];
-    assert.match((await rig.call("read_resource", { uri })).content, /./);
-    assert.deepEqual([...rig.names()].sort(), [...calls.map(([name]) => name), "read_resource"].sort());
-    for (const [name, args, expected] of calls) assert.match((await rig.call(name, args)).content, expected, name);
+    assert.deepEqual([...rig.names()].sort(), memoryCalls.map(([name]) => name).sort());
+    for (const [name, args, expected] of memoryCalls)
+      assert.match((await rig.call(name, args)).content, expected, name);
   });
 });
