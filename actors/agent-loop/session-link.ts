@@ -6,6 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
 import { messageDigest } from "../api/agent/message-digest.ts";
 import type { MatchedSession, SessionHead, Sessions } from "../api/agent/sessions.ts";
+import { withoutRepeats } from "./cut-off-run.ts";
 
 type Prompt = GenerateRequest["prompt"];
 
@@ -74,12 +75,16 @@ export class SessionLink {
   static async open(sessions: Sessions, options: LinkOptions): Promise<SessionLink> {
     const { request, agent, signal, isBusy, onSession } = options;
     const { client } = request;
-    const { sessionId, digests } = agent;
-    const found = await sessions.match({ client, id: sessionId, digests });
+    const { sessionId, earlierCalls, digests } = agent;
+    const earlier = sessionId === null ? earlierCalls.session : null;
+    const ofCalls = earlier === null ? null : await sessions.match({ client, id: earlier, digests });
+    const found = ofCalls ?? (await sessions.match({ client, id: sessionId, digests }));
     const answer = agent.continuesAnswer ? pausedAnswer(found, digests.length) : null;
-    const link = linkOf(found, sessionId, isBusy);
+    const isOther = ofCalls === null ? found !== null && !isWhole(found) : !hasLastCall(ofCalls, agent);
+    const link = linkOf(found, sessionId, (id) => isOther || isBusy(id));
     onSession(link.id);
-    return new SessionLink(sessions, request, signal, digests, { ...link, answer });
+    const splices = withoutRepeats(link.splices, digests.length, request.prompt, earlierCalls.ids);
+    return new SessionLink(sessions, request, signal, digests, { ...link, splices, answer });
   }
 
   get id(): string {
@@ -158,19 +163,31 @@ export class SessionLink {
   }
 }
 
+/**
+ * `isTaken`: whether the session has another conversation than the request, or another run continues it now. Then a request that
+ * does not name the session gets a branch with its own id.
+ */
 function linkOf(
   found: MatchedSession | null,
   asked: string | null,
-  isBusy: LinkOptions["isBusy"],
+  isTaken: (sessionId: string) => boolean,
 ): Omit<Linked, "answer"> {
   if (found === null) return { id: asked ?? newId(), head: null, splices: [], basedOn: null };
   const { head, common, splices } = found;
-  // Without an id in the request, a conversation is a branch with its own id if it differs from the session's conversation, or
-  // if another run continues that conversation now.
-  const isBranch = asked === null && (common < head.digests.length || isBusy(head.id));
-  // A branch does not inherit the user's approval of all actions.
-  const kept = isBranch ? { ...head, approvesAll: false } : head;
-  return { id: isBranch ? newId() : head.id, head: kept, splices, basedOn: head.id };
+  if (asked !== null || !isTaken(head.id)) return { id: head.id, head, splices, basedOn: head.id };
+  // A branch inherits neither the user's approval of all actions nor the messages of a run that was cut off.
+  const own = splices.filter(({ at }) => at < common);
+  return { id: newId(), head: { ...head, approvesAll: false }, splices: own, basedOn: head.id };
+}
+
+/** Returns whether the conversation has all messages of the session. */
+function isWhole({ head, common }: MatchedSession): boolean {
+  return common === head.digests.length;
+}
+
+/** Returns whether the conversation has a call of the session's last answer with calls: the request continues the session. */
+function hasLastCall({ lastCalls }: MatchedSession, { earlierCalls }: AgentOptions): boolean {
+  return lastCalls.some((id) => earlierCalls.ids.includes(id));
 }
 
 /**

@@ -28,6 +28,12 @@ export function openContent({ bytes }: SealedContent): RequestContent {
   return deserialize(bytes) as RequestContent;
 }
 
+/** Returns the messages of a chat, sealed or not. A prompt of another kind has none. */
+export function messagesIn(prompt: GenerateRequest["prompt"]): readonly ChatMessage[] {
+  const content = prompt.kind === "sealed" ? openContent(prompt).prompt : prompt;
+  return content.kind === "chat" ? content.messages : [];
+}
+
 /** Applies changes to the content of a request. Content other than a chat has no messages to change. */
 export function changedContent(
   content: RequestContent,

@@ -2,7 +2,7 @@
 // of a later request.
 import type { ChatMessage, PromptChanges } from "../../engines/generation.ts";
 import type { SessionMessage, SessionUpdate } from "../api/agent/sessions.ts";
-import { openContent } from "../api/sealed-content.ts";
+import { messagesIn } from "../api/sealed-content.ts";
 
 /** Returns the messages of a session after a request. Each has the index of the client's message to which it belongs. */
 export function messagesOf({
@@ -11,7 +11,7 @@ export function messagesOf({
   added,
   continuesAnswer,
 }: Pick<SessionUpdate, "prompt" | "splices" | "added" | "continuesAnswer">): SessionMessage[] {
-  const chat = chatOf(prompt);
+  const chat = messagesIn(prompt);
   const messages: SessionMessage[] = [];
   for (let visible = 0; visible <= chat.length; visible++) {
     const splice = splices.find(({ at }) => at === visible);
@@ -21,11 +21,6 @@ export function messagesOf({
   const visible = continuesAnswer ? chat.length - 1 : chat.length;
   for (const message of added) messages.push({ message, visible });
   return messages;
-}
-
-function chatOf(prompt: SessionUpdate["prompt"]): readonly ChatMessage[] {
-  const content = prompt.kind === "sealed" ? openContent(prompt).prompt : prompt;
-  return content.kind === "chat" ? content.messages : [];
 }
 
 /**
@@ -49,4 +44,11 @@ export function splicesOf(
     .filter(([at, group]) => at === common || group.length > 1)
     .sort(([one], [other]) => one - other)
     .map(([at, group]) => ({ at, remove: at === common ? 0 : 1, messages: group }));
+}
+
+/** Returns the ids of the calls of the last answer with calls. */
+export function lastCallsOf(messages: readonly SessionMessage[]): readonly string[] {
+  const last = messages.findLast(({ message }) => (message.toolCalls ?? []).length > 0);
+  const answer = messages.filter(({ visible }) => visible === last?.visible);
+  return answer.flatMap(({ message }) => (message.toolCalls ?? []).map(({ id }) => id));
 }

@@ -11,7 +11,7 @@ import {
   type SessionUpdate,
   sessionLimits,
 } from "../api/agent/sessions.ts";
-import { messagesOf, splicesOf } from "./session-messages.ts";
+import { lastCallsOf, messagesOf, splicesOf } from "./session-messages.ts";
 
 /** Fields of a session that are read without its messages. */
 export interface KeptSession extends Omit<SessionHead, "id"> {
@@ -58,9 +58,10 @@ export class SessionStore implements Sessions {
     const common = commonLength(found.kept.head.digests, digests);
     // A request that does not name the session may run at the same time as the run that seems to be cut off.
     const cutOff = id !== null && common === found.kept.head.digests.length;
-    const splices = splicesOf(this.#read<SessionMessage>(found.kept, "messages"), common, cutOff);
+    const messages = this.#read<SessionMessage>(found.kept, "messages");
     await this.#touch(found.id, found.kept);
-    return { head: headOf(found.id, found.kept), common, splices };
+    const splices = splicesOf(messages, common, cutOff);
+    return { head: headOf(found.id, found.kept), common, splices, lastCalls: lastCallsOf(messages) };
   }
 
   async update(update: SessionUpdate): Promise<void> {

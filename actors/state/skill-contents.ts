@@ -55,7 +55,7 @@ export class SkillContents {
     return await this.#work(client, async (signal) => {
       const upload = await openUpload(files, this.stagingFolder);
       try {
-        await writeSkill(upload.files, folder, signal);
+        await writeSkill(upload.files, folder, { isDurable: true, signal });
         return { ...(await readSkill(folder)), staged };
       } catch (error) {
         await removeFolder(folder).catch(() => {});
@@ -66,13 +66,19 @@ export class SkillContents {
     });
   }
 
-  /** Moves an unpacked version into the content folder. Throws storage_unavailable. */
-  async adopt({ staged }: UnpackedSkill, id: string, version: number): Promise<void> {
+  /**
+   * Moves an unpacked version into the content folder. Returns false if a content of this version is there: another server is
+   * storing it, or was killed before its metadata was stored. Throws storage_unavailable.
+   */
+  async adopt({ staged }: UnpackedSkill, id: string, version: number): Promise<boolean> {
     try {
       await rename(join(this.stagingFolder, staged), this.folderOf(id, version));
       await syncFolder(this.#folder);
+      return true;
     } catch (error) {
-      unavailable(error);
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ENOTEMPTY" || code === "EEXIST") return false;
+      return unavailable(error);
     }
   }
 
@@ -87,7 +93,7 @@ export class SkillContents {
     const path = join(this.stagingFolder, staged);
     return await this.#work(client, async (signal) => {
       try {
-        const archive = packedSkill(await readSkill(folder), folder);
+        const archive = packedSkill(await readSkill(folder));
         await pipeline(archive, createWriteStream(path, { flags: "wx", mode: 0o600 }), { signal });
         return staged;
       } catch (error) {

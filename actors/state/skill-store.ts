@@ -148,26 +148,33 @@ export class SkillStore implements Skills {
       await this.#put(unpacked, id, null, head);
       return { id, displayTitle, createdMs, versions: head.versions };
     }
-    for (;;) {
+    for (let taken = 0; ; ) {
       const kept = await this.#mustBeUploaded(skill);
       const { head } = kept;
       if (head.versions.length >= skillLimits.maxVersions) {
         throw full(`a skill has at most ${skillLimits.maxVersions} versions; delete old ones`);
       }
-      const versions = [...head.versions, of(head.nextVersion)];
-      const next = { ...head, nextVersion: head.nextVersion + 1, versions };
-      if (await this.#put(unpacked, skill, kept, next)) return skillOf({ ...kept, key: skill, head: next });
+      const version = Math.max(head.nextVersion, taken + 1);
+      const next = { ...head, nextVersion: version + 1, versions: [...head.versions, of(version)] };
+      const outcome = await this.#put(unpacked, skill, kept, next);
+      if (outcome === "stored") return skillOf({ ...kept, key: skill, head: next });
+      if (outcome === "taken") taken = version;
     }
   }
 
   /**
-   * Puts the content of the last version and then the metadata. Returns whether the metadata was stored: not if another server
-   * has changed the skill. The content then goes back to the staging folder.
+   * Puts the content of the last version and then the metadata. `taken`: a content of this version exists. `changed`: another
+   * server has changed the skill; the content is in the staging folder again.
    */
-  async #put(unpacked: UnpackedSkill, id: string, kept: Kept | null, head: KeptSkill): Promise<boolean> {
+  async #put(
+    unpacked: UnpackedSkill,
+    id: string,
+    kept: Kept | null,
+    head: KeptSkill,
+  ): Promise<"stored" | "taken" | "changed"> {
     const { store, contents } = this.#options;
     const { version } = head.versions[head.versions.length - 1] as Skill["versions"][number];
-    await contents.adopt(unpacked, id, version);
+    if (!(await contents.adopt(unpacked, id, version))) return "taken";
     let isStored = false;
     try {
       const parts = {};
@@ -175,7 +182,7 @@ export class SkillStore implements Skills {
     } finally {
       if (!isStored) await contents.giveBack(unpacked, id, version);
     }
-    return isStored;
+    return isStored ? "stored" : "changed";
   }
 
   #checkRoom(bytes: number, isNew: boolean): void {

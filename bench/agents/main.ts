@@ -1,5 +1,6 @@
 // `bench agents`: cost of tools. Compares the speed of many simultaneous agent runs with three Python rounds each to the same
 // runs with tools that return immediately. Also reports the prompt tokens computed per round and the times of Python cells.
+
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,6 +8,7 @@ import { join } from "node:path";
 import arg from "arg";
 import { AgentLoop } from "../../actors/agent-loop/agent-loop.ts";
 import { fetchFile } from "../../actors/agent-loop/files/fetch-file.ts";
+import { noEarlierCalls } from "../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { ToolOutcome, ToolRun, Tools } from "../../actors/api/agent/tools.ts";
 import { defaultWebOptions } from "../../actors/api/agent/web.ts";
@@ -157,6 +159,7 @@ async function measure(
         maxRounds: null,
         maxCalls: null,
         sessionId: null,
+        earlierCalls: noEarlierCalls,
         continuesAnswer: false,
         digests: messages.map(messageDigest),
         requestedFiles: [],

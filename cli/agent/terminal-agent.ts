@@ -1,6 +1,6 @@
 // Terminal agent: runs the agent loop for one conversation on the command line. To the code that shows answers it looks like a
 // model: it generates the events of the answer, and shows calls of tools and asks for approvals in between.
-import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agent/agents.ts";
+import { type AgentEvent, type AgentOptions, type Agents, noEarlierCalls } from "../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { Skills } from "../../actors/api/agent/skills.ts";
 import { defaultWebOptions } from "../../actors/api/agent/web.ts";
@@ -131,6 +131,7 @@ export class TerminalAgent {
       maxRounds: null,
       maxCalls: null,
       sessionId: this.#sessionId,
+      earlierCalls: noEarlierCalls,
       continuesAnswer: false,
       digests: messages.map(messageDigest),
       requestedFiles: [],

@@ -36,6 +36,15 @@ export interface SkillReference {
   readonly version: number | null;
 }
 
+/** Calls of server tools in the earlier answers of a conversation. */
+export interface EarlierCalls {
+  readonly ids: readonly string[];
+  /** Session in which the latest of them ran; null: they do not tell it. */
+  readonly session: string | null;
+}
+
+export const noEarlierCalls: EarlierCalls = { ids: [], session: null };
+
 /** Options of a request for the agent loop. */
 export interface AgentOptions {
   readonly groups: readonly ToolGroup[];
@@ -56,7 +65,10 @@ export interface AgentOptions {
   readonly maxRounds: number | null;
   /** Maximum number of calls of server tools in all rounds; null: no limit. */
   readonly maxCalls: number | null;
+  /** Session that the request names; null: none. */
   readonly sessionId: string | null;
+  /** Calls in the conversation. Their session is continued if the request names none and the conversation is the session's. */
+  readonly earlierCalls: EarlierCalls;
   /**
    * Whether the conversation ends with an answer that the run continues: an answer of the session that ended at a limit of tool
    * rounds or calls.

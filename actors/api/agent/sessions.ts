@@ -85,6 +85,8 @@ export interface MatchedSession {
    * all messages of a session whose last run was cut off, a splice inserts that run's messages after them.
    */
   readonly splices: PromptChanges["splices"];
+  /** Ids of the calls of the session's last answer with calls. */
+  readonly lastCalls: readonly string[];
 }
 
 export interface Sessions {

@@ -1,7 +1,7 @@
 // Skill folder: writes the files of an upload as a folder, reads the folder of a skill with all limits checked, copies it, and
 // packs it as a zip archive.
-import { constants, createReadStream, createWriteStream } from "node:fs";
-import { chmod, copyFile, type FileHandle, lstat, mkdir, open, readdir } from "node:fs/promises";
+import { createReadStream, createWriteStream } from "node:fs";
+import { lstat, mkdir, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -22,16 +22,20 @@ export interface ReadSkill extends FrontMatter {
 type FileOnDisk = SkillEntry & { readonly changedMs: number };
 
 /**
- * Writes files below a folder, which must not exist. Resolves when their bytes are on the disk. Throws invalid_value, or the error of the file system.
+ * Writes files below a folder, which must not exist. `isDurable`: resolves only when their bytes are on the disk. Throws
+ * invalid_value, or the error of the file system.
  */
-export async function writeSkill(files: readonly SkillEntry[], folder: string, signal: AbortSignal): Promise<void> {
+export async function writeSkill(
+  files: readonly SkillEntry[],
+  folder: string,
+  { isDurable, signal }: { readonly isDurable: boolean; readonly signal?: AbortSignal },
+): Promise<void> {
   await mkdir(folder, { mode: 0o700 });
   for (const { path, isExecutable, read } of files) {
     const to = join(folder, path);
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
-    await pipeline(await read(), createWriteStream(to, { flags: "wx", mode: modeOf(isExecutable), flush: true }), {
-      signal,
-    });
+    const written = createWriteStream(to, { flags: "wx", mode: modeOf(isExecutable), flush: isDurable });
+    await pipeline(await read(), written, signal === undefined ? {} : { signal });
   }
 }
 
@@ -41,7 +45,7 @@ export async function writeSkill(files: readonly SkillEntry[], folder: string, s
 export async function readSkill(folder: string): Promise<ReadSkill> {
   const entries = await entriesBelow(folder);
   const files = arrangedFiles(entries);
-  const matter = frontMatterOf(await headOf(join(folder, skillFileName)));
+  const matter = frontMatterOf(await headOf(files.find(({ path }) => path === skillFileName) as SkillEntry));
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
   const changedMs = Math.max(...entries.map((entry) => entry.changedMs));
   return { ...matter, files, bytes, state: `${changedMs} ${bytes} ${files.length}` };
@@ -49,21 +53,21 @@ export async function readSkill(folder: string): Promise<ReadSkill> {
 
 /** Copies the folder of a skill to a folder that must not exist. Throws the errors of `readSkill`. */
 export async function copySkill(from: string, to: string): Promise<void> {
-  const { files } = await readSkill(from);
-  await mkdir(to, { mode: 0o700 });
-  for (const { path, isExecutable } of files) {
-    const copy = join(to, path);
-    await mkdir(dirname(copy), { recursive: true, mode: 0o700 });
-    await copyFile(join(from, path), copy, constants.COPYFILE_EXCL);
-    await chmod(copy, modeOf(isExecutable));
-  }
+  await writeSkill((await readSkill(from)).files, to, { isDurable: false });
 }
 
 /** Returns the files as a zip archive, below a folder with the name. */
-export function packedSkill({ name, files }: Pick<ReadSkill, "name" | "files">, folder: string): Readable {
+export function packedSkill({ name, files }: Pick<ReadSkill, "name" | "files">): Readable {
   const zip = new ZipFile();
-  for (const { path, isExecutable } of files) {
-    zip.addFile(join(folder, path), `${name}/${path}`, { mode: isExecutable ? 0o100755 : 0o100644 });
+  for (const { path, isExecutable, read } of files) {
+    const mode = isExecutable ? 0o100755 : 0o100644;
+    zip.addReadStreamLazy(`${name}/${path}`, { mode }, (opened) => {
+      const content = read().then((stream) => stream.on("error", (error) => zip.emit("error", error)));
+      content.then(
+        (stream) => opened(null, stream),
+        (error) => zip.emit("error", error),
+      );
+    });
   }
   zip.end();
   const output = zip.outputStream as Readable;
@@ -78,12 +82,14 @@ function modeOf(isExecutable: boolean): number {
 
 async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
   const entries: FileOnDisk[] = [];
+  // Names as the disk has them: the checked path of an entry may be in another Unicode form.
   const open = [""];
   for (let below = open.pop(); below !== undefined; below = open.pop()) {
-    for (const name of await readdir(join(folder, below))) {
-      const entry = await entryAt(folder, below === "" ? name : `${below}/${name}`);
+    for (const child of await readdir(join(folder, below))) {
+      const name = below === "" ? child : `${below}/${child}`;
+      const entry = await entryAt(folder, name);
       entries.push(entry);
-      if (entry.isFolder) open.push(entry.path);
+      if (entry.isFolder) open.push(name);
       if (entries.length > 4 * skillLimits.maxFiles) {
         throw invalidSkill(
           `expected at most ${skillLimits.maxFiles} files in a skill, got more than ${entries.length}`,
@@ -96,7 +102,7 @@ async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
 
 async function entryAt(folder: string, name: string): Promise<FileOnDisk> {
   const path = checkedPath(name);
-  const at = join(folder, path);
+  const at = join(folder, name);
   const found = await lstat(at);
   const isFolder = found.isDirectory();
   if (!isFolder && !found.isFile())
@@ -106,13 +112,13 @@ async function entryAt(folder: string, name: string): Promise<FileOnDisk> {
   return { path, isFolder, bytes, isExecutable, changedMs: found.ctimeMs, read: async () => createReadStream(at) };
 }
 
-async function headOf(path: string): Promise<Uint8Array> {
-  const file: FileHandle = await open(path, "r");
-  try {
-    const head = Buffer.alloc(maxFrontMatterBytes);
-    const { bytesRead } = await file.read(head, 0, head.length, 0);
-    return head.subarray(0, bytesRead);
-  } finally {
-    await file.close();
+async function headOf({ read }: SkillEntry): Promise<Uint8Array> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of await read()) {
+    pieces.push(piece as Buffer);
+    bytes += (piece as Buffer).length;
+    if (bytes >= maxFrontMatterBytes) break;
   }
+  return Buffer.concat(pieces).subarray(0, maxFrontMatterBytes);
 }

@@ -1,6 +1,6 @@
 // Conversation of a messages request. Consecutive messages of one role are merged, every tool result becomes a separate
 // message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
-import type { InputFile } from "../../../actors/api/agent/agents.ts";
+import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -28,8 +28,7 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[];
   readonly files: readonly InputFile[];
   readonly loadedTools: ReadonlySet<string>;
-  /** Session of the latest server call in the messages; null: they do not tell it. */
-  readonly session: string | null;
+  readonly earlierCalls: EarlierCalls;
 }
 
 export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): Conversation {
@@ -45,8 +44,8 @@ export function conversation(system: WireText | null | undefined, messages: read
     else if (message.role === "system") drafts.say("system", joined(message.content), at);
     else drafts.hear(message.content, at);
   }
-  const { files, loadedTools, session } = drafts;
-  return { messages: resultsInCallOrder(drafts.finish()), files, loadedTools, session };
+  const { files, loadedTools, callIds: ids, session } = drafts;
+  return { messages: resultsInCallOrder(drafts.finish()), files, loadedTools, earlierCalls: { ids, session } };
 }
 
 class Drafts {
@@ -54,6 +53,8 @@ class Drafts {
   readonly #drafts: Draft[] = [];
   readonly files: InputFile[] = [];
   readonly loadedTools = new Set<string>();
+  /** Ids of the server calls, and the session of the latest; null: they do not tell it. */
+  readonly callIds: string[] = [];
   session: string | null = null;
   /** Server calls of the last assistant message. Their results follow it. */
   #serverCalls: ServerCall[] = [];
@@ -137,6 +138,7 @@ class Drafts {
     const draft = isNewRound ? this.#nextRound() : this.#assistant();
     draft.toolCalls.push({ id: call.id, name: call.name, arguments: call.arguments });
     this.#serverCalls.push(call);
+    this.callIds.push(call.id);
     this.session = call.session ?? this.session;
     return draft;
   }

@@ -179,7 +179,7 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages: sent, files, session, loadedTools } = conversation(body.system, body.messages);
+  const { messages: sent, files, earlierCalls, loadedTools } = conversation(body.system, body.messages);
   const needs = toolNeeds(body, offered, sent, files.length > 0);
   const tools = runTools(needs, offered);
   const isPaused = tools !== null && sent.at(-1)?.role === "assistant" && endsWithServerCall(body.messages);
@@ -187,12 +187,11 @@ export function askedRun(
   const asked = askedRequest(body, messages, loadedTools, tools?.specs ?? []);
   if (tools === null) return { asked, agent: null };
   const { web, skills } = needs;
-  // The blocks of an earlier answer name its session. A plain request has asked for none.
-  const fields = { ...needs.fields, session_id: needs.fields.session_id ?? (tools.isPlain ? null : session) };
   const digests = digestsOf(messages);
   const isStreamed = body.stream ?? false;
-  const options = { ...tools, web, skills, inputFiles: files, digests, isStreamed, continuesAnswer: isPaused };
-  return runRequest(asked, agentOptions(fields, options));
+  const seen = { inputFiles: files, digests, earlierCalls };
+  const options = { ...tools, ...seen, web, skills, isStreamed, continuesAnswer: isPaused };
+  return runRequest(asked, agentOptions(needs.fields, options));
 }
 
 function toolNeeds(

@@ -1,6 +1,6 @@
 // Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
 // assistant become one message.
-import type { InputFile } from "../../../actors/api/agent/agents.ts";
+import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
@@ -20,22 +20,24 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[];
   /** Files in the messages of the user. */
   readonly files: readonly InputFile[];
-  /** Id of the session in which the server ran the latest server call; null: the server ran no call. */
-  readonly session: string | null;
+  readonly earlierCalls: EarlierCalls;
 }
 
 /** Returns the messages: the instructions first, then the items. Throws invalid_value for a file that cannot be used. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   const messages = new MessageList();
   const files: InputFile[] = [];
+  const ids: string[] = [];
   let container: string | null = null;
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
   if (instructions) messages.add("system", instructions);
   for (const [at, item] of items.entries()) {
     if (isServerItem(item)) {
       const call = callOfItem(item, at);
-      if (call !== null) messages.serverCall(call);
-      else if (item.type === "shell_call_output") messages.serverResult(item.call_id, shellResult(item));
+      if (call !== null) {
+        messages.serverCall(call);
+        ids.push(call.id);
+      } else if (item.type === "shell_call_output") messages.serverResult(item.call_id, shellResult(item));
       container = containerOf(item) ?? container;
       continue;
     }
@@ -64,7 +66,7 @@ export function conversation(instructions: string | null, items: readonly InputI
   return {
     messages: resultsInCallOrder(messages.all()),
     files,
-    session: container === null ? null : sessionOfContainer(container),
+    earlierCalls: { ids, session: container === null ? null : sessionOfContainer(container) },
   };
 }
 

@@ -1,5 +1,6 @@
 // Summary request: asks the model to summarise a conversation. The conversation becomes one text, for two reasons: chat
 // templates accept only some orders of roles, and tool messages would need the tools that they refer to.
+import { noEarlierCalls } from "../../../actors/api/agent/agents.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { ChatMessage } from "../../../engines/generation.ts";
 import { type Conversation, wholeConversation } from "./conversation.ts";
@@ -24,7 +25,7 @@ export function summaryConversation(instructions: string | null, items: readonly
   const content = `${said.map(spoken).join("\n\n")}\n\n${TASK}`;
   const task = { role: "user", content };
   const messages = instructions === null ? [task] : [{ role: "system", content: instructions }, task];
-  return { messages, files: [], session: null };
+  return { messages, files: [], earlierCalls: noEarlierCalls };
 }
 
 /** Returns the system and developer messages of a conversation, which a summary does not replace. */

@@ -71,7 +71,9 @@ export interface ResponseParameters {
 }
 
 /** Facts of a complete conversation for the agent loop. */
-export type ConversationFacts = Pick<Conversation, "files" | "session"> & { readonly digests: readonly string[] };
+export type ConversationFacts = Pick<Conversation, "files" | "earlierCalls"> & {
+  readonly digests: readonly string[];
+};
 
 /** Settings of the body for the agent loop, without the facts of the conversation. */
 export interface AgentPart {
@@ -170,8 +172,8 @@ function translated(
   };
 }
 
-export function conversationFacts({ messages, files, session }: Conversation): ConversationFacts {
-  return { digests: digestsOf(messages), files, session };
+export function conversationFacts({ messages, files, earlierCalls }: Conversation): ConversationFacts {
+  return { digests: digestsOf(messages), files, earlierCalls };
 }
 
 function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: OfferedTools | null): AgentPart | null {
@@ -198,16 +200,18 @@ function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: Offere
 }
 
 /** Returns the options of the agent loop for a complete conversation; null: the request does not use the loop. */
-export function agentOf(agent: AgentPart | null, { digests, files, session }: ConversationFacts): AgentOptions | null {
+export function agentOf(
+  agent: AgentPart | null,
+  { digests, files, earlierCalls }: ConversationFacts,
+): AgentOptions | null {
   if (agent === null) return null;
   const { fields, tools, web, skills, fileIds, isStreamed, maxCalls } = agent;
-  if (tools === null && files.length === 0 && session === null) return null;
+  if (tools === null && files.length === 0) return null;
   const named: InputFile[] = fileIds.map((id) => ({ message: digests.length - 1, id }));
   const inputFiles = [...files, ...named];
-  const withSession = { ...fields, session_id: fields.session_id ?? session };
   const isPlain = tools?.isPlain === true && inputFiles.length === 0;
   const offered = { groups: tools?.groups ?? [], serverTools: tools?.serverTools ?? [], isPlain };
-  return agentOptions(withSession, { ...offered, web, skills, inputFiles, digests, isStreamed, maxCalls });
+  return agentOptions(fields, { ...offered, web, skills, inputFiles, digests, earlierCalls, isStreamed, maxCalls });
 }
 
 function pack(translated: ResponseTranslation): TaskOutput {

@@ -3,8 +3,10 @@
 import { z } from "zod";
 import {
   type AgentOptions,
+  type EarlierCalls,
   type InputFile,
   maxToolRounds,
+  noEarlierCalls,
   type SkillReference,
   type ToolGroup,
 } from "../../../actors/api/agent/agents.ts";
@@ -101,6 +103,8 @@ export interface AskedAgent extends Pick<AgentOptions, "groups" | "serverTools" 
   readonly isStreamed: boolean;
   /** Maximum number of calls of server tools; absent: no limit. */
   readonly maxCalls?: number | null | undefined;
+  /** Calls of earlier answers in the conversation; absent: none. */
+  readonly earlierCalls?: EarlierCalls;
   /** Whether the conversation ends with an answer to continue; absent: false. */
   readonly continuesAnswer?: boolean;
 }
@@ -130,11 +134,17 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
     maxCalls: asked.maxCalls ?? null,
     continuesAnswer: asked.continuesAnswer ?? false,
     sessionId: fields.session_id ?? null,
+    earlierCalls: earlierCallsOf(asked),
     digests,
     requestedFiles,
     inputFiles,
     isStreamed,
   };
+}
+
+/** Returns the earlier calls. A request that asks for no agent feature does not ask for their session. */
+function earlierCallsOf({ earlierCalls = noEarlierCalls, isPlain }: AskedAgent): EarlierCalls {
+  return isPlain ? { ...earlierCalls, session: null } : earlierCalls;
 }
 
 /**

@@ -367,7 +367,7 @@ describe("sessions of the agent loop", () => {
 
   it("continues with the messages that the client does not see", async () => {
     const it = rig(["eight"]);
-    it.sessions.matched = { head, common: 2, splices };
+    it.sessions.matched = { head, common: 2, splices, lastCalls: [] };
     const events = await ran(it, { digests: ["a", "b", "c"] });
     assert.equal(events[0]?.type === "session" && events[0].id, "sess_1");
     assert.deepEqual(changesOf(it, 0)!.splices, splices);
@@ -376,7 +376,7 @@ describe("sessions of the agent loop", () => {
 
   it("makes a branch with its own id when the client has edited a message, and asks again there", async () => {
     const it = rig([[[python, { code: "1" }]], "eight"], { permission: "ask" });
-    it.sessions.matched = { head, common: 1, splices: [] };
+    it.sessions.matched = { head, common: 1, splices: [], lastCalls: [] };
     let asked = 0;
     const events = await ran(it, { digests: ["a", "x"] }, (event) => {
       if (event.type !== "approval") return;
@@ -396,7 +396,7 @@ describe("sessions of the agent loop", () => {
 
   it("makes a branch when another run continues the same conversation without an id", async () => {
     const it = rig([[[python, { code: "1" }]], "eight", "nine"]);
-    it.sessions.matched = { head, common: 2, splices };
+    it.sessions.matched = { head, common: 2, splices, lastCalls: [] };
     const sessions: string[] = [];
     const ask = async (sessionId: string | null) => {
       const events = await ran(it, { digests: ["a", "b", "c"], sessionId });
@@ -449,7 +449,7 @@ describe("sessions of the agent loop", () => {
 
   it("adds each image of its tools to the session once", async () => {
     const it = rig([[[python, { code: "1" }]], [[python, { code: "2" }]], "two figures"]);
-    it.sessions.matched = { head, common: 1, splices: [] };
+    it.sessions.matched = { head, common: 1, splices: [], lastCalls: [] };
     it.tools.script = (call) => outcome({ images: [call.arguments] });
     await ran(it, { digests: ["a", "x"] });
     assert.deepEqual(

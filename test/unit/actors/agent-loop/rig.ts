@@ -1,7 +1,7 @@
 // Rig for tests of the agent loop: a loop over scripted generations and tools.
 import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
 import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
-import type { AgentEvent, AgentOptions } from "../../../../actors/api/agent/agents.ts";
+import { type AgentEvent, type AgentOptions, noEarlierCalls } from "../../../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../../../actors/api/agent/message-digest.ts";
 import type { ToolSource } from "../../../../actors/api/agent/server-tools.ts";
 import { defaultWebOptions } from "../../../../actors/api/agent/web.ts";
@@ -101,6 +101,7 @@ export function optionsOf(
     maxRounds: null,
     maxCalls: null,
     sessionId: null,
+    earlierCalls: noEarlierCalls,
     continuesAnswer: false,
     digests: messages.map(messageDigest),
     requestedFiles: [],

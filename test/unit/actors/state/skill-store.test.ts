@@ -1,10 +1,19 @@
 import assert from "node:assert/strict";
-import { createWriteStream, existsSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, it } from "node:test";
 import { skillLimits } from "../../../../actors/api/agent/skills.ts";
 import { openArchive } from "../../../../actors/files/skills/read-archive.ts";
+import { copySkill } from "../../../../actors/files/skills/skill-folder.ts";
 import { executable, skillText, zip } from "../../../fixtures/skills/zip-builder.ts";
 import { SkillRig } from "./skill-rig.ts";
 
@@ -77,6 +86,22 @@ describe("skill store", () => {
     assert.equal(await rig.store.content({ id, version: 4 }), null);
     for (const version of [1, 2, 3]) await rig.store.deleteVersion({ id, version });
     await assert.rejects(rig.store.deleteVersion({ id, version: 5 }), { code: "conflict" });
+  });
+
+  it("passes over a number whose content a killed server left behind", async () => {
+    const rig = await open();
+    const { id } = await rig.upload({ "SKILL.md": skillText("one") });
+    mkdirSync(rig.contents.folderOf(id, 2));
+    writeFileSync(join(rig.contents.folderOf(id, 2), "SKILL.md"), skillText("left"));
+    const { versions } = await rig.upload({ "SKILL.md": skillText("two") }, id);
+    assert.deepEqual(
+      versions.map(({ version, name }) => [version, name]),
+      [
+        [1, "one"],
+        [3, "two"],
+      ],
+    );
+    assert.deepEqual(rig.onDisk().staging, []);
   });
 
   it("deletes a skill with all its files", async () => {
@@ -167,6 +192,23 @@ describe("skills of a folder", () => {
     await assert.rejects(rig.store.deleteVersion({ id, version: 1 }), { code: "unsupported" });
     await assert.rejects(rig.upload({ "SKILL.md": skillText("old") }, id), { code: "unsupported" });
     assert.ok(existsSync(join(rig.root, "own", "old", "SKILL.md")));
+  });
+
+  it("may have names in any Unicode form, as some systems write them", async () => {
+    const rig = await open(true);
+    const decomposed = "e\u0301te\u0301";
+    rig.write("own/SKILL.md", skillText("own"));
+    rig.write(`own/${decomposed}/${decomposed}.txt`, "text");
+    const [skill] = await rig.store.list();
+    assert.ok(skill !== undefined, JSON.stringify(rig.warnings));
+    const content = await rig.store.content({ id: skill.id, version: null });
+    const packed = await rig.store.pack({ id: skill.id, version: null, client: "c" });
+    assert.ok(content !== null && packed !== null);
+    const copy = join(rig.root, "copy");
+    await copySkill(content.folder, copy);
+    const name = decomposed.normalize("NFC");
+    assert.equal(readFileSync(join(copy, name, `${name}.txt`), "utf8"), "text");
+    assert.deepEqual(rig.warnings, []);
   });
 
   it("are left out with one warning if they cannot be used", async () => {

@@ -1,0 +1,36 @@
+// Cut-off run: the messages that a session keeps of a run whose answer is incomplete. Its client has seen a part of them, and may
+// send that part back.
+import type { GenerateRequest, PromptChanges } from "../../engines/generation.ts";
+import { messagesIn } from "../api/sealed-content.ts";
+
+/**
+ * Returns the splices of a session so that no call is in the prompt twice. If the request has calls of the cut-off run, the
+ * session's messages replace them, and only the later messages of the run are inserted.
+ *
+ * `count`: number of messages of the request. `ids`: its calls of server tools.
+ */
+export function withoutRepeats(
+  splices: PromptChanges["splices"],
+  count: number,
+  prompt: GenerateRequest["prompt"],
+  ids: readonly string[],
+): PromptChanges["splices"] {
+  const cutOff = splices.find(({ remove }) => remove === 0);
+  if (cutOff === undefined || cutOff.at === count || ids.length === 0) return splices;
+  const sent = messagesIn(prompt).slice(cutOff.at);
+  const repeated: { readonly at: number; readonly index: number }[] = [];
+  for (const [i, { toolCalls, toolCallId }] of sent.entries()) {
+    const id = toolCalls?.[0]?.id ?? toolCallId;
+    const index = cutOff.messages.findIndex((own) =>
+      toolCallId === undefined ? own.toolCalls?.some((call) => call.id === id) : own.toolCallId === id,
+    );
+    if (id === undefined || index === -1) break;
+    repeated.push({ at: cutOff.at + i, index });
+  }
+  if (repeated.length === 0) return splices;
+  const replaced = repeated.map(({ at, index }, i) => {
+    const end = i === repeated.length - 1 ? cutOff.messages.length : index + 1;
+    return { at, remove: 1, messages: cutOff.messages.slice(index, end) };
+  });
+  return [...splices.filter((one) => one !== cutOff), ...replaced];
+}
