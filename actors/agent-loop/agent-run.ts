@@ -55,6 +55,8 @@ interface Decision {
   readonly next: "round" | "client" | "end";
   /** Whether calls did not run because of a limit. */
   readonly isLimited: boolean;
+  /** Whether the round was cut off, or the run has generated all tokens that the request allows. */
+  readonly isCut: boolean;
 }
 
 /** Maximum number of calls of one round that run. The results of further calls say that they were not run. */
@@ -150,7 +152,9 @@ export class AgentRun {
   async *#generate(round: Round, notes: PromptChanges["notes"], number: number): AsyncGenerator<readonly AgentEvent[]> {
     const { request, signal } = this.#options;
     const changes = this.#session.changes(notes, number === 0);
-    const asked = { ...request, prompt: this.#session.prompt, changes };
+    const maxTokens = this.#tokensLeft();
+    const minTokens = Math.min(request.minTokens, maxTokens ?? request.minTokens);
+    const asked = { ...request, prompt: this.#session.prompt, changes, maxTokens, minTokens };
     for await (const batch of this.#services.inference.generate(asked, signal)) {
       const events = round.take(batch);
       if (events.length > 0) yield events;
@@ -158,10 +162,17 @@ export class AgentRun {
     }
   }
 
+  /** Returns the number of tokens that the run may still generate after the rounds before; null: the request has no limit. */
+  #tokensLeft(): number | null {
+    const { maxTokens } = this.#options.request;
+    return maxTokens === null ? null : maxTokens - (this.#answer.usage?.completionTokens ?? 0);
+  }
+
   #decide(round: Round, number: number): Decision {
     const { agent, maxRounds } = this.#options;
     const own = round.calls.filter(({ runsHere }) => runsHere);
-    const { isCut } = round;
+    const tokensLeft = this.#tokensLeft();
+    const isCut = round.isCut || (tokensLeft !== null && tokensLeft <= (round.usage?.completionTokens ?? 0));
     const hasNoRounds = number >= maxRounds;
     const left = (agent.maxCalls ?? Number.POSITIVE_INFINITY) - this.#answer.serverCalls;
     const count = isCut || hasNoRounds ? 0 : Math.min(maxCallsPerRound, left);
@@ -173,6 +184,7 @@ export class AgentRun {
       notRun: own.slice(running.length).map((call) => resultMessage({ call, content })),
       next: isHandedBack ? "client" : running.length > 0 ? "round" : "end",
       isLimited: !isHandedBack && own.length > 0 && running.length === 0,
+      isCut,
     };
   }
 
@@ -209,7 +221,7 @@ export class AgentRun {
    * Stores the session and returns the last events. If the client must run calls, the run is not complete, so no requested file
    * counts as missing yet.
    */
-  async #end(round: Round, { next, isLimited }: Decision, number: number): Promise<readonly AgentEvent[]> {
+  async #end(round: Round, { next, isLimited, isCut }: Decision, number: number): Promise<readonly AgentEvent[]> {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
@@ -218,7 +230,7 @@ export class AgentRun {
     if (isWorthKeeping) await this.#session.save([], this.#answer.message);
     return [
       ...missing.map((file) => ({ type: "file", file, inline: null }) as const),
-      ...(isLimited && !round.isCut ? [{ type: "rounds_reached" } as const] : []),
+      ...(isLimited && !isCut ? [{ type: "rounds_reached" } as const] : []),
       { ...finish, reason: isLimited ? "length" : finish.reason },
       { type: "done", usage: this.#answer.usage ?? usage },
     ];

@@ -8,7 +8,7 @@ import type { AgentEvent } from "../../../../actors/api/agent/agents.ts";
 import { fileLimits } from "../../../../actors/api/agent/files.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { outcome } from "./parts.ts";
-import { createRig, type Rig, ran, type Turn } from "./rig.ts";
+import { createRig, optionsOf, type Rig, ran, requestOf, type Turn } from "./rig.ts";
 
 const python = "service_execute_python";
 const shell = "service_shell";
@@ -166,5 +166,24 @@ describe("calls of a run", () => {
       appended!.messages.flatMap(({ toolCallId }) => (toolCallId === undefined ? [] : [toolCallId])),
       ids,
     );
+  });
+});
+
+describe("the output limit of a request", () => {
+  it("is the limit of all rounds together; calls after it are not run", async () => {
+    const it = rig([[[python, { code: "1" }]], [[python, { code: "2" }]], "never written"]);
+    const events: AgentEvent[] = [];
+    const request = { ...requestOf(), maxTokens: 8, minTokens: 6 };
+    for await (const batch of it.loop.run(request, optionsOf(), new AbortController().signal)) events.push(...batch);
+    assert.deepEqual(
+      it.inference.runs.map(({ request: { maxTokens, minTokens } }) => [maxTokens, minTokens]),
+      [
+        [8, 6],
+        [4, 4],
+      ],
+    );
+    assert.equal(it.tools.calls.length, 1);
+    assert.equal(finishOf(events), "length");
+    assert.ok(events.every(({ type }) => type !== "rounds_reached"));
   });
 });
