@@ -14,7 +14,7 @@ export function checkOptions(
   models: CheckOptions["models"] | null,
   engines: readonly EngineReport[],
 ): CheckOptions {
-  const { server, troupe } = config;
+  const { server, troupe, mcpConfig } = config;
   const hubCache = unlessHomeless(() => hubCacheDirectory(process.env, config.models[0]?.device.hfCache ?? null));
   const cacheDirectory = unlessHomeless(() => defaultCacheDirectory(process.env));
   const { host, port, mcpPort } = server;
@@ -28,7 +28,7 @@ export function checkOptions(
     { what: "model_cache", path: cacheDirectory, isRequired: false },
     ...chosenFolders(troupe),
   ];
-  const common = { hubCache, folders, settingsProblem: null, threads: troupe.threads, engines };
+  const common = { hubCache, folders, settingsProblem: null, threads: troupe.threads, engines, mcpConfig };
   return models === null ? { ...common, ports: [], models: [] } : { ...common, ports, models };
 }
 

@@ -13,6 +13,7 @@ import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../runtime/host/co
 import type { Check, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 import { inspectIsolation } from "../../runtime/sandbox/host-isolation.ts";
 import type { IsolationReport } from "../../runtime/sandbox/sandbox.ts";
+import { mcpCheck } from "./mcp-check.ts";
 
 /** Folder to which the server writes. */
 export interface CheckedFolder {
@@ -32,6 +33,8 @@ export interface CheckOptions {
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
   /** Models whose files are on this machine and that are not loaded. */
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
+  /** Path of the file with the MCP servers; null: none. */
+  readonly mcpConfig: string | null;
   /** Configured number of compute threads; 0: one per core, within the CPU quota. */
   readonly threads: number;
   /** Engines of the models that are served, or that the command line names. */
@@ -70,6 +73,7 @@ export async function runChecks(options: CheckOptions, system: SystemInfo, host:
     ...numaChecks(ownNumaNodes()),
     ...options.engines.map(engineCheck),
     sandboxCheck(inspectIsolation()),
+    ...(options.mcpConfig === null ? [] : [mcpCheck(options.mcpConfig)]),
     ...memoryChecks(options.models, system.host.memory.availableBytes),
     ...(options.hubCache === null ? [] : [diskCheck(options.hubCache)]),
     ...options.folders.flatMap((folder) =>

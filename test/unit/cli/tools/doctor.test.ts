@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { resolveConfig } from "../../../../cli/config/config.ts";
 import { checkOptions } from "../../../../cli/system/check-options.ts";
@@ -14,6 +17,7 @@ import {
   settingsCheck,
   threadCheck,
 } from "../../../../cli/system/checks.ts";
+import { mcpCheck } from "../../../../cli/system/mcp-check.ts";
 import { report } from "../../../../cli/tools/doctor.ts";
 import { bareInspector, type Check } from "../../../../runtime/host/system.ts";
 
@@ -120,6 +124,29 @@ describe("the doctor's checks", () => {
     assert.equal(homeCheck([{ what: "state_dir", path: null, isRequired: false }]).status, "warn");
   });
 
+  it("read the file of MCP servers, and look up their programs", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-doctor-"));
+    try {
+      const file = join(folder, "mcp.json");
+      const checked = async (content: string) => {
+        writeFileSync(file, content);
+        const { status, message } = await mcpCheck(file);
+        return [status, message];
+      };
+      const servers = { here: { command: process.execPath }, far: { url: "http://127.0.0.1:1/mcp" } };
+      assert.deepEqual(await checked(JSON.stringify({ mcpServers: servers })), [
+        "ok",
+        `2 in ${file}: here (stdio), far (http)`,
+      ]);
+      const lost = { ...servers, lost: { command: "no-such-program" }, gone: { command: "./gone", cwd: folder } };
+      const [status, message] = await checked(JSON.stringify({ mcpServers: lost }));
+      assert.deepEqual([status, message], ["warn", "the program is not found of the MCP servers lost, gone"]);
+      assert.equal((await checked("{}"))[0], "error");
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
   it("say why the settings cannot be used", () => {
     assert.equal(settingsCheck(null).status, "ok");
     assert.deepEqual(
@@ -133,6 +160,7 @@ describe("the doctor's checks", () => {
       hubCache: "/tmp",
       folders: [],
       settingsProblem: null,
+      mcpConfig: null,
       ports: [],
       models: [],
       threads: 0,
