@@ -15,11 +15,27 @@ import { readModels } from "./server/models.ts";
 
 /** Pages beside the chat. Each is loaded when it is opened. */
 const pages: Readonly<Record<string, ComponentType>> = {
-  models: lazy(async () => (await import("./pages/models.tsx")).ModelsPage),
-  activity: lazy(async () => (await import("./pages/activity.tsx")).ActivityPage),
-  storage: lazy(async () => (await import("./pages/storage.tsx")).StoragePage),
-  system: lazy(async () => (await import("./pages/system.tsx")).SystemPage),
+  models: loaded(async () => (await import("./pages/models.tsx")).ModelsPage),
+  activity: loaded(async () => (await import("./pages/activity.tsx")).ActivityPage),
+  storage: loaded(async () => (await import("./pages/storage.tsx")).StoragePage),
+  system: loaded(async () => (await import("./pages/system.tsx")).SystemPage),
 };
+
+/** Returns the page, or a page that says that it cannot be loaded now. */
+function loaded(load: () => Promise<ComponentType>): ComponentType {
+  return lazy(() => load().catch(() => NotLoaded));
+}
+
+function NotLoaded() {
+  return (
+    <div class="page">
+      <p>{t("pageNotLoaded")}</p>
+      <button type="button" class="button main" onClick={() => location.reload()}>
+        {t("reload")}
+      </button>
+    </div>
+  );
+}
 
 export function App() {
   useEffect(() => {

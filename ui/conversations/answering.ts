@@ -75,7 +75,10 @@ class Answering {
         for (const event of events) this.#fold.take(event);
         this.#changed();
         // The user may have stopped the answer before the server had named it.
-        if (this.#options.signal.aborted) void this.#cancel();
+        if (this.#options.signal.aborted) {
+          if (this.#isRunning) void this.#cancel();
+          else this.#fold.stop("cancelled", "");
+        }
         if (!this.#isRunning) return;
       }
     } catch (error) {

@@ -128,6 +128,7 @@ export class OpenConversation {
       notifyError(error);
       return;
     }
+    for (const answer of answers) this.#begin(answer);
     await this.#add(answers, (answers[0] as Answer).id);
     for (const [i, answer] of answers.entries()) void this.#run(answer, bodies[i] as object, false);
   }
@@ -138,6 +139,7 @@ export class OpenConversation {
     const body = requestBody(path, this.conversation.value.settings, answer.model);
     const base = { output: answer.output, activity: answer.activity };
     const begun: Answer = { ...answer, base, status: "running", problem: "", responseId: "", sequence: -1 };
+    this.#begin(begun);
     await this.#put(begun);
     void this.#run(begun, body, false);
   }
@@ -183,11 +185,17 @@ export class OpenConversation {
     };
   }
 
-  async #run(answer: Answer, body: object | null, isWaiting: boolean): Promise<void> {
-    const stop = new AbortController();
-    this.#stops.set(answer.id, stop);
-    const live = signal(answer);
+  /** Registers a running answer of this tab before it is drawn. */
+  #begin(answer: Answer): { readonly live: Signal<Answer>; readonly stop: AbortController } {
+    const live = this.#live.get(answer.id) ?? signal(answer);
+    const stop = this.#stops.get(answer.id) ?? new AbortController();
     this.#live.set(answer.id, live);
+    this.#stops.set(answer.id, stop);
+    return { live, stop };
+  }
+
+  async #run(answer: Answer, body: object | null, isWaiting: boolean): Promise<void> {
+    const { live, stop } = this.#begin(answer);
     const onChange = (changed: Answer): void => {
       live.value = changed;
     };
@@ -219,6 +227,7 @@ export class OpenConversation {
     await navigator.locks.request(`troupe.answer.${answer.id}`, async () => {});
     const stored = (await database.messagesOf(answer.conversation)).find(({ id }) => id === answer.id);
     if (stored?.role !== "assistant") return;
+    if (stored.status === "running") this.#begin(stored);
     this.#show(stored);
     if (stored.status === "running") await this.#run(stored, null, true);
   }

@@ -66,6 +66,14 @@ export async function settled(page: Page): Promise<void> {
   await page.getByRole("button", { name: "Send" }).waitFor();
 }
 
+export async function until(holds: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!(await holds())) {
+    assert.ok(performance.now() < deadline, `expected within ${timeoutMs} ms: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+}
+
 export function assertClean({ foreign, errors }: WatchedPage): void {
   assert.deepEqual([foreign, errors], [[], []]);
 }

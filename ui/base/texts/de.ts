@@ -109,6 +109,7 @@ export const german: Readonly<Record<TextKey, string>> = {
   output: "Ausgabe",
   pageActivity: "Aktivität",
   pageModels: "Modelle",
+  pageNotLoaded: "Diese Seite konnte nicht vom Server geladen werden.",
   pageStorage: "Ablage",
   pageSystem: "System",
   path: "Pfad",

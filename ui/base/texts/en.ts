@@ -107,6 +107,7 @@ export const english = {
   output: "Output",
   pageActivity: "Activity",
   pageModels: "Models",
+  pageNotLoaded: "This page could not be loaded from the server.",
   pageStorage: "Storage",
   pageSystem: "System",
   path: "Path",

@@ -109,6 +109,7 @@ export const french: Readonly<Record<TextKey, string>> = {
   output: "Sortie",
   pageActivity: "Activité",
   pageModels: "Modèles",
+  pageNotLoaded: "Cette page n’a pas pu être chargée depuis le serveur.",
   pageStorage: "Stockage",
   pageSystem: "Système",
   path: "Chemin",
