@@ -35,6 +35,9 @@ class Answering {
   readonly #fold: AnswerFold;
   #shownAt = 0;
   #storedAt = performance.now();
+  #storeTimer: ReturnType<typeof setTimeout> | null = null;
+  /** Whether the stored answer has the id of the response, without which it cannot be resumed. */
+  #isNamed = false;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #storing: Promise<void> = Promise.resolve();
   #isCancelled = false;
@@ -122,10 +125,11 @@ class Answering {
   /** Shows the answer, at most every `shownEveryMs`, and stores it now and then. */
   #changed(): void {
     const now = performance.now();
-    if (now - this.#storedAt > storedEveryMs) {
-      this.#storedAt = now;
+    if (!this.#isNamed && this.#fold.answer.responseId !== "") {
+      this.#isNamed = true;
       void this.#store();
     }
+    this.#storeTimer ??= setTimeout(() => void this.#store(), Math.max(0, storedEveryMs - (now - this.#storedAt)));
     if (this.#timer !== null) return;
     this.#timer = setTimeout(() => this.#show(), Math.max(0, shownEveryMs - (now - this.#shownAt)));
   }
@@ -137,6 +141,9 @@ class Answering {
   }
 
   #store(): Promise<void> {
+    if (this.#storeTimer !== null) clearTimeout(this.#storeTimer);
+    this.#storeTimer = null;
+    this.#storedAt = performance.now();
     const { answer } = this.#fold;
     this.#storing = this.#storing.then(() => this.#options.onStore(answer));
     return this.#storing;

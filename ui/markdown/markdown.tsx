@@ -50,9 +50,14 @@ function keepOwnClasses(node: Element): void {
   else node.className = kept.join(" ");
 }
 
-/** Returns safe HTML. */
+/** Returns safe HTML. A text that is nested too deeply for the parser is shown as it is. */
 export function htmlOf(markdown: string): string {
-  const html = marked.parse(markdown) as string;
+  let html: string;
+  try {
+    html = marked.parse(markdown) as string;
+  } catch {
+    html = `<pre>${markdown.replaceAll("&", "&amp;").replaceAll("<", "&lt;")}</pre>`;
+  }
   return purify.sanitize(html, {
     USE_PROFILES: { html: true },
     FORBID_TAGS: forbidden,
