@@ -15,13 +15,14 @@ import {
   type UserMessage,
 } from "./records.ts";
 import { requestBody } from "./request.ts";
-import { branchOf, leafBelow, pathTo, siblingsOf } from "./tree.ts";
+import { branchOf, type Children, childrenOf, leafBelow, pathTo, siblingsOf } from "./tree.ts";
 
 const titleLength = 60;
 
 export class OpenConversation {
   readonly conversation: Signal<Conversation>;
   readonly #messages: Signal<ReadonlyMap<string, Message>>;
+  readonly #children: ReadonlySignal<Children>;
   /** Messages of the branch that is shown. */
   readonly path: ReadonlySignal<readonly Message[]>;
   /** Whether an answer of the shown branch, or one beside it, is running. */
@@ -34,6 +35,7 @@ export class OpenConversation {
   private constructor(conversation: Conversation, messages: readonly Message[]) {
     this.conversation = signal(conversation);
     this.#messages = signal(new Map(messages.map((message) => [message.id, message])));
+    this.#children = computed(() => childrenOf(this.#messages.value));
     this.path = computed(() => pathTo(this.#messages.value, this.conversation.value.leaf));
     this.isRunning = computed(() => this.#running().length > 0);
     this.#endWatch = onForeignChange((id) => void (id === conversation.id && this.#refresh()));
@@ -71,7 +73,7 @@ export class OpenConversation {
   }
 
   siblings(message: Message): readonly Message[] {
-    return siblingsOf(this.#messages.value, message);
+    return siblingsOf(this.#children.value, message);
   }
 
   /** Answers that were asked for together with an answer, for example of several models. */
@@ -151,18 +153,18 @@ export class OpenConversation {
 
   /** Shows the branch with a message. */
   async showBranch(id: string): Promise<void> {
-    await this.#store(leafBelow(this.#messages.value, id));
+    await this.#store(leafBelow(this.#children.value, id));
   }
 
   /** Deletes a message and all that follow it. */
   async deleteBranch(id: string): Promise<void> {
-    const gone = branchOf(this.#messages.value, id);
+    const gone = branchOf(this.#children.value, id);
     const parent = this.messageBy(id)?.parent ?? null;
     for (const one of gone) this.#stops.get(one)?.abort();
     const left = new Map([...this.#messages.value].filter(([one]) => !gone.has(one)));
     this.#messages.value = left;
     await database.removeMessages(gone);
-    await this.#store(parent === null ? newestLeaf(left) : leafBelow(left, parent));
+    await this.#store(leafBelow(this.#children.value, parent));
   }
 
   async rename(title: string, folder: string): Promise<void> {
@@ -274,10 +276,4 @@ export class OpenConversation {
     });
     this.#resume();
   }
-}
-
-function newestLeaf(messages: ReadonlyMap<string, Message>): string | null {
-  const roots = [...messages.values()].filter(({ parent }) => parent === null);
-  const newest = roots.sort((one, other) => other.createdAt - one.createdAt)[0];
-  return newest === undefined ? null : leafBelow(messages, newest.id);
 }

@@ -2,6 +2,21 @@
 import type { Message } from "./records.ts";
 
 export type Messages = ReadonlyMap<string, Message>;
+/** Messages by the id of their parent, the oldest first. */
+export type Children = ReadonlyMap<string | null, readonly Message[]>;
+
+export function childrenOf(messages: Messages): Children {
+  const children = new Map<string | null, Message[]>();
+  for (const message of messages.values()) {
+    const list = children.get(message.parent);
+    if (list === undefined) children.set(message.parent, [message]);
+    else list.push(message);
+  }
+  for (const list of children.values()) {
+    if (list.length > 1) list.sort((one, other) => one.createdAt - other.createdAt || (one.id < other.id ? -1 : 1));
+  }
+  return children;
+}
 
 /** Returns the messages from the first one to `leaf`. */
 export function pathTo(messages: Messages, leaf: string | null): readonly Message[] {
@@ -16,32 +31,24 @@ export function pathTo(messages: Messages, leaf: string | null): readonly Messag
 }
 
 /** Returns the messages with the same parent and role, the oldest first. */
-export function siblingsOf(messages: Messages, message: Message): readonly Message[] {
-  return [...messages.values()]
-    .filter(({ parent, role }) => parent === message.parent && role === message.role)
-    .sort((one, other) => one.createdAt - other.createdAt || (one.id < other.id ? -1 : 1));
+export function siblingsOf(children: Children, { parent, role }: Message): readonly Message[] {
+  return (children.get(parent) ?? []).filter((one) => one.role === role);
 }
 
-/** Returns the last message of the newest branch below a message. */
-export function leafBelow(messages: Messages, id: string): string {
+/** Returns the last message of the newest branch below a message; null: the first message of the newest conversation. */
+export function leafBelow(children: Children, id: string | null): string | null {
   let leaf = id;
   for (;;) {
-    let newest: Message | null = null;
-    for (const message of messages.values()) {
-      if (message.parent === leaf && (newest === null || message.createdAt > newest.createdAt)) newest = message;
-    }
-    if (newest === null) return leaf;
+    const newest = children.get(leaf)?.at(-1);
+    if (newest === undefined) return leaf;
     leaf = newest.id;
   }
 }
 
 /** Returns the ids of a message and of all messages below it. */
-export function branchOf(messages: Messages, id: string): ReadonlySet<string> {
+export function branchOf(children: Children, id: string): ReadonlySet<string> {
   const ids = new Set([id]);
-  let size = 0;
-  while (size < ids.size) {
-    size = ids.size;
-    for (const { id: own, parent } of messages.values()) if (parent !== null && ids.has(parent)) ids.add(own);
-  }
+  // A set yields the members that are added while it is read.
+  for (const parent of ids) for (const child of children.get(parent) ?? []) ids.add(child.id);
   return ids;
 }
