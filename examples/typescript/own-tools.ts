@@ -28,7 +28,12 @@ const reply = await troupe.fetch(
     method: "POST",
     headers: { "content-type": "application/json" },
     // A small model rarely calls a tool on its own, so the first round requires a call.
-    body: JSON.stringify({ messages: [{ role: "user", content: question }], tool_choice: "required", temperature: 0 }),
+    body: JSON.stringify({
+      messages: [{ role: "user", content: question }],
+      tool_choice: "required",
+      temperature: 0,
+      max_tokens: 500,
+    }),
   }),
 );
 const answer = (await reply.json()) as {
