@@ -35,7 +35,7 @@ import {
   uploadFile,
 } from "./files/route.ts";
 import { healthOperation, readyOperation, rootOperation } from "./health/operation.ts";
-import { health, ready } from "./health/route.ts";
+import { health, ready, root } from "./health/route.ts";
 import { loraErrors, loraListErrors } from "./lora/errors.ts";
 import { listAdaptersOperation, loadAdapterOperation, unloadAdapterOperation } from "./lora/operation.ts";
 import { listAdapters, loadAdapter, unloadAdapter } from "./lora/route.ts";
@@ -117,7 +117,7 @@ import {
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 import { uiFileOperation, uiOperation, uiRedirectOperation } from "./ui/operation.ts";
-import { root, uiFile, uiPage, uiRedirect } from "./ui/route.ts";
+import { uiFile, uiPage, uiRedirect } from "./ui/route.ts";
 
 /** Route with its handler. */
 export interface Route extends DescribedRoute {

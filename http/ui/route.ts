@@ -3,7 +3,6 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
-import { health } from "../health/route.ts";
 import { pageName, type UiFile, uiFiles } from "./assets.ts";
 
 const SECONDS_TO_KEEP = 31_536_000;
@@ -29,13 +28,6 @@ export const uiRedirect: RouteHandler = (exchange) => exchange.send(308, { ...co
 export const uiPage: RouteHandler = (exchange) => sendFile(exchange, pageName);
 
 export const uiFile: RouteHandler = (exchange) => sendFile(exchange, exchange.parameters.file ?? "");
-
-/** GET /: a browser is led to the UI, other clients get the health check. */
-export const root: RouteHandler = (exchange, context) => {
-  const isBrowser = (exchange.request.headers.get("accept") ?? "").includes("text/html");
-  if (isBrowser && context.config.servesUi) exchange.send(302, { location: "ui/" }, "");
-  else return health(exchange, context);
-};
 
 async function sendFile(exchange: Exchange, name: string): Promise<void> {
   const files = await uiFiles();

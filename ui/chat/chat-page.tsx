@@ -3,10 +3,10 @@ import { signal } from "@preact/signals";
 import { Button } from "../base/button.tsx";
 import { t } from "../base/language.ts";
 import { Composer } from "./composer.tsx";
-import { ConversationMenu } from "./conversation-menu.tsx";
 import { current } from "./current.ts";
-import { ModelChoice } from "./model-choice.tsx";
-import { SettingsPanel } from "./settings-panel.tsx";
+import { ConversationMenu } from "./settings/conversation-menu.tsx";
+import { ModelChoice } from "./settings/model-choice.tsx";
+import { SettingsPanel } from "./settings/settings-panel.tsx";
 import { Thread } from "./thread.tsx";
 
 const showsSettings = signal(false);

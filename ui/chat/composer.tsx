@@ -8,7 +8,7 @@ import type { OpenConversation } from "../conversations/open-conversation.ts";
 import type { AttachedFile } from "../conversations/records.ts";
 import { ask } from "../server/client.ts";
 import { draftOf, keepDraft, keepOpen } from "./current.ts";
-import { ToolChoice } from "./tool-choice.tsx";
+import { ToolChoice } from "./settings/tool-choice.tsx";
 
 const mostRows = 12;
 

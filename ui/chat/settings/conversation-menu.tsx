@@ -1,14 +1,14 @@
 // Menu of a conversation: its title and folder, export, deletion.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { Button } from "../base/button.tsx";
-import { Dialog } from "../base/dialog.tsx";
-import { t } from "../base/language.ts";
-import { notifyError } from "../base/notice.tsx";
-import { conversations, deleteConversation } from "../conversations/library.ts";
-import type { OpenConversation } from "../conversations/open-conversation.ts";
-import { exportJson, exportMarkdown, saveAs } from "../conversations/transfer.ts";
-import { startConversation } from "./current.ts";
+import { Button } from "../../base/button.tsx";
+import { Dialog } from "../../base/dialog.tsx";
+import { t } from "../../base/language.ts";
+import { notifyError } from "../../base/notice.tsx";
+import { conversations, deleteConversation } from "../../conversations/library.ts";
+import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import { exportJson, exportMarkdown, saveAs } from "../../conversations/transfer.ts";
+import { startConversation } from "../current.ts";
 
 const isOpen = signal(false);
 

@@ -1,12 +1,12 @@
 // Panel of the settings of a conversation: system prompt, sampling, reasoning, the form of the answer, and presets.
 import { useState } from "preact/hooks";
-import { Button } from "../base/button.tsx";
-import { t } from "../base/language.ts";
-import { notifyError } from "../base/notice.tsx";
-import { preference } from "../base/preference.ts";
-import type { OpenConversation } from "../conversations/open-conversation.ts";
-import type { ChatSettings } from "../conversations/records.ts";
-import { changeSettings } from "./current.ts";
+import { Button } from "../../base/button.tsx";
+import { t } from "../../base/language.ts";
+import { notifyError } from "../../base/notice.tsx";
+import { preference } from "../../base/preference.ts";
+import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import type { ChatSettings } from "../../conversations/records.ts";
+import { changeSettings } from "../current.ts";
 import { SchemaForm } from "./schema-form.tsx";
 import { Check } from "./tool-choice.tsx";
 

@@ -1,7 +1,7 @@
 // JSON schema of the answer: as text, or as a form of its top-level properties.
 import { useState } from "preact/hooks";
-import { Button } from "../base/button.tsx";
-import { t } from "../base/language.ts";
+import { Button } from "../../base/button.tsx";
+import { t } from "../../base/language.ts";
 
 const types = ["string", "number", "integer", "boolean", "array", "object"] as const;
 

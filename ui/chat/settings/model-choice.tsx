@@ -1,10 +1,10 @@
 // Choice of the models that answer: one, or several side by side.
-import { Button } from "../base/button.tsx";
-import { t } from "../base/language.ts";
-import { notifyError } from "../base/notice.tsx";
-import type { OpenConversation } from "../conversations/open-conversation.ts";
-import { models, shortName } from "../server/models.ts";
-import { changeSettings } from "./current.ts";
+import { Button } from "../../base/button.tsx";
+import { t } from "../../base/language.ts";
+import { notifyError } from "../../base/notice.tsx";
+import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import { models, shortName } from "../../server/models.ts";
+import { changeSettings } from "../current.ts";
 
 const mostModels = 4;
 

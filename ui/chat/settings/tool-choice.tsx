@@ -1,15 +1,15 @@
 // Choice of the server's tools for the conversation.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Button } from "../base/button.tsx";
-import { Dialog } from "../base/dialog.tsx";
-import { t } from "../base/language.ts";
-import { notifyError } from "../base/notice.tsx";
-import type { TextKey } from "../base/texts/en.ts";
-import type { OpenConversation } from "../conversations/open-conversation.ts";
-import { ask } from "../server/client.ts";
-import { models } from "../server/models.ts";
-import { changeSettings } from "./current.ts";
+import { Button } from "../../base/button.tsx";
+import { Dialog } from "../../base/dialog.tsx";
+import { t } from "../../base/language.ts";
+import { notifyError } from "../../base/notice.tsx";
+import type { TextKey } from "../../base/texts/en.ts";
+import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import { ask } from "../../server/client.ts";
+import { models } from "../../server/models.ts";
+import { changeSettings } from "../current.ts";
 
 const builtIn: readonly (readonly [name: string, key: TextKey])[] = [
   ["code", "toolCode"],
