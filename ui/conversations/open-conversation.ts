@@ -121,7 +121,9 @@ export class OpenConversation {
     const { settings } = this.conversation.value;
     const now = Date.now();
     const models = [settings.model, ...settings.others];
-    const answers = models.map((model) => this.#newAnswer(parent, model, now));
+    // Answers that were asked for together are sorted by their ids.
+    const group = newId();
+    const answers = models.map((model, i) => ({ ...this.#newAnswer(parent, model, now), id: `${group}.${i}` }));
     const path = pathTo(this.#messages.value, parent);
     let bodies: readonly object[];
     try {
