@@ -95,6 +95,7 @@ const defaults: HttpConfig = {
   needsApiKey: false,
   servesDocs: true,
   servesMetrics: true,
+  servesUi: true,
   basePath: "",
 };
 

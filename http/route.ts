@@ -45,6 +45,7 @@ export interface RouteSettings {
   readonly servesMcp: boolean;
   readonly servesDocs: boolean;
   readonly servesMetrics: boolean;
+  readonly servesUi: boolean;
 }
 
 /** Name of a body field, or "query" for the query parameter `model`. */
