@@ -52,7 +52,7 @@ const owners: Readonly<Record<string, string>> = {
   "html-encoding-sniffer": "actors/web/extract",
   "robots-parser": "actors/web/extract",
   minisearch: "actors/web/ranking",
-  undici: "engines/files/hub/api",
+  undici: "runtime/web",
   diff: "cli/agent",
   "@huggingface/jinja": "engines/text/template",
 };
