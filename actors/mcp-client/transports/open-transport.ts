@@ -14,7 +14,7 @@ import { WebSocketTransport } from "./websocket.ts";
 /** Answers to the first request of a server that only supports HTTP with SSE (specification of MCP: backwards compatibility). */
 const oldServerStatuses = [400, 404, 405];
 
-const MIN_RECONNECT_MS = 1000;
+const MIN_RECONNECT_MS = 200;
 const MAX_RECONNECT_MS = 30_000;
 
 export interface OpenTransport {
