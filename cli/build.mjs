@@ -1,5 +1,5 @@
-// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules that
-// are older than their sources. --clean empties dist/ first, for publishing, because dist/ keeps the output of deleted
+// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules and the web UI
+// if they are older than their sources. --clean empties dist/ first, for publishing, because dist/ keeps the output of deleted
 // sources. This file is plain JavaScript, because it runs before anything is compiled.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
@@ -52,6 +52,14 @@ function buildModule(folder, entry, target, output) {
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
 
+/** Builds the web UI, unless its page is newer than its sources. */
+function buildUi() {
+  const source = join(root, "ui");
+  if (fileTime(join(root, "dist", "ui", "index.html")) > newestFile(source)) return true;
+  const vite = join(dirname(require.resolve("vite/package.json")), "bin", "vite.js");
+  return run([vite, "build", "--config", join(source, "vite.config.ts"), "--logLevel", "warn"]);
+}
+
 if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
 // Both TypeScript projects write to dist/. The build record of the other project is deleted, because it would become wrong.
 const [project, other] = process.argv.includes("--all")
@@ -61,6 +69,7 @@ rmSync(join(root, "dist", other), { force: true });
 const start = new Date();
 const results = await Promise.all([
   run([tsc, "-p", join(root, project)]),
+  buildUi(),
   ...modules.flatMap(({ folder, entry, outputs }) =>
     Object.entries(outputs).map(([target, output]) => buildModule(folder, entry, target, output)),
   ),

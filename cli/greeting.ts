@@ -9,19 +9,21 @@ export interface Greeted {
   readonly port: number;
   /** null: no MCP server. */
   readonly mcpPort: number | null;
+  readonly hasUi: boolean;
   readonly models: readonly Pick<ModelEntry, "id" | "capabilities">[];
   readonly defaultModelId: string;
   /** The `model_id` of each model in the settings. */
   readonly modelIds: readonly string[];
 }
 
-export function greeting({ host, port, mcpPort, models, defaultModelId, modelIds }: Greeted): string {
+export function greeting({ host, port, mcpPort, hasUi, models, defaultModelId, modelIds }: Greeted): string {
   const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host.includes(":") ? `[${host}]` : host;
   const url = `http://${shown}:${port}`;
   const endpoints: [name: string, address: string][] = [
     ...(models.some(generates) ? generating(url) : []),
     ...(models.some(embeds) ? [["embeddings", `${url}/v1/embeddings`] as [string, string]] : []),
     ["models", `${url}/v1/models`],
+    ...(hasUi ? [["web UI", `${url}/ui/`] as [string, string]] : []),
     ["API docs", `${url}/docs`],
     ["health", `${url}/health`],
     ...(mcpPort === null ? [] : [["mcp", `http://${shown}:${mcpPort}/mcp`] as [string, string]]),

@@ -41,12 +41,14 @@ export async function serve(config: Config): Promise<void> {
     throw error;
   }
   progress.stop();
-  const { host } = config.server;
+  const { host, noUi } = config.server;
   const mcpPort = mcp?.listener.port ?? null;
   const { defaultModelId } = config;
   const modelIds = config.models.map(({ modelId }) => modelId);
   const models = service.inference.models();
-  process.stdout.write(greeting({ host, port: listener.port, mcpPort, models, defaultModelId, modelIds }));
+  process.stdout.write(
+    greeting({ host, port: listener.port, mcpPort, hasUi: !noUi, models, defaultModelId, modelIds }),
+  );
 }
 
 /** Checks the limit of open files at start, because a low limit would make the server fail later. */

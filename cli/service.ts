@@ -170,6 +170,7 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
     accessLogHealth: server.accessLogHealth,
     disableRequestIdHeader: server.disableRequestIdHeader,
     disableMetrics: server.disableMetrics,
+    servesUi: !server.noUi,
     host: server.host,
     allowedHosts: [troupe.allowedHosts ?? []].flat(),
     corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),

@@ -13,7 +13,7 @@ const program = join(root, "dist", "cli", "main.js");
 /** Stamp file that cli/build.mjs writes after a build. Its modification time is the start of the build. */
 const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
-const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
+const sourceFolders = ["cli", "http", "actors", "engines", "runtime", "ui"];
 const sourceFiles = ["package.json", "tsconfig.json", "tsconfig.build.json"];
 const minOpenFiles = 256;
 const lockPollMs = 100;
@@ -41,7 +41,7 @@ function newestSource(path) {
   for (const entry of readdirSync(path, { withFileTypes: true })) {
     const inner = join(path, entry.name);
     if (entry.isDirectory()) newest = Math.max(newest, newestSource(inner));
-    else if (entry.name.endsWith(".ts")) newest = Math.max(newest, statSync(inner).mtimeMs);
+    else if (/\.(?:tsx?|css|html|svg)$/.test(entry.name)) newest = Math.max(newest, statSync(inner).mtimeMs);
   }
   return newest;
 }

@@ -100,6 +100,7 @@ const defaults: HttpConfig = {
   servesDocs: true,
   servesMetrics: true,
   servesLists: true,
+  servesUi: true,
   basePath: "",
 };
 

@@ -47,6 +47,7 @@ export interface RouteSettings {
   readonly servesMetrics: boolean;
   /** Whether the requests, responses and sessions of all clients are listed, and the settings. */
   readonly servesLists: boolean;
+  readonly servesUi: boolean;
 }
 
 /** Name of a body field, or "query" for the query parameter `model`. */

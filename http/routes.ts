@@ -35,7 +35,7 @@ import {
   uploadFile,
 } from "./files/route.ts";
 import { healthOperation, readyOperation, rootOperation } from "./health/operation.ts";
-import { health, ready } from "./health/route.ts";
+import { health, ready, root } from "./health/route.ts";
 import { loraErrors, loraListErrors } from "./lora/errors.ts";
 import { listAdaptersOperation, loadAdapterOperation, unloadAdapterOperation } from "./lora/operation.ts";
 import { listAdapters, loadAdapter, unloadAdapter } from "./lora/route.ts";
@@ -131,6 +131,8 @@ import {
 } from "./system/operation.ts";
 import { cancelRequest, listRequests } from "./system/requests.ts";
 import { systemConfig, systemDoctor, systemInfo } from "./system/route.ts";
+import { uiFileOperation, uiOperation, uiRedirectOperation } from "./ui/operation.ts";
+import { uiFile, uiPage, uiRedirect } from "./ui/route.ts";
 
 /** Route with its handler. */
 export interface Route extends DescribedRoute {
@@ -372,7 +374,34 @@ const skillRoutes: readonly Route[] = [
 
 export const routes: readonly Route[] = [
   { method: "GET", path: "/health", kind: "operations", isOpen: true, handler: health, operation: healthOperation },
-  { method: "GET", path: "/", kind: "operations", isOpen: true, handler: health, operation: rootOperation },
+  { method: "GET", path: "/", kind: "operations", isOpen: true, handler: root, operation: rootOperation },
+  {
+    method: "GET",
+    path: "/ui",
+    kind: "operations",
+    isOpen: true,
+    setting: "servesUi",
+    handler: uiRedirect,
+    operation: uiRedirectOperation,
+  },
+  {
+    method: "GET",
+    path: "/ui/",
+    kind: "operations",
+    isOpen: true,
+    setting: "servesUi",
+    handler: uiPage,
+    operation: uiOperation,
+  },
+  {
+    method: "GET",
+    path: "/ui/{file}",
+    kind: "operations",
+    isOpen: true,
+    setting: "servesUi",
+    handler: uiFile,
+    operation: uiFileOperation,
+  },
   { method: "GET", path: "/ready", kind: "operations", isOpen: true, handler: ready, operation: readyOperation },
   {
     method: "GET",

@@ -138,6 +138,7 @@ export class McpClient implements ToolSource {
     this.#connected = connected;
     this.#tools = tools.map((tool) => ({
       spec: tool.spec,
+      server: tool.serverName,
       about: { source: "mcp", kind: "external", label: `${tool.serverName}: ${tool.tool}` },
       run: (call) => this.#run(tool, call),
     }));

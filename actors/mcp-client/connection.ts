@@ -1,6 +1,7 @@
 // Connection to one MCP server: connects, again after each end, with a growing pause; keeps the list of its tools; runs calls.
 // What goes wrong with a server ends its own calls only.
 import type { Clock } from "../../runtime/clock.ts";
+import { SaidOnce } from "../../runtime/log/said-once.ts";
 import type { McpCall, McpServerSettings } from "../api/agent/mcp.ts";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
 import { goneError, redacted, ServerCalls, type ServerCallsOptions } from "./server-calls.ts";
@@ -14,6 +15,8 @@ const MAX_BACKOFF_MS = 30_000;
 const RESET_AFTER_MS = 60_000;
 /** Time in ms in which several notices of changed tools lead to one new list. */
 const LIST_PAUSE_MS = 100;
+/** Time in ms between two lists of a server that goes on to change its tools. */
+const REPEATED_LIST_PAUSE_MS = 2000;
 
 export interface ConnectionOptions extends Omit<ServerCallsOptions, "session"> {
   /** Creates a session that is not open yet. */
@@ -31,8 +34,9 @@ export class Connection {
   #downReason = "it is being connected";
   #tools: readonly ListedTool[] = [];
   #isListPlanned = false;
-  /** Messages about tools that were reported. */
-  #said = new Set<string>();
+  /** Whether tools have changed since the last list began. */
+  #hasNotice = false;
+  readonly #said = new SaidOnce();
   readonly #stopped = new AbortController();
   #life: Promise<void> = Promise.resolve();
 
@@ -147,14 +151,22 @@ export class Connection {
     onChange();
   }
 
-  #listLater(): void {
+  #listLater(pauseMs = LIST_PAUSE_MS): void {
+    this.#hasNotice = true;
     if (this.#isListPlanned) return;
     this.#isListPlanned = true;
-    this.#clock.setTimeout(() => void this.#listAgain(), LIST_PAUSE_MS);
+    this.#clock.setTimeout(() => void this.#listOnce(), pauseMs);
+  }
+
+  /** One list is read at a time, so that an older one never replaces a newer one. */
+  async #listOnce(): Promise<void> {
+    this.#hasNotice = false;
+    await this.#listAgain();
+    this.#isListPlanned = false;
+    if (this.#hasNotice) this.#listLater(REPEATED_LIST_PAUSE_MS);
   }
 
   async #listAgain(): Promise<void> {
-    this.#isListPlanned = false;
     const session = this.#session;
     if (session === null) return;
     try {
@@ -169,8 +181,7 @@ export class Connection {
 
   async #list(session: Session): Promise<readonly ListedTool[]> {
     return await toolsOfServer(session, this.settings.resources, (message) => {
-      if (!this.#said.has(message)) this.#warn(message);
-      this.#said.add(message);
+      if (this.#said.isNew(message)) this.#warn(message);
     });
   }
 

@@ -3,12 +3,16 @@ import type { ElicitRequestFormParams, ElicitResult } from "@modelcontextprotoco
 import type { McpReport } from "../api/agent/mcp.ts";
 import type { ToolAnswer } from "../api/agent/questions.ts";
 
-/** Maximum number of questions that wait. Further ones are declined. */
+/** Maximum number of questions that wait, and of those of one call. Further ones are declined. */
 const MAX_WAITING = 256;
+const MAX_WAITING_OF_CALL = 4;
+/** Maximum number of characters of a question. */
+const MAX_MESSAGE = 8192;
 
 export class Questions {
   readonly #report: (report: McpReport) => void;
   readonly #waiting = new Map<number, (answer: ToolAnswer) => void>();
+  readonly #waitingOf = new Map<string, number>();
   #next = 1;
 
   constructor(report: (report: McpReport) => void) {
@@ -22,17 +26,28 @@ export class Questions {
     { message, requestedSchema }: ElicitRequestFormParams,
     signal: AbortSignal,
   ): Promise<ElicitResult> {
-    if (signal.aborted || this.#waiting.size >= MAX_WAITING) return { action: "decline" };
+    const ofCall = this.#waitingOf.get(call) ?? 0;
+    if (signal.aborted || this.#waiting.size >= MAX_WAITING || ofCall >= MAX_WAITING_OF_CALL) {
+      return { action: "decline" };
+    }
+    this.#waitingOf.set(call, ofCall + 1);
     const question = this.#next++;
     const answered = new Promise<ToolAnswer>((resolve) => {
       this.#waiting.set(question, resolve);
       signal.addEventListener("abort", () => resolve({ action: "cancel" }), { once: true });
     });
     const { properties, required = [] } = requestedSchema;
-    const content = { label: `${serverName} asks`, message, schema: { properties, required } };
+    const content = {
+      label: `${serverName} asks`,
+      message: message.slice(0, MAX_MESSAGE),
+      schema: { properties, required },
+    };
     this.#report({ type: "question", call, question, content });
     const answer = await answered;
     this.#waiting.delete(question);
+    const left = (this.#waitingOf.get(call) ?? 1) - 1;
+    if (left === 0) this.#waitingOf.delete(call);
+    else this.#waitingOf.set(call, left);
     if (answer.action !== "accept") return { action: answer.action };
     const given = Object.entries(answer.content).map(([name, value]) => [
       name,

@@ -14,6 +14,10 @@ import { messageOf, type Session } from "./session.ts";
 
 /** Shortest time in ms between two progress reports of a call. Reports in between are left out. */
 const PROGRESS_MS = 100;
+/** Maximum number of questions of a call to its user. */
+const MAX_QUESTIONS = 16;
+/** Maximum number of characters of a text of a server in errors, logs and progress. */
+const MAX_SHOWN = 2000;
 /** Maximum number of calls of a server that run or wait. */
 const MAX_CALLS = 1024;
 
@@ -33,6 +37,8 @@ interface RunningCall {
   /** null: the call waits for its turn. */
   timer: CallTimer | null;
   hasTimedOut: boolean;
+  /** Number of questions to the user. */
+  questions: number;
 }
 
 export class ServerCalls {
@@ -53,7 +59,7 @@ export class ServerCalls {
   async call(call: McpCall): Promise<ServerToolResult> {
     const session = this.#options.session();
     if (this.#running.size >= MAX_CALLS) throw new ServerError("queue_full", `${this.#who} has too many waiting calls`);
-    const running: RunningCall = { call, end: new AbortController(), timer: null, hasTimedOut: false };
+    const running: RunningCall = { call, end: new AbortController(), timer: null, hasTimedOut: false, questions: 0 };
     this.#running.set(call.id, running);
     try {
       const ended = rejectsWhenAborted(running.end.signal);
@@ -88,6 +94,8 @@ export class ServerCalls {
     const sessions = new Set(running.map(({ call }) => call.session));
     const asking = sessions.size === 1 ? running.find(({ call }) => call.canAsk) : undefined;
     if (asking === undefined) return this.#declined(sessions.size);
+    // The time limit of a call does not run while it asks, so it asks a limited number of times.
+    if (++asking.questions > MAX_QUESTIONS) return { action: "decline" };
     const { questions, settings } = this.#options;
     for (const { timer } of running) timer?.pause();
     try {
@@ -131,7 +139,8 @@ export class ServerCalls {
       timer?.onProgress();
       if (clock.now() - reportedAt < PROGRESS_MS) return;
       reportedAt = clock.now();
-      report({ type: "progress", call: call.id, progress: { progress, total, message } });
+      const shown = message?.slice(0, MAX_SHOWN) ?? null;
+      report({ type: "progress", call: call.id, progress: { progress, total, message: shown } });
     };
   }
 
@@ -149,9 +158,10 @@ export function goneError({ name, secrets }: McpServerSettings, reason: string):
   return new ServerError("peer_gone", `MCP server "${name}" cannot be reached: ${redacted(reason, secrets)}`);
 }
 
-/** Returns a text without the secrets of a server. */
+/** Returns the beginning of a text without the secrets of a server. */
 export function redacted(text: string, secrets: readonly string[]): string {
-  return secrets.reduce((kept, secret) => kept.replaceAll(secret, "[redacted]"), text);
+  const whole = secrets.reduce((kept, secret) => kept.replaceAll(secret, "[redacted]"), text);
+  return whole.length <= MAX_SHOWN ? whole : `${whole.slice(0, MAX_SHOWN)}…`;
 }
 
 function rejectsWhenAborted(signal: AbortSignal): Promise<never> {

@@ -1,6 +1,7 @@
 // MCP servers: the connections to all servers of the settings, and the list of their tools.
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { SaidOnce } from "../../runtime/log/said-once.ts";
 import type { Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { McpCall, McpReport, McpServerSettings, McpThreadInit } from "../api/agent/mcp.ts";
 import type { ToolAnswer } from "../api/agent/questions.ts";
@@ -26,8 +27,7 @@ export class McpServers {
   readonly #questions: Questions;
   /** By id, in the order of the settings. */
   readonly #connections: ReadonlyMap<string, Connection>;
-  /** Messages about names that were reported. */
-  readonly #said = new Set<string>();
+  readonly #said = new SaidOnce();
 
   constructor(options: McpServersOptions) {
     this.#options = options;
@@ -102,8 +102,7 @@ export class McpServers {
   }
 
   #sayOnce(message: string): void {
-    if (this.#said.has(message)) return;
-    this.#said.add(message);
+    if (!this.#said.isNew(message)) return;
     this.#options.report({ type: "log", level: "warn", fields: {}, message });
   }
 

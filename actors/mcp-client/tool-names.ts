@@ -56,7 +56,7 @@ function named(settings: ServerTools["settings"], tool: ListedTool, name: string
 }
 
 function renamed(server: string, tool: string, wanted: string, name: string | undefined): string {
-  const which = `tool "${tool}" of MCP server "${server}"`;
+  const which = `tool "${tool.slice(0, MAX_LENGTH)}" of MCP server "${server}"`;
   if (name === undefined) return `${which} is not offered: other tools have its names; set another tool_prefix`;
   const reason =
     fitting(wanted) === name

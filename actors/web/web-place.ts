@@ -46,6 +46,10 @@ function embedderOf({ system, spawner }: PlaceContext<WebPlaceInit>): NonNullabl
     signal.addEventListener("abort", cancel, { once: true });
     try {
       return await embedder.ask("embed", { id, texts, client }, { timeoutMs: embedMs });
+    } catch (error) {
+      // After the time limit the model would go on.
+      cancel();
+      throw error;
     } finally {
       signal.removeEventListener("abort", cancel);
     }

@@ -20,7 +20,8 @@ const foundPageMs = 12_000;
 const readMs = 30_000;
 const contextTokens: Readonly<Record<SearchContextSize, number>> = { low: 4096, medium: 8192, high: 16_384 };
 const charactersPerToken = 4;
-/** Number of characters of a found page in which passages are looked for. */
+/** Number of characters of all found pages, and of one, in which passages are looked for. */
+const rankedTotal = 262_144;
 const rankedLength = 131_072;
 
 export interface WebServiceOptions {
@@ -87,9 +88,10 @@ export class WebService {
     pages: readonly (ReadPage | null)[],
     signal: AbortSignal,
   ): Promise<readonly FoundPage[]> {
+    const length = Math.min(rankedLength, Math.floor(rankedTotal / Math.max(1, results.length)));
     const passages = results.flatMap(({ title, description }, page): readonly Passage[] => {
       const text = pages[page]?.text ?? description;
-      return passagesOf(text.slice(0, wholeLength(text, rankedLength))).map((passage) => ({
+      return passagesOf(text.slice(0, wholeLength(text, length))).map((passage) => ({
         page,
         title,
         text: passage,
@@ -107,7 +109,13 @@ export class WebService {
 
   async #scores(query: string, passages: readonly Passage[], client: string, signal: AbortSignal) {
     const { embed, warn, extractor } = this.#options;
-    const words = await extractor.run("scores", { query, passages }, { client, signal });
+    const words = await extractor
+      .run("scores", { query, passages }, { client, signal })
+      .catch((error): readonly number[] => {
+        if (signal.aborted) throw cancelled();
+        warn({ reason: toErrorRecord(error).message }, "search results keep the order of the provider: ranking fails");
+        return passages.map(() => 0);
+      });
     if (embed === null || passages.length === 0) return words;
     try {
       return await embeddingScores(query, passages, words, (texts) => embed(texts, client, signal));

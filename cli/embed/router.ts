@@ -13,6 +13,8 @@ export interface RouterOptions {
   readonly docs?: boolean;
   /** Whether to serve /metrics; default: true. */
   readonly metrics?: boolean;
+  /** Whether to serve the web UI at /ui; default: true. */
+  readonly ui?: boolean;
   /** Whether requests may load and unload LoRA adapters; default: the setting of this name. */
   readonly allowRuntimeLoraUpdating?: boolean;
   /** Routes in addition to those of troupe. */
@@ -31,7 +33,7 @@ export function mountRouter(
   { troupe, server }: Config,
   options: RouterOptions,
 ): Router & { mount: Mount } {
-  const { basePath = "", docs = true, metrics = true, routes = [] } = options;
+  const { basePath = "", docs = true, metrics = true, ui = true, routes = [] } = options;
   if (!/^(\/[^/?#]+)*$/.test(basePath)) {
     throw new ServerError(
       "config_invalid",
@@ -43,6 +45,7 @@ export function mountRouter(
       basePath,
       servesDocs: docs,
       servesMetrics: metrics,
+      servesUi: ui,
       allowLoraUpdates: options.allowRuntimeLoraUpdating ?? server.allowRuntimeLoraUpdating,
     },
     extraRoutes(routes, troupe.stalledReaderSecs * 1000),

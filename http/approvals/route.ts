@@ -5,6 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { readJson } from "../json.ts";
 import { sessionId } from "../shared/agent/request-fields.ts";
+import { isBounded } from "../shared/fields/bounded.ts";
 import { readQuery } from "../shared/read-query.ts";
 
 const MAX_MESSAGE_LENGTH = 65_536;
@@ -25,8 +26,13 @@ export const decisionSchema = z
       .record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]))
       .nullish()
       .meta({ description: "With approve: the data that the tool asks for, as its `requested_schema` describes it." }),
+    arguments: z
+      .record(z.string(), z.unknown())
+      .refine(isBounded, "is too large or too deeply nested")
+      .nullish()
+      .meta({ description: "With approve: arguments in place of the model's. The model is told of them." }),
   })
-  .superRefine(({ decision, message, remember_for_session, content }, context) => {
+  .superRefine(({ decision, message, remember_for_session, content, arguments: edited }, context) => {
     if (decision === "approve" && typeof message === "string") {
       context.addIssue({ code: "custom", path: ["message"], message: "is for decision deny" });
     }
@@ -36,20 +42,24 @@ export const decisionSchema = z
     if (decision === "deny" && content != null) {
       context.addIssue({ code: "custom", path: ["content"], message: "is for decision approve" });
     }
+    if (decision === "deny" && edited != null) {
+      context.addIssue({ code: "custom", path: ["arguments"], message: "is for decision approve" });
+    }
   });
 
 export const pendingQuery = z.object({ session_id: sessionId.meta({ description: "Session of the waiting calls." }) });
 
 export const decideApproval: RouteHandler = (exchange, context) => {
   const agents = agentsOf(context);
-  const { decision, message, remember_for_session, content } = readJson(exchange.request, decisionSchema, context.log);
+  const sent = readJson(exchange.request, decisionSchema, context.log);
+  const { decision, message, remember_for_session, content, arguments: edited } = sent;
   const id = exchange.parameters.approval_id ?? "";
   const given = {
     decision,
     message: message ?? null,
     rememberForSession: remember_for_session ?? false,
     content: content ?? null,
-    arguments: null,
+    arguments: edited == null ? null : JSON.stringify(edited),
   };
   const status = agents.decide(id, given);
   exchange.json(status === "not_found" ? 404 : 200, { status });

@@ -28,7 +28,7 @@ export const healthOperation: Operation = {
 export const rootOperation: Operation = {
   id: "getRoot",
   tag: "Operations",
-  summary: "Alias of `/health`",
+  summary: "Alias of `/health`; a browser is redirected to the web UI",
   description,
   answers,
   errors: [],

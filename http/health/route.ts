@@ -1,4 +1,4 @@
-// Health routes: GET /health and its alias / report whether the process is healthy. GET /ready reports whether the default
+// Health routes: GET /health and, except for browsers, GET / report whether the process is healthy. GET /ready reports whether the default
 // model accepts requests.
 import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { RouteHandler } from "../context.ts";
@@ -11,6 +11,13 @@ export const health: RouteHandler = (exchange, { inference }) => {
   const faults = inference.faults();
   if (faults.length === 0) exchange.text(200, "OK");
   else unavailable(exchange, faults);
+};
+
+/** GET /: a browser is led to the web UI, other clients get the health check. */
+export const root: RouteHandler = (exchange, context) => {
+  const isBrowser = (exchange.request.headers.get("accept") ?? "").includes("text/html");
+  if (isBrowser && context.config.servesUi) exchange.send(302, { location: "ui/", vary: "accept" }, "");
+  else return health(exchange, context);
 };
 
 export const ready: RouteHandler = (exchange, { inference, models }) => {

@@ -1,6 +1,7 @@
 // Web blocks: calls of the web tools in the shape of the messages protocol, and the citations of the pages that they returned.
 // The blocks contain what the model read, so that a request that sends them back continues without a session.
 import { z } from "zod";
+import { wholeLength } from "../../actors/web/ranking/passages.ts";
 import { type ProgressEvent, pagesOf, type Sources, type WebPage, webKind } from "../shared/agent/web-results.ts";
 
 const MAX_CITED_TEXT = 150;
@@ -136,7 +137,12 @@ export function citationsOf(sources: Sources, text: string): readonly WebCitatio
     type: "web_search_result_location",
     url,
     title,
-    cited_text: (description === "" ? content : description).slice(0, MAX_CITED_TEXT),
+    cited_text: cut(description === "" ? content : description),
     encrypted_index: Buffer.from(`${index}`).toString("base64"),
   }));
+}
+
+/** Returns the beginning of a text, without half a character at the end. */
+function cut(text: string): string {
+  return text.slice(0, wholeLength(text, MAX_CITED_TEXT));
 }

@@ -93,6 +93,9 @@ export const examples: Readonly<Record<string, Example>> = {
   getRoot: { answer: "OK" },
   getReady: { answer: "OK" },
   showDocs: { answer: "<!doctype html>" },
+  redirectToUi: { answer: "" },
+  showUi: { answer: "<!doctype html>" },
+  getUiFile: { path: { file: "index.html" } },
   getDocsAsset: { path: { asset: "start.js" } },
   getApiDocument: {
     answer: { openapi: "3.1.0", info: { title: "troupe", version: "0.9.5" }, paths: {}, components: {} },

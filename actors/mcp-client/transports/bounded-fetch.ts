@@ -5,16 +5,67 @@ import { maxMessageBytes, tooLarge } from "./limits.ts";
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;
 
-/** Fetches; reading the response fails if a message in it is too large. `onTooLarge` is called then. */
+/** Time in ms that the answer of a cancelled call has to arrive. */
+const CANCELLED_MS = 1000;
+/** Maximum number of calls whose responses can be closed. */
+const MAX_KEPT = 2048;
+
+/**
+ * Fetches; reading the response fails if a message in it is too large. `onTooLarge` is called then. The time of a request is not
+ * limited: calls have limits of their own. The response to a call that is cancelled is closed.
+ */
 export function boundedFetch(onTooLarge: (reason: string) => void): FetchLike {
-  return async (url, init) => {
-    const response = await fetch(url, init);
+  const calls = new Map<string, AbortController>();
+  return async (url, init = {}) => {
+    const message = messageIn(init.body);
+    if (message.method === "notifications/cancelled") {
+      const call = calls.get(String(message.params?.requestId));
+      setTimeout(() => call?.abort(), CANCELLED_MS).unref();
+    }
+    const signal = message.method === "tools/call" ? callSignal(calls, String(message.id), init) : init.signal;
+    const response = await patientFetch(url, signal ? { ...init, signal } : init);
     if (response.body === null) return response;
     const isStream = (response.headers.get("content-type") ?? "").startsWith("text/event-stream");
     const body = response.body.pipeThrough(counter(isStream, onTooLarge));
     const { status, statusText, headers } = response;
     return new Response(body, { status, statusText, headers });
   };
+}
+
+/** Returns the signal of a call's request. The latest calls are kept; the end of a response that has arrived changes nothing. */
+function callSignal(calls: Map<string, AbortController>, id: string, { signal }: RequestInit): AbortSignal {
+  const ended = new AbortController();
+  calls.set(id, ended);
+  const [oldest] = calls.keys();
+  if (calls.size > MAX_KEPT && oldest !== undefined) calls.delete(oldest);
+  return signal ? AbortSignal.any([signal, ended.signal]) : ended.signal;
+}
+
+let patient: Promise<FetchLike> | null = null;
+
+/** Fetches without time limits of its own. Node's fetch ends a request whose answer takes 300 s. */
+async function patientFetch(url: string | URL, init: RequestInit): Promise<Response> {
+  patient ??= import("../../../runtime/web/undici.ts").then(({ Agent, fetch }) => {
+    const dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 });
+    // The cast is correct: Node's fetch is built from this library, which declares its own types.
+    return (to, given) => fetch(to, { ...given, dispatcher } as object) as unknown as Promise<Response>;
+  });
+  return await (await patient)(url, init);
+}
+
+interface Message {
+  readonly id?: unknown;
+  readonly method?: unknown;
+  readonly params?: { readonly requestId?: unknown };
+}
+
+function messageIn(body: unknown): Message {
+  if (typeof body !== "string" || body.length > maxMessageBytes) return {};
+  try {
+    return (JSON.parse(body) ?? {}) as Message;
+  } catch {
+    return {};
+  }
 }
 
 function counter(isStream: boolean, onTooLarge: (reason: string) => void): TransformStream<Uint8Array, Uint8Array> {

@@ -14,6 +14,9 @@ import { WebSocketTransport } from "./websocket.ts";
 /** Answers to the first request of a server that only supports HTTP with SSE (specification of MCP: backwards compatibility). */
 const oldServerStatuses = [400, 404, 405];
 
+const MIN_RECONNECT_MS = 1000;
+const MAX_RECONNECT_MS = 30_000;
+
 export interface OpenTransport {
   readonly transport: Transport;
   /** Why the connection has ended; null: not known. */
@@ -60,6 +63,16 @@ function http(
   { url, headers }: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
   onFault: (reason: string) => void,
 ): OpenTransport {
-  const transport = new Kind(new URL(url), { fetch: boundedFetch(onFault), requestInit: { headers: { ...headers } } });
+  const transport = new Kind(new URL(url), {
+    fetch: boundedFetch(onFault),
+    requestInit: { headers: { ...headers } },
+    reconnectionScheduler,
+  });
   return { transport, endReason: () => null };
+}
+
+/** Reads a broken stream again after a time that the server may choose only within limits. Returns a function that ends the wait. */
+function reconnectionScheduler(reconnect: () => void, delayMs: number): () => void {
+  const timer = setTimeout(reconnect, Math.min(MAX_RECONNECT_MS, Math.max(MIN_RECONNECT_MS, delayMs || 0)));
+  return () => clearTimeout(timer);
 }

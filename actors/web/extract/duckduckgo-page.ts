@@ -23,7 +23,7 @@ function targetOf(href: string): string | null {
   const base = "https://duckduckgo.com/";
   if (href === "" || !URL.canParse(href, base)) return null;
   const url = new URL(href, base);
-  if (!url.hostname.endsWith("duckduckgo.com")) return url.href;
+  if (!/^(?:.+\.)?duckduckgo\.com$/.test(url.hostname)) return url.href;
   const target = url.pathname === "/l/" ? url.searchParams.get("uddg") : null;
   return target !== null && URL.canParse(target) ? target : null;
 }

@@ -1,4 +1,5 @@
 // Text of a page: its title and its main text as markdown.
+import { wholeLength } from "../ranking/passages.ts";
 import { decodeText } from "./charset.ts";
 import { clean } from "./cleaning/clean.ts";
 import { type DomDocument, parseDocument, plainText } from "./dom.ts";
@@ -46,7 +47,7 @@ function titleOf(document: DomDocument): string {
 
 function cut(title: string, text: string): ExtractedText {
   return {
-    title: title.slice(0, maxTitleLength),
+    title: title.slice(0, wholeLength(title, maxTitleLength)),
     text: text.slice(0, maxTextLength),
     isCut: text.length > maxTextLength,
   };

@@ -2,7 +2,7 @@
 import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { SearchResult } from "../search-result.ts";
 import { countryOf, queryWithDomains } from "./locale.ts";
-import { askProvider, jsonResults, type SearchProvider, type SearchQuery } from "./provider.ts";
+import { askProvider, jsonResults, providerUrl, type SearchProvider, type SearchQuery } from "./provider.ts";
 
 export const braveUrl = "https://api.search.brave.com";
 const name = "brave";
@@ -22,7 +22,7 @@ export class Brave implements SearchProvider {
   async search({ text, count, options }: SearchQuery, signal: AbortSignal): Promise<readonly SearchResult[]> {
     const country = countryOf(options.location);
     const timezone = options.location?.timezone ?? null;
-    const url = new URL("/res/v1/web/search", this.#base);
+    const url = providerUrl(this.#base, "res/v1/web/search");
     url.searchParams.set("q", queryWithDomains(text, options));
     url.searchParams.set("count", String(Math.min(count, maxCount)));
     if (country !== null) url.searchParams.set("country", country);

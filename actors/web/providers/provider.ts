@@ -36,13 +36,30 @@ export async function askProvider(
   signal: AbortSignal,
 ): Promise<Fetched> {
   try {
-    const fetched = await fetcher.fetch({ ...request, url: request.url.href, limits, checkHead: () => {} }, signal);
+    const { url, headers } = withoutUserInfo(request);
+    const fetched = await fetcher.fetch({ ...request, url, headers, limits, checkHead: () => {} }, signal);
     if (fetched.status === 200 || fetched.status === 202) return fetched;
     throw providerError(provider, `expected status 200, got ${fetched.status}${adviceOf(fetched.status)}`);
   } catch (error) {
     if (error instanceof ServerError && error.code !== "invalid_value") throw error;
     throw providerError(provider, toErrorRecord(error).message);
   }
+}
+
+/** Returns the address of a path below the base URL of a provider, which may have a path of its own. */
+export function providerUrl(base: string, path: string): URL {
+  return new URL(`${base.replace(/\/+$/, "")}/${path}`);
+}
+
+/** A URL with a user name or a password becomes one without, and a header with them. */
+function withoutUserInfo({ url: given, headers = {} }: ProviderRequest) {
+  const url = new URL(given);
+  const { username, password } = url;
+  if (username === "" && password === "") return { url: url.href, headers };
+  url.username = "";
+  url.password = "";
+  const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { url: url.href, headers: { ...headers, authorization: `Basic ${Buffer.from(pair).toString("base64")}` } };
 }
 
 /** Returns the results in a JSON answer. `read` returns what is at the place of the list. */

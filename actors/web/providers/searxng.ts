@@ -2,7 +2,7 @@
 import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { SearchResult } from "../search-result.ts";
 import { localeOf, queryWithDomains } from "./locale.ts";
-import { askProvider, jsonResults, type SearchProvider, type SearchQuery } from "./provider.ts";
+import { askProvider, jsonResults, providerUrl, type SearchProvider, type SearchQuery } from "./provider.ts";
 
 const name = "searxng";
 
@@ -16,7 +16,7 @@ export class SearXng implements SearchProvider {
   }
 
   async search({ text, count, options }: SearchQuery, signal: AbortSignal): Promise<readonly SearchResult[]> {
-    const url = new URL(`${this.#base.replace(/\/+$/, "")}/search`);
+    const url = providerUrl(this.#base, "search");
     const language = localeOf(options.location) ?? "all";
     url.search = new URLSearchParams({ q: queryWithDomains(text, options), format: "json", language }).toString();
     const fetched = await askProvider(name, this.#fetcher, { url, headers: { accept: "application/json" } }, signal);

@@ -2,7 +2,7 @@
 import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { SearchResult } from "../search-result.ts";
 import { countryName } from "./locale.ts";
-import { askProvider, jsonResults, type SearchProvider, type SearchQuery } from "./provider.ts";
+import { askProvider, jsonResults, providerUrl, type SearchProvider, type SearchQuery } from "./provider.ts";
 
 export const tavilyUrl = "https://api.tavily.com";
 const name = "tavily";
@@ -35,7 +35,7 @@ export class Tavily implements SearchProvider {
       "content-length": String(Buffer.byteLength(body)),
       authorization: `Bearer ${this.#key}`,
     };
-    const url = new URL("/search", this.#base);
+    const url = providerUrl(this.#base, "search");
     const fetched = await askProvider(name, this.#fetcher, { url, method: "POST", headers, body }, signal);
     return await jsonResults(name, fetched, ({ results }) => results, "content");
   }

@@ -10,8 +10,8 @@ const maxSeconds = 86_400;
 const text = z.string().min(1).max(32_768);
 const texts = z.record(z.string().min(1), z.string());
 const seconds = z.int().min(1).max(maxSeconds);
-const httpUrl = z.url({ protocol: /^https?$/ });
-const webSocketUrl = z.url({ protocol: /^wss?$/ });
+const httpUrl = z.url({ protocol: /^https?$/, error: "expects a URL of http or https" }).refine(...withoutUser());
+const webSocketUrl = z.url({ protocol: /^wss?$/, error: "expects a URL of ws or wss" }).refine(...withoutUser());
 
 const remote = { headers: texts.nullish(), timeout_secs: seconds.nullish() };
 const source = z.discriminatedUnion("type", [
@@ -67,6 +67,11 @@ const commonForm = z.strictObject({ mcpServers: z.record(text.max(128), commonSe
 
 export type McpConfig = z.output<typeof ownForm>;
 export type McpServerConfig = McpConfig["servers"][number];
+
+function withoutUser(): [check: (url: string) => boolean, message: string] {
+  const message = "expects a URL without a user name and password; use headers or bearer_token";
+  return [(url) => URL.canParse(url) && new URL(url).username === "" && new URL(url).password === "", message];
+}
 
 /** Reads the file. Throws config_invalid, naming the field. */
 export async function readMcpConfig(path: string): Promise<McpConfig> {

@@ -37,7 +37,7 @@ function settingsOf(
   if (source.type === "Process" && token !== null) {
     throw mcpConfigError(path, `${field}.bearer_token`, "is for servers with a url; use env for a Process");
   }
-  const from = sourceOf(source, token, fill);
+  const from = sourceOf(source, token, path, field, fill);
   const timeoutSecs = source.type === "Process" ? null : source.timeout_secs;
   return {
     id: id ?? name,
@@ -50,7 +50,13 @@ function settingsOf(
   };
 }
 
-function sourceOf(source: McpServerConfig["source"], token: string | null, fill: Fill): McpServerSource {
+function sourceOf(
+  source: McpServerConfig["source"],
+  token: string | null,
+  path: string,
+  field: string,
+  fill: Fill,
+): McpServerSource {
   if (source.type === "Process") {
     const { command, args, env, work_dir } = source;
     const environment = filledRecord("source.env", env ?? {}, fill);
@@ -64,6 +70,9 @@ function sourceOf(source: McpServerConfig["source"], token: string | null, fill:
   }
   const type = ({ Http: "http", Sse: "sse", WebSocket: "websocket" } as const)[source.type];
   const headers = filledRecord("source.headers", source.headers ?? {}, fill);
+  if (token !== null && Object.keys(headers).some((name) => name.toLowerCase() === "authorization")) {
+    throw mcpConfigError(path, `${field}.bearer_token`, "and a header authorization exclude each other");
+  }
   return {
     type,
     url: source.url,
@@ -92,8 +101,17 @@ function secretsOf(source: McpServerSource, token: string | null): readonly stri
   const values =
     source.type === "process"
       ? Object.values(source.environment)
-      : [...Object.values(source.headers), ...new URL(source.url).searchParams.values(), new URL(source.url).password];
+      : [...Object.values(source.headers), ...urlValues(new URL(source.url))];
   return [...values, token ?? ""]
     .filter((value) => value.length >= MIN_SECRET_LENGTH)
     .sort((one, other) => other.length - one.length);
+}
+
+/** Returns the values of a URL's parameters, decoded and as the URL has them. */
+function urlValues({ search, searchParams }: URL): readonly string[] {
+  const raw = search
+    .slice(1)
+    .split("&")
+    .map((pair) => pair.slice(pair.indexOf("=") + 1));
+  return [...searchParams.values(), ...raw];
 }

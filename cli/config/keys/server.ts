@@ -1,5 +1,5 @@
 // Keys of the HTTP server and of the KV cache. Part of the table in keys.ts.
-import { type Key, planned } from "../key.ts";
+import type { Key } from "../key.ts";
 import {
   apiKeys,
   environmentSwitch,
@@ -32,7 +32,7 @@ export const serverKeys = {
     default: null,
     help: "File with further API keys, one per line; `#` begins a comment line; read again when it changes",
   },
-  noUi: { ...flagSwitch, ...planned(true), default: false, help: "Disable the web UI at /ui" },
+  noUi: { ...flagSwitch, default: false, help: "Disable the web UI at /ui" },
   mcpPort: { ...port, default: null, help: "TCP port of the MCP server at /mcp; unset = disabled" },
   maxToolRounds: {
     ...integer(0, 256),

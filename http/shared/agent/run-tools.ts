@@ -67,10 +67,14 @@ export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunToo
   const tools = serverToolsOf(needs, offered);
   const isPlain = groups === null;
   if (isPlain && (tools.length === 0 || offered.permission !== "auto" || !isCallable(needs))) return null;
-  const specs = [...builtInSpecs(groups ?? [], needs.web), ...tools.map(({ spec }) => spec)];
-  const count = specs.length + needs.functions.length;
-  if (tools.length > 0 && count > MAX_TOOLS) throw tooMany(count);
-  return { groups: groups ?? [], serverTools: tools.map(({ spec }) => spec.name), isPlain, specs };
+  const builtIn = builtInSpecs(groups ?? [], needs.web);
+  const room = MAX_TOOLS - builtIn.length - needs.functions.length;
+  // A request that names no server is not refused because of what the servers list: it offers the first tools.
+  if (tools.length > room && needs.servers.length > 0) throw tooMany(MAX_TOOLS - room + tools.length);
+  const fitting = tools.slice(0, Math.max(0, room)).map(({ spec }) => spec);
+  if (isPlain && fitting.length === 0) return null;
+  const serverTools = fitting.map(({ name }) => name);
+  return { groups: groups ?? [], serverTools, isPlain, specs: [...builtIn, ...fitting] };
 }
 
 /** Returns the declarations of built-in tools, with the descriptions of the request. */
@@ -146,6 +150,6 @@ function noAgents(what: string, param: string): ServerError {
 function tooMany(count: number): ServerError {
   const message =
     `expected at most ${MAX_TOOLS} tools with those of the server, got ${count}: send fewer functions, or name the MCP ` +
-    "servers with allowed_tools and turn off auto_register_tools in the server's MCP settings";
+    "servers with allowed_tools";
   return new ServerError("invalid_value", message, { param: "tools" });
 }

@@ -59,9 +59,13 @@ export interface Citation {
   readonly index: number;
 }
 
-const urls = /https?:\/\/[^\s<>"`]{1,2048}/g;
+/** Characters of URLs. Those of scripts without spaces, such as `。`, end a URL in a text. */
+const urls =
+  /https?:\/\/[^\s<>"`|—\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u3000-\u303f\uff00-\uffef]{1,2048}/gu;
 /** Characters that end a sentence or a link, rather than a URL. */
 const after = /[)\]}.,;:!?'*_]$/;
+/** Maximum number of parentheses at which a URL in a link is looked for. */
+const MAX_ENDS = 32;
 const MAX_LINK_TEXT = 512;
 
 /** Pages that the web tools of a run have returned. */
@@ -82,14 +86,39 @@ export class Sources {
   /** Returns the places of the text that name a page, in order. Other URLs are not citations. */
   citedIn(text: string): readonly Citation[] {
     if (this.isEmpty) return [];
-    return [...text.matchAll(urls)].flatMap(({ 0: found, index: start }) => {
-      for (let url = found; ; url = url.slice(0, -1)) {
-        const known = this.#pages.get(keyOf(url));
-        if (known !== undefined) return [{ ...known, ...placeOf(text, start, start + url.length) }];
-        if (!after.test(url)) return [];
-      }
-    });
+    const cited: Citation[] = [];
+    urls.lastIndex = 0;
+    for (let match = urls.exec(text); match !== null; match = urls.exec(text)) {
+      const { 0: found, index: start } = match;
+      const url = candidates(found, text.startsWith("](", start - 2)).find((one) => this.#pages.has(keyOf(one)));
+      if (url === undefined) continue;
+      const known = this.#pages.get(keyOf(url)) as { readonly page: WebPage; readonly index: number };
+      cited.push({ ...known, ...placeOf(text, start, start + url.length) });
+      // What follows the URL may be the next one, without a space between them.
+      urls.lastIndex = start + url.length;
+    }
+    return cited;
   }
+}
+
+/**
+ * Returns the URLs that a text may mean with what `found` is: the whole, without the punctuation after it, and, in a markdown
+ * link, the parts before each closing parenthesis. The longest come first.
+ */
+function candidates(found: string, isLink: boolean): readonly string[] {
+  const ends: string[] = [];
+  for (let url = found; ; url = url.slice(0, -1)) {
+    ends.push(url);
+    if (!after.test(url)) break;
+  }
+  if (!isLink) return ends;
+  let at = found.length;
+  for (let count = 0; count < MAX_ENDS; count++) {
+    at = found.lastIndexOf(")", at - 1);
+    if (at <= 0) break;
+    ends.push(found.slice(0, at));
+  }
+  return ends.sort((one, other) => other.length - one.length);
 }
 
 /** The same page with and without a slash at the end. */

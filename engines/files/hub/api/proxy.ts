@@ -23,7 +23,7 @@ export async function fetchFor(url: URL, environment: Environment): Promise<Fetc
 
 /** Creates a fetch function for a proxy. The proxy library is loaded only here, so it is not loaded without a proxy. */
 async function openProxy(proxy: URL): Promise<Fetch> {
-  const { fetch: fetchThrough, ProxyAgent } = await import("undici");
+  const { fetch: fetchThrough, ProxyAgent } = await import("../../../../runtime/web/undici.ts");
   const dispatcher = new ProxyAgent(proxy.href);
   // The cast is correct: Node's fetch is built from this library, so the interface is the same, but the library
   // declares its own types.

@@ -38,6 +38,21 @@ describe("tools of MCP servers in runs", () => {
     });
   }
 
+  it("are those of the servers that a request names", async () => {
+    runs.calls = [["echo", { message: "named" }]];
+    const named = { input: "x", tools: [{ type: "mcp", server_label: "demo", allowed_tools: ["echo"] }] };
+    const { status, text: answer } = await runs.post("/v1/responses", named);
+    assert.equal(status, 200, answer);
+    const { output } = JSON.parse(answer) as { readonly output: readonly Json[] };
+    assert.deepEqual(
+      output.filter(({ type }) => type === "mcp_call").map(({ server_label, name }) => [server_label, name]),
+      [["demo", "echo"]],
+    );
+    const unknown = await runs.post("/v1/responses", { ...named, tools: [{ type: "mcp", server_label: "other" }] });
+    assert.equal(unknown.status, 400);
+    assert.match(unknown.text, /demo/);
+  });
+
   it("send their progress in the stream of chat", async () => {
     runs.calls = [["trigger-long-running-operation", { duration: 0.6, steps: 2 }]];
     const { text: stream } = await runs.post("/v1/chat/completions", {

@@ -132,6 +132,10 @@ describe("patterns of readable resources", () => {
       assert.equal(matchesAny([pattern], uri), matches, `${pattern} ${uri}`);
     }
     assert.equal(matchesAny([], "a"), false);
+    for (const way of ["../../etc/passwd", "%2e%2e/secret", "a/%2E./b", "./x", "..%2fx", "..\\x", ".."]) {
+      assert.equal(matchesAny(["file:///srv/docs/*"], `file:///srv/docs/${way}`), false, way);
+    }
+    assert.ok(matchesAny(["file:///srv/docs/*"], "file:///srv/docs/a..b/.c/d.txt"));
   });
 });
 

@@ -163,7 +163,6 @@ const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "non
 /** Every planned key, with a value that asks for a missing feature. Each key comes before the keys that it requires. */
 const refused: Readonly<Record<string, readonly string[]>> = {
   "": ['matformer_config_path = "slices.csv"', 'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"'],
-  "[server]": ["no_ui = false"],
   "[[models]]": [
     'tokenizer = "tokenizer.json"',
     'arch = "llama"',
@@ -288,7 +287,6 @@ describe("a planned key", () => {
         );
       }
     }
-    assertRefused({ text: textWith("[server]", "no_ui = false") }, /; remove it, or set it to true$/);
   });
 
   it("is refused as a flag too", () => {

@@ -101,8 +101,6 @@ describe("the table", () => {
     const config = resolve({});
     // @ts-expect-error A planned key has no field that could be read.
     assert.equal(config.noKvCache, undefined);
-    // @ts-expect-error The same in a section.
-    assert.equal(config.server.noUi, undefined);
     const fields = [config, config.server, config.models[0]!].flatMap((part) => Object.keys(part));
     const isRead = ({ key, field }: KeyEntry) => key.planned && fields.includes(field) && field !== "format";
     assert.deepEqual(keyEntries.filter(isRead), []);

@@ -42,6 +42,14 @@ it("a function with the name of a web tool is no source, whatever it returns", (
 });
 
 describe("citations", () => {
+  it("are found without a space between them, also to pages with parentheses", () => {
+    const pages = ["https://a.example/x", "https://b.example/y_(z)"];
+    assert.deepEqual(cited("[1](https://a.example/x)[2](https://b.example/y_(z))(3)", ...pages), [
+      ["[1](https://a.example/x)", pages[0]],
+      ["[2](https://b.example/y_(z))", pages[1]],
+    ]);
+  });
+
   const page = "https://a.example/x";
   const cases: readonly (readonly [text: string, part: string])[] = [
     [`See ${page}.`, page],
@@ -53,6 +61,13 @@ describe("citations", () => {
     [`[a\nb](${page})`, page],
     [`[${"n".repeat(600)}](${page})`, page],
     [`](${page})`, page],
+    [`([it](${page});[that](https://b.example/y))`, `[it](${page})`],
+    [`| [it](${page})|`, `[it](${page})`],
+    [`[it](${page})'s`, `[it](${page})`],
+    [`[it](${page})—then`, `[it](${page})`],
+    [`见[标题](${page})。`, `[标题](${page})`],
+    [`根据[标题](${page})的报道`, `[标题](${page})`],
+    [`见${page}。`, page],
   ];
   for (const [text, part] of cases) {
     it(`are found in ${JSON.stringify(text.slice(0, 40))}`, () => assert.deepEqual(cited(text, page), [[part, page]]));

@@ -1,0 +1,56 @@
+// Files of the web UI, built by `npm run build` into dist/ui. All of them are read at the first request and kept in memory, so a
+// client's input never becomes part of a file name.
+import { createHash } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import { extname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export interface UiFile {
+  readonly contentType: string;
+  readonly body: Uint8Array;
+  /** The body compressed with brotli; null: it is served as it is. */
+  readonly brotli: Uint8Array | null;
+  readonly etag: string;
+  /** Whether the name changes with the content. */
+  readonly isHashed: boolean;
+}
+
+/** Name of the page. */
+export const pageName = "index.html";
+
+const folder = fileURLToPath(new URL("../../ui", import.meta.url));
+const compressedEnd = ".br";
+const contentTypes: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".txt": "text/plain; charset=utf-8",
+  ".wasm": "application/wasm",
+  ".woff2": "font/woff2",
+  ".woff": "font/woff",
+  ".ttf": "font/ttf",
+};
+
+let files: Promise<ReadonlyMap<string, UiFile>> | null = null;
+
+/** Returns the files by their names. They are empty if the UI has not been built. */
+export function uiFiles(): Promise<ReadonlyMap<string, UiFile>> {
+  files ??= readFiles();
+  return files;
+}
+
+async function readFiles(): Promise<ReadonlyMap<string, UiFile>> {
+  const names: readonly string[] = await readdir(folder).catch(() => []);
+  const found = new Map<string, UiFile>();
+  for (const name of names) {
+    const contentType = contentTypes[extname(name)];
+    if (contentType === undefined) continue;
+    const body = await readFile(join(folder, name));
+    const compressed = `${name}${compressedEnd}`;
+    const brotli = names.includes(compressed) ? await readFile(join(folder, compressed)) : null;
+    const etag = `"${createHash("sha256").update(body).digest("hex").slice(0, 16)}"`;
+    found.set(name, { contentType, body, brotli, etag, isHashed: /-[\w-]{8}\.\w+$/.test(name) });
+  }
+  return found;
+}

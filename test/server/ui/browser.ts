@@ -1,0 +1,79 @@
+// Browser for tests of the web UI: Debian's chromium, driven by Playwright. A page counts the requests that leave the server, the
+// scripts that a text could start, and the errors of the page.
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { type Browser, chromium, type Page } from "playwright-core";
+
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+export const hasBrowser = existsSync(executablePath);
+const timeoutMs = 20_000;
+
+if (process.env.CI && !hasBrowser) throw new Error(`expected chromium at ${executablePath}; install Debian's package`);
+
+export async function launch(): Promise<Browser> {
+  return await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+}
+
+export interface WatchedPage {
+  readonly page: Page;
+  /** Addresses of requests to other servers. */
+  readonly foreign: readonly string[];
+  /** Errors of the page's scripts and of its content security policy. */
+  readonly errors: readonly string[];
+}
+
+/** Opens the UI in a new profile, whose storage no other page shares. */
+export async function openUi(
+  browser: Browser,
+  url: string,
+  viewport = { width: 1280, height: 800 },
+): Promise<WatchedPage> {
+  const context = await browser.newContext({ viewport, locale: "en-US", reducedMotion: "reduce" });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  return await openTab(context, url);
+}
+
+/** Opens the UI in a tab that shares its storage with the other tabs of the context. */
+export async function openTab(context: Awaited<ReturnType<Browser["newContext"]>>, url: string): Promise<WatchedPage> {
+  const page = await context.newPage();
+  page.setDefaultTimeout(timeoutMs);
+  const foreign: string[] = [];
+  const errors: string[] = [];
+  page.on("request", (request) => {
+    const address = request.url();
+    if (!address.startsWith(url) && !/^(?:data|blob):/.test(address)) foreign.push(address);
+  });
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("console", (message) => {
+    if (/Content Security Policy/.test(message.text())) errors.push(message.text());
+  });
+  await page.goto(`${url}/ui/`);
+  return { page, foreign, errors };
+}
+
+/** Sends a message. Returns the article of the answer, which may still grow. */
+export async function send(page: Page, text: string) {
+  const before = await page.locator("article.assistant").count();
+  await page.getByLabel("Message", { exact: true }).fill(text);
+  await page.getByRole("button", { name: "Send" }).click();
+  const answer = page.locator("article.assistant").nth(before);
+  await answer.waitFor();
+  return answer;
+}
+
+/** Waits until no answer is running. */
+export async function settled(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "Send" }).waitFor();
+}
+
+export async function until(holds: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!(await holds())) {
+    assert.ok(performance.now() < deadline, `expected within ${timeoutMs} ms: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+}
+
+export function assertClean({ foreign, errors }: WatchedPage): void {
+  assert.deepEqual([foreign, errors], [[], []]);
+}

@@ -1,0 +1,75 @@
+// Frame of the page: the side bar with the conversations and the pages, and the page that is shown.
+import type { ComponentType } from "preact";
+import { lazy, Suspense } from "preact/compat";
+import { useEffect } from "preact/hooks";
+import { Button } from "./base/button.tsx";
+import { t } from "./base/language.ts";
+import { Notices } from "./base/notice.tsx";
+import { route } from "./base/route.ts";
+import { ChatPage } from "./chat/chat-page.tsx";
+import { isOpen, SideBar } from "./chat/side-bar.tsx";
+import { readLibrary } from "./conversations/library.ts";
+import { isReachable, needsKey } from "./server/client.ts";
+import { KeyDialog } from "./server/key-dialog.tsx";
+import { readModels } from "./server/models.ts";
+
+/** Pages beside the chat. Each is loaded when it is opened. */
+const pages: Readonly<Record<string, ComponentType>> = {
+  models: loaded(async () => (await import("./pages/models.tsx")).ModelsPage),
+  activity: loaded(async () => (await import("./pages/activity.tsx")).ActivityPage),
+  storage: loaded(async () => (await import("./pages/storage.tsx")).StoragePage),
+  system: loaded(async () => (await import("./pages/system.tsx")).SystemPage),
+};
+
+/** Returns the page, or a page that says that it cannot be loaded now. */
+function loaded(load: () => Promise<ComponentType>): ComponentType {
+  return lazy(() => load().catch(() => NotLoaded));
+}
+
+function NotLoaded() {
+  return (
+    <div class="page">
+      <p>{t("pageNotLoaded")}</p>
+      <button type="button" class="button main" onClick={() => location.reload()}>
+        {t("reload")}
+      </button>
+    </div>
+  );
+}
+
+export function App() {
+  useEffect(() => {
+    void readLibrary();
+    void readModels();
+  }, []);
+  const Page = pages[route.value.page];
+  return (
+    <div class={isOpen.value ? "frame with-side-bar" : "frame"}>
+      <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
+        {t("skipToContent")}
+      </button>
+      <SideBar />
+      <main id="main" tabIndex={-1}>
+        {!isOpen.value && (
+          <div class="open-side-bar">
+            <Button icon="menu" label={t("openSideBar")} onPress={() => (isOpen.value = true)} />
+          </div>
+        )}
+        {!isReachable.value && (
+          <p class="unreachable" role="alert">
+            {t("unreachable")}
+          </p>
+        )}
+        {Page === undefined ? (
+          <ChatPage />
+        ) : (
+          <Suspense fallback={<p class="loading">{t("loading")}</p>}>
+            <Page />
+          </Suspense>
+        )}
+      </main>
+      <Notices />
+      {needsKey.value && <KeyDialog />}
+    </div>
+  );
+}

@@ -1,0 +1,161 @@
+// Answering: gets an answer from the server and stores it while it arrives. One tab runs an answer; if that tab is closed, another
+// one resumes it from the response's stored events.
+import { ask, request, ServerError } from "../server/client.ts";
+import { eventsOf } from "../server/events.ts";
+import { AnswerFold } from "./fold.ts";
+import type { Answer } from "./records.ts";
+
+/** Pauses in milliseconds before an answer is read again after a broken connection. The last one is repeated. */
+const pausesMs = [250, 1000, 3000, 10_000];
+const shownEveryMs = 40;
+const storedEveryMs = 500;
+
+export interface AnsweringOptions {
+  /** Answer to begin or to resume. */
+  readonly answer: Answer;
+  /** Body of the request; null: the server has begun the answer already. */
+  readonly body: object | null;
+  readonly onChange: (answer: Answer) => void;
+  readonly onStore: (answer: Answer) => Promise<void>;
+  /** Whether the user wants the answer to end. */
+  readonly signal: AbortSignal;
+}
+
+/** Runs an answer to its end, in the only tab that has its lock. `isWaiting`: waits until no other tab has the lock. */
+export async function runAnswer(options: AnsweringOptions, isWaiting: boolean): Promise<void> {
+  await navigator.locks.request(
+    `troupe.answer.${options.answer.id}`,
+    { ifAvailable: !isWaiting },
+    async (lock) => void (lock !== null && (await new Answering(options).run())),
+  );
+}
+
+class Answering {
+  readonly #options: AnsweringOptions;
+  readonly #fold: AnswerFold;
+  #shownAt = 0;
+  #storedAt = performance.now();
+  #storeTimer: ReturnType<typeof setTimeout> | null = null;
+  /** Whether the stored answer has the id of the response, without which it cannot be resumed. */
+  #isNamed = false;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  #storing: Promise<void> = Promise.resolve();
+  #isCancelled = false;
+
+  constructor(options: AnsweringOptions) {
+    this.#options = options;
+    this.#fold = new AnswerFold(options.answer);
+  }
+
+  async run(): Promise<void> {
+    const { signal } = this.#options;
+    const stop = (): void => void this.#cancel();
+    signal.addEventListener("abort", stop);
+    try {
+      for (let failures = 0; this.#isRunning; failures++) {
+        if (failures > 0) await pause(pausesMs[Math.min(failures, pausesMs.length) - 1] ?? 0, signal);
+        const before = this.#fold.answer.sequence;
+        await this.#read();
+        if (this.#fold.answer.sequence > before) failures = 0;
+      }
+    } finally {
+      signal.removeEventListener("abort", stop);
+      if (this.#timer !== null) clearTimeout(this.#timer);
+      this.#show();
+      await this.#store();
+    }
+  }
+
+  get #isRunning(): boolean {
+    return this.#fold.answer.status === "running";
+  }
+
+  /** Reads the response until it ends or the connection breaks. */
+  async #read(): Promise<void> {
+    try {
+      const response = await this.#open();
+      for await (const events of eventsOf(response)) {
+        for (const event of events) this.#fold.take(event);
+        this.#changed();
+        // The user may have stopped the answer before the server had named it.
+        if (this.#options.signal.aborted) {
+          if (this.#isRunning) void this.#cancel();
+          else this.#fold.stop("cancelled", "");
+        }
+        if (!this.#isRunning) return;
+      }
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  async #open(): Promise<Response> {
+    const { responseId, sequence } = this.#fold.answer;
+    const { body } = this.#options;
+    if (responseId === "") {
+      if (body === null) throw new ServerError("the page was closed before the server began the answer", "lost", 410);
+      return await request("v1/responses", { method: "POST", body });
+    }
+    const after = sequence < 0 ? "" : `&starting_after=${sequence}`;
+    return await request(`v1/responses/${responseId}?stream=true${after}`);
+  }
+
+  /** A response that has begun is read again; other failures end the answer. */
+  #failed(error: unknown): void {
+    const isRefused = error instanceof ServerError && error.status >= 400 && error.status < 500 && error.status !== 429;
+    if (this.#options.signal.aborted) this.#fold.stop("cancelled", "");
+    else if (isRefused || this.#fold.answer.responseId === "") {
+      this.#fold.stop("failed", error instanceof Error ? error.message : String(error));
+    }
+    this.#changed();
+  }
+
+  async #cancel(): Promise<void> {
+    const { responseId } = this.#fold.answer;
+    if (responseId === "" || this.#isCancelled) return;
+    this.#isCancelled = true;
+    try {
+      await ask(`v1/responses/${responseId}/cancel`, { method: "POST" });
+    } catch {
+      this.#fold.stop("cancelled", "");
+      this.#changed();
+    }
+  }
+
+  /** Shows the answer, at most every `shownEveryMs`, and stores it now and then. */
+  #changed(): void {
+    const now = performance.now();
+    if (!this.#isNamed && this.#fold.answer.responseId !== "") {
+      this.#isNamed = true;
+      void this.#store();
+    }
+    this.#storeTimer ??= setTimeout(() => void this.#store(), Math.max(0, storedEveryMs - (now - this.#storedAt)));
+    if (this.#timer !== null) return;
+    this.#timer = setTimeout(() => this.#show(), Math.max(0, shownEveryMs - (now - this.#shownAt)));
+  }
+
+  #show(): void {
+    this.#timer = null;
+    this.#shownAt = performance.now();
+    this.#options.onChange(this.#fold.answer);
+  }
+
+  #store(): Promise<void> {
+    if (this.#storeTimer !== null) clearTimeout(this.#storeTimer);
+    this.#storeTimer = null;
+    this.#storedAt = performance.now();
+    const { answer } = this.#fold;
+    this.#storing = this.#storing.then(() => this.#options.onStore(answer));
+    return this.#storing;
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,70 @@
+// Library: the conversations of this browser, the same in all tabs. The database is the truth; each change is announced to the
+// other tabs, which read it again.
+import { signal } from "@preact/signals";
+import * as database from "./database.ts";
+import { type ChatSettings, type Conversation, newId, usualSettings } from "./records.ts";
+
+/** All conversations, the latest first. */
+export const conversations = signal<readonly Conversation[]>([]);
+/** Whether the conversations have been read. */
+export const isRead = signal(false);
+
+type Change = { readonly conversation: string };
+
+const channel = new BroadcastChannel("troupe.conversations");
+const listeners = new Set<(conversation: string) => void>();
+
+channel.onmessage = ({ data }: MessageEvent<Change>) => {
+  void refresh(data.conversation);
+  for (const listener of listeners) listener(data.conversation);
+};
+
+/** Calls `listener` with the id of each conversation that another tab has changed. Returns a function that ends it. */
+export function onForeignChange(listener: (conversation: string) => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+/** Tells the other tabs that a conversation has changed. */
+export function announce(conversation: string): void {
+  channel.postMessage({ conversation } satisfies Change);
+}
+
+export async function readLibrary(): Promise<void> {
+  conversations.value = sorted(await database.allConversations());
+  isRead.value = true;
+}
+
+/** Creates an empty conversation. It is stored with its first message. */
+export function newConversation(settings: Partial<ChatSettings> = {}): Conversation {
+  const now = Date.now();
+  const all = { ...usualSettings, ...settings };
+  return { id: newId(), title: "", folder: "", createdAt: now, updatedAt: now, leaf: null, settings: all };
+}
+
+export async function storeConversation(conversation: Conversation): Promise<void> {
+  take(conversation);
+  await database.put({ conversations: [conversation] });
+  announce(conversation.id);
+}
+
+/** Shows a stored conversation in the list. */
+export function take(conversation: Conversation): void {
+  conversations.value = sorted([...conversations.value.filter(({ id }) => id !== conversation.id), conversation]);
+}
+
+export async function deleteConversation(id: string): Promise<void> {
+  conversations.value = conversations.value.filter((one) => one.id !== id);
+  await database.removeConversation(id);
+  announce(id);
+}
+
+async function refresh(id: string): Promise<void> {
+  const found = await database.conversationBy(id);
+  if (found !== null) take(found);
+  else conversations.value = conversations.value.filter((one) => one.id !== id);
+}
+
+function sorted(list: readonly Conversation[]): readonly Conversation[] {
+  return [...list].sort((one, other) => other.updatedAt - one.updatedAt);
+}

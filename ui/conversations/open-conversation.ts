@@ -1,0 +1,281 @@
+// Open conversation: the conversation that is shown, with its messages, and what the user can do with them.
+import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { notifyError } from "../base/notice.tsx";
+import type { OutputItem } from "../server/wire.ts";
+import { runAnswer } from "./answering.ts";
+import * as database from "./database.ts";
+import { announce, newConversation, onForeignChange, storeConversation, take } from "./library.ts";
+import {
+  type Answer,
+  type AttachedFile,
+  type ChatSettings,
+  type Conversation,
+  type Message,
+  newId,
+  type UserMessage,
+} from "./records.ts";
+import { requestBody } from "./request.ts";
+import { branchOf, type Children, childrenOf, leafBelow, pathTo, siblingsOf } from "./tree.ts";
+
+const titleLength = 60;
+
+export class OpenConversation {
+  readonly conversation: Signal<Conversation>;
+  readonly #messages: Signal<ReadonlyMap<string, Message>>;
+  readonly #children: ReadonlySignal<Children>;
+  /** Messages of the branch that is shown. */
+  readonly path: ReadonlySignal<readonly Message[]>;
+  /** Whether an answer of the shown branch, or one beside it, is running. */
+  readonly isRunning: ReadonlySignal<boolean>;
+  /** Running answers of this tab. Only the view of such an answer is drawn again when it grows. */
+  readonly #live = new Map<string, Signal<Answer>>();
+  readonly #stops = new Map<string, AbortController>();
+  readonly #endWatch: () => void;
+
+  private constructor(conversation: Conversation, messages: readonly Message[]) {
+    this.conversation = signal(conversation);
+    this.#messages = signal(new Map(messages.map((message) => [message.id, message])));
+    this.#children = computed(() => childrenOf(this.#messages.value));
+    this.path = computed(() => pathTo(this.#messages.value, this.conversation.value.leaf));
+    this.isRunning = computed(() => this.#running().length > 0);
+    this.#endWatch = onForeignChange((id) => void (id === conversation.id && this.#refresh()));
+  }
+
+  /** Opens a stored conversation, and resumes its running answers; null: there is none with this id. */
+  static async open(id: string): Promise<OpenConversation | null> {
+    const conversation = await database.conversationBy(id);
+    if (conversation === null) return null;
+    const opened = new OpenConversation(conversation, await database.messagesOf(id));
+    opened.#resume();
+    return opened;
+  }
+
+  static create(settings: Partial<ChatSettings>): OpenConversation {
+    return new OpenConversation(newConversation(settings), []);
+  }
+
+  /** Ends the watch for changes of other tabs. Running answers go on. */
+  close(): void {
+    this.#endWatch();
+  }
+
+  get isEmpty(): boolean {
+    return this.#messages.value.size === 0;
+  }
+
+  messageBy(id: string): Message | null {
+    return this.#messages.value.get(id) ?? null;
+  }
+
+  /** Returns a message as it is now: a running answer with what has arrived. */
+  current(message: Message): Message {
+    return this.#live.get(message.id)?.value ?? message;
+  }
+
+  siblings(message: Message): readonly Message[] {
+    return siblingsOf(this.#children.value, message);
+  }
+
+  /** Answers that were asked for together with an answer, for example of several models. */
+  beside(answer: Answer): readonly Answer[] {
+    const others = this.siblings(answer).filter((one): one is Answer => one.role === "assistant");
+    return others.filter(({ createdAt }) => createdAt === answer.createdAt);
+  }
+
+  async change(settings: Partial<ChatSettings>): Promise<void> {
+    const { value } = this.conversation;
+    this.conversation.value = { ...value, settings: { ...value.settings, ...settings } };
+    if (!this.isEmpty) await storeConversation(this.conversation.value);
+  }
+
+  /** Adds a message of the user after `parent`, and lets the models answer. */
+  async send(text: string, files: readonly AttachedFile[], parent = this.conversation.value.leaf): Promise<void> {
+    const { id: conversation, title } = this.conversation.value;
+    const message: UserMessage = {
+      ...{ id: newId(), conversation, parent, createdAt: Date.now() },
+      ...{ role: "user", text, files },
+    };
+    const named = title === "" ? (text.trim().split("\n")[0] ?? "").slice(0, titleLength) : title;
+    await this.#add([message], message.id, named === "" ? (files[0]?.name ?? "") : named);
+    await this.answer(message.id);
+  }
+
+  /** Replaces a message of the user by a branch with another text. */
+  async editQuestion(message: UserMessage, text: string): Promise<void> {
+    await this.send(text, message.files, message.parent);
+  }
+
+  /** Replaces an answer by a branch with another text, without a model. */
+  async editAnswer(answer: Answer, text: string): Promise<void> {
+    const item: OutputItem = {
+      type: "message",
+      role: "assistant",
+      content: [{ type: "output_text", text, annotations: [] }],
+    };
+    const edited = this.#newAnswer(answer.parent, answer.model, Date.now());
+    await this.#add([{ ...edited, output: [item], status: "completed", isEdited: true }], edited.id);
+  }
+
+  /** Lets the models answer a message, beside the answers that it has. */
+  async answer(parent: string): Promise<void> {
+    const { settings } = this.conversation.value;
+    const now = Date.now();
+    const models = [settings.model, ...settings.others];
+    // Answers that were asked for together are sorted by their ids.
+    const group = newId();
+    const answers = models.map((model, i) => ({ ...this.#newAnswer(parent, model, now), id: `${group}.${i}` }));
+    const path = pathTo(this.#messages.value, parent);
+    let bodies: readonly object[];
+    try {
+      bodies = answers.map(({ model }) => requestBody(path, settings, model));
+    } catch (error) {
+      notifyError(error);
+      return;
+    }
+    for (const answer of answers) this.#begin(answer);
+    await this.#add(answers, (answers[0] as Answer).id);
+    for (const [i, answer] of answers.entries()) void this.#run(answer, bodies[i] as object, false);
+  }
+
+  /** Continues an answer that was cut off. */
+  async continueAnswer(answer: Answer): Promise<void> {
+    const path = pathTo(this.#messages.value, answer.id);
+    const body = requestBody(path, this.conversation.value.settings, answer.model);
+    const base = { output: answer.output, activity: answer.activity };
+    const begun: Answer = { ...answer, base, status: "running", problem: "", responseId: "", sequence: -1 };
+    this.#begin(begun);
+    await this.#put(begun);
+    void this.#run(begun, body, false);
+  }
+
+  /** Stops the running answers of the conversation. */
+  stop(): void {
+    for (const { id } of this.#running()) this.#stops.get(id)?.abort();
+  }
+
+  /** Shows the branch with a message. */
+  async showBranch(id: string): Promise<void> {
+    await this.#store(leafBelow(this.#children.value, id));
+  }
+
+  /** Deletes a message and all that follow it. */
+  async deleteBranch(id: string): Promise<void> {
+    const gone = branchOf(this.#children.value, id);
+    const parent = this.messageBy(id)?.parent ?? null;
+    for (const one of gone) this.#stops.get(one)?.abort();
+    const left = new Map([...this.#messages.value].filter(([one]) => !gone.has(one)));
+    this.#messages.value = left;
+    await database.removeMessages(gone);
+    await this.#store(leafBelow(this.#children.value, parent));
+  }
+
+  async rename(title: string, folder: string): Promise<void> {
+    this.conversation.value = { ...this.conversation.value, title, folder };
+    await storeConversation(this.conversation.value);
+  }
+
+  #running(): readonly Answer[] {
+    return [...this.#messages.value.values()].filter(
+      (message): message is Answer => message.role === "assistant" && message.status === "running",
+    );
+  }
+
+  #newAnswer(parent: string | null, model: string, createdAt: number): Answer {
+    return {
+      ...{ id: newId(), conversation: this.conversation.value.id, parent, createdAt },
+      ...{ role: "assistant", model, status: "running", problem: "", output: [], activity: [] },
+      ...{ responseId: "", sequence: -1, session: "", usage: null },
+      ...{ firstMs: null, lastMs: null, reasoningMs: null, base: null, isEdited: false },
+    };
+  }
+
+  /** Registers a running answer of this tab before it is drawn. */
+  #begin(answer: Answer): { readonly live: Signal<Answer>; readonly stop: AbortController } {
+    const live = this.#live.get(answer.id) ?? signal(answer);
+    const stop = this.#stops.get(answer.id) ?? new AbortController();
+    this.#live.set(answer.id, live);
+    this.#stops.set(answer.id, stop);
+    return { live, stop };
+  }
+
+  async #run(answer: Answer, body: object | null, isWaiting: boolean): Promise<void> {
+    const { live, stop } = this.#begin(answer);
+    const onChange = (changed: Answer): void => {
+      live.value = changed;
+    };
+    const onStore = async (changed: Answer): Promise<void> => {
+      if (!this.#messages.value.has(changed.id)) return;
+      await database.put({ messages: [changed] });
+      announce(changed.conversation);
+    };
+    try {
+      await runAnswer({ answer, body, onChange, onStore, signal: stop.signal }, isWaiting);
+    } catch (error) {
+      notifyError(error);
+    } finally {
+      this.#stops.delete(answer.id);
+      this.#live.delete(answer.id);
+      this.#show(live.value);
+    }
+  }
+
+  /** Resumes answers that another tab, or this page before a reload, has begun. */
+  #resume(): void {
+    for (const answer of this.#running()) {
+      if (!this.#stops.has(answer.id)) void this.#takeOver(answer);
+    }
+  }
+
+  /** Waits until no other tab runs the answer. It may have ended meanwhile. */
+  async #takeOver(answer: Answer): Promise<void> {
+    await navigator.locks.request(`troupe.answer.${answer.id}`, async () => {});
+    const stored = (await database.messagesOf(answer.conversation)).find(({ id }) => id === answer.id);
+    if (stored?.role !== "assistant") return;
+    if (stored.status === "running") this.#begin(stored);
+    this.#show(stored);
+    if (stored.status === "running") await this.#run(stored, null, true);
+  }
+
+  #show(message: Message): void {
+    if (!this.#messages.value.has(message.id)) return;
+    this.#messages.value = new Map(this.#messages.value).set(message.id, message);
+  }
+
+  async #put(message: Message): Promise<void> {
+    this.#show(message);
+    await database.put({ messages: [message] });
+    announce(message.conversation);
+  }
+
+  async #add(messages: readonly Message[], leaf: string, title = this.conversation.value.title): Promise<void> {
+    const all = new Map(this.#messages.value);
+    for (const message of messages) all.set(message.id, message);
+    const conversation = { ...this.conversation.value, title, leaf, updatedAt: Date.now() };
+    batch(() => {
+      this.#messages.value = all;
+      this.conversation.value = conversation;
+      take(conversation);
+    });
+    await database.put({ conversations: [conversation], messages });
+    announce(conversation.id);
+  }
+
+  async #store(leaf: string | null): Promise<void> {
+    const conversation = { ...this.conversation.value, leaf };
+    this.conversation.value = conversation;
+    await storeConversation(conversation);
+  }
+
+  /** Reads the conversation again after a change in another tab. Answers that run here are kept. */
+  async #refresh(): Promise<void> {
+    const conversation = await database.conversationBy(this.conversation.value.id);
+    if (conversation === null) return;
+    const stored = await database.messagesOf(conversation.id);
+    const own = this.#running().filter(({ id }) => this.#stops.has(id));
+    batch(() => {
+      this.#messages.value = new Map([...stored, ...own].map((message) => [message.id, message]));
+      this.conversation.value = { ...conversation, leaf: this.conversation.value.leaf ?? conversation.leaf };
+    });
+    this.#resume();
+  }
+}

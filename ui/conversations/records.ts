@@ -1,0 +1,132 @@
+// Records of conversations as the browser keeps them (IndexedDB). The messages of a conversation are a tree: each message names
+// the message before it, and messages with the same parent are branches.
+import type { Approval, OutputItem, ProducedFile, ToolProgress, Usage } from "../server/wire.ts";
+
+/** Settings of a conversation. null and "": the server's or the model's default. */
+export interface ChatSettings {
+  readonly model: string;
+  /** Other models that answer each message too, side by side. */
+  readonly others: readonly string[];
+  readonly adapter: string;
+  readonly system: string;
+  readonly temperature: number | null;
+  readonly topP: number | null;
+  readonly topK: number | null;
+  readonly minP: number | null;
+  readonly repetitionPenalty: number | null;
+  readonly maxTokens: number | null;
+  readonly seed: number | null;
+  readonly effort: string;
+  /** JSON schema of the answer as text. */
+  readonly schema: string;
+  readonly logprobs: boolean;
+  /** Names of the server's tools: code, shell, search, and `mcp:LABEL`. */
+  readonly tools: readonly string[];
+  readonly skills: readonly string[];
+  readonly asksApproval: boolean;
+}
+
+export interface Conversation {
+  readonly id: string;
+  readonly title: string;
+  readonly folder: string;
+  /** Milliseconds since 1970. */
+  readonly createdAt: number;
+  readonly updatedAt: number;
+  /** Last message of the branch that is shown; null: the conversation is empty. */
+  readonly leaf: string | null;
+  readonly settings: ChatSettings;
+}
+
+export interface AttachedFile {
+  /** Id of the file on the server. */
+  readonly id: string;
+  readonly name: string;
+  readonly bytes: number;
+}
+
+interface MessageHead {
+  readonly id: string;
+  readonly conversation: string;
+  readonly parent: string | null;
+  readonly createdAt: number;
+}
+
+export interface UserMessage extends MessageHead {
+  readonly role: "user";
+  readonly text: string;
+  readonly files: readonly AttachedFile[];
+}
+
+export type AnswerStatus = "running" | "completed" | "incomplete" | "failed" | "cancelled";
+
+/** Event of a tool, in the order of arrival. */
+export type Activity =
+  | { readonly kind: "progress"; readonly progress: ToolProgress }
+  | { readonly kind: "approval"; readonly approval: Approval }
+  | { readonly kind: "file"; readonly file: ProducedFile };
+
+export interface Answer extends MessageHead {
+  readonly role: "assistant";
+  readonly model: string;
+  readonly status: AnswerStatus;
+  /** Why the answer is incomplete or has failed; "": it is not. */
+  readonly problem: string;
+  /** Output items of the response, also while it runs. */
+  readonly output: readonly OutputItem[];
+  readonly activity: readonly Activity[];
+  /** Id of the response on the server; "": the server has not begun it. */
+  readonly responseId: string;
+  /** Number of the last event that `output` includes; -1: none. */
+  readonly sequence: number;
+  readonly session: string;
+  readonly usage: Usage | null;
+  /** What the answer had before it was continued; null: it has not been continued. */
+  readonly base: AnswerBase | null;
+  /** Milliseconds from the request to the first output, to the last, and of reasoning; null: not known. */
+  readonly firstMs: number | null;
+  readonly lastMs: number | null;
+  readonly reasoningMs: number | null;
+  /** Whether the user has changed the text. */
+  readonly isEdited: boolean;
+}
+
+export interface AnswerBase {
+  readonly output: readonly OutputItem[];
+  readonly activity: readonly Activity[];
+}
+
+export type Message = UserMessage | Answer;
+
+export const usualSettings: ChatSettings = {
+  model: "",
+  others: [],
+  adapter: "",
+  system: "",
+  temperature: null,
+  topP: null,
+  topK: null,
+  minP: null,
+  repetitionPenalty: null,
+  maxTokens: null,
+  seed: null,
+  effort: "",
+  schema: "",
+  logprobs: false,
+  tools: [],
+  skills: [],
+  asksApproval: true,
+};
+
+export function newId(): string {
+  return crypto.randomUUID();
+}
+
+/** Returns the text of a message as the user reads it, without reasoning and tools. */
+export function textOf(message: Message): string {
+  if (message.role === "user") return message.text;
+  return message.output
+    .flatMap((item) => (item.type === "message" ? (item.content ?? []) : []))
+    .map((part) => part.text ?? part.refusal ?? "")
+    .join("");
+}

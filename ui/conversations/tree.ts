@@ -1,0 +1,54 @@
+// Tree of messages: the branch that is shown, and the branches beside it.
+import type { Message } from "./records.ts";
+
+export type Messages = ReadonlyMap<string, Message>;
+/** Messages by the id of their parent, the oldest first. */
+export type Children = ReadonlyMap<string | null, readonly Message[]>;
+
+export function childrenOf(messages: Messages): Children {
+  const children = new Map<string | null, Message[]>();
+  for (const message of messages.values()) {
+    const list = children.get(message.parent);
+    if (list === undefined) children.set(message.parent, [message]);
+    else list.push(message);
+  }
+  for (const list of children.values()) {
+    if (list.length > 1) list.sort((one, other) => one.createdAt - other.createdAt || (one.id < other.id ? -1 : 1));
+  }
+  return children;
+}
+
+/** Returns the messages from the first one to `leaf`. */
+export function pathTo(messages: Messages, leaf: string | null): readonly Message[] {
+  const path: Message[] = [];
+  for (let id = leaf; id !== null; ) {
+    const message = messages.get(id);
+    if (message === undefined || path.length > messages.size) break;
+    path.push(message);
+    id = message.parent;
+  }
+  return path.reverse();
+}
+
+/** Returns the messages with the same parent and role, the oldest first. */
+export function siblingsOf(children: Children, { parent, role }: Message): readonly Message[] {
+  return (children.get(parent) ?? []).filter((one) => one.role === role);
+}
+
+/** Returns the last message of the newest branch below a message; null: the first message of the newest conversation. */
+export function leafBelow(children: Children, id: string | null): string | null {
+  let leaf = id;
+  for (;;) {
+    const newest = children.get(leaf)?.at(-1);
+    if (newest === undefined) return leaf;
+    leaf = newest.id;
+  }
+}
+
+/** Returns the ids of a message and of all messages below it. */
+export function branchOf(children: Children, id: string): ReadonlySet<string> {
+  const ids = new Set([id]);
+  // A set yields the members that are added while it is read.
+  for (const parent of ids) for (const child of children.get(parent) ?? []) ids.add(child.id);
+  return ids;
+}

@@ -1,0 +1,24 @@
+// Diagrams (Mermaid) in a rendered text. Mermaid's strict mode allows neither scripts nor HTML labels.
+import DOMPurify from "dompurify";
+import mermaid from "mermaid";
+
+const maxCharacters = 20_000;
+let count = 0;
+
+mermaid.initialize({ startOnLoad: false, securityLevel: "strict", htmlLabels: false, maxTextSize: maxCharacters });
+
+/** Replaces the code of a diagram by the diagram. Code that is no diagram stays. */
+export async function draw(code: HTMLElement): Promise<void> {
+  const text = code.textContent ?? "";
+  if (text.length > maxCharacters) return;
+  const id = `diagram-${++count}`;
+  try {
+    const { svg } = await mermaid.render(id, text);
+    const frame = document.createElement("div");
+    frame.className = "diagram";
+    frame.innerHTML = DOMPurify.sanitize(svg, { USE_PROFILES: { svg: true, svgFilters: true }, ADD_TAGS: ["style"] });
+    code.parentElement?.replaceWith(frame);
+  } catch {
+    document.getElementById(`d${id}`)?.remove();
+  }
+}

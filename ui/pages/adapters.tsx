@@ -1,0 +1,77 @@
+// LoRA adapters of a model: loaded ones with their memory, loading and unloading.
+import { useState } from "preact/hooks";
+import { t } from "../base/language.ts";
+import { notifyError } from "../base/notice.tsx";
+import { bytes, number } from "../base/times.ts";
+import { ask } from "../server/client.ts";
+import { usePolled } from "./polled.ts";
+import { Table } from "./table.tsx";
+
+interface Adapter {
+  readonly lora_name: string;
+  readonly rank?: number;
+  readonly memory_bytes?: number;
+}
+
+interface Listing {
+  readonly data?: readonly Adapter[];
+  readonly adapters?: readonly Adapter[];
+}
+
+export function Adapters({ model }: { readonly model: string }) {
+  const { value, error, refresh } = usePolled<Listing>(`v1/lora_adapters?model=${encodeURIComponent(model)}`, 5000);
+  const [name, setName] = useState("");
+  const [path, setPath] = useState("");
+  // A server without adapters refuses the list.
+  if (error !== null || value === null) return null;
+  const change = (action: "load" | "unload", body: object): void => {
+    ask(`v1/${action}_lora_adapter`, { method: "POST", body: { ...body, model } })
+      .then(refresh)
+      .catch(notifyError);
+  };
+  const load = (event: Event): void => {
+    event.preventDefault();
+    change("load", { lora_name: name, lora_path: path });
+  };
+  return (
+    <>
+      <Table
+        caption={t("adaptersOf", { model })}
+        none={t("noAdapters")}
+        heads={[t("name"), t("rank"), t("memory"), ""]}
+        rows={(value.data ?? value.adapters ?? []).map(({ lora_name, rank, memory_bytes }) => ({
+          key: lora_name,
+          cells: [
+            lora_name,
+            rank === undefined ? "" : number(rank),
+            memory_bytes === undefined ? "" : bytes(memory_bytes),
+            <button key="unload" type="button" class="button" onClick={() => change("unload", { lora_name })}>
+              {t("unload")}
+            </button>,
+          ],
+        }))}
+      />
+      <form class="actions" onSubmit={load}>
+        <input
+          type="text"
+          required
+          aria-label={t("name")}
+          placeholder={t("name")}
+          value={name}
+          onInput={({ currentTarget }) => setName(currentTarget.value)}
+        />
+        <input
+          type="text"
+          required
+          aria-label={t("path")}
+          placeholder={t("path")}
+          value={path}
+          onInput={({ currentTarget }) => setPath(currentTarget.value)}
+        />
+        <button type="submit" class="button">
+          {t("load")}
+        </button>
+      </form>
+    </>
+  );
+}

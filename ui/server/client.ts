@@ -1,0 +1,72 @@
+// Client of the server that served this page. Addresses are relative to the page, because a proxy may add a path prefix.
+import { signal } from "@preact/signals";
+import { isText, preference } from "../base/preference.ts";
+
+/** Error of a request: the server refused it, or could not be reached. */
+export class ServerError extends Error {
+  /** Code of the server's error, or "unreachable". */
+  readonly code: string;
+  /** HTTP status; 0: the server was not reached. */
+  readonly status: number;
+
+  constructor(message: string, code: string, status: number) {
+    super(message);
+    this.name = "ServerError";
+    this.code = code;
+    this.status = status;
+  }
+}
+
+/** API key of the server; "": none. It is kept in this browser. */
+export const apiKey = preference("apiKey", "", isText);
+/** Whether the server has refused the API key, or asks for one. */
+export const needsKey = signal(false);
+/** Whether the last request reached the server. */
+export const isReachable = signal(true);
+
+const base = new URL(document.baseURI).pathname.replace(/ui\/?$/, "");
+
+export interface Ask {
+  readonly method?: "GET" | "POST" | "PUT" | "DELETE";
+  /** Body, sent as JSON; a form is sent as it is. */
+  readonly body?: object;
+  readonly signal?: AbortSignal;
+}
+
+/** Sends a request. Throws ServerError if the response is an error; the error of `signal` if it is aborted. */
+export async function request(path: string, { method = "GET", body, signal: stop }: Ask = {}): Promise<Response> {
+  const isForm = body instanceof FormData;
+  const headers = {
+    ...(body === undefined || isForm ? {} : { "content-type": "application/json" }),
+    ...(apiKey.value === "" ? {} : { authorization: `Bearer ${apiKey.value}` }),
+  };
+  const content = body === undefined ? null : isForm ? body : JSON.stringify(body);
+  let response: Response;
+  try {
+    response = await fetch(`${base}${path}`, { method, headers, body: content, signal: stop ?? null });
+  } catch (error) {
+    if (stop?.aborted) throw error;
+    isReachable.value = false;
+    throw new ServerError("the server cannot be reached", "unreachable", 0);
+  }
+  isReachable.value = true;
+  if (response.ok) return response;
+  const problem = await problemOf(response);
+  if (problem.code === "invalid_api_key") needsKey.value = true;
+  throw problem;
+}
+
+/** Sends a request and returns the JSON of the response. */
+export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
+  return (await (await request(path, options)).json()) as T;
+}
+
+async function problemOf(response: Response): Promise<ServerError> {
+  const text = await response.text().catch(() => "");
+  try {
+    const { error } = JSON.parse(text) as { readonly error: { readonly message: string; readonly code: string } };
+    return new ServerError(error.message, error.code, response.status);
+  } catch {
+    return new ServerError(text.slice(0, 300) || response.statusText, "unknown", response.status);
+  }
+}

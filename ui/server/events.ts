@@ -1,0 +1,36 @@
+// Server-sent events of a response body.
+
+export interface ServerEvent {
+  readonly name: string;
+  /** JSON of the event. */
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** Yields the events in lists: all events that have arrived together. Throws if the connection breaks. */
+export async function* eventsOf(response: Response): AsyncGenerator<readonly ServerEvent[]> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  if (reader === undefined) return;
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value = "" } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop() ?? "";
+      const events = blocks.flatMap(parsed);
+      if (events.length > 0) yield events;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function parsed(block: string): readonly ServerEvent[] {
+  let [name, data] = ["", ""];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event: ")) name = line.slice("event: ".length);
+    else if (line.startsWith("data: ")) data += line.slice("data: ".length);
+  }
+  if (data === "" || data === "[DONE]") return [];
+  return [{ name, data: JSON.parse(data) as ServerEvent["data"] }];
+}

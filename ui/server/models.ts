@@ -1,0 +1,21 @@
+// Models of the server, for the choice of a model.
+import { signal } from "@preact/signals";
+import { notifyError } from "../base/notice.tsx";
+import { ask, needsKey } from "./client.ts";
+import type { ModelEntry } from "./wire.ts";
+
+/** Models in the order of the server; null: not read yet. */
+export const models = signal<readonly ModelEntry[] | null>(null);
+
+/** Returns a short name: the file name of a model whose id is a path. */
+export function shortName(id: string): string {
+  return id.startsWith("/") ? (id.split("/").at(-1) ?? id) : id;
+}
+
+export async function readModels(): Promise<void> {
+  try {
+    models.value = (await ask<{ readonly data: readonly ModelEntry[] }>("v1/models")).data;
+  } catch (error) {
+    if (!needsKey.value) notifyError(error);
+  }
+}
