@@ -6,7 +6,7 @@ export const settingSchema = z
     key: z.string().meta({ description: "Name of the key in a settings file." }),
     section: z.string().meta({ description: 'Section of the key in a settings file, such as "server"; "": the top.' }),
     model: z.string().nullable().meta({ description: "Model to which the setting applies; null: the whole server." }),
-    value: z.json().meta({
+    value: z.unknown().meta({
       description:
         'Value in force; null: unset. A secret that is set is "set", and the user name and password of a URL are left out.',
     }),

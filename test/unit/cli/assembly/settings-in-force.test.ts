@@ -45,7 +45,7 @@ model_id = "b"
       1024,
       "file",
       "max_model_len",
-      "troupe.toml:10",
+      "troupe.toml:11",
     ]);
     assert.deepEqual(find(settings, "models", "max_model_len", "b"), [null, "default", null, null]);
   });
