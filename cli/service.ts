@@ -11,6 +11,7 @@ import type { Logger } from "../runtime/log/log.ts";
 import { type OpenAgents, openAgents } from "./assembly/agents/agents.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
+import { settingsInForce } from "./assembly/settings-in-force.ts";
 import { openState, type State } from "./assembly/state.ts";
 import type { Config } from "./config/config.ts";
 import type { Progress } from "./progress.ts";
@@ -101,6 +102,7 @@ export class Service {
       log,
       observers,
       system: systemInspector(checkOptions(config, null, engines)),
+      settings: settingsInForce(config),
       config: { ...httpConfig(config), ...given },
       extraRoutes,
     });
@@ -177,5 +179,6 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
     maxBackgroundResponses: troupe.maxBackgroundResponses,
     allowLoraUpdates: server.allowRuntimeLoraUpdating,
     servesMcp: server.mcpPort !== null,
+    servesLists: !troupe.disableLists,
   };
 }

@@ -21,7 +21,8 @@ import { noteModel } from "./json.ts";
 import { messagesErrors } from "./messages/errors.ts";
 import { unmanaged } from "./models/unmanaged.ts";
 import { AccessLog } from "./observe/access-log.ts";
-import { InstrumentedInference, type OnEvents } from "./observe/instrumented-inference.ts";
+import { ActiveRequests } from "./observe/active-requests.ts";
+import { InstrumentedInference, type ObservedRequest, type OnEvents } from "./observe/instrumented-inference.ts";
 import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
 import { isOllamaPath, ollamaErrors } from "./ollama/errors.ts";
@@ -33,6 +34,7 @@ import { KnownHosts } from "./server/access/hosts.ts";
 import type { AdmitRequest, HttpReply, HttpRequest, SpoolFolder } from "./server/edge.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
+import type { SettingInForce } from "./system/settings.ts";
 import { unsupportedEndpoint } from "./unsupported.ts";
 
 export interface AppOptions {
@@ -56,6 +58,8 @@ export interface AppOptions {
   /** Maximum memory in bytes for the logprobs and embeddings of all responses in progress; default: MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
+  /** Settings in force, for GET /v1/system/config; default: none. */
+  readonly settings?: readonly SettingInForce[];
   /** Routes in addition to those of the server. */
   readonly extraRoutes?: readonly Route[];
   /** Observers of inference requests and results, in addition to the access log and the metrics. */
@@ -95,6 +99,7 @@ const defaults: HttpConfig = {
   needsApiKey: false,
   servesDocs: true,
   servesMetrics: true,
+  servesLists: true,
   servesUi: true,
   basePath: "",
 };
@@ -139,12 +144,14 @@ export function createApp({
     sessions = null,
     skills = null,
     maxAnswerBytes,
+    settings = [],
   } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
   const answerMemory = new AnswerMemory(maxAnswerBytes);
   const tokenTexts = (model: string) => inference.tokenTexts(model);
+  const active = new ActiveRequests();
   const shared = {
     models,
     lora,
@@ -159,6 +166,8 @@ export function createApp({
     responses,
     metrics,
     system,
+    active,
+    settings,
   };
   const context: Context = { inference, ...shared };
   const table = new RouteTable([...routes.filter((route) => isServed(route, config)), ...extraRoutes]);
@@ -238,7 +247,11 @@ function runHandler(route: Route, exchange: Exchange, context: Context, onEvents
     exchange.finish();
   };
   try {
-    const inference = new InstrumentedInference(context.inference, context.agents, exchange, onEvents);
+    const { id, receivedAt, request } = exchange;
+    const source = { id, receivedAt, path: request.path, client: request.address };
+    const list: ObservedRequest["list"] = (asked) => context.active.request(source, asked);
+    const observing = { holder: exchange, list, onEvents };
+    const inference = new InstrumentedInference(context.inference, context.agents, observing);
     const observed = { ...context, inference, agents: inference.agents };
     const pending = route.handler(exchange, observed);
     if (pending === undefined) exchange.finish();

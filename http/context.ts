@@ -10,12 +10,14 @@ import type { ModelManagement } from "../actors/api/model-management.ts";
 import type { ShownTokens } from "../engines/text/tokenizer/token-texts.ts";
 import type { SystemInspector } from "../runtime/host/system.ts";
 import type { Exchange } from "./exchange.ts";
+import type { ActiveRequests } from "./observe/active-requests.ts";
 import type { Log } from "./observe/log.ts";
 import type { HttpMetrics } from "./observe/metrics/recorder.ts";
 import type { Responses } from "./responses/responses.ts";
 import type { RouteSettings } from "./route.ts";
 import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
 import type { UnknownFields } from "./shared/unknown-fields.ts";
+import type { SettingInForce } from "./system/settings.ts";
 
 /** Settings of the HTTP server, as plain values. */
 export interface HttpConfig extends RouteSettings {
@@ -71,6 +73,10 @@ export interface Context {
   readonly responses: Responses;
   /** null if metrics are disabled. */
   readonly metrics: HttpMetrics | null;
+  /** Inference requests in progress. */
+  readonly active: ActiveRequests;
+  /** Settings in force, without secrets. */
+  readonly settings: readonly SettingInForce[];
 }
 
 /** Responds to one request through its exchange. If it throws, the exchange sends an error response. */

@@ -45,6 +45,8 @@ export interface RouteSettings {
   readonly servesMcp: boolean;
   readonly servesDocs: boolean;
   readonly servesMetrics: boolean;
+  /** Whether the requests, responses and sessions of all clients are listed, and the settings. */
+  readonly servesLists: boolean;
   readonly servesUi: boolean;
 }
 

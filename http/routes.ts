@@ -83,11 +83,19 @@ import {
   createResponseOperation,
   deleteResponseOperation,
   listInputItemsOperation,
+  listResponsesOperation,
   retrieveResponseOperation,
 } from "./responses/operation.ts";
+import { listResponses } from "./responses/stored/list-route.ts";
 import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from "./responses/stored/stored-route.ts";
 import type { DescribedRoute, RouteSettings } from "./route.ts";
-import { deleteSessionOperation, exportSessionOperation, importSessionOperation } from "./sessions/operation.ts";
+import { listSessions } from "./sessions/list-route.ts";
+import {
+  deleteSessionOperation,
+  exportSessionOperation,
+  importSessionOperation,
+  listSessionsOperation,
+} from "./sessions/operation.ts";
 import { deleteSession, exportSession, importSession } from "./sessions/route.ts";
 import { uploadErrors } from "./skills/errors.ts";
 import {
@@ -114,8 +122,15 @@ import {
   skillContent,
   skillVersionContent,
 } from "./skills/route.ts";
-import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
-import { systemDoctor, systemInfo } from "./system/route.ts";
+import {
+  cancelRequestOperation,
+  doctorOperation,
+  listRequestsOperation,
+  systemConfigOperation,
+  systemInfoOperation,
+} from "./system/operation.ts";
+import { cancelRequest, listRequests } from "./system/requests.ts";
+import { systemConfig, systemDoctor, systemInfo } from "./system/route.ts";
 import { uiFileOperation, uiOperation, uiRedirectOperation } from "./ui/operation.ts";
 import { uiFile, uiPage, uiRedirect } from "./ui/route.ts";
 
@@ -220,6 +235,14 @@ const agentRoutes: readonly Route[] = [
     kind: "resource",
     handler: containerFileContent,
     operation: containerFileContentOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/sessions",
+    kind: "resource",
+    setting: "servesLists",
+    handler: listSessions,
+    operation: listSessionsOperation,
   },
   {
     method: "GET",
@@ -431,6 +454,30 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/system/config",
+    kind: "resource",
+    setting: "servesLists",
+    handler: systemConfig,
+    operation: systemConfigOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/system/requests",
+    kind: "resource",
+    setting: "servesLists",
+    handler: listRequests,
+    operation: listRequestsOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/system/requests/{request_id}/cancel",
+    kind: "resource",
+    setting: "servesLists",
+    handler: cancelRequest,
+    operation: cancelRequestOperation,
+  },
+  {
+    method: "GET",
     path: "/v1/models",
     kind: "resource",
     handler: listModels,
@@ -501,6 +548,14 @@ export const routes: readonly Route[] = [
     kind: "inference",
     handler: countInputTokens,
     operation: countInputTokensOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/responses",
+    kind: "resource",
+    setting: "servesLists",
+    handler: listResponses,
+    operation: listResponsesOperation,
   },
   {
     method: "GET",

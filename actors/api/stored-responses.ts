@@ -32,6 +32,8 @@ export interface ResponseUpdate {
   readonly interrupted: Uint8Array | null;
   /** Output items. */
   readonly output: ItemTexts;
+  /** Beginning of the output text, for lists; null: there is none yet. */
+  readonly outputStart: string | null;
   /** Events of the stream; null: the events are not stored. */
   readonly events: KeptEvents | null;
 }
@@ -46,6 +48,11 @@ export interface StoredResponse extends ResponseUpdate {
   /** Id of the earlier response that this response continues; null: none. */
   readonly previousId: string | null;
   readonly isBackground: boolean;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  readonly model: string;
+  /** Beginning of the text of the user's last message in the request, for lists; null: there is none. */
+  readonly inputStart: string | null;
   /** Second part of the response's JSON in UTF-8; `body` is the first part. */
   readonly settings: Uint8Array;
   /** Input items of the request. */
@@ -101,6 +108,20 @@ export interface ItemPage {
   readonly hasMore: boolean;
 }
 
+/** A response in a list. */
+export interface ListedResponse
+  extends Pick<StoredResponse, "id" | "createdAt" | "status" | "isBackground" | "inputStart" | "outputStart"> {
+  /** null: an earlier version of the server stored the response without it. */
+  readonly model: string | null;
+  readonly runner: Runner | null;
+}
+
+export interface ListedPage {
+  /** The newest response first. */
+  readonly responses: readonly ListedResponse[];
+  readonly hasMore: boolean;
+}
+
 /** A response as part of a conversation: its input and output items. */
 export interface Turn {
   readonly id: string;
@@ -118,6 +139,8 @@ export interface StoredResponses {
   /** Replaces the fields that change during generation, if the response is still stored. Throws the errors of `add`. */
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
   find(id: string): Promise<FoundResponse | null>;
+  /** Returns a page of the responses of all clients after the one with the id `after`; null: no response has this id. */
+  list(request: { readonly after: string | null; readonly limit: number }): Promise<ListedPage | null>;
   /** Deletes a response. Returns whether it was stored. */
   delete(id: string): Promise<boolean>;
   /** Returns the next bytes, at most 256 KiB; empty at the end, null if the bytes are no longer stored. */

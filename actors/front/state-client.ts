@@ -55,6 +55,7 @@ export class StateClient {
       add: stored("add"),
       update: stored("update"),
       find: stored("find"),
+      list: stored("list"),
       delete: stored("delete"),
       slice: stored("slice"),
       page: stored("page"),
@@ -72,6 +73,7 @@ export class StateClient {
     const session = this.#asker<Sessions>("sessions");
     this.sessions = {
       find: session("find"),
+      list: session("list"),
       match: session("match"),
       update: session("update"),
       put: session("put"),

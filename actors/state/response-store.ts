@@ -11,6 +11,8 @@ import type {
   FoundResponse,
   ItemPage,
   ItemTexts,
+  ListedPage,
+  ListedResponse,
   PageRequest,
   ResponseUpdate,
   Runner,
@@ -33,8 +35,13 @@ const MAX_HISTORY_BYTES = 16 * 2 ** 20;
  */
 const TOMBSTONE_MS = 10 * 60_000;
 
+/** Fields of a response for lists. Responses of earlier versions lack them. */
+type ListFields = Pick<StoredResponse, "createdAt" | "model" | "inputStart" | "outputStart">;
+
 /** Fields of a response that are read without reading its large parts. */
-export interface KeptHead extends Pick<StoredResponse, "previousId" | "isRunning" | "status" | "isBackground"> {
+export interface KeptHead
+  extends Pick<StoredResponse, "previousId" | "isRunning" | "status" | "isBackground">,
+    Partial<ListFields> {
   readonly inputCount: number;
   readonly outputCount: number;
   /** Number of the first stored event; null: none are stored. */
@@ -63,8 +70,9 @@ export class ResponseStore implements StoredResponses {
   }
 
   async add(response: StoredResponse): Promise<void> {
-    const { id, client, previousId, isBackground, settings, input } = response;
-    const head = { previousId, isBackground, inputCount: input.ids.length, ...this.#changingHead(response) };
+    const { id, client, previousId, isBackground, createdAt, model, inputStart, settings, input } = response;
+    const constant = { previousId, isBackground, createdAt, model, inputStart, inputCount: input.ids.length };
+    const head = { ...constant, ...this.#changingHead(response) };
     const parts = { ...changingParts(response), settings, input: input.texts, inputIndex: indexOf(input) };
     const entry: Entry<KeptHead> = { head, share: client, parts: presentParts(parts) };
     for (let version: number | null = null; !(await this.#store.compareAndSet(id, version, entry)); ) {
@@ -104,6 +112,21 @@ export class ResponseStore implements StoredResponses {
       interrupted: interrupted.length === 0 ? null : [...interrupted, ...settings],
       events: firstEvent === null ? null : { first: firstEvent, spans: spansOf(kept, "events") },
     };
+  }
+
+  async list({ after, limit }: Parameters<StoredResponses["list"]>[0]): Promise<ListedPage | null> {
+    const last = after === null ? null : this.#get(after);
+    if (after !== null && last === null) return null;
+    const found: ListedResponse[] = [];
+    let before = after === null || last === null ? null : { born: last.born, key: after };
+    do {
+      // Other messages of this thread are handled between two pages. A page may be empty, because deleted responses are skipped.
+      await nextTurn();
+      const { entries, next } = this.#store.newest({ before, limit: limit + 1 });
+      for (const kept of entries) if (!kept.head.isDeleted) found.push(this.#listed(kept.key, kept));
+      before = next;
+    } while (before !== null && found.length <= limit);
+    return { responses: found.slice(0, limit), hasMore: found.length > limit };
   }
 
   async delete(id: string): Promise<boolean> {
@@ -159,6 +182,12 @@ export class ResponseStore implements StoredResponses {
     return turns.reverse();
   }
 
+  #listed(id: string, { head, born }: Kept): ListedResponse {
+    const { createdAt = Math.floor(born / 1000), model = null, inputStart = null, outputStart = null } = head;
+    const { status, isBackground } = head;
+    return { id, createdAt, status, isBackground, model, inputStart, outputStart, runner: this.#runner(head) };
+  }
+
   #get(id: string): Kept | null {
     const kept = this.#store.get(id);
     return kept === null || kept.head.isDeleted ? null : kept;
@@ -171,10 +200,11 @@ export class ResponseStore implements StoredResponses {
     return { head: { ...head, isDeleted: true }, share, parts: {}, expiresAt };
   }
 
-  #changingHead(update: ResponseUpdate): Omit<KeptHead, "previousId" | "isBackground" | "inputCount"> {
-    const { isRunning, status, output, events } = update;
+  #changingHead(update: ResponseUpdate) {
+    const { isRunning, status, output, outputStart, events } = update;
     const firstEvent = events?.first ?? null;
-    return { isRunning, status, outputCount: output.ids.length, firstEvent, owner: this.#owner, isDeleted: false };
+    const outputCount = output.ids.length;
+    return { isRunning, status, outputCount, outputStart, firstEvent, owner: this.#owner, isDeleted: false };
   }
 
   #list(kept: Kept, which: "input" | "output"): ItemList {

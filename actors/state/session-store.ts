@@ -3,10 +3,12 @@
 import { wallTime } from "../../runtime/clock.ts";
 import type { KeptEntry, NextEntry, Part, Store } from "../../runtime/store/store.ts";
 import {
+  type ListedSession,
   type MatchedSession,
   type Session,
   type SessionHead,
   type SessionMessage,
+  type SessionPage,
   type Sessions,
   type SessionUpdate,
   sessionLimits,
@@ -50,6 +52,13 @@ export class SessionStore implements Sessions {
     };
     await this.#touch(id, kept);
     return session;
+  }
+
+  async list({ after, limit }: Parameters<Sessions["list"]>[0]): Promise<SessionPage | null> {
+    const all = this.#all().sort((one, other) => other.kept.head.usedAt - one.kept.head.usedAt);
+    const start = after === null ? 0 : all.findIndex(({ id }) => id === after) + 1;
+    if (after !== null && start === 0) return null;
+    return { sessions: all.slice(start, start + limit).map(listed), hasMore: all.length > start + limit };
   }
 
   async match({ client, id, digests }: Parameters<Sessions["match"]>[0]): Promise<MatchedSession | null> {
@@ -157,6 +166,12 @@ export class SessionStore implements Sessions {
 function headOf(id: string, { head }: Kept): SessionHead {
   const { turns, digests, files, approvesAll } = head;
   return { id, turns, digests, files, approvesAll };
+}
+
+function listed({ id, kept: { head, parts } }: { readonly id: string; readonly kept: Kept }): ListedSession {
+  const { turns, digests, files, usedAt } = head;
+  const bytes = Object.values(parts).reduce((sum, part) => sum + part.bytes, 0);
+  return { id, turns, messageCount: digests.length, fileCount: files.length, usedAt, bytes };
 }
 
 function commonLength(one: readonly string[], other: readonly string[]): number {

@@ -127,6 +127,7 @@ function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
     add: (response) => new DeferredReply(store.add(response)),
     update: (update) => new DeferredReply(store.update(update)),
     find: (id) => store.find(id),
+    list: (request) => new DeferredReply(store.list(request)),
     delete: (id) => new DeferredReply(store.delete(id)),
     slice: async (request) => {
       const slice = await store.slice(request);
@@ -158,6 +159,7 @@ function filesBehaviour(store: FileStore): Behaviour<FileProtocol> {
 function sessionsBehaviour(store: SessionStore): Behaviour<Sessions> {
   return {
     find: (id) => new DeferredReply(store.find(id)),
+    list: (request) => store.list(request),
     match: (request) => new DeferredReply(store.match(request)),
     update: (update) => new DeferredReply(store.update(update)),
     put: (request) => new DeferredReply(store.put(request)),

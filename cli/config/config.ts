@@ -37,6 +37,16 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly troupe: ValuesOf<Keys["troupe"]>;
   readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
+  /** Origins of the settings that are not defaults. */
+  readonly origins: readonly Origin[];
+}
+
+/** Where the value of a setting comes from. `field`: its name in Config. */
+export interface Origin extends Omit<Given, "value"> {
+  readonly group: GroupName;
+  readonly field: string;
+  /** Index of the model in `models`; null: the setting is not of a model. */
+  readonly model: number | null;
 }
 
 /** Model to load. Templates that are not set for this model have the values of the general keys. */
@@ -90,6 +100,7 @@ export function resolveConfig(request: ConfigRequest): Config {
     troupe: resolveGroup("troupe", command, shared),
     run: resolveGroup("run", command, shared),
     bench: resolveGroup("bench", command, shared),
+    origins: [...originsOf(shared, null), ...given.models.flatMap(originsOf)],
   };
   checkBench(config.bench);
   checkPorts(config.server);
@@ -110,6 +121,11 @@ function givenSettings(request: ConfigRequest): GivenSettings {
       checkedValues(own, ({ group }) => isPerModel(group)),
     ),
   };
+}
+
+function originsOf(values: GivenValues, model: number | null): readonly Origin[] {
+  const given = [...values].filter(([, { source }]) => source !== "default");
+  return given.map(([{ group, field }, { source, name, place }]) => ({ group, field, model, source, name, place }));
 }
 
 function valuesOf(source: FileValues | undefined): readonly GivenValues[] {
@@ -134,7 +150,7 @@ function modelSources(
   const named = first(modelIdEntry);
   if (named !== undefined) return withAlias([named.value].flat().map((value) => withId({ ...named, value })));
   if (file === undefined)
-    return withAlias([withId({ value: request.defaultModel, name: "default model", place: null })]);
+    return withAlias([withId({ value: request.defaultModel, source: "default", name: "default model", place: null })]);
   if (file.models.length === 0) {
     throw invalid(
       `${request.file?.path}: expected at least one model; got none: add [[models]] with a model_id, or use -m`,

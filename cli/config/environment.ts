@@ -22,7 +22,8 @@ export function givenByEnvironment(environment: Environment, command: Command): 
     if (!appliesTo(entry, command)) continue;
     const name = entry.variables.find((variable) => isSet(variable, environment[variable], entry.key));
     if (name === undefined) continue;
-    values.set(entry, { value: readVariable(environment[name] ?? "", entry.key), name, place: "environment" });
+    const value = readVariable(environment[name] ?? "", entry.key);
+    values.set(entry, { value, source: "environment", name, place: "environment" });
   }
   return values;
 }

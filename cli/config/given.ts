@@ -10,9 +10,13 @@ import { isTable, lineOf, type TomlFile } from "./toml.ts";
 /** Flags by their long names: text, `true` for a switch, or a list for a flag that may be repeated. */
 export type Flags = Readonly<Record<string, string | true | readonly string[]>>;
 
+/** Source of a given value. `program`: the program that embeds troupe. `default`: the default model. */
+export type Source = "flag" | "environment" | "file" | "program" | "default";
+
 /** Value given by the user, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
 export interface Given {
   readonly value: unknown;
+  readonly source: Source;
   readonly name: string;
   /** Where the value was set: `environment` or `FILE:LINE`; null for a flag. */
   readonly place: string | null;
@@ -33,7 +37,7 @@ export function givenByFlags(flags: Flags, command: Command): GivenValues {
     if (!appliesTo(entry, command)) throw invalid(`"${flag}" does not apply to the command ${command}; remove it`);
     const { read } = entry.key;
     const value = raw === true ? raw : typeof raw === "string" ? read(raw) : raw.map(read);
-    values.set(entry, { value, name: flag, place: null });
+    values.set(entry, { value, source: "flag", name: flag, place: null });
   }
   return values;
 }
@@ -105,7 +109,7 @@ function readKey(reading: Reading, name: string, value: unknown): void {
   const earlier = values.get(entry);
   if (earlier !== undefined)
     throw invalid(`${place}: "${name}" is already set, as "${earlier.name}" (${earlier.place})`);
-  values.set(entry, { value, name, place });
+  values.set(entry, { value, source: "file", name, place });
 }
 
 function placeOf({ file, index }: Reading, path: string): string {

@@ -61,7 +61,7 @@ function read(section: string, given: object, prefix: string, into: Map<KeyEntry
       read(inner, value, `${name}.`, into);
       continue;
     }
-    into.set(entryOf(section, field, name), { value, name, place: null });
+    into.set(entryOf(section, field, name), { value, source: "program", name, place: null });
   }
 }
 

@@ -12,7 +12,7 @@ export class LoggedInference extends InstrumentedInference {
 
   constructor(inner: Inference, file: Pick<LineFile, "append">) {
     const holder: GenerationHolder = { generation: null };
-    super(inner, null, holder);
+    super(inner, null, { holder });
     this.#holder = holder;
     this.#file = file;
   }

@@ -1,5 +1,6 @@
 // Instrumented inference: wraps Inference for one request. It observes the events of a generation and records the outcome in
-// the exchange, so the protocol code does not have to report it. Created by the app.
+// the exchange, so the protocol code does not have to report it. It keeps the request in the list of active requests, and ends
+// it if it is cancelled there. Created by the app.
 
 import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agent/agents.ts";
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
@@ -16,7 +17,8 @@ import type {
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import { addedUsage } from "../../engines/usage.ts";
-import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
+import type { ActiveRequest } from "./active-requests.ts";
 
 /** Outcome of one inference request. */
 export interface Generation {
@@ -35,19 +37,29 @@ export interface GenerationHolder {
 /** Receives each batch of events. Must not throw. */
 export type OnEvents = (events: readonly AgentEvent[]) => void;
 
+type ErrorEvent = Extract<AgentEvent, { readonly type: "error" }>;
+
+/** The request that an InstrumentedInference observes. */
+export interface ObservedRequest {
+  readonly holder: GenerationHolder;
+  /** Creates the entry of the request in the list of active requests; absent: there is no list. */
+  readonly list?: (asked: Pick<GenerateRequest, "model" | "series">) => ActiveRequest;
+  readonly onEvents?: OnEvents | undefined;
+}
+
 export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
-  readonly #holder: GenerationHolder;
-  readonly #onEvents: OnEvents | undefined;
+  readonly #observed: ObservedRequest;
   /** The agent loop, whose runs are observed like generations; null: the server has no agent loop. */
   readonly agents: Agents | null;
   /** Number of choices of the generations so far. A request with several prompts has several generations. */
   #choiceCount = 0;
+  /** Entry of the request in the list of active requests; null: there is none yet. */
+  #request: ActiveRequest | null = null;
 
-  constructor(inner: Inference, agents: Agents | null, holder: GenerationHolder, onEvents?: OnEvents) {
+  constructor(inner: Inference, agents: Agents | null, observed: ObservedRequest) {
     this.#inner = inner;
-    this.#holder = holder;
-    this.#onEvents = onEvents;
+    this.#observed = observed;
     this.agents = agents === null ? null : this.#observedAgents(agents);
   }
 
@@ -88,7 +100,7 @@ export class InstrumentedInference implements Inference {
     signal: AbortSignal,
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]> {
-    return this.#observed(request, this.#inner.generate(request, signal, onPrepared));
+    return this.#watched(request, signal, (stop) => this.#inner.generate(request, stop, onPrepared));
   }
 
   #observedAgents(agents: Agents): Agents {
@@ -105,75 +117,123 @@ export class InstrumentedInference implements Inference {
         return agents.toolServers;
       },
       run: (request: GenerateRequest, agent: AgentOptions, signal: AbortSignal, onPrepared?: () => void) =>
-        this.#observed(request, agents.run(request, agent, signal, onPrepared)),
+        this.#watched(request, signal, (stop) => agents.run(request, agent, stop, onPrepared)),
       decide: (id, decision) => agents.decide(id, decision),
       pending: (sessionId) => agents.pending(sessionId),
       forget: (sessionId) => agents.forget(sessionId),
     };
   }
 
-  #observed<Event extends AgentEvent>(
-    { prompt, choices }: GenerateRequest,
-    batches: AsyncIterable<readonly Event[]>,
-  ): AsyncIterable<readonly Event[]> {
+  /** Starts a generation with a signal that also ends it when the request is cancelled, and observes its events. */
+  #watched<Event extends AgentEvent>(
+    request: GenerateRequest,
+    signal: AbortSignal,
+    start: (stop: AbortSignal) => AsyncIterable<readonly Event[]>,
+  ): AsyncIterable<readonly (Event | ErrorEvent)[]> {
+    const { prompt, choices } = request;
     const isChat = prompt.kind === "chat" || (prompt.kind === "sealed" && prompt.isChat);
     const firstChoice = this.#choiceCount;
     this.#choiceCount += choices;
-    const earlier = firstChoice === 0 ? null : this.#holder.generation;
+    const { holder, onEvents } = this.#observed;
+    const earlier = firstChoice === 0 ? null : holder.generation;
     const generation = earlier ?? this.#begin(isChat ? "chat" : "text_completion");
+    const entry = this.#entry(request);
     // The callback must not reference `this`, because a background response outlives its exchange.
-    const onEvents = this.#onEvents;
-    return noted(batches, (events) => {
-      note(generation, events, firstChoice);
+    const note = (events: readonly AgentEvent[]): void => {
+      noteAll(generation, entry, events, firstChoice);
       onEvents?.(events);
-    });
+    };
+    return watched(start(stopOf(signal, entry)), note, entry);
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
     const generation = this.#begin("embeddings");
+    const entry = this.#entry({ model: request.model, series: null });
+    const leave = entry?.enter();
     try {
-      const embeddings = await this.#inner.embed(request, signal);
+      const embeddings = await this.#inner.embed(request, stopOf(signal, entry));
       generation.promptTokens = embeddings.promptTokens;
       return embeddings;
-    } catch (error) {
-      generation.error = toErrorRecord(error);
-      throw error;
+    } catch (thrown) {
+      const cancelled = entry?.error ?? null;
+      generation.error = cancelled ?? toErrorRecord(thrown);
+      throw cancelled === null ? thrown : fromErrorRecord(cancelled);
+    } finally {
+      leave?.();
     }
   }
 
   #begin(kind: Generation["kind"]): Generation {
     const generation = { kind, finishReasons: [], promptTokens: null, usage: null, error: null };
-    this.#holder.generation = generation;
+    this.#observed.holder.generation = generation;
     return generation;
+  }
+
+  /** Returns the entry of the request in the list of active requests; null: it is in no list. */
+  #entry(request: Pick<GenerateRequest, "model" | "series">): ActiveRequest | null {
+    this.#request ??= this.#observed.list?.(request) ?? null;
+    return this.#request;
   }
 }
 
-function note(generation: Generation, events: readonly AgentEvent[], firstChoice: number): void {
+/** Returns a signal that ends a generation if its client leaves or the request is cancelled. */
+function stopOf(signal: AbortSignal, entry: ActiveRequest | null): AbortSignal {
+  return entry === null ? signal : AbortSignal.any([signal, entry.cancelled]);
+}
+
+function noteAll(
+  generation: Generation,
+  entry: ActiveRequest | null,
+  events: readonly AgentEvent[],
+  firstChoice: number,
+): void {
   for (const event of events) {
     if (event.type === "finish") generation.finishReasons[firstChoice + event.choice] = event.reason;
     else if (event.type === "error") generation.error = event.error;
     else if (event.type === "done") {
       generation.usage = generation.usage === null ? event.usage : addedUsage(generation.usage, event.usage);
       generation.promptTokens = generation.usage.promptTokens;
-    }
+    } else entry?.note(event);
   }
 }
 
 /**
- * Calls `see` for each batch. The result is a plain iterator, because an async generator would cost several more microtask
- * turns per batch.
+ * Notes each batch. If the request is cancelled, the last batch is the error. The result is a plain iterator, because an async
+ * generator would cost several more microtask turns per batch.
  */
-function noted<T>(batches: AsyncIterable<T>, see: (batch: T) => void): AsyncIterable<T> {
+function watched<Event extends AgentEvent>(
+  batches: AsyncIterable<readonly Event[]>,
+  note: (events: readonly AgentEvent[]) => void,
+  entry: ActiveRequest | null,
+): AsyncIterable<readonly (Event | ErrorEvent)[]> {
+  type Result = IteratorResult<readonly (Event | ErrorEvent)[]>;
   return {
     [Symbol.asyncIterator]() {
       const inner = batches[Symbol.asyncIterator]();
-      const pass = (result: IteratorResult<T>): IteratorResult<T> => {
-        if (result.done !== true) see(result.value);
-        return result;
+      const leave = entry?.enter();
+      /** Whether `done` or `error` has been passed on. */
+      let isComplete = false;
+      const pass = (result: Result): Result => {
+        if (result.done !== true) {
+          note(result.value);
+          const last = result.value.at(-1)?.type;
+          isComplete ||= last === "done" || last === "error";
+          return result;
+        }
+        leave?.();
+        const error = entry?.error ?? null;
+        return error === null || isComplete ? result : pass({ done: false, value: [{ type: "error", error }] });
+      };
+      const fail = (thrown: unknown): never => {
+        leave?.();
+        throw thrown;
       };
       return {
-        next: () => inner.next().then(pass),
-        return: () => inner.return?.() ?? Promise.resolve({ done: true, value: undefined }),
+        next: () => inner.next().then(pass, fail),
+        return: () => {
+          leave?.();
+          return inner.return?.() ?? Promise.resolve({ done: true, value: undefined });
+        },
       };
     },
   };

@@ -105,6 +105,77 @@ export const examples: Readonly<Record<string, Example>> = {
   systemDoctor: {
     answer: { system, checks: [{ name: "memory", status: "ok", message: "8 GiB are available" }] },
   },
+  systemConfig: {
+    answer: {
+      object: "list",
+      data: [
+        { key: "port", section: "server", model: null, value: 8080, source: "flag", name: "--port", place: null },
+        { key: "max_seqs", section: "", model: null, value: 32, source: "default", name: null, place: null },
+      ],
+    },
+  },
+  listResponses: {
+    answer: {
+      object: "list",
+      data: [
+        {
+          id: "resp_5f2c",
+          object: "response.summary",
+          created_at: 1_764_200_000,
+          status: "completed",
+          model: "default",
+          background: false,
+          input: "What is the capital of France?",
+          output: "Paris.",
+        },
+      ],
+      first_id: "resp_5f2c",
+      last_id: "resp_5f2c",
+      has_more: false,
+    },
+  },
+  listSessions: {
+    answer: {
+      object: "list",
+      data: [
+        {
+          id: "sess_7a1d",
+          object: "session",
+          turns: 2,
+          messages: 4,
+          files: 1,
+          last_used_at: 1_764_200_000,
+          bytes: 5120,
+        },
+      ],
+      first_id: "sess_7a1d",
+      last_id: "sess_7a1d",
+      has_more: false,
+    },
+  },
+  listRequests: {
+    answer: {
+      object: "list",
+      data: [
+        {
+          id: "4b3f0e6c",
+          path: "/v1/chat/completions",
+          model: "default",
+          client: "127.0.0.1",
+          stream: true,
+          state: "generating",
+          received_at: 1_764_200_000,
+          prompt_tokens: 32,
+          completion_tokens: 7,
+        },
+      ],
+      has_more: false,
+    },
+  },
+  cancelRequest: {
+    path: { request_id: "4b3f0e6c" },
+    answer: { id: "4b3f0e6c", object: "request", cancelled: true },
+  },
   listModels: { answer: { object: "list", data: [model] } },
   retrieveModel: { path: { model: "default" } },
   createChatCompletion: { body: { messages: question, max_tokens: 100 } },

@@ -11,9 +11,9 @@ export type DocumentSettings = RouteSettings & Pick<HttpConfig, "basePath" | "un
 const texts = new Map<string, Promise<string>>();
 
 export const openApi: RouteHandler = async (exchange, { config }) => {
-  const { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, servesUi, needsApiKey, basePath, unknownFields } =
-    config;
-  const routes = { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, servesUi, needsApiKey };
+  const { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, servesUi, servesLists, needsApiKey } = config;
+  const routes = { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, servesUi, servesLists, needsApiKey };
+  const { basePath, unknownFields } = config;
   const body = await keptText({ ...routes, basePath, unknownFields });
   if (!exchange.request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, body);
 };

@@ -38,7 +38,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const kept = answerMemory.lease(client);
   try {
     const { asked, agent, earlier, input } = await wholeRequest(exchange, context, translation, kept, last);
-    const { namespacedNames, includesSources, previousId, isStored, isBackground, isStreamed } = facts;
+    const { namespacedNames, includesSources, previousId, inputStart, isStored, isBackground, isStreamed } = facts;
     const settings = echoedSettings(facts.settings, asked, model.defaults);
     const plan: ResponsePlan = {
       head: {
@@ -54,6 +54,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
       ...(last?.id === previousId && isStored
         ? { previousId: null, input: joinedItemTexts([...earlier, input]) }
         : { previousId, input }),
+      inputStart,
       onItems:
         socket === undefined || isStored
           ? null

@@ -1,6 +1,7 @@
 // OpenAPI description of the responses routes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
+import { pageQuery } from "../shared/fields/page-query.ts";
 import {
   compactedSchema,
   deletedSchema,
@@ -10,6 +11,7 @@ import {
 } from "./fold/resource-schema.ts";
 import { inputItemsQuery, retrieveQuery } from "./request/query.ts";
 import { compactRequestSchema, responseRequestSchema } from "./request/request.ts";
+import { responseListSchema } from "./stored/list-route.ts";
 
 const path = z.strictObject({ response_id: z.string().meta({ description: "Response id." }) });
 
@@ -64,6 +66,17 @@ export const countInputTokensOperation: Operation = {
     "The number of prompt tokens",
   ),
   errors: [...modelErrors, "previous_response_not_found", "not_found", "conflict", "storage_unavailable"],
+};
+
+export const listResponsesOperation: Operation = {
+  id: "listResponses",
+  tag: "Inference",
+  summary: "List the stored responses of all clients, the newest first",
+  description:
+    "A response is in the list as soon as it is stored: in the background or with stream at its beginning, else at its end.",
+  query: pageQuery,
+  answers: jsonAnswer(responseListSchema, "A page of responses"),
+  errors: ["storage_unavailable", "peer_gone", "timeout"],
 };
 
 export const retrieveResponseOperation: Operation = {

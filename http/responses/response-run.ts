@@ -29,6 +29,7 @@ import type { ResponseStatus } from "./fold/resource-schema.ts";
 import { itemTexts } from "./request/item-texts.ts";
 import { EventLog } from "./stored/event-log.ts";
 import type { ResponseSaver, SavedResponse } from "./stored/response-saver.ts";
+import { outputStart } from "./stored/text-start.ts";
 
 const alreadyLogged = (): void => {};
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
@@ -40,6 +41,8 @@ export interface ResponsePlan {
   readonly previousId: string | null;
   /** Input items of the request. */
   readonly input: ItemTexts;
+  /** Beginning of the text of the user's last message; null: there is none. */
+  readonly inputStart: string | null;
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
@@ -98,6 +101,11 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   get status(): ResponseStatus {
     return this.#fold.status;
+  }
+
+  /** Beginning of the output text so far; null: there is none. */
+  get outputStart(): string | null {
+    return outputStart(this.#fold.output);
   }
 
   /** Whether the response, and therefore its stored form, is estimated to exceed PIECE_LENGTH characters. */
@@ -201,7 +209,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const interrupted = this.#bodyNow(interruptedState(state));
     const running = { isRunning: true, status: state.status, body, interrupted };
     // The output is empty, because a response in progress cannot be continued.
-    const record = this.added({ id: this.id, ...running, output: itemTexts([]), events: null });
+    const record = this.added({ id: this.id, ...running, output: itemTexts([]), outputStart: null, events: null });
     const adding = this.#owner.saver.add(record);
     this.#wasAdded = adding.then(
       () => true,
@@ -235,8 +243,9 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   /** Returns a complete stored record: the update and the constant fields. */
   added(update: ResponseUpdate): StoredResponse {
-    const { client, previousId, isBackground, input, head } = this.#plan;
-    return { ...update, client, previousId, isBackground, input, settings: head.settings };
+    const { client, previousId, isBackground, input, inputStart, head } = this.#plan;
+    const { createdAt, model, settings } = head;
+    return { ...update, client, previousId, isBackground, createdAt, model, inputStart, input, settings };
   }
 
   /** Builds a final state to store. Throws invalid_value if it is too large to be stored. */
@@ -248,6 +257,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       body: await utf8Of(bodyPieces(this.#plan.head, state), maxStoredBytes),
       interrupted: null,
       output: itemTexts(withoutLogprobs(state.output)),
+      outputStart: outputStart(state.output),
       events:
         events === null ? null : { first: events[0]?.first ?? 0, text: await utf8Of(piecesOf(events), maxStoredBytes) },
     };

@@ -6,6 +6,8 @@ import type {
   FoundResponse,
   ItemPage,
   ItemTexts,
+  ListedPage,
+  ListedResponse,
   PageRequest,
   Span,
   StoredResponses,
@@ -13,6 +15,7 @@ import type {
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../observe/log.ts";
 import type { Piece } from "../server/write-piece.ts";
+import { unknownAfter } from "../shared/fields/page-query.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
 import { checkStart, type EventLog } from "./stored/event-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
@@ -103,7 +106,10 @@ export class Responses implements RunOwner {
   async pump(run: ResponseRun, events: AsyncIterable<readonly AgentEvent[]>): Promise<void> {
     try {
       for await (const batch of events) {
-        run.encode(batch);
+        const last = batch.at(-1);
+        // The request was cancelled, or the session in which it ran was deleted.
+        if (last?.type === "error" && last.error.code === "cancelled") run.interrupt("cancelled");
+        else run.encode(batch);
         if (run.isEnded) return;
       }
       if (run.isEnded) return;
@@ -135,6 +141,18 @@ export class Responses implements RunOwner {
       return;
     }
     throw new ServerError("storage_unavailable", `the response '${id}' changes while it is read; try again`);
+  }
+
+  /** Returns a page of the stored responses, with the states of those that run here. Throws invalid_value. */
+  async list(request: Parameters<StoredResponses["list"]>[0]): Promise<ListedPage> {
+    // A client that has received a response finds it in the list.
+    await Promise.all([...this.saver.pendingIds()].map((id) => this.saver.settled(id)));
+    // The runs are collected before the store is read. If a response ends during the read, the store may still return it as
+    // running.
+    const runs = new Map(this.#running);
+    const page = await this.#options.store.list(request);
+    if (page === null) throw unknownAfter("response", request);
+    return { ...page, responses: page.responses.map((response) => listed(response, runs.get(response.id))) };
   }
 
   /** Deletes a response, and ends its generation if it is running. Throws not_found. */
@@ -272,6 +290,13 @@ function shownState({ runner, status, isBackground, body, interrupted }: FoundRe
   return isInterrupted
     ? { status: "incomplete", isBackground, spans: interrupted }
     : { status, isBackground, spans: body };
+}
+
+/** Returns a response of a list as clients see it. `run`: its run in this process; see shownState. */
+function listed(response: ListedResponse, run: ResponseRun | undefined): ListedResponse {
+  if (run !== undefined) return { ...response, status: run.status, outputStart: run.outputStart };
+  const isInterrupted = response.runner === "nobody" || response.runner === "here";
+  return isInterrupted ? { ...response, status: "incomplete" } : response;
 }
 
 /** Checks whether an id has the form of a response id, because a client may send any text. */

@@ -2,8 +2,19 @@
 import { z } from "zod";
 import { serializedSessionSchema } from "../../actors/api/agent/serialized-session.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
+import { pageQuery } from "../shared/fields/page-query.ts";
+import { sessionListSchema } from "./list-route.ts";
 
 const path = z.strictObject({ session_id: z.string().meta({ description: "Session id." }) });
+
+export const listSessionsOperation: Operation = {
+  id: "listSessions",
+  tag: "Agents",
+  summary: "List the sessions of all clients, the most recently used first",
+  query: pageQuery,
+  answers: jsonAnswer(sessionListSchema, "A page of sessions"),
+  errors: ["unsupported", "storage_unavailable", "peer_gone"],
+};
 
 export const exportSessionOperation: Operation = {
   id: "exportSession",

@@ -50,7 +50,7 @@ function checkedId(exchange: Exchange): string {
   });
 }
 
-function storesOf({ sessions, files }: Context): { readonly sessions: Sessions; readonly files: Files } {
+export function storesOf({ sessions, files }: Context): { readonly sessions: Sessions; readonly files: Files } {
   if (sessions !== null && files !== null) return { sessions, files };
   throw new ServerError("unsupported", "this server keeps no sessions");
 }

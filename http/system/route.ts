@@ -1,4 +1,4 @@
-// GET /v1/system/info and POST /v1/system/doctor. The facts come from the SystemInspector.
+// GET /v1/system/info and /v1/system/config, and POST /v1/system/doctor. The facts come from the SystemInspector.
 import type { RouteHandler } from "../context.ts";
 import { wireDiagnosis, wireSystemInfo } from "./schemas.ts";
 
@@ -8,4 +8,8 @@ export const systemInfo: RouteHandler = async (exchange, { system }) => {
 
 export const systemDoctor: RouteHandler = async (exchange, { system }) => {
   exchange.json(200, wireDiagnosis(await system.diagnose()));
+};
+
+export const systemConfig: RouteHandler = (exchange, { settings }) => {
+  exchange.json(200, { object: "list", data: settings });
 };

@@ -32,6 +32,8 @@ export const uiFileOperation: Operation = {
     200: [
       { contentType: "text/javascript", description: "A script" },
       { contentType: "text/css", description: "A style sheet" },
+      { contentType: "text/html", description: "The page" },
+      { contentType: "text/plain", description: "The licences of the packages in the page" },
       { contentType: "font/woff2", description: "A font" },
       { contentType: "image/svg+xml", description: "The icon" },
     ],

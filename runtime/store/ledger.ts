@@ -1,6 +1,7 @@
 // Ledger: counts the entries and bytes of a store, in total and by share (the entries of one client), and finds the entry to
 // evict next. Each query takes logarithmic time. The rows of an entry change in the same transaction as the entry.
 import { pack, unpack } from "msgpackr";
+import type { AgePlace } from "./store.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 /** An entry's contribution to the counts. */
@@ -72,6 +73,12 @@ export class Ledger {
   /** Returns the row of the oldest entry; null if there are no entries. */
   oldest(): EntryRow | null {
     return firstRow(this.#ages, "born");
+  }
+
+  /** Returns the places of the newest entries, the newest first; `before`: only of entries that are older. */
+  newest(limit: number, before: AgePlace | null): readonly AgePlace[] {
+    const from = before === null ? undefined : [before.born, before.key];
+    return this.#ages.last(limit, from).map(([born, key]) => ({ born: born as number, key: key as string }));
   }
 
   /** Returns the row of the entry that expires first; null if no entry expires. */

@@ -151,8 +151,11 @@ class LmdbTable implements Table {
     return [...this.#opened.getKeys({ ...start, limit })].map(tableKey);
   }
 
-  last(limit: number): readonly TableKey[] {
-    return [...this.#opened.getKeys({ reverse: true, limit })].map(tableKey);
+  last(limit: number, before?: TableKey): readonly TableKey[] {
+    // LMDB begins with the key itself if it exists.
+    const options = before === undefined ? { limit } : { start: [...before], limit: limit + 1 };
+    const keys = [...this.#opened.getKeys({ ...options, reverse: true })].map(tableKey);
+    return keys.filter((key) => before === undefined || !isSame(key, before)).slice(0, limit);
   }
 
   get #opened(): Database<Buffer, (string | number)[]> {
@@ -164,6 +167,10 @@ class LmdbTable implements Table {
 /** Returns the key as an array. The LMDB binding returns the element itself for a key with one element. */
 function tableKey(key: TableKey | string | number): TableKey {
   return typeof key === "object" ? key : [key];
+}
+
+function isSame(one: TableKey, other: TableKey): boolean {
+  return one.length === other.length && one.every((element, i) => element === other[i]);
 }
 
 function unavailable(cause: unknown): ServerError {

@@ -57,8 +57,9 @@ class MemoryTable implements Table {
     return this.#keys.slice(at, at + limit);
   }
 
-  last(limit: number): readonly TableKey[] {
-    return this.#keys.slice(-limit).reverse();
+  last(limit: number, before?: TableKey): readonly TableKey[] {
+    const end = before === undefined ? this.#keys.length : this.#position(before);
+    return this.#keys.slice(Math.max(end - limit, 0), end).reverse();
   }
 
   /** Returns the index of the key, or the index at which to insert it. */

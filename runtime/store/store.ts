@@ -24,6 +24,8 @@ export interface Entry<Head, Content = Uint8Array> {
 export interface KeptEntry<Head> extends Entry<Head, Part> {
   /** Increases with each change. It is never reused for a key, even after the entry was deleted. */
   readonly version: number;
+  /** Time at which the entry was added, in milliseconds since 1970. Replacing the entry does not change it. */
+  readonly born: number;
 }
 
 /** A new value for an entry: each part is either new bytes or a part of the version it replaces. */
@@ -43,6 +45,26 @@ export interface ListPage<Head> {
   readonly entries: readonly (KeptEntry<Head> & { readonly key: string })[];
   /** Cursor for the next page; null: there are no more entries. */
   readonly cursor: string | null;
+}
+
+/** Position of an entry in the order of age. */
+export interface AgePlace {
+  readonly born: number;
+  readonly key: string;
+}
+
+export interface NewestRequest {
+  /** `next` of the previous page; null for the first page. */
+  readonly before: AgePlace | null;
+  /** Maximum number of entries on the page; at least 1. */
+  readonly limit: number;
+}
+
+export interface NewestPage<Head> {
+  /** Entries of the page, the newest first. A page may have fewer entries than the limit, or none, even if more follow. */
+  readonly entries: ListPage<Head>["entries"];
+  /** Position of the end of the page; null: there are no more entries. */
+  readonly next: AgePlace | null;
 }
 
 /** One key, or all keys with a prefix. */
@@ -68,6 +90,8 @@ export interface Store<Head> {
    * once, whatever is written between two pages.
    */
   list(request: ListRequest): ListPage<Head>;
+  /** Returns a page of the entries in the order of their age, the newest first. */
+  newest(request: NewestRequest): NewestPage<Head>;
   /** Adds an entry as the newest one, or replaces the entry with the same key. */
   put(key: string, entry: Entry<Head>): Promise<void>;
   /** Deletes an entry. Resolves to true if it existed. */

@@ -10,6 +10,8 @@ import type {
   KeptEntry,
   ListPage,
   ListRequest,
+  NewestPage,
+  NewestRequest,
   NextEntry,
   Part,
   Store,
@@ -31,8 +33,6 @@ const MOST_REMOVED = 32;
 
 interface Kept<Head> extends KeptEntry<Head> {
   readonly expiresAt: number | null;
-  /** Time at which the entry was added, in milliseconds since 1970. */
-  readonly born: number;
   /** Size of the entry in bytes: its head and all its parts. */
   readonly bytes: number;
 }
@@ -87,6 +87,15 @@ export class TableStore<Head> implements Store<Head> {
         entries: keys.flatMap((key) => this.#listed(key)),
         cursor: matching.length > limit ? (keys.at(-1) ?? null) : null,
       };
+    });
+  }
+
+  newest({ before, limit }: NewestRequest): NewestPage<Head> {
+    this.#tables.refresh();
+    return this.#tables.view(() => {
+      const places = this.#ledger.newest(limit, before);
+      const entries = places.flatMap(({ born, key }) => this.#listed(key).filter((entry) => entry.born === born));
+      return { entries, next: places.length < limit ? null : (places.at(-1) ?? null) };
     });
   }
 

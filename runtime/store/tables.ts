@@ -14,8 +14,8 @@ export interface Table {
   remove(key: TableKey): void;
   /** Returns the first `limit` keys that are equal to or after `from`, in order. */
   first(limit: number, from?: TableKey): readonly TableKey[];
-  /** Returns the last `limit` keys, in reverse order. */
-  last(limit: number): readonly TableKey[];
+  /** Returns the last `limit` keys, in reverse order; with `before`, only keys before it. */
+  last(limit: number, before?: TableKey): readonly TableKey[];
 }
 
 export interface Tables {

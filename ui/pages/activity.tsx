@@ -7,6 +7,7 @@ import type { TextKey } from "../base/texts/en.ts";
 import { number } from "../base/times.ts";
 import { request } from "../server/client.ts";
 import { meanOf, rateOf, type Samples, samplesOf } from "./metrics.ts";
+import { Requests } from "./requests.tsx";
 
 const everyMs = 1000;
 const mostPoints = 300;
@@ -96,6 +97,7 @@ export function ActivityPage() {
     <div class="page">
       <h1>{t("pageActivity")}</h1>
       {problem !== "" && <p class="problem">{problem}</p>}
+      <Requests />
       <div class="charts">
         {charts.map(({ title, lines }) => (
           <Chart key={title} title={t(title)} lines={lines} times={times} readings={readings} count={count} />

@@ -1,11 +1,17 @@
 // Page of what the server keeps: files, stored responses and sessions.
-import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
-import { notifyError } from "../base/notice.tsx";
-import { bytes, moment } from "../base/times.ts";
-import { ask } from "../server/client.ts";
-import { usePolled } from "./polled.ts";
+import { bytes, moment, number } from "../base/times.ts";
+import { shortName } from "../server/models.ts";
+import { type Polled, usePolled } from "./polled.ts";
+import { Remove } from "./remove.tsx";
 import { Table } from "./table.tsx";
+
+const everyMs = 5000;
+const mostRows = 100;
+
+interface List<T> {
+  readonly data: readonly T[];
+}
 
 interface FileEntry {
   readonly id: string;
@@ -16,43 +22,99 @@ interface FileEntry {
   readonly created_at: number;
 }
 
+interface ResponseEntry {
+  readonly id: string;
+  readonly created_at: number;
+  readonly status: string;
+  readonly model: string | null;
+  readonly input: string | null;
+  readonly output: string | null;
+}
+
+interface SessionEntry {
+  readonly id: string;
+  readonly turns: number;
+  readonly messages: number;
+  readonly files: number;
+  readonly last_used_at: number;
+  readonly bytes: number;
+}
+
 export function StoragePage() {
-  const files = usePolled<{ readonly data: readonly FileEntry[] }>("v1/files?limit=100", 5000);
   return (
     <div class="page">
       <h1>{t("pageStorage")}</h1>
-      <Table
-        caption={t("files")}
-        none={files.error?.message ?? (files.value === null ? t("loading") : t("noFiles"))}
-        heads={[t("name"), t("size"), t("created"), ""]}
-        rows={(files.value?.data ?? []).map(({ id, name, filename, bytes: size, created_at }) => ({
-          key: id,
-          cells: [
-            name ?? filename ?? id,
-            bytes(size),
-            moment(created_at * 1000),
-            <Remove key="delete" path={`v1/files/${id}`} onDone={files.refresh} />,
-          ],
-        }))}
-      />
+      <Files />
+      <Responses />
+      <Sessions />
     </div>
   );
 }
 
-/** Deletes an object after a second press. */
-function Remove({ path, onDone }: { readonly path: string; readonly onDone: () => void }) {
-  const [isSure, setSure] = useState(false);
-  const press = (): void => {
-    if (!isSure) {
-      setSure(true);
-      return;
-    }
-    setSure(false);
-    ask(path, { method: "DELETE" }).then(onDone).catch(notifyError);
-  };
+function Files() {
+  const files = usePolled<List<FileEntry>>(`v1/files?limit=${mostRows}`, everyMs);
   return (
-    <button type="button" class={isSure ? "button danger" : "button"} onClick={press} onBlur={() => setSure(false)}>
-      {isSure ? t("deleteReally") : t("delete")}
-    </button>
+    <Table
+      caption={t("files")}
+      none={noneOf(files, t("noFiles"))}
+      heads={[t("name"), t("size"), t("created"), ""]}
+      rows={(files.value?.data ?? []).map(({ id, name, filename, bytes: size, created_at }) => ({
+        key: id,
+        cells: [
+          name ?? filename ?? id,
+          bytes(size),
+          moment(created_at * 1000),
+          <Remove key="delete" path={`v1/files/${id}`} onDone={files.refresh} />,
+        ],
+      }))}
+    />
   );
+}
+
+function Responses() {
+  const responses = usePolled<List<ResponseEntry>>(`v1/responses?limit=${mostRows}`, everyMs);
+  return (
+    <Table
+      caption={t("responses")}
+      none={noneOf(responses, t("noResponses"))}
+      heads={[t("question"), t("answer"), t("model"), t("status"), t("created"), ""]}
+      rows={(responses.value?.data ?? []).map(({ id, created_at, status, model, input, output }) => ({
+        key: id,
+        cells: [
+          (input ?? "").slice(0, 80),
+          (output ?? "").slice(0, 80),
+          shortName(model ?? ""),
+          status,
+          moment(created_at * 1000),
+          <Remove key="delete" path={`v1/responses/${id}`} onDone={responses.refresh} />,
+        ],
+      }))}
+    />
+  );
+}
+
+function Sessions() {
+  const sessions = usePolled<List<SessionEntry>>(`v1/sessions?limit=${mostRows}`, everyMs);
+  return (
+    <Table
+      caption={t("sessions")}
+      none={noneOf(sessions, t("noSessions"))}
+      heads={[t("name"), t("messages"), t("files"), t("size"), t("lastUsed"), ""]}
+      rows={(sessions.value?.data ?? []).map(({ id, messages, files, bytes: size, last_used_at }) => ({
+        key: id,
+        cells: [
+          id,
+          number(messages),
+          number(files),
+          bytes(size),
+          moment(last_used_at * 1000),
+          <Remove key="delete" path={`v1/sessions/${id}`} onDone={sessions.refresh} />,
+        ],
+      }))}
+    />
+  );
+}
+
+function noneOf({ value, error }: Polled<unknown>, none: string): string {
+  return error?.message ?? (value === null ? t("loading") : none);
 }

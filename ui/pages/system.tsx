@@ -5,6 +5,7 @@ import { notifyError } from "../base/notice.tsx";
 import { bytes, number } from "../base/times.ts";
 import { ask } from "../server/client.ts";
 import { usePolled } from "./polled.ts";
+import { Settings } from "./settings.tsx";
 import { Table } from "./table.tsx";
 
 interface SystemInfo {
@@ -35,6 +36,7 @@ export function SystemPage() {
       <h1>{t("pageSystem")}</h1>
       {info === null ? <p class="loading">{error?.message ?? t("loading")}</p> : <Facts info={info} />}
       <Doctor />
+      <Settings />
     </div>
   );
 }

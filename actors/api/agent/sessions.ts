@@ -89,9 +89,30 @@ export interface MatchedSession {
   readonly lastCalls: readonly string[];
 }
 
+/** A session in a list. */
+export interface ListedSession {
+  readonly id: string;
+  readonly turns: number;
+  /** Number of messages of the conversation as the client sees it. */
+  readonly messageCount: number;
+  readonly fileCount: number;
+  /** Time of the last use in milliseconds since 1970. */
+  readonly usedAt: number;
+  /** Size of the stored messages, images and videos; the files are not included. */
+  readonly bytes: number;
+}
+
+export interface SessionPage {
+  /** The most recently used session first. */
+  readonly sessions: readonly ListedSession[];
+  readonly hasMore: boolean;
+}
+
 export interface Sessions {
   /** Returns a session and marks it as used; null: unknown or expired. */
   find(id: string): Promise<Session | null>;
+  /** Returns a page of the sessions of all clients after the one with the id `after`; null: no session has this id. */
+  list(request: { readonly after: string | null; readonly limit: number }): Promise<SessionPage | null>;
   /**
    * Returns the session that a conversation continues, and marks it as used; null: none. With an id: the session with the id.
    * Without: the session of this client with the most common messages at the start, at least two.

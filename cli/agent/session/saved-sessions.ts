@@ -49,6 +49,10 @@ export class SavedSessions implements Sessions {
     await this.#save(session);
   }
 
+  list(request: Parameters<Sessions["list"]>[0]): ReturnType<Sessions["list"]> {
+    return this.#options.inner.list(request);
+  }
+
   find(id: string): Promise<Session | null> {
     return this.#options.inner.find(id);
   }

@@ -88,6 +88,12 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Maximum size of all stored responses",
   },
+  disableLists: {
+    ...flagSwitch,
+    default: false,
+    commands: ["serve"],
+    help: "Disable the endpoints that show data of all clients: the lists of requests in progress (with their cancellation), stored responses and sessions, and the settings",
+  },
   filesDisk: {
     ...byteSize(2 ** 20),
     default: 4 * 2 ** 30,

@@ -15,6 +15,7 @@ import { plainWebUse, type WebUse, webUseOfTool } from "../../shared/fields/tool
 import type { IgnoredField } from "../../shared/ignored.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
 import { settingsText } from "../fold/resource.ts";
+import { inputStart } from "../stored/text-start.ts";
 import { type Conversation, conversation, wholeConversation } from "./conversation.ts";
 import { type InputReference, inputItems, isReference } from "./input.ts";
 import type { NamedItem } from "./input-items.ts";
@@ -52,6 +53,8 @@ export interface ResponseFacts {
   readonly model: string | null | undefined;
   readonly adapter: z.output<typeof adapterField>;
   readonly previousId: string | null;
+  /** Beginning of the text of the user's last message in `input`; null: there is none. */
+  readonly inputStart: string | null;
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
@@ -148,6 +151,7 @@ function translated(
     model: body.model,
     adapter: body.adapter,
     previousId,
+    inputStart: inputStart(own),
     isStored: body.store ?? true,
     isBackground: body.background ?? false,
     isStreamed: body.stream ?? false,

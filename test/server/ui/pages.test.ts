@@ -65,6 +65,29 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
+  it("show requests in progress and cancel them, stored responses, and the settings in force", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await send(page, "Say something to keep.");
+    await settled(page);
+    await page.getByRole("link", { name: "Activity" }).click();
+    const body = { messages: [{ role: "user", content: "Tell a long story." }], max_tokens: 1500 };
+    const headers = { "content-type": "application/json" };
+    const answer = fetch(`${server.url}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
+    await page.getByRole("cell", { name: "/v1/chat/completions" }).waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Cancel: really?" }).click();
+    assert.notEqual((await answer).status, 200);
+    await page.getByText("No request is in progress.").waitFor();
+    await page.getByRole("link", { name: "Storage" }).click();
+    await page.getByRole("cell", { name: "Say something to keep." }).first().waitFor();
+    await page.getByRole("link", { name: "System" }).click();
+    await page.getByLabel("Filter").fill("max_seqs");
+    await page.getByRole("row", { name: /max_seqs.*4.*flag: --max-seqs/ }).waitFor();
+    assertClean(ui);
+    await page.context().close();
+  });
+
   it("show the machine, its checks, and the files", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredResponse } from "../../../../actors/api/stored-responses.ts";
 import { type KeptHead, ResponseStore } from "../../../../actors/state/response-store.ts";
 import { itemTexts } from "../../../../http/responses/request/item-texts.ts";
@@ -32,6 +33,10 @@ function stored(id: string, bytes: number, rest: Partial<StoredResponse> = {}): 
     id,
     client: "crowd",
     previousId: null,
+    createdAt: 1,
+    model: "m",
+    inputStart: null,
+    outputStart: null,
     isRunning: false,
     status: "completed",
     isBackground: false,
@@ -75,5 +80,31 @@ describe("conversations read at the same time", () => {
     await assert.rejects(keeper.history("none"), /'none' not found/);
     assert.equal((await reading).length, 1);
     await keeper.onStop();
+  });
+});
+
+describe("the list of responses", () => {
+  it("has responses of an earlier version of the server, but no tombstones", async () => {
+    const values = new TableStore<KeptHead>(new MemoryTables(), limits);
+    const store = new ResponseStore(values);
+    for (const id of ["old", "gone", "new"]) {
+      await store.add(stored(id, 1, { createdAt: 7, inputStart: "in", outputStart: "out" }));
+      await sleep(2);
+    }
+    const old = values.get("old")!;
+    const { createdAt, model, inputStart, outputStart, ...head } = old.head;
+    await values.compareAndSet("old", old.version, { ...old, head });
+    const gone = values.get("gone")!;
+    await values.compareAndSet("gone", gone.version, { ...gone, head: { ...gone.head, isDeleted: true } });
+    const page = await store.list({ after: null, limit: 1 });
+    const newest = { id: "new", createdAt: 7, model: "m", inputStart: "in", outputStart: "out" };
+    const facts = { status: "completed", isBackground: false, runner: null };
+    assert.deepEqual(page, { responses: [{ ...newest, ...facts }], hasMore: true });
+    const nothing = { model: null, inputStart: null, outputStart: null };
+    assert.deepEqual(await store.list({ after: "new", limit: 1 }), {
+      responses: [{ id: "old", createdAt: Math.floor(old.born / 1000), ...nothing, ...facts }],
+      hasMore: false,
+    });
+    assert.equal(await store.list({ after: "gone", limit: 1 }), null);
   });
 });

@@ -117,14 +117,15 @@ describe("values", () => {
       kv_swap: ["2GiB", "2147483648"],
       prefix_cache_dir: ["/kv", '"/kv"'],
     };
+    const valuesOf = (given: Parameters<typeof resolve>[0]) => ({ ...resolve(given), origins: [] });
     const sections = { general: "", server: "[server]\n", pagedAttn: "[paged_attn]\n", troupe: "[troupe]\n" };
     for (const [name, [flag, toml]] of Object.entries(samples)) {
       const entry = keyEntries.find((candidate) => candidate.name === name)!;
       const section = sections[entry.group as keyof typeof sections];
-      const byFile = resolve({ text: `command = "serve"\n${section}${name} = ${toml}${oneModel}` });
-      const byFlag = resolve({ flags: { [entry.flag]: flag, "--model-id": ["a"] } });
+      const byFile = valuesOf({ text: `command = "serve"\n${section}${name} = ${toml}${oneModel}` });
+      const byFlag = valuesOf({ flags: { [entry.flag]: flag, "--model-id": ["a"] } });
       assert.deepEqual(byFile, byFlag, name);
-      assert.notDeepEqual(byFlag, resolve({ flags: { "--model-id": ["a"] } }), name);
+      assert.notDeepEqual(byFlag, valuesOf({ flags: { "--model-id": ["a"] } }), name);
     }
   });
 

@@ -80,6 +80,7 @@ state_dir = "/var/lib/troupe"
 max_stored_responses = 100
 stored_response_days = 7
 stored_responses_disk = "256MiB"
+disable_lists = true
 files_disk = "256MiB"
 max_background_responses = 8
 max_websockets = 100

@@ -34,6 +34,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
     client: "client",
     previousId: null,
     input: itemTexts([{ type: "message", id: `${id}_0`, role: "user", status: "completed", content }]),
+    inputStart: "hi",
     isStored: true,
     isBackground: false,
     isStreamed: true,

@@ -84,7 +84,15 @@ describe("a large stored response", () => {
       const old = await store.find(response.id);
       const body = Buffer.from(`{"id":"${response.id}","status":"changed"`);
       const output = { ids: [], texts: new Uint8Array(0), ends: new Uint32Array(0) };
-      await store.update({ ...old!, isRunning: false, body, interrupted: null, output, events: null });
+      await store.update({
+        ...old!,
+        isRunning: false,
+        body,
+        interrupted: null,
+        output,
+        outputStart: null,
+        events: null,
+      });
     };
     assert.equal(JSON.parse((await rig.get(response.id)).body).status, "changed");
     meanwhile = () => store.delete(response.id);

@@ -107,6 +107,32 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
+    it("returns the newest entries in pages, whatever is written between two of them", async () => {
+      let now = 1000;
+      const store = open({ maxAgeMs: 50 }, () => now);
+      // Entries of the same time are in the order of their keys.
+      for (const [key, at] of Object.entries({ b: 1, e: 2, a: 3, d: 3, c: 4 })) {
+        now = 1000 + at;
+        await store.put(key, note(key));
+      }
+      const keysOf = ({ entries }: ReturnType<Notes["newest"]>) => entries.map(({ key }) => key).join("");
+      assert.equal(keysOf(store.newest({ before: null, limit: 10 })), "cdaeb");
+      const first = store.newest({ before: null, limit: 2 });
+      assert.deepEqual([keysOf(first), first.next], ["cd", { born: 1003, key: "d" }]);
+      await store.delete("d");
+      await store.put("f", note("f"));
+      const second = store.newest({ before: first.next, limit: 2 });
+      assert.equal(keysOf(second), "ae");
+      const third = store.newest({ before: second.next, limit: 2 });
+      assert.deepEqual([keysOf(third), third.next], ["b", null]);
+      // A replaced entry keeps its place.
+      await rewrite(store, "e", "new");
+      assert.equal(keysOf(store.newest({ before: null, limit: 10 })), "fcaeb");
+      now = 1053;
+      assert.equal(keysOf(store.newest({ before: null, limit: 10 })), "fca");
+      await store.close();
+    });
+
     it("returns nothing to a reader with part ids of an earlier store", async () => {
       const [earlier, later] = [open(), open()];
       await earlier.put("a", note("of the one"));
