@@ -242,7 +242,9 @@ for (const edge of loadableEdges()) {
       await start();
       assert.deepEqual(await refusalOf(server.url, {}, "/v1/nothing"), [404, "not_found"]);
       assert.deepEqual(await refusalOf(server.url, {}, "/v1/chat/completions"), [405, "method_not_allowed"]);
-      assert.equal((await fetch(`${server.url}/v1/responses`)).status, 405);
+      const ordinary = await fetch(`${server.url}/v1/responses`);
+      assert.equal(ordinary.status, 200);
+      assert.equal(((await ordinary.json()) as { object: string }).object, "list");
     });
 
     it("responds over HTTP to a request that asks for another protocol, such as h2c", async () => {
