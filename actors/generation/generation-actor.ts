@@ -22,13 +22,12 @@ import {
   type ModelPlaceReady,
   type ModelProtocol,
   type ModelsProtocol,
-  rowHasLogprobs,
-  rowInts,
   type TextStatistics,
   type TokenFrame,
   tokenChannel,
 } from "../messages.ts";
 import type { TextTasks } from "../text-tasks/text-tasks.ts";
+import { deliverFrame } from "./deliver-frame.ts";
 import { Embedding } from "./embedding.ts";
 import { EventStream } from "./event-stream.ts";
 import { Generation, type GenerationOptions, type SequenceSink } from "./generation.ts";
@@ -90,7 +89,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
       queue: new GenerationQueue({ slots: ready.capacity.maxSequences, maxQueue: ready.maxQueue, clock }),
       live: new Set(),
     };
-    endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
+    endpoint.receive(tokenChannel, (frame: TokenFrame) => deliverFrame(frame, linked.sequences));
     this.#forget(id);
     this.#models.set(id, linked);
     this.#detached.delete(id);
@@ -301,21 +300,4 @@ function embedsNothing(id: string, pooling: Pooling | null): ServerError {
 function scoresNothing(id: string): ServerError {
   const advice = "name a reranker, for example a GGUF file of bge-reranker-v2-m3 or Qwen3-Reranker";
   return new ServerError("unsupported", `model "${id}" does not score documents; ${advice}`, { param: "model" });
-}
-
-function deliver(model: LinkedModel, { rows, logprobs, cached, prompts, failed }: TokenFrame): void {
-  for (let at = 0; cached !== null && at < cached.length; at += 2) {
-    model.sequences.get(cached[at] as number)?.onCached(cached[at + 1] as number);
-  }
-  for (const { id, records } of prompts) model.sequences.get(id)?.onPrompt(records);
-  let float = 0;
-  for (let at = 0; at < rows.length; at += rowInts) {
-    const flags = rows[at + 2] as number;
-    const hasLogprobs = (flags & rowHasLogprobs) !== 0;
-    const sink = model.sequences.get(rows[at] as number);
-    sink?.onToken(rows[at + 1] as number, flags, rows[at + 3] as number, hasLogprobs ? logprobs : null, float);
-    // A logprob record is the chosen logprob, the count n, and n pairs (token id, logprob).
-    if (hasLogprobs && logprobs) float += 2 + 2 * (logprobs[float + 1] as number);
-  }
-  for (const { id, error } of failed) model.sequences.get(id)?.onFailed(error);
 }

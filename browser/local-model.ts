@@ -1,0 +1,193 @@
+// Local model: a model that runs in this worker and its compute threads. It connects the parts that run in places of their own
+// on a server: text tasks, generation, step loop and engine.
+import { deliverFrame } from "../actors/generation/deliver-frame.ts";
+import { Generation, type SequenceSink } from "../actors/generation/generation.ts";
+import type { ModelProtocol, TokenFrame } from "../actors/messages.ts";
+import { RequestPreparation } from "../actors/model/request-preparation.ts";
+import { StepLoop } from "../actors/model/step/step-loop.ts";
+import { ChatTemplates } from "../actors/text-tasks/chat-templates.ts";
+import { checkOutput, type OutputToCheck, preparePrompt } from "../actors/text-tasks/prepare.ts";
+import { TextModel } from "../actors/text-tasks/text-model.ts";
+import type { LoadedModel, LoadProgress, ModelSpec } from "../engines/engine.ts";
+import { parseModelMetadata } from "../engines/files/gguf/metadata.ts";
+import { readHeadBytes } from "../engines/files/gguf/reader.ts";
+import type { OpenRequest, ResolvedRequest } from "../engines/generation.ts";
+import { builtInDefaults, effectiveSampling } from "../engines/sampling-defaults.ts";
+import { SharedTokenTexts, tokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
+import { createVocabulary } from "../engines/text/tokenizer/vocabulary.ts";
+import { wasmEngine } from "../engines/wasm/engine.ts";
+import { ResponseFold } from "../http/responses/fold/fold.ts";
+import { echoedSettings } from "../http/responses/fold/resource.ts";
+import { type ResponseTranslation, responseTranslator } from "../http/responses/request/translator.ts";
+import { AnswerMemory } from "../http/shared/answer/answer-memory.ts";
+import type { Ref } from "../runtime/actor/ref.ts";
+import { ServerError, toErrorRecord } from "../runtime/errors.ts";
+import type { LoadedFacts, ModelToLoad, ResponseEvent } from "./messages.ts";
+import { deserialize } from "./node/v8.ts";
+import { EventObjects } from "./response-events.ts";
+
+/** Number of answers at the same time: models side by side, or two tabs' worth of questions. */
+const slots = 4;
+const batchTokens = 512;
+const client = "page";
+const noPlaces = { begun: () => {}, paused: () => {}, resumed: () => {} };
+
+export class LocalModel {
+  readonly facts: LoadedFacts;
+  /** Rejects if the engine fails. */
+  readonly running: Promise<void>;
+  readonly #name: string;
+  readonly #text: TextModel;
+  readonly #texts: SharedTokenTexts;
+  readonly #preparation: RequestPreparation;
+  readonly #sinks = new Map<number, SequenceSink>();
+  readonly #memory = new AnswerMemory();
+  readonly #subscriber = {
+    // The frame is delivered after the step, because a receiver may cancel its sequence.
+    send: (frame: TokenFrame) => queueMicrotask(() => deliverFrame(frame, this.#sinks)),
+  };
+  #nextSequence = 1;
+
+  static async load({ name, threads, context }: ModelToLoad, onProgress: LoadProgress): Promise<LocalModel> {
+    const head = await readHeadBytes(name);
+    const metadata = parseModelMetadata(head);
+    const vocabulary = createVocabulary(metadata.tokenizer);
+    const templates = ChatTemplates.open(null, metadata, vocabulary);
+    const model = await wasmEngine.load(specOf(name, threads, context), onProgress);
+    const { card, capacity, capabilities } = model;
+    if (!capabilities.generates) throw new ServerError("unsupported", `${name} generates no text: choose another model`);
+    const ready = { card, capacity, capabilities, probes: null };
+    const source = { id: name, head, template: null, templateCapabilities: templates.capabilities, ready };
+    return new LocalModel(name, model, TextModel.open(source), new SharedTokenTexts(tokenTextTable(vocabulary)), threads);
+  }
+
+  private constructor(name: string, model: LoadedModel, text: TextModel, texts: SharedTokenTexts, threads: number) {
+    const { card, capacity } = model;
+    this.#name = name;
+    this.#text = text;
+    this.#texts = texts;
+    const loop = new StepLoop(model, { limits, frameIntervalMs: 0 });
+    this.#preparation = new RequestPreparation({ loop, grammars: null, store: null });
+    this.running = loop.run();
+    this.facts = {
+      description: card.description,
+      engine: card.engine,
+      threads,
+      weightBytes: card.weightBytes,
+      kvCacheBytes: card.kvCacheBytes,
+      contextTokens: capacity.sequenceTokens,
+    };
+  }
+
+  /** Runs a response. `body`: as of POST /v1/responses. Throws if the request is refused; later failures are events. */
+  async respond(body: object, signal: AbortSignal, emit: (events: readonly ResponseEvent[]) => void): Promise<void> {
+    const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
+    const translation = responseTranslator.translate(body, { responseId: id, offered: null }, "refuse");
+    const request = this.#resolved(translation);
+    const events = new EventObjects();
+    const fold = new ResponseFold({
+      head: {
+        id,
+        createdAt: Math.floor(Date.now() / 1000),
+        model: this.#name,
+        settings: echoedSettings(translation.facts.settings, translation.asked, builtInDefaults),
+        namespacedNames: translation.facts.namespacedNames,
+        includesSources: false,
+      },
+      events,
+      status: "in_progress",
+      hasExtensions: false,
+      tokenTexts: () => this.#texts,
+      lease: this.#memory.lease(client),
+    });
+    const generation = new Generation({
+      request,
+      adapter: null,
+      model: {
+        texts: this.#texts,
+        prepare: async (given) => preparePrompt(given as OpenRequest, this.#text),
+        check: async ({ asked }, text, call) =>
+          checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }),
+        actor: this.#actor,
+        open: (sink) => this.#open(sink),
+        places: noPlaces,
+        close: (sequence) => void this.#sinks.delete(sequence),
+      },
+      signal,
+      onPrepared: () => {},
+      emit: (event) => {
+        fold.take(event);
+        emit(events.take());
+        return true;
+      },
+    });
+    emit(events.take());
+    try {
+      const { usage } = await generation.run();
+      fold.take({ type: "done", usage });
+    } catch (error) {
+      if (signal.aborted) fold.interrupt("cancelled");
+      else fold.fail(toErrorRecord(error));
+    }
+    emit(events.take());
+  }
+
+  #resolved({ asked, isWhole }: ResponseTranslation): ResolvedRequest {
+    if (!isWhole) {
+      const message = "a model in the browser keeps no responses: send the whole conversation as input";
+      throw new ServerError("unsupported", message, { param: "previous_response_id" });
+    }
+    const origin = { model: this.#name, adapter: null, client, series: null, receivedAt: Date.now() };
+    const sampling = effectiveSampling(asked.sampling, builtInDefaults);
+    return { ...asked, ...origin, sampling, outputLimit: asked.maxTokens };
+  }
+
+  #open(sink: SequenceSink): number {
+    const id = this.#nextSequence++;
+    this.#sinks.set(id, sink);
+    return id;
+  }
+
+  /** The model actor without a place of its own: messages become calls. */
+  readonly #actor = {
+    place: "page",
+    name: "model",
+    ask: async (_method: string, { jobs }: Parameters<ModelProtocol["generate"]>[0]) =>
+      await this.#preparation.submit(this.#subscriber, jobs),
+    tell: (method: "cancel" | "setPaused", message: Parameters<ModelProtocol["cancel"]>[0]) => {
+      if (method === "cancel") this.#preparation.cancel(this.#subscriber, message.ids, message.how);
+    },
+  } as unknown as Ref<ModelProtocol>;
+}
+
+const limits = {
+  maxBatchTokens: batchTokens,
+  maxPrefillChunkTokens: batchTokens,
+  maxDecodeStepsBeforePrefill: 4,
+  prefixCacheEntries: 16,
+  maxQueue: 16,
+  queueTimeoutMs: 0,
+  slotShareMs: 0,
+  swapBytes: 0,
+  decodeSlowdown: 4,
+  maxStepMs: 250,
+};
+
+function specOf(path: string, threads: number, maxModelLength: number | null): ModelSpec {
+  return {
+    path,
+    maxSequences: slots,
+    maxBatchTokens: batchTokens,
+    maxModelLength,
+    kvBudget: null,
+    kvType: "auto",
+    blockTokens: 32,
+    pagedKv: null,
+    extraLogitsRows: 0,
+    threads,
+    mmap: false,
+    gpuLayers: 0,
+    abortFlag: null,
+    computeLock: null,
+  };
+}

@@ -1,0 +1,50 @@
+// Messages between a page and the worker that runs a model in it.
+
+/** A model to load. */
+export interface ModelToLoad {
+  readonly name: string;
+  /** The GGUF file. */
+  readonly file: Blob;
+  /** Number of compute threads, this worker included. */
+  readonly threads: number;
+  /** Maximum length of a conversation in tokens; null: as long as the model and the memory allow. */
+  readonly context: number | null;
+}
+
+export type PageMessage =
+  | { readonly kind: "load"; readonly model: ModelToLoad }
+  /** Begins an answer. `body`: as of POST /v1/responses. `id`: chosen by the page. */
+  | { readonly kind: "respond"; readonly id: number; readonly body: object }
+  | { readonly kind: "stop"; readonly id: number };
+
+/** Facts about a loaded model. */
+export interface LoadedFacts {
+  readonly description: string;
+  readonly engine: string;
+  readonly threads: number;
+  readonly weightBytes: number;
+  readonly kvCacheBytes: number;
+  /** Maximum length of a conversation in tokens. */
+  readonly contextTokens: number;
+}
+
+/** Event of a response, as in the stream of POST /v1/responses. */
+export interface ResponseEvent {
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+export interface Problem {
+  readonly code: string;
+  readonly message: string;
+}
+
+export type WorkerMessage =
+  /** `fraction` of the load, 0..1. */
+  | { readonly kind: "progress"; readonly fraction: number }
+  | { readonly kind: "loaded"; readonly facts: LoadedFacts }
+  /** The model cannot be loaded, or its engine has failed: the worker is of no more use. */
+  | { readonly kind: "failed"; readonly problem: Problem }
+  | { readonly kind: "events"; readonly id: number; readonly events: readonly ResponseEvent[] }
+  /** The request was refused. No event came before. */
+  | { readonly kind: "refused"; readonly id: number; readonly problem: Problem };

@@ -1,0 +1,41 @@
+// The part of node:fs that the engine uses, on the files of files.ts.
+import { allFiles, bytesOf, fileAt } from "./files.ts";
+
+const opened = new Map<number, Blob>();
+let next = 3;
+
+export function openSync(path: string): number {
+  opened.set(next, fileAt(path));
+  return next++;
+}
+
+export function closeSync(descriptor: number): void {
+  opened.delete(descriptor);
+}
+
+export function readSync(descriptor: number, into: Uint8Array, at: number, count: number, position: number): number {
+  const file = opened.get(descriptor);
+  if (file === undefined) throw new Error(`EBADF: no open file ${descriptor}`);
+  const bytes = bytesOf(file, position, position + count);
+  into.set(bytes, at);
+  return bytes.length;
+}
+
+/** Reads a whole file. A URL names a module of WebAssembly: its last part is the name of the file. */
+export function readFileSync(path: string | URL, encoding?: string): Uint8Array | string {
+  const file = fileAt(typeof path === "string" ? path : nameOf(path));
+  const bytes = bytesOf(file);
+  return encoding === undefined ? bytes : new TextDecoder().decode(bytes);
+}
+
+export function existsSync(path: string): boolean {
+  return allFiles().has(path);
+}
+
+export function readlinkSync(path: string): string {
+  throw Object.assign(new Error(`ENOENT: no such link '${path}'`), { code: "ENOENT" });
+}
+
+function nameOf({ pathname }: URL): string {
+  return pathname.slice(pathname.lastIndexOf("/") + 1);
+}

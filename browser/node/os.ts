@@ -1,0 +1,15 @@
+// The part of node:os that the engine uses.
+
+/** Memory in bytes that a page may use, if the browser does not say how much the machine has. */
+const assumedBytes = 4 * 2 ** 30;
+const usableShare = 0.5;
+
+export function availableParallelism(): number {
+  return navigator.hardwareConcurrency;
+}
+
+/** Returns a part of the machine's memory, because browsers do not say how much is free. */
+export function freemem(): number {
+  const { deviceMemory } = navigator as { readonly deviceMemory?: number };
+  return usableShare * (deviceMemory === undefined ? assumedBytes : deviceMemory * 2 ** 30);
+}
