@@ -292,7 +292,9 @@ function shownState({ runner, status, isBackground, body, interrupted }: FoundRe
     : { status, isBackground, spans: body };
 }
 
-/** Returns a response of a list as clients see it. `run`: its run in this process; see shownState. */
+/**
+ * Like shownState, for a response in a list. `run`: its run in this process; undefined: the response does not run here.
+ */
 function listed(response: ListedResponse, run: ResponseRun | undefined): ListedResponse {
   if (run !== undefined) return { ...response, status: run.status, outputStart: run.outputStart };
   const isInterrupted = response.runner === "nobody" || response.runner === "here";
