@@ -44,7 +44,7 @@ export interface ResponseState {
   readonly session: string | null;
 }
 
-/** Serialises the request's settings for a response, without those that depend on the model: see `echoedSettings`. */
+/** Serialises the request's settings for a response. `echoedSettings` adds the settings that depend on the model. */
 export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
