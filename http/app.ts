@@ -111,7 +111,7 @@ const memoryLimits = {
   maxAgeMs: 30 * 24 * 3600 * 1000,
 };
 
-/** Request headers that the API contract names. */
+/** Request headers of the API contract. */
 const contractHeaders = "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id";
 /** Additional request headers that the vendors' client libraries send; without them these clients fail in a browser. */
 const clientHeaders =

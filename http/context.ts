@@ -46,16 +46,16 @@ export interface HttpConfig extends RouteSettings {
    * allowed.
    */
   readonly corsOrigins: readonly string[] | null;
-  /** What happens to fields of inference requests that the server does not know. */
+  /** Whether unknown fields of inference requests are ignored or rejected. */
   readonly unknownFields: UnknownFields;
 }
 
 export interface Context {
-  /** Facts about the machine, and checks of the machine. */
+  /** Information about the machine, and checks of the machine. */
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;
-  /** null if no model accepts adapters. */
+  /** LoRA adapters of the models; null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
   /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */
   readonly agents: Agents | null;
@@ -71,7 +71,7 @@ export interface Context {
   readonly answerMemory: AnswerMemory;
   /** Running and stored responses. */
   readonly responses: Responses;
-  /** null if metrics are disabled. */
+  /** Metrics of the HTTP server; null if metrics are disabled. */
   readonly metrics: HttpMetrics | null;
   /** Inference requests in progress. */
   readonly active: ActiveRequests;

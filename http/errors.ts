@@ -94,7 +94,7 @@ export function errorHeaders(error: ErrorRecord): ReplyHeaders {
   };
 }
 
-/** `{"error":{…}}`: the body of a failed response, or the last data of a failed stream. */
+/** Returns `{"error":{…}}`: the body of a failed response, or the data of the last event of a failed stream. */
 export function errorBody(error: ErrorRecord): string {
   const { code, message, param } = error;
   return JSON.stringify({ error: { message, type: typeOf(statusOf(code)), param: param ?? null, code } });

@@ -30,12 +30,12 @@ function clip(text: string): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
-/** Creates the error message of a schema that accepts several types. */
+/** Returns a function that creates the error message of a schema. `what`: the expected value, in words. */
 export function expected(what: string): (issue: RawIssue) => string {
   return (issue) => `expected ${what}, got ${picture(issue.input)}`;
 }
 
-/** Creates the error message of a union of objects discriminated by `field`. */
+/** Returns a function that creates the error message of a union of objects discriminated by `field`. */
 export function expectedVariant(what: string, field: string, values: readonly string[]): (issue: RawIssue) => string {
   return (issue) => {
     if (issue.code !== "invalid_union") return expected(what)(issue);

@@ -20,8 +20,8 @@ const utf8 = /^charset="?utf-?8"?$/i;
 const MAX_TYPE_LENGTH = 200;
 
 /**
- * Maximum number of JSON values in one body. A body may contain a text of 50 MB. But 50 MB of `[0,0,…` or `[[[[…` would block
- * this thread for many seconds and fill the heap with values and validation issues.
+ * Maximum number of JSON values in one body. A body of 50 MB that is one text is harmless. But 50 MB of `[0,0,…` or
+ * `[[[[…` would block this thread for many seconds and fill the heap with values and validation issues.
  */
 const MAX_VALUES = 200_000;
 

@@ -31,7 +31,7 @@ export interface Operation {
   readonly answers: Readonly<Record<number, readonly Content[]>>;
   /** Name of the setting that contains the port, if the route is served on a separate port. */
   readonly portSetting?: string;
-  /** Errors in addition to those that every route of this kind has. */
+  /** Error codes of the operation, in addition to the codes that every route of its kind has. */
   readonly errors: readonly ErrorCode[];
 }
 

@@ -45,7 +45,7 @@ export interface RouteSettings {
   readonly servesMcp: boolean;
   readonly servesDocs: boolean;
   readonly servesMetrics: boolean;
-  /** Whether the requests, responses and sessions of all clients are listed, and the settings. */
+  /** Whether to serve the lists of settings and of the requests, responses and sessions of all clients. */
   readonly servesLists: boolean;
   readonly servesUi: boolean;
 }

@@ -6,9 +6,9 @@ import { messagesErrors } from "./messages/errors.ts";
 import { ollamaErrors } from "./ollama/errors.ts";
 
 interface MissingEndpoint {
-  /** Path, or the beginning of the paths, of the endpoint. */
+  /** Path of the endpoint, or the prefix of its paths. */
   readonly path: string;
-  /** What the server does not do, and what to use instead. */
+  /** Error message: the unsupported feature, and what to use instead. */
   readonly message: string;
   readonly errors?: ErrorFormat;
   /** HTTP status; default 404. Clients repeat a request after status 501, but not after 404. */

@@ -1,4 +1,4 @@
-// Approvals routes: the answer to a call that waits for approval, and the list of a session's waiting calls.
+// Approvals routes: decide on a call that waits for approval, and list the waiting calls of a session.
 import { z } from "zod";
 import type { Agents } from "../../actors/api/agent/agents.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -212,7 +212,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* approvalConflicts(mcpToolsOf(body), body.stream);
 }
 
-/** Returns the features that the request names. */
+/** Returns the features (tool groups) that the request switches on or off. */
 function featuresOf(body: Conflicting): NamedGroups {
   const hosted = serverToolsOf(body).map(({ type }) => serverToolGroups[type]);
   return namedGroups(body, body.web_search_options ? [...hosted, "web_search"] : hosted);
@@ -235,7 +235,9 @@ function permissionOf(body: Conflicting): AgentFields["agent_permission"] {
   return sent !== "deny" && mcpToolsOf(body).some(asksForApproval) ? "ask" : sent;
 }
 
-/** Returns the files that server tools name, as files of the last message. */
+/**
+ * Returns the files that the tool definitions list by id. They are added to the last message, whose index is `message`.
+ */
 function toolFiles(body: Conflicting, message: number): readonly InputFile[] {
   return serverToolsOf(body).flatMap((tool) => filesOfTool(tool).map((id) => ({ message, id })));
 }

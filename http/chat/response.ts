@@ -51,7 +51,7 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice, sources:
   };
 }
 
-/** Builds the annotations of a text: the pages that it names. */
+/** Builds the annotations of a text: its citations of pages in `sources`. */
 export function wireAnnotations(sources: Sources, text: string): readonly WireAnnotation[] {
   return sources.citedIn(text).map(({ start, end, page: { url, title } }) => ({
     type: "url_citation",
@@ -59,7 +59,7 @@ export function wireAnnotations(sources: Sources, text: string): readonly WireAn
   }));
 }
 
-/** Builds the logprobs of a choice. `tokens` is null if the choice has no tokens. */
+/** Builds the logprobs of a choice. `tokens`: serialiser of the tokens; null: the answer has no logprobs. */
 function wireLogprobs(tokens: TokenJson | null, logprobs: LogprobList): WireLogprobs {
   return { content: tokens === null ? [] : wireTokenLogprobs(tokens, logprobs), refusal: null };
 }

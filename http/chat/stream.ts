@@ -43,7 +43,7 @@ export interface ChatStreamOptions {
    * finish_reason carries it, so every chunk has a choice. The last chunk of the stream always carries `usage`.
    */
   readonly includeUsage: boolean;
-  /** Whether events of the agent loop are sent besides the chunks. Requests for approvals always are. */
+  /** Whether events of the agent loop are sent in addition to the chunks. Approval requests are always sent. */
   readonly hasExtensions: boolean;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
@@ -62,8 +62,9 @@ export class ChatStream implements StreamCodec {
   #lastChunk = "";
   /** Session of the run, as a field of the last chunk; "": the request does not use the agent loop. */
   #session = "";
-  /** Pages that the web tools of the run returned, and the text of the run, in which they may be named. */
+  /** Pages that the web tools of the run returned. */
   readonly #sources = new Sources();
+  /** Text of the run, which may cite these pages. Used to build the annotations. */
   #text = "";
   #isEnded = false;
 
@@ -212,7 +213,7 @@ export class ChatStream implements StreamCodec {
     return cited;
   }
 
-  /** Returns the chunk with the annotations of the run's text; "": it names no page. */
+  /** Returns the chunk with the annotations of the run's text; "" if the text cites no page. */
   #annotations(choice: ChoiceFrame): string {
     const annotations = wireAnnotations(this.#sources, this.#text);
     if (annotations.length === 0) return "";

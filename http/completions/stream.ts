@@ -100,7 +100,7 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
     }
   }
 
-  /** Yields the echoed prompt before the first chunk of a choice. */
+  /** Yields the chunk with the echoed prompt, before the first chunk of a choice. */
   *#begin(choice: number, hasLogprobs: boolean): Generator<string> {
     if (this.#begun.has(choice)) return;
     this.#prefixes ??= this.#options.prefixes();

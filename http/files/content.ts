@@ -1,5 +1,5 @@
-// Content of a stored file as a response: sent from the disk as fast as the client reads, with headers that keep a browser from
-// running the content as a page of the server.
+// Content of a stored file as a response: sent from the disk as fast as the client reads. Its headers prevent a browser
+// from executing the content as a page of this server.
 import { createReadStream } from "node:fs";
 import { basename } from "node:path";
 import type { Files, StoredFile } from "../../actors/api/agent/files.ts";

@@ -53,7 +53,9 @@ async function stored(
   });
 }
 
-/** Returns the error for a purpose; null: the purpose is accepted. Clients of the messages protocol may omit the purpose. */
+/**
+ * Returns the error for a purpose; null if it is accepted. `isVendors`: messages protocol, whose clients may omit it.
+ */
 function purposeRefusal(purpose: string | undefined, isVendors: boolean): ServerError | null {
   if (purpose === undefined) return isVendors ? null : missing("purpose", 'a purpose, for example "user_data"');
   if (PURPOSES.some((accepted) => accepted === purpose)) return null;
@@ -105,7 +107,8 @@ export const containerFileContent: RouteHandler = async (exchange, context) => {
 };
 
 /**
- * Finds a file that tools of the container's session made, or that a client uploaded, for any session. Throws file_not_found.
+ * Finds a file of a container: a file that the tools of its session have produced, or any uploaded file, because
+ * uploads belong to no session. Throws file_not_found.
  */
 async function foundInContainer({ parameters }: Exchange, context: Context): Promise<StoredFile> {
   const { container_id = "", file_id = "" } = parameters;
@@ -128,7 +131,7 @@ interface Page {
   readonly hasMore: boolean;
 }
 
-/** Returns a page in the order of the request; by default the newest file first. */
+/** Returns a page of the files in the requested order; default: the newest first. Throws invalid_value for `after`. */
 async function pageOf(files: Files, { session, after, limit, order, purpose }: PageRequest): Promise<Page> {
   const { files: all } = await files.list({ session, after: null, limit: fileLimits.maxFiles });
   const ordered = order === "asc" ? [...all].reverse() : all;

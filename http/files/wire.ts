@@ -1,5 +1,5 @@
-// Wire forms of stored files: the file object of OpenAI's protocol, the files of a container, and the vendor's shape of the
-// messages protocol, with their schemas.
+// Wire forms of stored files, with their schemas: file objects of OpenAI's protocol, files of a container, and file
+// objects of the messages protocol.
 import { z } from "zod";
 import type { StoredFile } from "../../actors/api/agent/files.ts";
 
@@ -95,7 +95,7 @@ export function wireContainerFile(file: StoredFile, containerId: string): z.outp
   };
 }
 
-/** A file in the shape of the messages protocol. */
+/** Builds the file object of the messages protocol. */
 export function vendorFile({ id, name, mimeType, bytes, createdAt, purpose: kind }: StoredFile): object {
   return {
     id,

@@ -1,5 +1,5 @@
-// Health routes: GET /health and, except for browsers, GET / report whether the process is healthy. GET /ready reports whether the default
-// model accepts requests.
+// Health routes: GET /health reports whether the process is healthy; GET / does the same for clients that are not
+// browsers. GET /ready reports whether the default model accepts requests.
 import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
@@ -13,7 +13,7 @@ export const health: RouteHandler = (exchange, { inference }) => {
   else unavailable(exchange, faults);
 };
 
-/** GET /: a browser is led to the web UI, other clients get the health check. */
+/** GET /: redirects browsers to the web UI, if it is served. All other clients get the health check. */
 export const root: RouteHandler = (exchange, context) => {
   const isBrowser = (exchange.request.headers.get("accept") ?? "").includes("text/html");
   if (isBrowser && context.config.servesUi) exchange.send(302, { location: "ui/", vary: "accept" }, "");

@@ -7,7 +7,7 @@ const ONLY_IF_ALLOWED =
   "Served only if SERVICE_ALLOW_RUNTIME_LORA_UPDATING is 1, true, yes or on; otherwise 404. " +
   "There is no authentication: do not expose it without a proxy that authenticates.";
 
-/** Errors of every LoRA route. */
+/** Errors that every LoRA route may return. */
 const ofModels = ["model_not_found", "lora_runtime_unavailable", "unsupported"] as const;
 /** Additional errors of loading and unloading, which change the model's adapters. */
 const ofChanges = [

@@ -10,7 +10,7 @@ import { UNKNOWN_FIELDS_HEADER } from "../shared/unknown-fields.ts";
 /** Maximum characters of a collected response; limited because its conversion to a tool result makes several copies. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
-/** Headers of the caller that are forwarded: its identity and its trace. */
+/** Headers of the caller that are forwarded to the route: API key and trace context. */
 const passedHeaders = ["authorization", "x-api-key", "traceparent", "tracestate"];
 
 export interface InnerRequest {

@@ -1,5 +1,5 @@
-// Tools: the models as MCP tools. Each tool calls one route of the app. Its input schema is made from the schema of the route's
-// body, and a tool call becomes a request to the route.
+// Tools: the models as MCP tools. Each tool calls one route of the app. The tool's input schema is derived from the
+// schema of the route's body, and a tool call becomes a request to the route.
 import assert from "node:assert/strict";
 import type { CallToolResult, Tool } from "@modelcontextprotocol/server";
 import { z } from "zod";

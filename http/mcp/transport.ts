@@ -11,7 +11,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Requests of one POST: the ones that wait for a response, and the cancelled requests. */
+/** Requests of one POST that wait for a response, and requests of the POST that were cancelled. */
 interface Post {
   readonly waiting: Set<RequestId>;
   readonly cancelled: RequestId[];

@@ -14,13 +14,14 @@ const errorTypes = [
   "overloaded_error",
 ] as const;
 
-/** Names of the field for the reasoning budget: in the code that all protocols share, and in this protocol. */
+/** Name of the reasoning budget field in errors of the code that all protocols share. */
 const OUR_BUDGET = "reasoning_budget";
+/** Name of the same field in this protocol. */
 const THEIR_BUDGET = "thinking.budget_tokens";
 
 /**
- * Error code with which this protocol refuses the field `thread`. Clients' tool runners then send the whole conversation without
- * the field.
+ * Error code for the field `thread`, which the server rejects. The tool runners of client libraries then repeat the
+ * request with the whole conversation and without the field.
  */
 const THREAD_REFUSED = "thread_unsupported_request";
 

@@ -103,7 +103,7 @@ type ContentBlock = z.output<typeof contentBlockSchema>;
 type Stop = z.output<z.ZodObject<typeof stopSchema>>;
 type Usage = z.output<typeof usageSchema>;
 
-/** Token counts of a message up to now. */
+/** Token counts of a message so far. */
 export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -111,7 +111,7 @@ export interface TokenCounts {
   readonly reasoningTokens: number;
 }
 
-/** Numbers of calls of the web tools. */
+/** Counter of the ended calls of each web tool. */
 export class WebCalls {
   #search = 0;
   #page = 0;
@@ -129,7 +129,7 @@ export class WebCalls {
   }
 }
 
-/** End of a generation: why it ended, and its stop string. */
+/** How a generation ended: finish reason, stop string, refusal, and whether a limit was reached. */
 export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal"> & {
   /** Whether the run reached its limit of tool rounds. */
   readonly isLimited: boolean;
@@ -152,7 +152,10 @@ export function wholeMessage(head: MessageHead, { choices, usage, run, sources }
 interface BlockContext {
   readonly sources: Sources;
   readonly session: string | null;
-  /** Whether the client has asked for no server tools, so that it may not know their blocks. */
+  /**
+   * Whether the request asks for no feature of the agent loop. If true, blocks of server tools are omitted, because the
+   * client may not know them.
+   */
   readonly isPlain: boolean;
 }
 

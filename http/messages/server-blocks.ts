@@ -24,7 +24,6 @@ function result<const Kind extends string>(kind: Kind) {
   });
 }
 
-/** Schemas of the blocks. */
 export const serverBlockSchemas = [
   z.strictObject({
     type: z.literal("server_tool_use"),
@@ -55,13 +54,13 @@ type ServerBlock = z.output<(typeof serverBlockSchemas)[number]>;
 type UseBlock = Extract<ServerBlock, { readonly type: "server_tool_use" | "mcp_tool_use" }>;
 type ResultBlock = Exclude<ServerBlock, UseBlock>;
 
-/** Kinds of blocks, by the name of the tool. Other tools have no blocks; extension events report their calls. */
+/** Kinds of blocks, by tool name. The calls of tools without a block type are reported only by extension events. */
 const kinds: Readonly<Record<string, "code_execution" | "bash_code_execution">> = {
   service_execute_python: "code_execution",
   service_shell: "bash_code_execution",
 };
 
-/** Returns the block of a call; null: the tool has no block in this protocol. */
+/** Returns the block of a call; null if the protocol has no block type for the tool. */
 export function useBlock(event: ProgressEvent): UseBlock | null {
   const { call, server } = event;
   const input = inputOf(call.arguments);
@@ -75,7 +74,7 @@ export function useBlock(event: ProgressEvent): UseBlock | null {
 
 const webNames: Readonly<Record<string, "web_search" | "web_fetch">> = { search: "web_search", page: "web_fetch" };
 
-/** Returns the block of a call's result; null: the tool has no block in this protocol. `session`: session of the run. */
+/** Returns the block of a call's result; null if the protocol has none for the tool. `session`: session of the run. */
 export function resultBlock(event: ProgressEvent, session: string): ResultBlock | null {
   const { call, data, record, server } = event;
   if (server !== null) return mcpResult(event);
@@ -126,8 +125,8 @@ function textOf(value: unknown): string {
 }
 
 /**
- * Returns the id of a server call in the messages protocol. Its clients expect the prefix `srvtoolu_`. The id contains the round
- * of the call: calls of one round belong to one message of the prompt.
+ * Returns the id of a server call in the messages protocol, whose clients expect the prefix `srvtoolu_`. The id
+ * contains the tool round, because a later request must put the calls of one round into one message.
  */
 function serverBlockId({ call, round }: ProgressEvent): string {
   return `srvtoolu_${round}_${safe(call.id)}`;
@@ -141,7 +140,7 @@ function safe(id: string): string {
   return id.replaceAll(/[^A-Za-z0-9_-]/g, "_");
 }
 
-/** Returns the round and the id of the call of a block; null: this server has not written the block's id. */
+/** Returns the round and the call id that a block id contains; null if this server did not create the block id. */
 export function callOfBlock(id: string): { readonly round: number; readonly id: string } | null {
   const [, round, call] = /^(?:srvtoolu|mcptoolu)_(\d{1,3})_(.+)$/.exec(id) ?? [];
   return round === undefined || call === undefined ? null : { round: Number(round), id: call };
@@ -152,7 +151,7 @@ function inputOf(text: string): Record<string, unknown> {
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // The model wrote no JSON object. The result of the call reports this error.
+    // The arguments are not valid JSON. The result of the call reports this error.
   }
   return {};
 }

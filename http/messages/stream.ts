@@ -37,7 +37,7 @@ const deltaTypes: Readonly<Record<BlockKind, string>> = {
 export class MessageStream implements StreamCodec {
   readonly #head: MessageHead;
   readonly #requestId: string;
-  /** Whether events of the agent loop are sent besides those of the protocol. */
+  /** Whether events of the agent loop are sent in addition to the protocol's events. */
   readonly #hasExtensions: boolean;
   #hasBegun = false;
   #isEnded = false;
@@ -51,10 +51,11 @@ export class MessageStream implements StreamCodec {
   #session: string | null = null;
   /** Ids of the server calls whose blocks have been sent. */
   readonly #announced = new Set<string>();
-  /** Kind of the content block in progress, and the constant text before each of its deltas. */
+  /** Kind of the content block in progress; null: none. */
   #open: BlockKind | null = null;
+  /** Constant text before each delta of the block in progress. */
   #delta = "";
-  /** Text of the block in progress, if the run has found pages that it may name. */
+  /** Text of the block in progress; collected only if the run has returned web pages, which the text may cite. */
   #text = "";
   readonly #sources = new Sources();
   readonly #webCalls = new WebCalls();

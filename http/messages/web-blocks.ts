@@ -1,5 +1,5 @@
-// Web blocks: calls of the web tools in the shape of the messages protocol, and the citations of the pages that they returned.
-// The blocks contain what the model read, so that a request that sends them back continues without a session.
+// Web blocks: calls of the web tools in the shape of the messages protocol, and the citations of the returned pages.
+// The blocks contain the text that the model read. A request that sends them back therefore needs no session.
 import { z } from "zod";
 import { wholeLength } from "../../actors/web/ranking/passages.ts";
 import { type ProgressEvent, pagesOf, type Sources, type WebPage, webKind } from "../shared/agent/web-results.ts";
@@ -26,7 +26,6 @@ const document = z.strictObject({
 
 const caller = z.strictObject({ type: z.literal("direct") });
 
-/** Schemas of the result blocks. */
 export const webBlockSchemas = [
   z.strictObject({
     type: z.literal("web_search_tool_result"),
@@ -106,21 +105,21 @@ const fetchCodes: Readonly<Record<string, (typeof fetchErrors)[number]>> = {
   timeout: "url_not_accessible",
 };
 
-/** Returns the protocol's code of a failure. */
+/** Returns the protocol's error code of a failed call. */
 function commonError({ data: { error_code: code } }: ProgressEvent): (typeof searchErrors)[number] {
   if (code === "max_uses_exceeded") return code;
   if (code === "invalid_value" || code === "internal") return "invalid_tool_input";
   return code === "queue_full" ? "too_many_requests" : "unavailable";
 }
 
-/** What `encrypted_content` contains. */
+/** Decoded `encrypted_content`. */
 interface HeldContent {
   readonly session: string;
   readonly description: string;
   readonly content: string;
 }
 
-/** Decodes `encrypted_content`; null: this server has not written it. */
+/** Decodes `encrypted_content`; null if this server did not create it. */
 export function heldContent(text: string): HeldContent | null {
   try {
     const { session, description, content } = JSON.parse(`${Buffer.from(text, "base64")}`) as Record<string, unknown>;
@@ -131,7 +130,7 @@ export function heldContent(text: string): HeldContent | null {
   }
 }
 
-/** Returns the citations of a text: the pages that it names. */
+/** Returns the citations in a text of pages in `sources`. */
 export function citationsOf(sources: Sources, text: string): readonly WebCitation[] {
   return sources.citedIn(text).map(({ page: { url, title, description, content }, index }) => ({
     type: "web_search_result_location",

@@ -1,5 +1,5 @@
-// Active requests: the inference requests whose generation or embedding is in progress, with what is known of them. Created by
-// the app; instrumented inference adds and removes requests, the system routes list and cancel them.
+// Active requests: the inference requests whose generation or embedding is in progress, and their token counts. Created
+// by the app. InstrumentedInference adds and removes requests; the system routes list and cancel them.
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
@@ -13,7 +13,7 @@ const cancelledByOperator: ErrorRecord = {
   message: "the request was cancelled at /v1/system/requests; send it again if it is still needed",
 };
 
-/** Facts about a request that are known on its arrival. Strings only, because a background response outlives its exchange. */
+/** Properties of a request on its arrival. Plain values only, because a background response outlives its exchange. */
 export interface RequestSource {
   /** Request id, as in the header x-request-id and the access log. */
   readonly id: string;
@@ -24,18 +24,18 @@ export interface RequestSource {
   readonly receivedAt: number;
 }
 
-/** One request: its generations (one for each prompt), or its embedding. */
+/** Inference request with its generations (one for each prompt), or its embedding. */
 export class ActiveRequest {
   readonly source: RequestSource;
   readonly model: string;
   readonly isStreamed: boolean;
-  /** Prompt tokens of the generations that have begun; null: none has begun. */
+  /** Prompt tokens of the generations that have begun; null: no generation has begun. */
   promptTokens: number | null = null;
-  /** Pieces of output so far: about one for each token. */
+  /** Approximate number of generated tokens: the number of output events, about one per token. */
   completionTokens = 0;
-  /** Requests in progress. */
+  /** Set of all active requests, to which this request adds itself. */
   readonly #all: Set<ActiveRequest>;
-  /** Number of generations and embeddings that run. */
+  /** Number of running generations and embeddings of this request. */
   #running = 0;
   readonly #stop = new AbortController();
 
@@ -64,7 +64,9 @@ export class ActiveRequest {
     this.#stop.abort();
   }
 
-  /** Notes that a generation or embedding begins. The returned function notes its end, and may be called several times. */
+  /**
+   * Call when a generation or embedding begins. The returned function must be called at its end; more calls do nothing.
+   */
   enter(): () => void {
     this.#all.add(this);
     this.#running++;
@@ -77,7 +79,7 @@ export class ActiveRequest {
     };
   }
 
-  /** Takes an event of a generation. Called for each event, so it only counts. */
+  /** Counts the tokens of an event. Hot path: called for every event of a generation. */
   note(event: AgentEvent): void {
     if (event.type === "text" || event.type === "reasoning" || event.type === "tool_arguments") this.completionTokens++;
     else if (event.type === "begin") this.promptTokens = (this.promptTokens ?? 0) + event.promptTokens;
@@ -87,7 +89,7 @@ export class ActiveRequest {
 export class ActiveRequests {
   readonly #all = new Set<ActiveRequest>();
 
-  /** Creates a request. It is in the list while it generates. */
+  /** Creates a request. It is in the list while it has a running generation or embedding. */
   request(source: RequestSource, asked: Pick<GenerateRequest, "model" | "series">): ActiveRequest {
     return new ActiveRequest(this.#all, source, asked);
   }
@@ -98,7 +100,7 @@ export class ActiveRequests {
     return { requests: all.slice(0, MAX_LISTED), hasMore: all.length > MAX_LISTED };
   }
 
-  /** Cancels the requests with an id. Clients may choose ids, so several requests may have the same. False: there is none. */
+  /** Cancels all requests with this id; ids chosen by clients may not be unique. Returns false if there is none. */
   cancel(id: string): boolean {
     const named = [...this.#all].filter(({ source }) => source.id === id);
     for (const request of named) request.cancel();

@@ -52,7 +52,7 @@ export class InstrumentedInference implements Inference {
   readonly #observed: ObservedRequest;
   /** The agent loop, whose runs are observed like generations; null: the server has no agent loop. */
   readonly agents: Agents | null;
-  /** Number of choices of the generations so far. A request with several prompts has several generations. */
+  /** Number of choices of all generations started so far. A request with several prompts has several generations. */
   #choiceCount = 0;
   /** Entry of the request in the list of active requests; null: there is none yet. */
   #request: ActiveRequest | null = null;
@@ -109,7 +109,7 @@ export class InstrumentedInference implements Inference {
       dispatches: agents.dispatches,
       permission: agents.permission,
       registersServerTools: agents.registersServerTools,
-      // These change while the server runs.
+      // Getters, because these lists change while the server runs.
       get serverTools() {
         return agents.serverTools;
       },
@@ -169,14 +169,14 @@ export class InstrumentedInference implements Inference {
     return generation;
   }
 
-  /** Returns the entry of the request in the list of active requests; null: it is in no list. */
+  /** Returns the entry of the request in the list of active requests; null if there is no list. */
   #entry(request: Pick<GenerateRequest, "model" | "series">): ActiveRequest | null {
     this.#request ??= this.#observed.list?.(request) ?? null;
     return this.#request;
   }
 }
 
-/** Returns a signal that ends a generation if its client leaves or the request is cancelled. */
+/** Returns a signal that is aborted when the client disconnects or the request is cancelled. */
 function stopOf(signal: AbortSignal, entry: ActiveRequest | null): AbortSignal {
   return entry === null ? signal : AbortSignal.any([signal, entry.cancelled]);
 }
@@ -198,8 +198,8 @@ function noteAll(
 }
 
 /**
- * Notes each batch. If the request is cancelled, the last batch is the error. The result is a plain iterator, because an async
- * generator would cost several more microtask turns per batch.
+ * Calls `note` for each batch. If the request is cancelled, the last batch contains the error. The result is a plain
+ * iterator, because an async generator would cost several more microtask turns per batch.
  */
 function watched<Event extends AgentEvent>(
   batches: AsyncIterable<readonly Event[]>,
@@ -211,7 +211,7 @@ function watched<Event extends AgentEvent>(
     [Symbol.asyncIterator]() {
       const inner = batches[Symbol.asyncIterator]();
       const leave = entry?.enter();
-      /** Whether `done` or `error` has been passed on. */
+      /** Whether the event `done` or `error` has been returned. */
       let isComplete = false;
       const pass = (result: Result): Result => {
         if (result.done !== true) {

@@ -109,7 +109,7 @@ export const generationFields = {
 
 type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 
-/** Facts about a request that its route needs. */
+/** Properties of a request that its route needs. */
 export interface GenerationFacts {
   readonly model: string | null | undefined;
   readonly isStreamed: boolean;
@@ -117,7 +117,7 @@ export interface GenerationFacts {
   readonly change: "load" | "unload" | null;
 }
 
-/** Returns the facts about a request. `isEmpty`: whether the request has no prompt. */
+/** Returns the properties of a request. `isEmpty`: whether the request has no prompt. */
 export function generationFacts(body: GenerationFields, isEmpty: boolean): GenerationFacts {
   const change = isZero(body.keep_alive) ? "unload" : "load";
   return { model: body.model, isStreamed: body.stream ?? true, change: isEmpty ? change : null };

@@ -46,7 +46,7 @@ interface DescribedSettings extends Pick<RouteSettings, "needsApiKey"> {
   readonly unknownFields: UnknownFields;
 }
 
-/** `needsApiKey`: whether all routes except the open ones need an API key. */
+/** Builds the API document of `routes`. `needsApiKey`: whether all routes except the open ones need an API key. */
 export function openApiDocument(
   routes: readonly DescribedRoute[],
   { needsApiKey, unknownFields }: DescribedSettings = { needsApiKey: false, unknownFields: "ignore" },

@@ -7,7 +7,7 @@ import type { RouteSettings } from "../route.ts";
 /** Settings that decide the content of the document. */
 export type DocumentSettings = RouteSettings & Pick<HttpConfig, "basePath" | "unknownFields">;
 
-/** Documents by their settings. */
+/** Texts of the documents, by their settings. */
 const texts = new Map<string, Promise<string>>();
 
 export const openApi: RouteHandler = async (exchange, { config }) => {

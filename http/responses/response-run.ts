@@ -46,7 +46,7 @@ export interface ResponsePlan {
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
-  /** Whether events of the agent loop are sent besides those of the protocol. */
+  /** Whether events of the agent loop are sent in addition to the protocol's events. */
   readonly hasExtensions: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
   /**

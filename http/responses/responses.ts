@@ -143,7 +143,7 @@ export class Responses implements RunOwner {
     throw new ServerError("storage_unavailable", `the response '${id}' changes while it is read; try again`);
   }
 
-  /** Returns a page of the stored responses, with the states of those that run here. Throws invalid_value. */
+  /** Returns a page of the stored responses. Running responses have their current state. Throws invalid_value. */
   async list(request: Parameters<StoredResponses["list"]>[0]): Promise<ListedPage> {
     // A client that has received a response finds it in the list.
     await Promise.all([...this.saver.pendingIds()].map((id) => this.saver.settled(id)));
@@ -292,7 +292,9 @@ function shownState({ runner, status, isBackground, body, interrupted }: FoundRe
     : { status, isBackground, spans: body };
 }
 
-/** Returns a response of a list as clients see it. `run`: its run in this process; see shownState. */
+/**
+ * Like shownState, for a response in a list. `run`: its run in this process; undefined: the response does not run here.
+ */
 function listed(response: ListedResponse, run: ResponseRun | undefined): ListedResponse {
   if (run !== undefined) return { ...response, status: run.status, outputStart: run.outputStart };
   const isInterrupted = response.runner === "nobody" || response.runner === "here";

@@ -15,8 +15,8 @@ export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
   /**
-   * Time in ms at which the latest LEAST_BYTES bytes were complete; the start of the body until the first LEAST_BYTES have
-   * arrived.
+   * Time in ms at which the last complete block of LEAST_BYTES bytes had arrived; until the first block, the start
+   * time.
    */
   movedAt = this.startedAt;
   #bytesSince = 0;

@@ -7,13 +7,14 @@ import { finished } from "node:stream/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { MAX_BODY_BYTES, tooLarge } from "./body.ts";
 
-/** Maximum number of bodies that are written or read at the same time: of all clients, and of one client. */
+/** Maximum number of uploads in progress, of all clients together. */
 const MAX_SPOOLS = 32;
+/** Maximum number of uploads in progress of one client. */
 const MAX_CLIENT_SPOOLS = 16;
 /** Number of bytes waiting to be written at which reading from the client pauses. */
 const HIGH_WATER_BYTES = 256 * 1024;
 
-/** Counts the bodies that are being written or read, in all and by client. */
+/** Counts the uploads in progress, in total and per client. An upload counts until its file is removed. */
 export class SpoolCount {
   #count = 0;
   readonly #byClient = new Map<string, number>();

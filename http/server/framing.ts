@@ -11,7 +11,7 @@ const digits = /^[0-9]+$/;
 
 /** Returns an error if the end of a request is ambiguous, else null. After an error, the caller must close the connection. */
 export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
-  // Detects body bytes that are parsed as a request by mistake, because they rarely start with a valid method.
+  // If body bytes are parsed as a request by mistake, they rarely start with a valid method.
   if (!methodToken.test(method)) return fault("a method of letters", method);
   const host = headers.get("host");
   if (host?.includes(",")) return fault("one host", host);

@@ -1,4 +1,4 @@
-// Writer of long responses: writes as fast as the client reads, and lets other work on the thread run between two pieces.
+// Writer of long responses: writes as fast as the client reads, and yields to the event loop between two pieces.
 import type { StreamSink } from "./edge.ts";
 
 export type Piece = string | Uint8Array;
@@ -25,8 +25,8 @@ export async function drained(sink: StreamSink, readerStallMs: number): Promise<
 }
 
 /**
- * Lets one writer continue per turn of the event loop. Otherwise a hundred responses that are ready at the same time would all
- * be written in one turn.
+ * Queue of the writers: resumes one writer per turn of the event loop. Without the queue, a hundred responses that are
+ * ready at the same time would all be written in one turn.
  */
 class Turns {
   #waiting: (() => void)[] = [];

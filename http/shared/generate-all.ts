@@ -1,4 +1,4 @@
-// Several generations of one request: runs the requests a few at a time. Used for a list of prompts.
+// Generations of a request with several prompts: runs PROMPTS_AT_ONCE of them at a time and merges their events.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import { addedUsage } from "../../engines/usage.ts";
@@ -10,8 +10,9 @@ type Batches = AsyncIterable<readonly GenerateEvent[]>;
 type Batch = readonly GenerateEvent[];
 
 /**
- * Runs several requests with n choices each as one generation. Choice c of request r becomes choice r * n + c. `done` has the
- * total usage. The first error ends all generations. `onPrepared` is called when all prompts are prepared.
+ * Runs several requests with n choices each as one generation. Choice c of request r becomes choice r * n + c. The
+ * event `done` has the total usage. The first error ends all generations. `onPrepared` is called when all prompts are
+ * prepared.
  */
 export function generateAll(
   inference: Pick<Inference, "generate">,
@@ -59,7 +60,7 @@ async function* merged(
   }
 }
 
-/** Combines the events of several generations: one `begin`, choices numbered across all generations, one `done`. */
+/** Merges the events of several generations: one `begin`, choices numbered across all generations, one `done`. */
 class CombinedEvents {
   readonly #requests: readonly GenerateRequest[];
   #usage: Usage | null = null;
@@ -76,7 +77,7 @@ class CombinedEvents {
     return this.#isFailed;
   }
 
-  /** Returns the events to pass on from a batch of events; `at`: index of the request. */
+  /** Converts a batch of events to events of the merged generation. `at`: index of the request. */
   of(at: number, batch: Batch): Batch {
     const first = at * (this.#requests[at]?.choices ?? 1);
     const failure = batch.findIndex(({ type }) => type === "error");

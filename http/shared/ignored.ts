@@ -12,7 +12,7 @@ export interface IgnoredField {
   readonly description: string | null;
 }
 
-/** Search function of a schema: calls `found` for each ignored field that a valid value sets. It is built once per schema. */
+/** Search function of a schema: calls `found` for each ignored field that a valid value sets. Built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();

@@ -1,6 +1,6 @@
-// Translation: converts a request body to facts for the route and a request for the model. It is a pure function of the body
-// and runs on the main thread or on a text worker. The text worker serialises (seals) the prompt, the grammar and the tools, so
-// that threads can pass them on as bytes.
+// Translation: converts a request body to data for the route (`facts`) and a request for the model (`asked`). It is a
+// pure function of the body and runs on the main thread or on a text worker. The text worker serialises (seals) the
+// prompt, the grammar and the tools, so that threads can pass them on as bytes.
 import type { z } from "zod";
 import type { AgentOptions } from "../../actors/api/agent/agents.ts";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";

@@ -58,7 +58,7 @@ export const messagesVersionSchema = z
   })
   .meta({ id: "MessagesSkillVersion" });
 
-/** Answers in either protocol. */
+/** Responses in either protocol. */
 export const anySkill = z.union([skillSchema, messagesSkillSchema]);
 export const anyVersion = z.union([skillVersionSchema, messagesVersionSchema]);
 export const anySkillList = z.union([listOf(skillSchema), messagesListOf(messagesSkillSchema)]);

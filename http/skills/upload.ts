@@ -12,11 +12,12 @@ const formRules: FormRules = {
   allowsFolders: true,
 };
 const MAX_TITLE_LENGTH = 255;
-/** Fields of the forms besides the files. Both names of the title mean the same. */
+/** Form fields for the title of a new skill. The second name is an alias of the first. */
 const titleFields = ["display_title", "display_name"] as const;
+/** Form fields of a new version. */
 const versionFields = ["default"] as const;
 
-/** Stores the upload of a request. `skill`: skill that gets a new version; null: a new skill. */
+/** Stores the upload of a request. `skill`: id of the skill that gets a new version; null: creates a new skill. */
 export async function storeUpload(request: HttpRequest, skills: Skills, skill: string | null): Promise<Skill> {
   const form = await readForm(request, skills.stagingFolder, formRules);
   try {

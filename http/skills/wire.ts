@@ -1,11 +1,11 @@
-// Wire forms of skills and their versions: those of OpenAI's protocol, and those of the messages protocol.
+// Wire forms of skills and their versions, in OpenAI's protocol and in the messages protocol.
 import type { z } from "zod";
 import { latestVersion, type Skill, type SkillVersion } from "../../actors/api/agent/skills.ts";
 import type { HttpRequest } from "../server/edge.ts";
 import { hasVersionHeader } from "../shared/version-header.ts";
 import type { messagesSkillSchema, messagesVersionSchema, skillSchema, skillVersionSchema } from "./schemas.ts";
 
-/** How skills look in one protocol. */
+/** Functions that build the response bodies of one protocol. */
 export interface SkillShapes {
   skill(skill: Skill): { readonly id: string };
   version(skill: Skill, version: SkillVersion): { readonly id: string };
@@ -14,7 +14,9 @@ export interface SkillShapes {
   list(items: readonly { readonly id: string }[], hasMore: boolean): object;
 }
 
-/** Returns the shapes for a request: those of the messages protocol if it has a header or a parameter of that protocol. */
+/**
+ * Returns the shapes of the messages protocol if the request has a header or parameter of that protocol, else OpenAI's.
+ */
 export function shapesFor({ headers, query }: HttpRequest): SkillShapes {
   const hasBeta = headers.has("anthropic-beta") || headers.has("alt-beta");
   const isMessages = hasVersionHeader({ headers }) || hasBeta || new URLSearchParams(query).has("source");

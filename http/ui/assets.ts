@@ -1,5 +1,5 @@
-// Files of the web UI, built by `npm run build` into dist/ui. All of them are read at the first request and kept in memory, so a
-// client's input never becomes part of a file name.
+// Files of the web UI, built by `npm run build` into dist/ui. All files are read at the first request and kept in
+// memory. Client input therefore never becomes part of a path on the disk.
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { extname, join } from "node:path";
@@ -8,14 +8,13 @@ import { fileURLToPath } from "node:url";
 export interface UiFile {
   readonly contentType: string;
   readonly body: Uint8Array;
-  /** The body compressed with brotli; null: it is served as it is. */
+  /** The body compressed with brotli; null: the file is only served uncompressed. */
   readonly brotli: Uint8Array | null;
   readonly etag: string;
-  /** Whether the name changes with the content. */
+  /** Whether the file name contains a hash of the content. Such a file may be cached forever. */
   readonly isHashed: boolean;
 }
 
-/** Name of the page. */
 export const pageName = "index.html";
 
 const folder = fileURLToPath(new URL("../../ui", import.meta.url));
@@ -34,7 +33,7 @@ const contentTypes: Readonly<Record<string, string>> = {
 
 let files: Promise<ReadonlyMap<string, UiFile>> | null = null;
 
-/** Returns the files by their names. They are empty if the UI has not been built. */
+/** Returns the files by name. The map is empty if the UI has not been built. */
 export function uiFiles(): Promise<ReadonlyMap<string, UiFile>> {
   files ??= readFiles();
   return files;

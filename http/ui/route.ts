@@ -1,5 +1,5 @@
-// Web UI: GET /ui and the files of its page. The page loads nothing from other servers, and its content security policy enforces
-// that.
+// Web UI: GET /ui and the files of its page. The page loads nothing from other servers; its content security policy
+// enforces this.
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
@@ -7,7 +7,7 @@ import { pageName, type UiFile, uiFiles } from "./assets.ts";
 
 const SECONDS_TO_KEEP = 31_536_000;
 
-// The policy allows inline styles, because diagrams and formulas have them.
+// The policy allows inline styles, because rendered diagrams and formulas contain them.
 const policy =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
   "font-src 'self' data:; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -15,14 +15,14 @@ const policy =
 const commonHeaders = {
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
-  // The page is isolated from other origins, so that it may share memory between its workers.
+  // Cross-origin isolation: browsers require it for memory that is shared between workers (SharedArrayBuffer).
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-embedder-policy": "require-corp",
   "cross-origin-resource-policy": "same-origin",
   vary: "accept-encoding",
 };
 
-/** The addresses of the page are relative to `ui/`, so the path without the slash leads to the one with it. */
+/** Redirects /ui to /ui/, because the URLs in the page are relative to `ui/`. */
 export const uiRedirect: RouteHandler = (exchange) => exchange.send(308, { ...commonHeaders, location: "ui/" }, "");
 
 export const uiPage: RouteHandler = (exchange) => sendFile(exchange, pageName);

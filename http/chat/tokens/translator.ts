@@ -7,7 +7,7 @@ import { detokenizeRequestSchema, tokenizeRequestSchema, tokenSource } from "./r
 export interface TokensTranslation extends Translation {
   readonly source: TokenSource;
   readonly wantsPieces: boolean;
-  /** Whether the response has only the tokens. */
+  /** Whether the response contains only the tokens (llama-server's form). */
   readonly isShort: boolean;
 }
 

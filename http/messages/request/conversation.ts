@@ -23,7 +23,7 @@ interface Draft {
   readonly toolCallId?: string;
 }
 
-/** A conversation, the files in it, and the names of the tools that its tool results load. */
+/** Conversation as chat messages, with its files and the names of the deferred tools that its tool results load. */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
   readonly files: readonly InputFile[];
@@ -53,15 +53,16 @@ class Drafts {
   readonly #drafts: Draft[] = [];
   readonly files: InputFile[] = [];
   readonly loadedTools = new Set<string>();
-  /** Ids of the server calls, and the session of the latest; null: they do not tell it. */
+  /** Ids of all server calls. */
   readonly callIds: string[] = [];
+  /** Session of the last server call whose blocks contain a session; null: none. */
   session: string | null = null;
   /** Server calls of the last assistant message. Their results follow it. */
   #serverCalls: ServerCall[] = [];
   /** Names of the tool calls without a result, by call id. Only the last assistant message can have such calls. */
   readonly #open = new Map<string, string>();
 
-  /** `takesServerCalls`: whether the calls of server tools become messages; else only the session has them. */
+  /** `takesServerCalls`: whether server calls become messages. If false, the session must supply the calls. */
   constructor(takesServerCalls: boolean) {
     this.#takesServerCalls = takesServerCalls;
   }
@@ -89,7 +90,7 @@ class Drafts {
     }
   }
 
-  /** Adds a file to the user's message, which may have no text. */
+  /** Adds a file to the last user message. If there is none, adds one without text. */
   #attach(block: FileBlock, at: string): void {
     if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
     this.files.push(fileOf(block, this.#drafts.length - 1, at));
@@ -105,7 +106,8 @@ class Drafts {
       if (call !== undefined) {
         draft = this.#callServer(call);
       } else if (block.type === "text" || block.type === "thinking" || block.type === "tool_use") {
-        // Text and thinking after server calls belong to the next round. A call of the client belongs to theirs.
+        // Text and thinking after server calls begin the next round. A client call after server calls is in their
+        // round.
         if (block.type !== "tool_use" && this.#serverCalls.length > 0) draft = this.#nextRound();
         this.#add(draft, block);
       }
@@ -123,7 +125,7 @@ class Drafts {
     }
   }
 
-  /** Returns the assistant message at the end, or a new one. */
+  /** Returns the last message if it is an assistant message, else a new assistant message. */
   #assistant(): Draft {
     const last = this.#drafts.at(-1);
     if (last?.role === "assistant") return last;

@@ -221,7 +221,9 @@ function skillsOf({ container }: Pick<CountRequestBody, "container">): ToolNeeds
   return (container?.skills ?? []).map(({ skill_id: id, version }) => ({ id, version: versionOf(version) }));
 }
 
-/** Returns whether the last message is an answer with server calls, to be continued even if the answer has no text. */
+/**
+ * Returns whether the last message is an answer with server calls. Such an answer is continued even if it has no text.
+ */
 function endsWithServerCall(messages: CountRequestBody["messages"]): boolean {
   const last = messages.at(-1);
   if (last?.role !== "assistant" || typeof last.content === "string") return false;
@@ -278,7 +280,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   }
 }
 
-/** Returns the features that the request names. */
+/** Returns the features (tool groups) that the request switches on or off. */
 function featuresOf(body: Conflicting): NamedGroups {
   const { search, fetch } = serverToolsOf(body);
   const searches = search !== undefined || fetch !== undefined || Boolean(body.web_search_options);

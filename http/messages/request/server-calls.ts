@@ -1,5 +1,6 @@
-// Server calls in earlier answers: the calls of web tools and MCP tools that a request sends back, with the results that the
-// model read. Blocks of other servers, and those of code execution, are left out: only their session has what the model read.
+// Server calls in earlier answers: the calls of web tools and MCP tools that a request sends back, with the results
+// that the model read. Blocks of other servers and of code execution are omitted, because they do not contain these
+// results.
 import { z } from "zod";
 import { isBounded } from "../../shared/fields/bounded.ts";
 import { webToolNames } from "../../shared/fields/tools/web-search.ts";
@@ -47,19 +48,19 @@ export interface ServerCall {
   readonly name: string;
   readonly arguments: string;
   readonly result: string;
-  /** Session in which the call ran; null: the blocks do not tell it. */
+  /** Session in which the call ran; null: the blocks do not contain it. */
   readonly session: string | null;
 }
 
-/** Names of the web tools as the model sees them, by their names in blocks. */
+/** Maps the names of the web tools in blocks to the names that the model sees. */
 const webNames: Readonly<Record<string, string>> = { web_search: webToolNames.search, web_fetch: webToolNames.page };
 
-/** Returns whether an answer has a call whose blocks do not contain what the model read. */
+/** Returns whether an answer has a call whose blocks do not contain the result as the model read it. */
 export function hasOpaqueCall(blocks: readonly Block[]): boolean {
   return blocks.some((block) => block.type === "server_tool_use" && !(String(block.name) in webNames));
 }
 
-/** Returns the server calls of an answer by the ids of their blocks. */
+/** Returns the server calls of an answer, by block id. Calls without a readable result are omitted. */
 export function serverCalls(blocks: readonly Block[]): ReadonlyMap<string, ServerCall> {
   const results = new Map(
     blocks.flatMap((block) => {
@@ -81,7 +82,7 @@ export function serverCalls(blocks: readonly Block[]): ReadonlyMap<string, Serve
   );
 }
 
-/** Returns the result as the model read it; null: this server has not written the block. */
+/** Returns the result as the model read it; null if this server did not create the block. */
 function textOf({ type, content }: Result): string | null {
   if (type === "mcp_tool_result") {
     return typeof content === "string" ? content : content.map(({ text }) => text).join("\n");

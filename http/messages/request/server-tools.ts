@@ -1,4 +1,5 @@
-// Server tools of a messages request: web search, web fetch and MCP servers; and their translation to the options of a run.
+// Server tools of a messages request: web search, web fetch and MCP servers. Schemas, and translation to options of a
+// run.
 import { z } from "zod";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
 import { ignored, isEmptyArray, notBuiltYet, refused } from "../../shared/fields/fields.ts";
@@ -97,14 +98,14 @@ type SearchTool = z.output<typeof searchTool>;
 type FetchTool = z.output<typeof fetchTool>;
 type McpToolset = z.output<typeof mcpToolset>;
 
-/** Server tools of a request, by their kinds. */
+/** Server tools of a request, by kind. */
 export interface SentServerTools {
   readonly search: SearchTool | undefined;
   readonly fetch: FetchTool | undefined;
   readonly toolsets: readonly McpToolset[];
 }
 
-/** Returns how the request uses the web tools. A web tool that it does not name is not offered. */
+/** Returns how the request uses the web tools. If it lists only one of the web tools, the other is not offered. */
 export function webUseOfTools({ search, fetch }: SentServerTools, options: WebSearchOptions): WebUse {
   const tool = search ?? fetch;
   if (tool === undefined) return webUseOf(options);
@@ -126,7 +127,7 @@ function uses(name: string, tool: SearchTool | FetchTool | undefined): Readonly<
   return typeof tool?.max_uses === "number" ? { [name]: tool.max_uses } : {};
 }
 
-/** Yields the conflict of different domains: a run has one list of them. */
+/** Yields a conflict if the two web tools have different domain lists, because a run has one list for both. */
 export function* domainConflicts({ search, fetch }: SentServerTools): Iterable<Conflict> {
   if (search === undefined || fetch === undefined) return;
   for (const field of ["allowed_domains", "blocked_domains"] as const) {

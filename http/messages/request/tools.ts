@@ -124,9 +124,9 @@ export const toolFields = {
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
 /**
- * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Tools with `defer_loading` are
- * among them if `loaded` or the tool choice names them; `loaded`: null: all of them. Throws invalid_value if the choice does not
- * fit the tools.
+ * Returns the tools of the request and the server's tools `added`; null if no tool may be called. A tool with
+ * `defer_loading` is included only if `loaded` or the tool choice contains its name, or if `loaded` is null. Throws
+ * invalid_value if the choice does not fit the tools.
  */
 export function requestedTools(
   fields: ToolFields,
@@ -213,7 +213,7 @@ function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {
   );
 }
 
-/** Names of server tools as the model sees them, by their names in this protocol. */
+/** Maps the names of server tools in this protocol to the names that the model sees. */
 const builtInNames: Readonly<Record<string, string>> = {
   code_execution: serverToolNames.code_interpreter,
   web_search: webToolNames.search,

@@ -7,7 +7,7 @@ import { engineRegistry } from "./engine-registry.ts";
 import { processRegistry } from "./process-registry.ts";
 import { requestMetrics } from "./request-metrics.ts";
 
-/** Properties of a metric in a registry, in addition to those that prom-client's type declares. */
+/** Properties of a metric in a registry that prom-client's type does not declare. */
 interface RegisteredMetric {
   readonly name: string;
   readonly help: string;

@@ -31,7 +31,7 @@ export interface FoldOptions {
   readonly events: ResponseEvents;
   /** Initial status. A background response is queued until its first event. */
   readonly status: "queued" | "in_progress";
-  /** Whether events of the agent loop are sent besides those of the protocol. Requests for approvals always are. */
+  /** Whether to send events of the agent loop besides the protocol's events. Approval requests are always sent. */
   readonly hasExtensions: boolean;
   /** Returns the token texts of a model; called only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
@@ -59,7 +59,7 @@ export class ResponseFold {
   #session: string | null = null;
   /** Pages that the web tools of the run returned. */
   readonly #sources = new Sources();
-  /** Produced files that no message cites yet. */
+  /** Files that tools have produced and that no message cites yet. */
   #uncited: StoredFile[] = [];
   /** Whether the run reached its limit of tool rounds or calls. */
   #isLimited = false;
@@ -211,7 +211,7 @@ export class ResponseFold {
     this.#events.event(name, body);
   }
 
-  /** Cites the files that no message cites yet in the message that is about to be closed. */
+  /** Adds citations of the uncited files to a message. Call it before the message is closed. */
   #citeFiles(message: OpenMessage): void {
     const place = {
       container_id: this.#serverItems.container,
@@ -224,7 +224,7 @@ export class ResponseFold {
     this.#uncited = [];
   }
 
-  /** Cites the pages that the text of a message names. */
+  /** Adds a citation for each page URL in the text of a message. */
   #citePages(message: OpenMessage): void {
     for (const { start, end, page } of this.#sources.citedIn(message.text)) {
       message.cite({ type: "url_citation", url: page.url, title: page.title, start_index: start, end_index: end });
@@ -277,7 +277,7 @@ export class ResponseFold {
     return { index, id: itemId(prefix, this.#head.id, index) };
   }
 
-  /** Returns a call with the function name that the client uses. */
+  /** Returns a call with the function name and namespace that the client knows. */
   #shown({ id, name }: { readonly id: string; readonly name: string }) {
     return { id, ...(this.#head.namespacedNames.get(name) ?? { name }) };
   }

@@ -1,10 +1,9 @@
-// Logprobs of one response: counts their memory and the length of their JSON. Used by fold.ts.
+// Logprob accounting of one response: counts the memory of the logprobs and the length of their JSON. Used by fold.ts.
 import type { LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import { jsonLength, TokenJson } from "../../shared/answer/logprobs.ts";
 
-/** Logprobs, and the serialiser of their tokens. */
 export interface HeldLogprobs {
   readonly records: LogprobRecords;
   readonly tokens: TokenJson;
@@ -23,7 +22,10 @@ export class LogprobHolder {
     this.#lease = lease;
   }
 
-  /** Counts the memory of logprobs. Throws queue_full if they exceed the memory limit. */
+  /**
+   * Counts the memory of logprobs and returns them with the serialiser of their tokens. Throws queue_full if they
+   * exceed the memory limit.
+   */
   hold(records: LogprobRecords): HeldLogprobs {
     this.#tokens ??= TokenJson.of(this.#texts());
     this.#lease.add(records.floats.byteLength);

@@ -15,7 +15,7 @@ import type {
   Refusal,
 } from "./resource-schema.ts";
 
-/** Position of an item in the output, and its id. */
+/** Position of an item in the output, and the item's id. */
 export interface ItemPlace {
   readonly index: number;
   readonly id: string;

@@ -13,7 +13,7 @@ import type { IncompleteReason, OutputItem, ResponseStatus } from "./resource-sc
 
 const encoder = new TextEncoder();
 
-/** Part of a response that does not change. */
+/** The part of a response that stays constant during generation. */
 export interface ResponseHead {
   readonly id: string;
   /** Unix seconds. */
@@ -44,7 +44,7 @@ export interface ResponseState {
   readonly session: string | null;
 }
 
-/** Serialises the request's settings for a response, without those that depend on the model: see `echoedSettings`. */
+/** Serialises the request's settings for a response. `echoedSettings` adds the settings that depend on the model. */
 export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
@@ -155,8 +155,7 @@ export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputI
 }
 
 /**
- * Returns the state to store for a response that cannot be stored completely. The state has no output, only the reason as an
- * error.
+ * Returns a state without output that is stored if the complete state cannot be. Its error contains the reason `why`.
  */
 export function notKeptState(state: ResponseState, why: keyof typeof notKept): ResponseState {
   return { ...state, status: "failed", completedAt: null, incomplete: null, error: notKept[why], output: [] };
@@ -197,7 +196,6 @@ function outputText(output: readonly OutputItem[]): string {
   return text;
 }
 
-/** Builds the JSON of a usage. */
 export function wireUsage(usage: Usage): object {
   return {
     input_tokens: usage.promptTokens,

@@ -15,7 +15,7 @@ type MessageItem = Extract<InputItem, { readonly role: unknown }>;
 type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
 type Content = MessageItem["content"] | CallOutput["output"];
 
-/** A conversation, and its facts for the agent loop. */
+/** Conversation as chat messages, with the files and earlier server calls that the agent loop needs. */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
   /** Files in the messages of the user. */
@@ -23,7 +23,7 @@ export interface Conversation {
   readonly earlierCalls: EarlierCalls;
 }
 
-/** Returns the messages: the instructions first, then the items. Throws invalid_value for a file that cannot be used. */
+/** Returns the instructions followed by the items, as a conversation. Throws invalid_value for an unusable file. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   const messages = new MessageList();
   const files: InputFile[] = [];

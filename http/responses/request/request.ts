@@ -256,7 +256,7 @@ export function continuesInput({ input }: Pick<ResponseRequestBody, "input">): b
 
 type Conflicting = Omit<ResponseRequestBody, "input">;
 
-/** Returns the features that the request names. */
+/** Returns the features (tool groups) that the request switches on or off. */
 export function featuresOf(body: Conflicting): NamedGroups {
   const hosted = serverToolsOf(body).map(({ type }) => serverToolGroups[type]);
   return namedGroups(body, webToolOf(body) === null ? hosted : [...hosted, "web_search"]);

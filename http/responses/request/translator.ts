@@ -65,27 +65,26 @@ export interface ResponseFacts {
   readonly includesSources: boolean;
 }
 
-/** Parameters of the translation. */
 export interface ResponseParameters {
   /** Id of the new response, which the ids of its items contain. */
   readonly responseId: string;
-  /** null: the server has no agent loop. */
+  /** Tools that the server offers; null: the server has no agent loop. */
   readonly offered: OfferedTools | null;
 }
 
-/** Facts of a complete conversation for the agent loop. */
+/** Data of a conversation that the agent loop needs: files, earlier server calls, and the digest of each message. */
 export type ConversationFacts = Pick<Conversation, "files" | "earlierCalls"> & {
   readonly digests: readonly string[];
 };
 
-/** Settings of the body for the agent loop, without the facts of the conversation. */
+/** Options of the agent loop that the request body sets, without the ConversationFacts. */
 export interface AgentPart {
   readonly fields: AgentFields;
-  /** null: the body alone does not use the loop. */
+  /** null: the body does not need the loop. Files in the conversation may still need it. */
   readonly tools: RunTools | null;
   readonly web: WebUse;
   readonly skills: readonly SkillReference[];
-  /** Ids of files that server tools name. */
+  /** Ids of the files that the tool definitions list. */
   readonly fileIds: readonly string[];
   readonly isStreamed: boolean;
   readonly maxCalls: number | null;
@@ -94,7 +93,7 @@ export interface AgentPart {
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   /** null: the server has no agent loop. */
   readonly agent: AgentPart | null;
-  /** Facts of the conversation if `isWhole`, else of its instructions. */
+  /** Data of the complete conversation if `isWhole`, else only of the instructions. */
   readonly conversation: ConversationFacts;
   readonly input: readonly (ItemTexts | InputReference)[];
   /**
@@ -105,7 +104,7 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly form: ConversationForm;
 }
 
-/** The `parameters` of `translate` are ResponseParameters. */
+/** Translates a request body. The `parameters` of `translate` are ResponseParameters. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
   translate(value, parameters, unknownFields) {

@@ -1,6 +1,7 @@
-// Items of tools that the server ran in an earlier response: code_interpreter_call, shell_call with shell_call_output,
-// web_search_call, and mcp_call for the other tools. The field `agentic` contains the call and its result exactly as the prompt had them. Items of
-// other servers lack this field; their result is built from their outputs.
+// Input items of tools that a server ran in an earlier response: code_interpreter_call, shell_call with
+// shell_call_output, web_search_call, and mcp_call for all other tools. The field `agentic` contains the call and its
+// result exactly as they were in the prompt. Items of other servers lack this field, so their result is built from
+// their outputs.
 import { z } from "zod";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { ignored } from "../../shared/fields/fields.ts";
@@ -16,7 +17,7 @@ const status = z.enum(["in_progress", "completed", "incomplete", "interpreting",
 const callId = z.string().min(1).max(MAX_ID_LENGTH);
 const containerId = z.string().max(MAX_ID_LENGTH).nullish();
 
-/** Field of this server's items: the call as the model wrote it, and the result as the model read it. */
+/** Field `agentic` of this server's items: the call as the model wrote it, and the result as the model read it. */
 export const agenticSchema = z
   .strictObject({
     round: z.int().min(0).meta({ description: "Tool round of the response." }),
@@ -176,7 +177,7 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
       return {
         round,
         id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
-        // Other servers' names of tools are unique only within an MCP server.
+        // In items of other servers, a tool name is unique only within its MCP server.
         name: item.agentic || item.server_label === serverLabel ? item.name : `${item.server_label}_${item.name}`,
         arguments: item.arguments,
         result: item.agentic?.result_content ?? item.output ?? "",
@@ -187,7 +188,7 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
         id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
         ...webCallOf(item),
         ...(text === undefined ? {} : { arguments: text }),
-        // Other servers' items do not contain what the model read.
+        // Items of other servers do not contain the text that the model read, only the sources.
         result: item.agentic?.result_content ?? JSON.stringify({ sources: sourcesOf(item) }),
       };
     default:
@@ -217,7 +218,7 @@ export function shellResult(item: Extract<ServerItem, { readonly type: "shell_ca
   return item.agentic?.result_content ?? JSON.stringify({ output: item.output });
 }
 
-/** Returns the id of the container in which a tool ran; null: the item names no container. */
+/** Returns the id of the container in which a tool ran; null if the item contains no id. */
 export function containerOf(item: ServerItem): string | null {
   return item.agentic?.container_id ?? (item.type === "code_interpreter_call" ? (item.container_id ?? null) : null);
 }

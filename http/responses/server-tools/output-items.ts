@@ -1,4 +1,5 @@
-// Server items: output items of tools that the server runs. Each call is one item. The result of a shell call is a second item.
+// Server items: output items for the calls of tools that the server runs. Each call is one item. The result of a shell
+// call is a second item.
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { type ProgressEvent, pagesOf, textArgument, webKind } from "../../shared/agent/web-results.ts";
 import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
@@ -62,7 +63,7 @@ export class ServerItems {
     if (item.type === "shell_call") this.#addOutput(event);
   }
 
-  /** Ends the items of calls whose results will never come, because the response has ended early. */
+  /** Ends the items of calls without a result. Called when the response ends. */
   interrupt(): void {
     for (const { item, index } of this.#running.values()) {
       item.status = item.type === "web_search_call" ? "failed" : "incomplete";

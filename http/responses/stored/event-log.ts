@@ -63,12 +63,12 @@ export class EventLog {
     return reader;
   }
 
-  /** Registers a reader that begins to read. */
+  /** Keeps the lease while a reader reads. The reader calls it when it begins, and `left` when it ends. */
   entered(): void {
     this.#lease?.retain();
   }
 
-  /** Unregisters a reader. */
+  /** Ends the reading of a reader. If it is the creator's reader, drops the chunks above the size limit. */
   left(reader: LogReader): void {
     this.#lease?.release();
     if (reader !== this.#creator) return;

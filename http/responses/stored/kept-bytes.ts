@@ -7,7 +7,7 @@ import { DONE } from "../fold/event-text.ts";
 
 /** An event ends with an empty line, which its data cannot contain. */
 const EVENT_END = Buffer.from("\n\n");
-/** Limits concurrent reads to four. More slices that arrive at the same time would make a turn of the event loop too long. */
+/** Limits the concurrent reads. If many slices arrived at the same time, a turn of the event loop would be too long. */
 const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {

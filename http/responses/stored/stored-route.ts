@@ -1,4 +1,4 @@
-// Routes of one response: retrieve the response or its stream, delete it, cancel it, list its input items.
+// Routes of one running or stored response: retrieve it or its stream, delete it, cancel it, list its input items.
 import { joinBytes } from "../../../runtime/bytes.ts";
 import type { RouteHandler } from "../../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.ts";

@@ -12,8 +12,8 @@ const encoder = new TextEncoder();
 
 export class FetchReply implements EdgeReply, StreamSink {
   /**
-   * Response to the request. If the client disconnects early, the promise resolves to a response with status 499. Nobody reads
-   * this response, but without it the program would log an error.
+   * Response to the request. If the client disconnects early, the promise resolves to a response with status 499 that
+   * is never read. Without a response, the embedding program would log an error.
    */
   readonly response: Promise<Response>;
   closesConnection = false;

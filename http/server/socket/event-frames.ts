@@ -17,7 +17,7 @@ export class EventFrames {
   #isOpen = false;
   #isDone = false;
 
-  /** Whether the stream's [DONE] was converted: every event before it was returned. */
+  /** Whether the stream's [DONE] has been received. If true, `push` has returned the frames of all events. */
   get isDone(): boolean {
     return this.#isDone;
   }

@@ -1,6 +1,6 @@
-// Loader of uWebSockets.js from one of two packages. Either package may lack a binary for this machine. `uws-compat` is an
-// older build for older C libraries with Node 20; troupe does not install it. The types cover only the part of the API that
-// http/server/uws uses, so the build does not need the packages.
+// Loader of uWebSockets.js from one of two packages. Either package may lack a binary for this machine. `uws-compat` is
+// an older build for Node 20 on systems with an old C library; troupe does not install it. The types cover only the
+// part of the API that http/server/uws uses, so the build does not need the packages.
 import { createRequire } from "node:module";
 
 export interface NativeResponse {

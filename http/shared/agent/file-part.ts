@@ -1,4 +1,4 @@
-// File parts of messages: a stored file by its id, or a file whose content the request carries in base64 or as a data URL.
+// File parts of messages: a stored file by id, or a file whose content is in the request, as base64 or as a data URL.
 import { z } from "zod";
 import type { InputFile } from "../../../actors/api/agent/agents.ts";
 import { fileLimits } from "../../../actors/api/agent/files.ts";
@@ -29,7 +29,7 @@ export function filePartProblem({ file_id: id, filename, file_data: data }: File
   return hasData && typeof filename !== "string" ? "expected a filename beside file_data" : null;
 }
 
-/** Translates a file part. `message`: index of its message. Throws invalid_value naming the field `param`. */
+/** Translates a file part. `message`: index of its message. Throws invalid_value for the field `param`. */
 export function inputFile(part: FileFields, message: number, param: string): InputFile {
   if (typeof part.file_id === "string") return { message, id: part.file_id };
   const name = checkedFileName(part.filename ?? "", false);

@@ -1,5 +1,5 @@
-// Request fields of the agent loop, which the protocols share: features, limits, permission, session and requested files; and
-// their translation to AgentOptions.
+// Request fields of the agent loop, which the protocols share: features, limits, permission, session and requested
+// files. Translates them to AgentOptions.
 import { z } from "zod";
 import {
   type AgentOptions,
@@ -35,7 +35,7 @@ const requestedFile = z.strictObject({
   description: z.string().max(MAX_TEXT_LENGTH).nullish().meta({ description: "What the file is to contain." }),
 });
 
-/** Fields of all protocols. */
+/** Request fields of the agent loop that all protocols have. */
 export const agentFields = {
   agent_permission: permissionField,
   max_tool_rounds: z
@@ -68,7 +68,10 @@ export const agentFields = {
 
 export type AgentFields = z.output<z.ZodObject<typeof agentFields>>;
 
-/** Features that a request switches on (true) or off (false), by fields or by tools of these types; null: not named. */
+/**
+ * Features that a request switches on (true) or off (false), by a field or by a tool type; null: the request does
+ * neither.
+ */
 export type NamedGroups = Readonly<Record<ToolGroup, boolean | null>>;
 
 type Switches = Pick<AgentFields, "enable_code_execution" | "enable_shell" | "enable_search">;
@@ -84,7 +87,7 @@ export function namedGroups(
   };
 }
 
-/** Specs of the tools that a request names explicitly. */
+/** Specs of the tools of the features that a request switches on. */
 export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
   return specsOf(groupNames.filter((group) => named[group] === true));
 }
@@ -103,7 +106,7 @@ export interface AskedAgent extends Pick<AgentOptions, "groups" | "serverTools" 
   readonly isStreamed: boolean;
   /** Maximum number of calls of server tools; absent: no limit. */
   readonly maxCalls?: number | null | undefined;
-  /** Calls of earlier answers in the conversation; absent: none. */
+  /** Server calls in earlier answers of the conversation; absent: none. */
   readonly earlierCalls?: EarlierCalls;
   /** Whether the conversation ends with an answer to continue; absent: false. */
   readonly continuesAnswer?: boolean;
@@ -113,7 +116,7 @@ export function digestsOf(messages: readonly ChatMessage[]): readonly string[] {
   return messages.map(messageDigest);
 }
 
-/** Builds the options of the agent loop. Throws invalid_value if files are requested and no tool can make them. */
+/** Builds the options of the agent loop. Throws invalid_value if files are requested but no tool can produce them. */
 export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptions {
   const { groups, inputFiles, digests, isStreamed } = asked;
   const requestedFiles = (fields.files ?? []).map(({ name, format, description }) => ({
@@ -142,14 +145,14 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
   };
 }
 
-/** Returns the earlier calls. A request that asks for no agent feature does not ask for their session. */
+/** Returns the earlier calls. Their session is omitted if the request asks for no feature of the agent loop. */
 function earlierCallsOf({ earlierCalls = noEarlierCalls, isPlain }: AskedAgent): EarlierCalls {
   return isPlain ? { ...earlierCalls, session: null } : earlierCalls;
 }
 
 /**
- * Returns the request and the options of a run. Each round of a run is a new message, so a request that continues the last
- * message becomes one with `continuesAnswer`. Throws invalid_value for more than one choice.
+ * Returns the request and the options of a run. Each round of a run is a new message, so `continuesLast` of the prompt
+ * is replaced by `continuesAnswer` of the options. Throws invalid_value for more than one choice.
  */
 export function runRequest<R extends Pick<GenerateRequest, "prompt" | "choices">>(
   asked: R,

@@ -20,18 +20,18 @@ const features = {
   web_search: { what: "web search", setting: "enable_search" },
 } as const satisfies Record<ToolGroup, object>;
 
-/** Tools that the server offers. A parameter of the translation of bodies. */
+/** Tools that the server offers. Body translators receive them as a parameter. */
 export interface OfferedTools {
   readonly groups: readonly ToolGroup[];
   /** Whether the server runs the client's function tools (tool_dispatch_url). */
   readonly dispatches: boolean;
   readonly permission: Permission;
   readonly serverTools: readonly OfferedServerTool[];
-  /** Whether requests that name no MCP server offer the tools of all of them. */
+  /** Whether a request that names no MCP server offers the tools of all MCP servers. */
   readonly registersServerTools: boolean;
 }
 
-/** Facts of a request that decide about its tools. */
+/** Properties of a request that determine its tools. */
 export interface ToolNeeds {
   readonly named: NamedGroups;
   readonly fields: AgentFields;
@@ -43,7 +43,7 @@ export interface ToolNeeds {
   readonly skills: readonly SkillReference[];
   readonly web: WebUse;
   readonly choice: ToolChoice;
-  /** Whether the model can call tools: the request has one choice, no output format, and continues no message. */
+  /** Whether the model can call tools: the request has one choice, has no output format and continues no message. */
   readonly hasRoom: boolean;
 }
 
@@ -54,9 +54,9 @@ export interface RunTools extends Pick<AgentOptions, "groups" | "serverTools" | 
 }
 
 /**
- * Returns the tools of a request; null: the request does not use the agent loop. A request that asks for no feature of the loop
- * uses it for the server tools that all requests get, if no call needs an approval. Throws `unsupported` for a feature that the
- * server does not offer, and invalid_value for too many tools.
+ * Returns the tools of a request; null: the request does not use the agent loop. A request that asks for no feature of
+ * the loop still uses it for the server tools that every request offers, if their calls need no approval. Throws
+ * `unsupported` for a feature that the server does not offer, and invalid_value for too many tools.
  */
 export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunTools | null {
   const named = agentGroups(needs, offered);
@@ -69,7 +69,7 @@ export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunToo
   if (isPlain && (tools.length === 0 || offered.permission !== "auto" || !isCallable(needs))) return null;
   const builtIn = builtInSpecs(groups ?? [], needs.web);
   const room = MAX_TOOLS - builtIn.length - needs.functions.length;
-  // A request that names no server is not refused because of what the servers list: it offers the first tools.
+  // Too many tools are an error only if the request names a server. Any other request offers only the first tools.
   if (tools.length > room && needs.servers.length > 0) throw tooMany(MAX_TOOLS - room + tools.length);
   const fitting = tools.slice(0, Math.max(0, room)).map(({ spec }) => spec);
   if (isPlain && fitting.length === 0) return null;
@@ -77,13 +77,13 @@ export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunToo
   return { groups: groups ?? [], serverTools, isPlain, specs: [...builtIn, ...fitting] };
 }
 
-/** Returns the declarations of built-in tools, with the descriptions of the request. */
+/** Returns the declarations of the built-in tools. Descriptions in the request replace the default ones. */
 export function builtInSpecs(groups: readonly ToolGroup[], web: WebUse): readonly ToolSpec[] {
   const offered = specsOf(groups).filter(({ name }) => !web.withoutTools.includes(name));
   return offered.map((spec) => ({ ...spec, description: web.descriptions[spec.name] ?? spec.description }));
 }
 
-/** Returns the server tools of a request. A function of the client replaces the server tool of the same name. */
+/** Returns the server tools of a request. A client function replaces the server tool with the same name. */
 function serverToolsOf(
   { functions, servers, hasRoom }: ToolNeeds,
   { serverTools, registersServerTools }: OfferedTools,
@@ -95,8 +95,8 @@ function serverToolsOf(
 }
 
 /**
- * Returns whether the model may call server tools: not if it must call a function of the client. A client that requires a call
- * of its functions expects that call, not an answer after a call of a server tool.
+ * Returns whether the model may call server tools. It may not if the request requires a call of a client function,
+ * because the client then expects this call and not an answer that follows a server call.
  */
 function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds): boolean {
   if (!hasRoom || mode === "none") return false;
@@ -105,8 +105,9 @@ function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds):
 }
 
 /**
- * Returns the features of a request that uses the agent loop: the features that it names, or else all that the server offers.
- * null: the request does not use the loop. Throws `unsupported` for a feature that the server does not offer.
+ * Returns the features of a request that uses the agent loop: the features that it switches on; if there are none, all
+ * features of the server that it does not switch off. Returns null if the request does not use the loop. Throws
+ * `unsupported` for a feature that the server does not offer.
  */
 function agentGroups(
   { named, fields, hasFiles, functions, skills, web }: ToolNeeds,

@@ -1,4 +1,4 @@
-// Start of the generation of a request: with the agent loop if the request uses the loop, else directly.
+// Start of a request's generation: in the agent loop if the request uses the loop, else without it.
 import type { AgentEvent, AgentOptions } from "../../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
@@ -22,8 +22,8 @@ export function startRun(
 }
 
 /**
- * Returns whether a stream in a protocol of OpenAI may have events of the agent loop. The streaming helpers of OpenAI's client
- * library end with an error at an event that they do not know; they name themselves in a header.
+ * Returns whether a stream in a protocol of OpenAI may have events of the agent loop. The streaming helpers of OpenAI's
+ * client library fail on unknown events, so their requests, which have a helper header, get none.
  */
 export function takesExtensions({ request }: Exchange, agent: AgentOptions | null): boolean {
   return agent?.isPlain !== true && request.headers.get("x-stainless-helper-method") === undefined;

@@ -1,11 +1,11 @@
-// Web results: calls of the web tools in the events of a run, the pages that they found, and the places of an answer's text that
-// name these pages.
+// Web results: the web tool calls in the events of a run, the pages that the calls returned, and the citations of these
+// pages in the text of an answer.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { webToolNames } from "../fields/tools/web-search.ts";
 
 export type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 
-/** A page that a web tool returned. */
+/** Page that a web tool returned. */
 export interface WebPage {
   readonly url: string;
   readonly title: string;
@@ -14,15 +14,15 @@ export interface WebPage {
   readonly content: string;
 }
 
-/** Kind of a call of a web tool; null: the call is of another tool. */
+/** Returns the kind of a web tool call; null if the call is of another tool. */
 export function webKind({ call, toolType }: Pick<ProgressEvent, "call" | "toolType">): "search" | "page" | null {
-  // A function that a client or a program declares may have the name of a web tool.
+  // A function of the client or of an embedding program may have the name of a web tool, so the type is checked first.
   if (toolType !== "web_search") return null;
   if (call.name === webToolNames.search) return "search";
   return call.name === webToolNames.page ? "page" : null;
 }
 
-/** Returns the pages that a call returned; null: the call has failed, has not ended, or is of another tool. */
+/** Returns the pages that a call returned; null if the call has failed, has not ended, or is of another tool. */
 export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   const kind = webKind(event);
   if (kind === null || event.record === null || event.data.status !== undefined) return null;
@@ -31,7 +31,7 @@ export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   return kind === "search" ? (result.output ?? []) : [{ ...result, description: "" }];
 }
 
-/** Parses a result; null: it is not JSON, because a note comes before it. */
+/** Parses a result; null if it is not JSON, because a note precedes it. */
 function resultOf(text: string): ({ readonly output?: readonly WebPage[] } & WebPage) | null {
   try {
     return JSON.parse(text);
@@ -40,7 +40,7 @@ function resultOf(text: string): ({ readonly output?: readonly WebPage[] } & Web
   }
 }
 
-/** Returns the text field of a call's arguments; "": the model wrote none. */
+/** Returns a text field of a call's arguments; "" if the arguments are invalid or lack the field. */
 export function textArgument({ call }: Pick<ProgressEvent, "call">, name: "query" | "url"): string {
   try {
     const value = (JSON.parse(call.arguments) as Readonly<Record<string, unknown>> | null)?.[name];
@@ -50,21 +50,23 @@ export function textArgument({ call }: Pick<ProgressEvent, "call">, name: "query
   }
 }
 
-/** A place of a text that names a page. `start` and `end`: UTF-16 positions of the link or the URL. */
+/**
+ * Citation of a page in a text. `start` and `end`: UTF-16 offsets of the URL, or of the markdown link that contains it.
+ */
 export interface Citation {
   readonly start: number;
   readonly end: number;
   readonly page: WebPage;
-  /** Position of the page among the pages of the run. */
+  /** Index of the page among the pages of the run. */
   readonly index: number;
 }
 
-/** Characters of URLs. Those of scripts without spaces, such as `。`, end a URL in a text. */
+/** URLs in a text. Characters of scripts without spaces, and their punctuation such as `。`, end a URL. */
 const urls =
   /https?:\/\/[^\s<>"`|—\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u3000-\u303f\uff00-\uffef]{1,2048}/gu;
-/** Characters that end a sentence or a link, rather than a URL. */
+/** Punctuation after a URL that probably belongs to the sentence or the link, not to the URL. */
 const after = /[)\]}.,;:!?'*_]$/;
-/** Maximum number of parentheses at which a URL in a link is looked for. */
+/** Maximum number of closing parentheses that are tried as the end of a URL in a markdown link. */
 const MAX_ENDS = 32;
 const MAX_LINK_TEXT = 512;
 
@@ -83,7 +85,7 @@ export class Sources {
     }
   }
 
-  /** Returns the places of the text that name a page, in order. Other URLs are not citations. */
+  /** Returns the citations in a text, in order. URLs of pages that the web tools did not return are ignored. */
   citedIn(text: string): readonly Citation[] {
     if (this.isEmpty) return [];
     const cited: Citation[] = [];
@@ -94,7 +96,7 @@ export class Sources {
       if (url === undefined) continue;
       const known = this.#pages.get(keyOf(url)) as { readonly page: WebPage; readonly index: number };
       cited.push({ ...known, ...placeOf(text, start, start + url.length) });
-      // What follows the URL may be the next one, without a space between them.
+      // The next URL may follow without a space.
       urls.lastIndex = start + url.length;
     }
     return cited;
@@ -102,8 +104,8 @@ export class Sources {
 }
 
 /**
- * Returns the URLs that a text may mean with what `found` is: the whole, without the punctuation after it, and, in a markdown
- * link, the parts before each closing parenthesis. The longest come first.
+ * Returns the possible URLs in the matched text `found`, the longest first: the whole match, the match without the
+ * punctuation at its end, and, in a markdown link, the part before each closing parenthesis.
  */
 function candidates(found: string, isLink: boolean): readonly string[] {
   const ends: string[] = [];
@@ -121,12 +123,12 @@ function candidates(found: string, isLink: boolean): readonly string[] {
   return ends.sort((one, other) => other.length - one.length);
 }
 
-/** The same page with and without a slash at the end. */
+/** Returns the URL without a slash at its end. URLs that differ only in this slash count as the same page. */
 function keyOf(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }
 
-/** Returns the place of a URL, or of the markdown link that it belongs to. */
+/** Returns the offsets of a URL, or of the markdown link that contains it. */
 function placeOf(text: string, start: number, end: number): { readonly start: number; readonly end: number } {
   if (text[end] !== ")" || !text.startsWith("](", start - 2)) return { start, end };
   const open = text.lastIndexOf("[", start - 3);

@@ -65,7 +65,7 @@ export const agentAnswerFields = {
 
 type AgentAnswerFields = z.output<z.ZodObject<typeof agentAnswerFields>>;
 
-/** Results of a run of the agent loop besides its texts. */
+/** Results of a run of the agent loop, except the generated text. */
 export interface RunRecord {
   readonly sessionId: string;
   readonly calls: readonly ToolCallRecord[];
@@ -74,7 +74,7 @@ export interface RunRecord {
   readonly isLimited: boolean;
 }
 
-/** Maximum number of files in the body of a response; the file store has all of them. */
+/** Maximum number of files listed in a response body. The file store contains all of them. */
 const MAX_BODY_FILES = 64;
 
 export function agentFieldsOf(run: RunRecord | null): AgentAnswerFields {

@@ -1,4 +1,4 @@
-// Adapter generation: the response field that names the version of the adapter, in every protocol that has the field.
+// Adapter generation: the response field with the version of the adapter, in every protocol that has the field.
 import { z } from "zod";
 
 export const adapterGeneration = z

@@ -172,7 +172,7 @@ export class AnswerChoice {
     return this.parts.reduce((sum, { text }) => sum + text.length, 0);
   }
 
-  /** Adds a call that the server has run. Calls of one round may end in another order than that of the calls. */
+  /** Adds an ended server call. Calls of one round may end in any order; the parts are in the order of the calls. */
   ran(progress: ProgressEvent, record: ToolCallRecord): void {
     const isLater = (part: AnswerPart): boolean =>
       part.kind === "server_call" && part.progress.round === progress.round && part.progress.index > progress.index;

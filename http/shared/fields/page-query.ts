@@ -1,4 +1,4 @@
-// Pages of a list: the query parameters `limit` and `after`, and the fields of the answer besides the data.
+// Pagination of lists: the query parameters `limit` and `after`, and the fields of a response besides its entries.
 import { z } from "zod";
 import { ServerError } from "../../../runtime/errors.ts";
 import { expected } from "../../issues.ts";
@@ -27,18 +27,18 @@ export interface PageRequest {
   readonly limit: number;
 }
 
-/** Reads the parameters of a page. Throws invalid_value. */
+/** Parses the page parameters of a query. Throws invalid_value. */
 export function readPageQuery(query: string): PageRequest {
   const { limit = DEFAULT_LIMIT, after = null } = readQuery(query, pageQuery);
   return { after, limit: Number(limit) };
 }
 
-/** Returns the answer of a list route. */
+/** Builds the response body of a list route. */
 export function pageOf(data: readonly { readonly id: string }[], hasMore: boolean): object {
   return { object: "list", data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore };
 }
 
-/** Error for an `after` that names no entry. `what`: the kind of entry. */
+/** Error for an `after` that is not the id of an entry. `what`: the kind of entry. */
 export function unknownAfter(what: string, { after }: PageRequest): ServerError {
   const message = `after: expected the id of a ${what} in the list, got ${JSON.stringify(after)}; it may have been deleted, so begin without after`;
   return new ServerError("invalid_value", message, { param: "after" });

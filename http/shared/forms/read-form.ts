@@ -1,5 +1,5 @@
-// Forms: reads a form (multipart/form-data) from the file that holds the body, and writes its file parts to a staging folder.
-// Every bound is checked while the form is read.
+// Forms: reads a form (multipart/form-data) from the file with the request body, and writes its file parts to a staging
+// folder. All limits are checked during reading.
 import { randomBytes } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { rm } from "node:fs/promises";
@@ -15,9 +15,9 @@ const MAX_FIELD_BYTES = 1024;
 const MAX_PART_HEADER_PAIRS = 32;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** Files that a form may have. */
+/** Limits on the files of a form. */
 export interface FormRules {
-  /** Fields that may have files; the first one names the files in errors. */
+  /** Names of the fields that may contain files. Errors about files use the first name. */
   readonly fileFields: readonly [string, ...string[]];
   readonly maxFiles: number;
   readonly maxFileBytes: number;
@@ -27,11 +27,16 @@ export interface FormRules {
 
 export interface UploadedForm {
   readonly fields: ReadonlyMap<string, string>;
-  /** Files in the order of the form. `staged`: name in the staging folder. The caller removes them. */
+  /**
+   * Files in the order of the form. `staged`: name in the staging folder. The caller must move or remove these files.
+   */
   readonly files: readonly { readonly name: string; readonly staged: string }[];
 }
 
-/** Reads the form. Staged files are removed if the form is refused. Throws invalid_value, invalid_content_type, body_too_large. */
+/**
+ * Reads a form. If the form is rejected, removes the staged files. Throws invalid_value, invalid_content_type and
+ * body_too_large.
+ */
 export async function readForm(request: HttpRequest, stagingFolder: string, rules: FormRules): Promise<UploadedForm> {
   const id = randomBytes(16).toString("hex");
   const files: { name: string; staged: string }[] = [];
@@ -48,12 +53,12 @@ export async function readForm(request: HttpRequest, stagingFolder: string, rule
   }
 }
 
-/** Removes staged files. Those that have been moved are ignored. */
+/** Removes staged files. Files that have been moved are ignored. */
 export async function removeStaged(files: UploadedForm["files"], stagingFolder: string): Promise<void> {
   await Promise.all(files.map(({ staged }) => rm(join(stagingFolder, staged), { force: true })));
 }
 
-/** `stage` returns the path for the content of a file. */
+/** Reads the form and returns its fields. `stage`: returns the path to which the content of a file is written. */
 async function parsed(
   request: HttpRequest,
   rules: FormRules,
@@ -71,7 +76,7 @@ async function parsed(
   const writing: Promise<void>[] = [];
   let count = 0;
   let refusal: ServerError | null = null;
-  // Also stops the files: the parser does not end the one that is open when its input stops.
+  // Stops the parser and the writing of files. The parser does not end an open file when its input stops.
   const stop = new AbortController();
   const { signal } = stop;
   const refuse = (error: ServerError): void => {
@@ -117,7 +122,7 @@ async function parsed(
   return fields;
 }
 
-/** Returns the error for a file part; null: it is accepted. */
+/** Returns the error for a file part; null if the part is accepted. */
 function fileProblem(field: string, name: string | undefined, count: number, rules: FormRules): ServerError | null {
   const { fileFields, maxFiles, allowsFolders } = rules;
   if (!fileFields.includes(field)) {
@@ -157,7 +162,7 @@ function createParser(contentType: string, rules: FormRules): BusboyInstance {
         headerPairs: MAX_PART_HEADER_PAIRS,
         headerSize: MAX_HEADER_BYTES,
       },
-      // Keeps any path in the file name, because checkedFileName checks the whole name.
+      // The parser must not remove the path from a file name, because checkedFileName checks the whole name.
       preservePath: true,
     });
   } catch (error) {

@@ -13,7 +13,7 @@ const MAX_ALLOWED = 256;
 /** An MCP server that a request names. */
 export interface NamedServer {
   readonly label: string;
-  /** Names of the tools to offer; null: all of the server. */
+  /** Names of the tools to offer; null: all tools of the server. */
   readonly allowed: readonly string[] | null;
   /** Names of tools not to offer. */
   readonly denied?: readonly string[];
@@ -87,14 +87,16 @@ export function* approvalConflicts(
   ];
 }
 
-/** Returns whether the named servers offer a tool; null: they do not include its server. */
+/** Returns whether the named servers offer a tool; null if the tool's server is not among them. */
 export function isOfServers({ spec, server }: OfferedServerTool, servers: readonly NamedServer[]): boolean | null {
   const own = servers.filter(({ label }) => label === server);
   if (own.length === 0) return null;
   return own.some(({ allowed, denied = [] }) => (allowed?.includes(spec.name) ?? true) && !denied.includes(spec.name));
 }
 
-/** Throws invalid_value for a server that is not configured or has no tools now, and for a tool that its server does not have. */
+/**
+ * Throws invalid_value for an unknown server, a server that currently has no tools, and an unknown tool of a server.
+ */
 export function requireServers(servers: readonly NamedServer[], offered: readonly OfferedServerTool[]): void {
   for (const { label, allowed, denied } of servers) {
     const tools = offered.filter(({ server }) => server === label).map(({ spec }) => spec.name);

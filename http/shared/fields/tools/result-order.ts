@@ -1,8 +1,9 @@
-// Order of tool results: the results of one message's calls are put into the order of its calls. Clients that run calls at once
-// may send the results in the order in which the calls ended, and most chat templates write results without the ids of calls.
+// Order of tool results: sorts the results of a message's calls into the order of the calls. Clients that run calls
+// concurrently may send the results in the order in which the calls ended. Most chat templates write results without
+// call ids, so the model can only match them by order.
 import type { ChatMessage } from "../../../../engines/generation.ts";
 
-/** Returns the messages with ordered results. A result without a call keeps its place after the others. */
+/** Returns the messages with sorted results. A result without a call stays after the other results. */
 export function resultsInCallOrder(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const ordered = [...messages];
   for (const [i, { toolCalls = [] }] of messages.entries()) {

@@ -1,5 +1,5 @@
-// Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
-// types of hosted tools: those that this server runs, and those that it rejects with an error that names them.
+// Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also
+// lists the types of hosted tools that this server runs, and the types that it rejects with an error that names them.
 import { z } from "zod";
 import type { SkillReference, ToolGroup } from "../../../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../../../engines/generation.ts";
@@ -52,7 +52,7 @@ export const skillVersion = z
   .nullish()
   .meta({ default: "latest" });
 
-/** Returns the number of a version; null: the latest. */
+/** Returns the number of a skill version; null: the latest version. */
 export function versionOf(version: z.output<typeof skillVersion>): number | null {
   return version === "latest" || version === null || version === undefined ? null : Number(version);
 }
@@ -100,34 +100,34 @@ export const shellTool = z.strictObject({
 
 export type ServerTool = z.output<typeof codeInterpreterTool> | z.output<typeof shellTool>;
 
-/** Tool types that the server runs, and their features. */
+/** Maps the tool types that the server runs to their features. */
 export const serverToolGroups = { code_interpreter: "code_execution", shell: "shell" } as const satisfies Record<
   ServerTool["type"],
   ToolGroup
 >;
 
-/** Names of the functions that the model calls for each server tool. */
+/** Maps the tool types that the server runs to the function names that the model sees. */
 export const serverToolNames = {
   code_interpreter: "service_execute_python",
   shell: "service_shell",
 } as const satisfies Record<ServerTool["type"], string>;
 
-/** Choice of a tool that the server runs. */
+/** Tool choice that names a tool of the server. */
 export const serverChoice = z.strictObject({ type: z.enum(["code_interpreter", "shell"]) });
 
-/** Returns the ids of the files that server tools name. */
+/** Returns the ids of the files that a server tool lists. */
 export function filesOfTool(tool: ServerTool): readonly string[] {
   const environment = tool.type === "shell" ? tool.environment : tool.container;
   return typeof environment === "object" ? (environment?.file_ids ?? []) : [];
 }
 
-/** Returns the skills that a server tool names. */
+/** Returns the skills that a server tool lists. */
 export function skillsOfTool(tool: ServerTool): readonly SkillReference[] {
   const skills = tool.type === "shell" ? (tool.environment?.skills ?? []) : [];
   return skills.map(({ skill_id: id, version }) => ({ id, version: versionOf(version) }));
 }
 
-/** Returns the session of a container. Throws not_found for an id of another form. */
+/** Returns the session of a container. Throws not_found if the id does not have the form of a container id. */
 export function sessionOfContainer(id: string): string {
   const session = id.startsWith(containerPrefix) ? id.slice(containerPrefix.length) : "";
   if (/^[A-Za-z0-9_-]{1,128}$/.test(session)) return session;
@@ -136,7 +136,7 @@ export function sessionOfContainer(id: string): string {
   });
 }
 
-/** Prefix of container ids. The rest of the id is the id of the session. */
+/** Prefix of container ids, which is followed by the session id. */
 export const containerPrefix = "cntr_";
 
 /** Names of the web search tool of OpenAI. */

@@ -12,8 +12,8 @@ export interface ToolChoice {
 export const anyTool: ToolChoice = { mode: "auto", names: null };
 
 /**
- * Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. Throws invalid_value
- * if a tool of the request has the name of a tool that the server adds.
+ * Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. Throws
+ * invalid_value if a tool of the request has the same name as a tool that the server adds.
  */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
   const twice = usedTwice(specs);
@@ -26,13 +26,13 @@ export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice,
   return { specs: usable, required: mode !== "auto", parallel: parallel && mode !== "one" };
 }
 
-/** Yields the conflicts within the tools. */
+/** Yields a conflict if two tools have the same name. */
 export function* toolConflicts(specs: readonly ToolSpec[]): Iterable<Conflict> {
   const twice = usedTwice(specs);
   if (twice !== undefined) yield ["tools", `expected tools of different names, got "${twice}" twice`];
 }
 
-/** Throws invalid_value if the choice does not fit the tools that the request offers, those of the server included. */
+/** Throws invalid_value if the choice does not fit the tools. `specs`: all offered tools, including the server's. */
 export function checkChoice(specs: readonly ToolSpec[], choice: ToolChoice): void {
   for (const [param, problem] of choiceConflicts(specs, choice)) {
     throw new ServerError("invalid_value", `${param}: ${problem}`, { param });

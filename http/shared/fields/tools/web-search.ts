@@ -1,4 +1,4 @@
-// Web search in requests: the fields that the protocols share, and what they mean for the web tools of a run.
+// Web search in requests: the fields that the protocols share, and their translation to options of the web tools.
 import { z } from "zod";
 import { defaultWebOptions, type UserLocation, type WebOptions } from "../../../../actors/api/agent/web.ts";
 import { expected } from "../../../issues.ts";
@@ -17,12 +17,12 @@ export const webToolNames = {
 
 /** How a request uses the web tools. */
 export interface WebUse {
-  /** Field of the request that offers web search, for errors. */
+  /** Request field that offers web search; used in error messages. */
   readonly field: "tools" | "web_search_options";
   readonly options: WebOptions;
-  /** Maximum number of calls, by the name of the tool. */
+  /** Maximum number of calls, by tool name. */
   readonly maxUses: Readonly<Record<string, number>>;
-  /** Descriptions that replace those of the tools, by the name of the tool. */
+  /** Tool descriptions that replace the default ones, by tool name. */
   readonly descriptions: Readonly<Record<string, string>>;
   /** Names of web tools that the request does not offer. */
   readonly withoutTools: readonly string[];
@@ -41,7 +41,7 @@ export const contextSizeField = z
   .nullish()
   .meta({ description: "How much text of the found pages a search returns.", default: "medium" });
 
-/** A domain name, without a scheme and a path. Its subdomains belong to it. */
+/** Domain name without scheme and path. It includes its subdomains. */
 const domain = z
   .string()
   .max(MAX_DOMAIN_LENGTH)
@@ -63,14 +63,14 @@ export const placeFields = {
 
 type Place = Partial<Record<keyof typeof placeFields, string | null | undefined>>;
 
-/** Returns a location; null: nothing about it is known. */
+/** Returns a location; null if all its fields are absent. */
 export function locationOf(place: Place | null | undefined): UserLocation | null {
   const { city = null, country = null, region = null, timezone = null } = place ?? {};
   const isKnown = [city, country, region, timezone].some((value) => value !== null);
   return isKnown ? { city, country, region, timezone } : null;
 }
 
-/** Fields that search engines of other servers have. */
+/** Fields of web search tools that other servers support and this server ignores. */
 export const ignoredWebFields = {
   external_web_access: ignored(z.boolean(), "searches always use the web; the server keeps no index of it"),
   return_token_budget: ignored(z.unknown(), "search_context_size limits the text of a search"),
@@ -112,7 +112,7 @@ function optionsOf({ search_context_size, place, filters }: OptionFields): WebOp
   };
 }
 
-/** Field `web_search_options` of chat completions and messages. Its presence offers web search. */
+/** Field `web_search_options` of chat completions and messages. If it is present, web search is offered. */
 export const webSearchOptionsField = z
   .strictObject({
     search_context_size: contextSizeField,
