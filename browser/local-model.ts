@@ -89,7 +89,7 @@ export class LocalModel {
       head: {
         id,
         createdAt: Math.floor(Date.now() / 1000),
-        model: this.#name,
+        model: translation.facts.model ?? this.#name,
         settings: echoedSettings(translation.facts.settings, translation.asked, builtInDefaults),
         namespacedNames: translation.facts.namespacedNames,
         includesSources: false,
@@ -132,7 +132,10 @@ export class LocalModel {
     emit(events.take());
   }
 
-  #resolved({ asked, isWhole }: ResponseTranslation): ResolvedRequest {
+  #resolved({ asked, facts, isWhole }: ResponseTranslation): ResolvedRequest {
+    if (facts.adapter) {
+      throw new ServerError("unsupported", "a model in the browser has no adapters: choose none", { param: "adapter" });
+    }
     if (!isWhole) {
       const message = "a model in the browser keeps no responses: send the whole conversation as input";
       throw new ServerError("unsupported", message, { param: "previous_response_id" });

@@ -1,7 +1,8 @@
-// Answering: gets an answer from the server and stores it while it arrives. One tab runs an answer; if that tab is closed, another
-// one resumes it from the response's stored events.
+// Answering: gets an answer from the server, or from a model in this browser, and stores it while it arrives. One tab runs an
+// answer; if that tab is closed, another one resumes it from the response's stored events on the server.
+import { LocalError, localName, respondHere } from "../local/local-model.ts";
 import { ask, request, ServerError } from "../server/client.ts";
-import { eventsOf } from "../server/events.ts";
+import { eventsOf, type ServerEvent } from "../server/events.ts";
 import { AnswerFold } from "./fold.ts";
 import type { Answer } from "./records.ts";
 
@@ -73,8 +74,7 @@ class Answering {
   /** Reads the response until it ends or the connection breaks. */
   async #read(): Promise<void> {
     try {
-      const response = await this.#open();
-      for await (const events of eventsOf(response)) {
+      for await (const events of await this.#open()) {
         for (const event of events) this.#fold.take(event);
         this.#changed();
         // The user may have stopped the answer before the server had named it.
@@ -89,30 +89,36 @@ class Answering {
     }
   }
 
-  async #open(): Promise<Response> {
-    const { responseId, sequence } = this.#fold.answer;
-    const { body } = this.#options;
+  async #open(): Promise<AsyncIterable<readonly ServerEvent[]>> {
+    const { responseId, sequence, model } = this.#fold.answer;
+    const { body, signal } = this.#options;
+    const here = localName(model);
+    if (here !== null) {
+      if (responseId !== "" || body === null) throw new LocalError("the page was closed during the answer");
+      return respondHere(here, body, signal);
+    }
     if (responseId === "") {
       if (body === null) throw new ServerError("the page was closed before the server began the answer", "lost", 410);
-      return await request("v1/responses", { method: "POST", body });
+      return eventsOf(await request("v1/responses", { method: "POST", body }));
     }
     const after = sequence < 0 ? "" : `&starting_after=${sequence}`;
-    return await request(`v1/responses/${responseId}?stream=true${after}`);
+    return eventsOf(await request(`v1/responses/${responseId}?stream=true${after}`));
   }
 
   /** A response that has begun is read again; other failures end the answer. */
   #failed(error: unknown): void {
     const isRefused = error instanceof ServerError && error.status >= 400 && error.status < 500 && error.status !== 429;
     if (this.#options.signal.aborted) this.#fold.stop("cancelled", "");
-    else if (isRefused || this.#fold.answer.responseId === "") {
+    else if (isRefused || error instanceof LocalError || this.#fold.answer.responseId === "") {
       this.#fold.stop("failed", error instanceof Error ? error.message : String(error));
     }
     this.#changed();
   }
 
   async #cancel(): Promise<void> {
-    const { responseId } = this.#fold.answer;
-    if (responseId === "" || this.#isCancelled) return;
+    const { responseId, model } = this.#fold.answer;
+    // The signal alone stops a model in this browser.
+    if (responseId === "" || this.#isCancelled || localName(model) !== null) return;
     this.#isCancelled = true;
     try {
       await ask(`v1/responses/${responseId}/cancel`, { method: "POST" });

@@ -1,14 +1,17 @@
 // Models of the server, for the choice of a model.
 import { signal } from "@preact/signals";
 import { notifyError } from "../base/notice.tsx";
+import { localName } from "../local/local-model.ts";
 import { ask, needsKey } from "./client.ts";
 import type { ModelEntry } from "./wire.ts";
 
 /** Models in the order of the server; null: not read yet. */
 export const models = signal<readonly ModelEntry[] | null>(null);
 
-/** Returns a short name: the file name of a model whose id is a path. */
+/** Returns a short name: the file name of a model whose id is a path, or that runs in this browser. */
 export function shortName(id: string): string {
+  const local = localName(id);
+  if (local !== null) return local;
   return id.startsWith("/") ? (id.split("/").at(-1) ?? id) : id;
 }
 

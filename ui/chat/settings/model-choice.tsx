@@ -1,8 +1,11 @@
-// Choice of the models that answer: one, or several side by side.
+// Choice of the models that answer: one, or several side by side, of the server or of this browser.
+import { useEffect } from "preact/hooks";
 import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
 import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import { localId, localName } from "../../local/local-model.ts";
+import { keptModels, readKeptModels } from "../../local/model-files.ts";
 import { models, shortName } from "../../server/models.ts";
 import { changeSettings } from "../current.ts";
 
@@ -14,7 +17,12 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
     const next = index === 0 ? { model: id } : { others: others.map((one, i) => (i === index - 1 ? id : one)) };
     changeSettings(next).catch(notifyError);
   };
-  const known = (models.value ?? []).map(({ id }) => id);
+  useEffect(() => {
+    // Storage can be denied by the browser. There are no local models then.
+    if (keptModels.value === null) readKeptModels().catch(() => {});
+  }, []);
+  const ofServer = (models.value ?? []).map(({ id }) => id);
+  const ofBrowser = (keptModels.value ?? []).map(({ name }) => localId(name));
   return (
     <div class="models">
       {[model, ...others].map((chosen, i) => (
@@ -25,11 +33,10 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
             onChange={({ currentTarget }) => choose(i, currentTarget.value)}
           >
             <option value="">{t("defaultModel")}</option>
-            {(known.includes(chosen) || chosen === "" ? known : [...known, chosen]).map((id) => (
-              <option key={id} value={id}>
-                {shortName(id)}
-              </option>
-            ))}
+            {options(ofServer, localName(chosen) === null ? chosen : "")}
+            {ofBrowser.length > 0 && (
+              <optgroup label={t("pageLocal")}>{options(ofBrowser, localName(chosen) === null ? "" : chosen)}</optgroup>
+            )}
           </select>
           {i > 0 && (
             <Button
@@ -49,4 +56,14 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
       )}
     </div>
   );
+}
+
+/** Options of the known models and of the chosen one, which may be gone. */
+function options(known: readonly string[], chosen: string) {
+  const ids = known.includes(chosen) || chosen === "" ? known : [...known, chosen];
+  return ids.map((id) => (
+    <option key={id} value={id}>
+      {shortName(id)}
+    </option>
+  ));
 }
