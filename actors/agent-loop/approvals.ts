@@ -10,8 +10,10 @@ import { checkAnswer } from "./check-answer.ts";
 export const approvalTimeoutMs = 5 * 60_000;
 
 /**
- * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. `content`: the data
- * that a tool asked for. `isDecision`: the user denied; false: the time limit has passed, or the call was cancelled.
+ * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. `remembers`:
+ * the user approves all further actions of the session. `content`: the data that a tool asked for. `arguments`:
+ * arguments with which the user has replaced those of the model; null: none. `isDecision`: the user denied; false: the
+ * time limit has passed, or the call was cancelled.
  */
 export type Verdict =
   | {
@@ -83,7 +85,7 @@ export class Approvals {
   /** Throws invalid_value if the data in the decision is not what the tool asked for. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {
     const waiting = this.#waiting.get(id);
-    // The first decision counts. An id that has been answered is not known any more.
+    // Only the first decision counts. The id of a call that has its decision is not known any more.
     if (waiting === undefined || waiting.early !== null) return "not_found";
     if (decision.decision === "approve") checkAnswer(waiting.schema, decision.content);
     const verdict = verdictOf(decision, waiting.request.tool.label);

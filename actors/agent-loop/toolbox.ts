@@ -1,5 +1,5 @@
-// Toolbox: the tools that the server runs in one run, found by the names that the model uses. A tool whose result could not be
-// had returns the reason as its result, so that the run continues.
+// Toolbox: the tools that the server runs in one run, found by the names that the model uses. The result of a failed
+// call is the reason, so that the run continues.
 import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentOptions, ApprovalRequest, ToolType } from "../api/agent/agents.ts";
@@ -21,7 +21,7 @@ export interface ToolServices {
   readonly dispatch: Dispatch | null;
 }
 
-/** The call that a tool runs, and its run. */
+/** Run, round, session and client to which a call belongs, and its connection to the user. */
 export interface CallContext {
   readonly run: string;
   readonly round: number;
@@ -60,7 +60,7 @@ export class Toolbox {
     this.#services = services;
     this.#agent = agent;
     const offered = serverTools.filter(({ spec }) => agent.serverTools.includes(spec.name));
-    // The tool of an earlier source replaces one of the same name of a later source.
+    // If two sources have a tool of the same name, the tool of the earlier source is used.
     this.#serverTools = new Map(offered.toReversed().map((tool) => [tool.spec.name, tool]));
   }
 
