@@ -23,7 +23,7 @@ function isColumn(cell: DomElement): boolean {
   return /^\d+(?:\s+\d+)*$/.test(text) && isSequence(text.split(/\s+/));
 }
 
-/** Returns the elements of a code block that number its lines: as many as it has lines, all of one class. */
+/** Returns the elements of a code block that number its lines: one for each line, all of the same class. */
 function numbersIn(pre: DomElement): readonly DomElement[] {
   const numbers = [...pre.querySelectorAll("span, a, i, b")].filter((element) => /^\d+$/.test(plainText(element)));
   const [first] = numbers;
