@@ -24,7 +24,7 @@ export interface ApproverOptions {
 
 export class Approver {
   readonly #options: ApproverOptions;
-  /** Session whose calls all run. */
+  /** Session whose calls all run without a question; null: none. */
   #approvedSession: string | null = null;
 
   constructor(options: ApproverOptions) {

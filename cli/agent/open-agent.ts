@@ -23,7 +23,7 @@ import { JsonView } from "./view/json-view.ts";
 import { TerminalView } from "./view/terminal-view.ts";
 import { userFolder } from "./work-folder.ts";
 
-/** Client of the sessions. It is that of the requests. */
+/** Client of the sessions. The requests of chatRequest name the same client. */
 const client = "run";
 
 export interface AgentTerminal {
@@ -31,7 +31,7 @@ export interface AgentTerminal {
   readonly notes: Output;
   /** Whether there is a user to ask. */
   readonly canAsk: boolean;
-  /** Asks the user; called only while a run is going on, and if `canAsk`. */
+  /** Asks the user. Called only during a run, and only if `canAsk`. */
   readonly questions: () => Questions;
 }
 
@@ -51,7 +51,7 @@ export function usesTools({ agent, enableCodeExecution, enableShell, enableSearc
   return agent || enableCodeExecution || enableShell || enableSearch;
 }
 
-/** Checks what can be checked before a model is loaded. Throws config_invalid. */
+/** Checks the settings of the agent before a model is loaded. Throws config_invalid. */
 export function checkAgent(config: Config): void {
   userFolder(config);
   const asks = !config.run.yes && config.agentPermission === "ask";

@@ -2,7 +2,7 @@
 import type { Session } from "../../../actors/api/agent/sessions.ts";
 import type { Turn } from "../../run/conversation.ts";
 
-/** Stands at the end of an answer that was interrupted, so that the model knows it. */
+/** Note at the end of an interrupted answer. It tells the model that the user interrupted the answer. */
 const interruptedNote = "[The user interrupted this answer.]";
 
 /** Returns the text that stands for an interrupted answer in the conversation. */
