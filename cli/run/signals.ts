@@ -11,9 +11,9 @@ export const interruptCode = 130;
 const signalCodes = { SIGINT: interruptCode, SIGTERM: 143 };
 
 export interface End {
-  /** Aborted when the command is to end. */
+  /** Aborted when the command must end. */
   readonly signal: AbortSignal;
-  /** Ends the command with an exit code: in order at the first call, at once at the second. */
+  /** Ends the command with an exit code. The first call shuts down in order; the second call exits at once. */
   stop(code: number): void;
 }
 
