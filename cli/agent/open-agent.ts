@@ -72,7 +72,7 @@ export async function openAgent(
 ): Promise<OpenAgent> {
   const folder = userFolder(config) ?? process.cwd();
   const saved = new SessionFiles(sessionFolder(config.troupe.stateDir));
-  // Files and sessions of the loop itself end with this command. What is to last is in the session files.
+  // The loop's own files and sessions end with this command. Only the session files last.
   const state = await openState({ ...config, troupe: { ...config.troupe, stateDir: "none" } }, log);
   const stopState = () => state.stop(placeStopMs);
   try {

@@ -49,7 +49,7 @@ function valueIn(config: Config, { group, field }: KeyEntry, model: number | nul
   return typeof section === "object" && section !== null ? Reflect.get(section, field) : null;
 }
 
-/** Returns a value as JSON without secrets, also without those that a user has typed in the wrong place. */
+/** Returns a value as JSON without secrets. Secrets that a user has typed in the wrong place are removed too. */
 function shown(value: unknown, isSecret: boolean): SettingInForce["value"] {
   if (value === null || value === undefined) return null;
   if (isSecret) return SET;

@@ -7,7 +7,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 const WHOLE_PREFIX = "env:";
 const reference = /\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g;
-/** Shorter values of variables are words such as "true": they are not removed from logs. */
+/** Minimum length of a secret. Shorter values of variables, such as "true", are not removed from logs. */
 const MIN_SECRET_LENGTH = 6;
 
 /** Returns the settings of the enabled servers. Throws config_invalid, naming the field. `path`: path of the file. */

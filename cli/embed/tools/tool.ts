@@ -38,9 +38,12 @@ export interface IllustratedResult {
 export type ToolResult = string | number | boolean | null | object | IllustratedResult;
 
 export interface ToolDefinition<Schema extends ToolSchema> {
-  /** Name for the model: 1 to 64 letters, digits, "_" and "-". Names that begin with `service_` are those of troupe's tools. */
+  /**
+   * Name for the model: 1 to 64 letters, digits, "_" and "-". Names that begin with `service_` are reserved for
+   * troupe's tools.
+   */
   readonly name: string;
-  /** Says to the model what the tool does and when to use it. */
+  /** Tells the model what the tool does and when to use it. */
   readonly description: string;
   readonly schema: Schema;
   /** Time limit of a call in milliseconds; default: 60000. */
