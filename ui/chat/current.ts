@@ -37,7 +37,7 @@ export function startConversation(): void {
   current.value = OpenConversation.create(lastSettings.value);
 }
 
-/** Gives a conversation with its first message its address. */
+/** Keeps a conversation open from its first message on, and shows its address. */
 export function keepOpen(conversation: OpenConversation): void {
   const { id } = conversation.conversation.value;
   opened.set(id, conversation);

@@ -40,7 +40,7 @@ export function Thread({ open }: { readonly open: OpenConversation }) {
     };
   }, []);
 
-  // Earlier messages are added above: the shown ones stay where they are.
+  // Earlier messages are added above. The scroll position is corrected, so that the shown messages do not move.
   useLayoutEffect(() => {
     const outer = frame.current;
     if (outer !== null && heightBefore.current > 0) outer.scrollTop += outer.scrollHeight - heightBefore.current;
