@@ -31,7 +31,7 @@ export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */
   readonly groups: readonly ToolGroup[];
   readonly permission: Permission;
-  /** Milliseconds after which a call without the user's decision is denied; null: it waits for ever. */
+  /** Milliseconds after which a call without the user's decision is denied; null: it waits without a limit. */
   readonly approvalLimitMs: number | null;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;

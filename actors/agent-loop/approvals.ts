@@ -6,7 +6,7 @@ import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/a
 import type { AnswerValue, QuestionSchema } from "../api/agent/questions.ts";
 import { checkAnswer } from "./check-answer.ts";
 
-/** Milliseconds after which a call of a server without a decision is denied. */
+/** Limit of a server: milliseconds after which a call without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;
 
 /**
@@ -39,7 +39,7 @@ export class Approvals {
   readonly #limitMs: number | null;
   readonly #waiting = new Map<string, Waiting>();
 
-  /** `limitMs`: time after which a call without a decision is denied; null: it waits for ever. */
+  /** `limitMs`: time after which a call without a decision is denied; null: it waits without a limit. */
   constructor(clock: Clock, limitMs: number | null) {
     this.#clock = clock;
     this.#limitMs = limitMs;
@@ -82,7 +82,7 @@ export class Approvals {
     });
   }
 
-  /** Throws invalid_value if the data in the decision is not what the tool asked for. */
+  /** Throws invalid_value if the data in the decision does not fit the schema of the question. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {
     const waiting = this.#waiting.get(id);
     // Only the first decision counts. The id of a call that has its decision is not known any more.

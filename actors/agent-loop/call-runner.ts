@@ -171,8 +171,8 @@ export class CallRunner {
 }
 
 /**
- * Stand-in for a tool that the server does not have: each call fails. The run uses it only if clients have no tools of
- * their own; otherwise the client runs the call.
+ * Stand-in for a tool that the server does not have: each call fails. The run uses it only if clients run no tools;
+ * otherwise the client runs the call.
  */
 function missingTool(name: string): RunnableTool {
   const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });

@@ -55,7 +55,7 @@ export class Toolbox {
   /** Number of calls so far, by the name of the tool. Only tools with a limit are counted. */
   readonly #uses = new Map<string, number>();
 
-  /** `serverTools`: the tools of all sources; the run has those that its request names. */
+  /** `serverTools`: the tools of all sources. The run has only the ones that its request names. */
   constructor(services: ToolServices, agent: Agent, serverTools: readonly ServerTool[]) {
     this.#services = services;
     this.#agent = agent;
@@ -86,7 +86,7 @@ export class Toolbox {
     if (built !== undefined) return this.#builtIn(built);
     const server = this.#serverTools.get(name);
     if (server !== undefined) return serverTool(server);
-    // The tool has gone since the request was read. Its call must not become a call of the client.
+    // The tool was removed after the request was read. Its call must not become a call of the client.
     if (this.#agent.serverTools.includes(name)) return goneTool(name);
     const { dispatch } = this.#services;
     return dispatch === null ? null : dispatchedTool(name, dispatch);
