@@ -1,5 +1,5 @@
-// Web service: searches the web and reads pages. A search asks the provider, reads the found pages at once, and selects the passages
-// that match the query best.
+// Web service: searches the web and reads pages. A search asks the provider, reads the found pages in parallel, and
+// selects the passages that match the query best.
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { FoundPage, PageText, SearchContextSize, WebOptions } from "../api/agent/web.ts";
 import { allowsUrl } from "./domains.ts";

@@ -46,7 +46,7 @@ export async function askProvider(
   }
 }
 
-/** Returns the address of a path below the base URL of a provider, which may have a path of its own. */
+/** Returns the URL of a path below the base URL of a provider. The base URL may contain a path. */
 export function providerUrl(base: string, path: string): URL {
   return new URL(`${base.replace(/\/+$/, "")}/${path}`);
 }

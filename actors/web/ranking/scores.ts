@@ -11,7 +11,7 @@ export interface Passage {
 /** Computes vectors of Euclidean length 1. */
 export type Embed = (texts: readonly string[]) => Promise<readonly Float32Array[]>;
 
-/** Maximum number of passages whose embeddings are computed. They are those with the best BM25 scores. */
+/** Maximum number of passages whose embeddings are computed: the passages with the best BM25 scores. */
 const maxEmbedded = 64;
 /** Weight of a word of the query that is only the beginning of a word of the passage, as in `bake` and `baker`. */
 const prefixWeight = 0.4;

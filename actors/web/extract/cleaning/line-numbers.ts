@@ -1,4 +1,4 @@
-// Line numbers of code blocks: removes them, whether they stand in a column of their own or before each line.
+// Line numbers of code blocks: removes them, both in a separate column and at the beginning of each line.
 import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 
 const named = ".lineno, .linenos, .line-numbers-rows, .gutter, .lnt, pre .ln";

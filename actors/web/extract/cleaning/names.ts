@@ -1,4 +1,4 @@
-// Boilerplate by name: removes elements whose class or id says that they are not the main text of the page.
+// Boilerplate by name: removes elements whose class or id indicates that they are not the main text of the page.
 import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
 import type { PageKind } from "./page-kind.ts";
 

@@ -1,4 +1,4 @@
-// Kind of a page: whether its microdata, JSON-LD or metadata say that it is a discussion or a product.
+// Kind of a page: finds out from its microdata, JSON-LD and metadata whether it is a discussion or a product.
 import type { DomDocument } from "../dom.ts";
 
 /** `discussion`: comments are main text. `product`: reviews by customers are not. */

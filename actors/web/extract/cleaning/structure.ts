@@ -1,4 +1,5 @@
-// Boilerplate by structure: removes forms, tables of contents, and sections whose heading says that they are not main text.
+// Boilerplate by structure: removes forms, tables of contents, and sections whose heading indicates that they are not
+// main text.
 import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
 
 /** Maximum length in characters of a box around a form for email addresses, such as that of a newsletter. */
@@ -92,7 +93,7 @@ function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
   return section === heading ? [heading, ...follower(heading)] : [section];
 }
 
-/** Whether no text stands before an element in the element around it. */
+/** Whether the element around an element has no text before it. */
 function isFirst(element: DomElement): boolean {
   let before = element.previousSibling;
   while (before !== null && plainText(before) === "") before = before.previousSibling;
