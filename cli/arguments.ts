@@ -92,9 +92,7 @@ function hasTools(flags: Flags): boolean {
   return toolFlags.some((flag) => flags[flag] !== undefined);
 }
 
-/**
- * Sets the flag for which a word without a flag stands: the task of `agent`, the folder of `run --agent`, or the kind.
- */
+/** Sets the flag that a word without a flag means: the task of `agent`, the folder of `run --agent`, or the kind. */
 function setWord(
   flags: Record<string, string | true | readonly string[]>,
   words: readonly string[],

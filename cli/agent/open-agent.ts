@@ -109,7 +109,7 @@ export async function openAgent(
       folder,
       conversation: restored === null ? begun : resumedConversation(restored),
       continuation: () =>
-        saved.isKept && agent.sessionId !== null ? `session ${agent.sessionId}; --continue goes on with it` : null,
+        saved.isKept && agent.sessionId !== null ? `session ${agent.sessionId}; continue it with --continue` : null,
       stop: async () => {
         await stop(placeStopMs);
         await stopState();

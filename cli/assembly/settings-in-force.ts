@@ -41,7 +41,7 @@ function originOf(origins: readonly Origin[], { group, field }: KeyEntry, model:
   return origins.find((origin) => origin.group === "general" && origin.field === field);
 }
 
-/** Reads a value from the Config, in which the general keys and those of [[models]] have no section of their own. */
+/** Reads a value from the Config, in which the general keys and the keys of [[models]] have no section. */
 function valueIn(config: Config, { group, field }: KeyEntry, model: number | null): unknown {
   const whole: object = model === null ? config : (config.models[model] ?? {});
   const isFlat = group === "general" || group === "agentic" || group === "models";

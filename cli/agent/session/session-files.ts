@@ -95,7 +95,7 @@ export class SessionFiles {
   }
 }
 
-/** Returns the part of a file's name that stands for the work folder. */
+/** Returns the part of a file's name that identifies the work folder. */
 function folderKey(workFolder: string): string {
   return createHash("sha256").update(workFolder).digest("hex").slice(0, 16);
 }

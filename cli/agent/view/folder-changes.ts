@@ -1,5 +1,5 @@
-// Changes in the work folder: which files a call of a tool has created, changed or deleted, with their texts before and after.
-// Numbers and sizes are bounded, because the folder may be large: see `limits`.
+// Changes in the work folder: finds the files that a tool call has created, changed or deleted, with their texts before
+// and after. Numbers and sizes are bounded, because the folder may be large: see `limits`.
 import { constants, type Dirent } from "node:fs";
 import { lstat, open, readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -89,7 +89,7 @@ async function filesIn(folder: string): Promise<readonly string[] | null> {
   return files.sort();
 }
 
-/** Returns a file, read again only if its state has changed; null: it is gone. */
+/** Returns a file; null: it does not exist any more. Reads it again only if its state has changed. */
 async function readKnown(path: string, known: KnownFile | undefined): Promise<KnownFile | null> {
   const found = await lstat(path, { bigint: true }).catch(() => null);
   if (found === null || !found.isFile()) return null;

@@ -1,4 +1,4 @@
-// Tool view: formats a call of a tool and its result as lines for a terminal.
+// Tool view: formats a tool call and its result as lines for a terminal.
 import type { ApprovalRequest } from "../../../actors/api/agent/agents.ts";
 import { sourceOf } from "../call-source.ts";
 import { excerpt, visibleLine } from "./visible-text.ts";

@@ -96,7 +96,7 @@ function filled(value: string, environment: Environment, path: string, field: st
   return value.replace(reference, (_, name: string) => read(name));
 }
 
-/** Returns the values that must not be logged: those of headers, variables and URL parameters. The longest come first. */
+/** Returns the values that must not be logged: values of headers, variables and URL parameters, the longest first. */
 function secretsOf(source: McpServerSource, token: string | null): readonly string[] {
   const values =
     source.type === "process"

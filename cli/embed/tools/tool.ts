@@ -18,7 +18,7 @@ export type ToolArguments<Schema extends ToolSchema> = Schema extends z.ZodObjec
 export interface ToolContext {
   /** Id of the session of the run. All requests of a session have the same id. */
   readonly session: string;
-  /** Aborted if the call takes too long or its client has gone. The result of an aborted call is dropped. */
+  /** Aborted if the call takes too long or its client has disconnected. The result of an aborted call is dropped. */
   readonly signal: AbortSignal;
   /** Shows the progress of the call in the stream of the response. `total`: the value of `progress` at the end. */
   readonly progress: (done: {
@@ -49,13 +49,13 @@ export interface ToolDefinition<Schema extends ToolSchema> {
   /** Time limit of a call in milliseconds; default: 60000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * Runs a call. The arguments match the schema. Calls of one answer run at once. If it rejects, the message of the error is the
-   * result for the model.
+   * Runs a call. The arguments match the schema. Calls of one answer run in parallel. If it rejects, the message of the
+   * error is the result for the model.
    */
   run(args: ToolArguments<Schema>, context: ToolContext): ToolResult | Promise<ToolResult>;
 }
 
-/** A tool of `createTroupe({ tools })`; its arguments are those of its own schema. */
+/** A tool of `createTroupe({ tools })`. Its arguments follow its own schema. */
 export interface Tool extends Omit<ToolDefinition<ToolSchema>, "run"> {
   run(args: never, context: ToolContext): ToolResult | Promise<ToolResult>;
 }
