@@ -1,4 +1,4 @@
-// Content of an answer: its items in order (reasoning, text, calls of tools), then the approvals and the files of its
+// Content of an answer: its items in order (reasoning, text, tool calls), then the approvals and the files of its
 // tools.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";

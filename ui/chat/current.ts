@@ -5,7 +5,7 @@ import { route, show } from "../base/route.ts";
 import { OpenConversation } from "../conversations/open-conversation.ts";
 import type { ChatSettings } from "../conversations/records.ts";
 
-/** Settings with which a new conversation begins: those of the last change. */
+/** Settings of a new conversation: the settings as they were last changed. */
 const lastSettings = preference<Partial<ChatSettings>>(
   "settings",
   {},

@@ -80,7 +80,7 @@ class Answering {
       for await (const events of eventsOf(response)) {
         for (const event of events) this.#fold.take(event);
         this.#changed();
-        // The user may have stopped the answer before the server had named it.
+        // The user may have stopped the answer before the server had sent the id of the response.
         if (this.#options.signal.aborted) {
           if (this.#isRunning) void this.#cancel();
           else this.#fold.stop("cancelled", "");
