@@ -27,7 +27,7 @@ export interface RunControl {
 
 export interface TerminalAgentOptions {
   readonly agents: Agents;
-  /** Source of the skills. A run has all of them that usableSkills chooses. */
+  /** Skills of the state. A run has the skills that usableSkills chooses from them. */
   readonly skills: Pick<Skills, "list">;
   readonly view: RunView;
   /** Whether the view can ask the user. */
