@@ -11,8 +11,8 @@ import { foreignCommands, refuseForeignFlags } from "./foreign-flags.ts";
 const commandNames = ["serve", "run", "agent", "bench", "from-config"] as const;
 
 /**
- * Command with settings. `from-config` runs the command that its settings file names. `agent` is `run` with tools: its word is
- * the task.
+ * Command with settings. `from-config` runs the command that its settings file names. `agent` is `run` with tools; the
+ * word after it is the task.
  */
 export type CommandName = (typeof commandNames)[number];
 
@@ -92,7 +92,7 @@ function hasTools(flags: Flags): boolean {
   return toolFlags.some((flag) => flags[flag] !== undefined);
 }
 
-/** Sets the flag that the words beside the flags stand for: the task of `agent`, the folder of `run --agent`, or the kind. */
+/** Sets the flag that a word without a flag means: the task of `agent`, the folder of `run --agent`, or the kind. */
 function setWord(
   flags: Record<string, string | true | readonly string[]>,
   words: readonly string[],

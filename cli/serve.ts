@@ -92,7 +92,7 @@ async function mcpOf(config: Config, parts: McpParts): Promise<McpListener | nul
   return listenMcp(config, mcpPort, parts);
 }
 
-/** Handles signals. The first one starts a graceful shutdown, a second one exits at once. */
+/** Handles signals. The first signal starts a graceful shutdown; a second signal exits immediately. */
 function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
   let isStopping = false;
   const onSignal = (signal: NodeJS.Signals) => {

@@ -22,7 +22,7 @@ const pages: Readonly<Record<string, ComponentType>> = {
   system: loaded(async () => (await import("./pages/system.tsx")).SystemPage),
 };
 
-/** Returns the page, or a page that says that it cannot be loaded now. */
+/** Returns the page, or an error page if it cannot be loaded now. */
 function loaded(load: () => Promise<ComponentType>): ComponentType {
   return lazy(() => load().catch(() => NotLoaded));
 }

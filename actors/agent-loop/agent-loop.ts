@@ -31,7 +31,7 @@ export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */
   readonly groups: readonly ToolGroup[];
   readonly permission: Permission;
-  /** Milliseconds after which a call without the user's decision is denied; null: it waits for ever. */
+  /** Milliseconds after which a call without the user's decision is denied; null: it waits without a limit. */
   readonly approvalLimitMs: number | null;
   /** Limit of rounds if the request sets none. */
   readonly maxRounds: number;
@@ -49,7 +49,9 @@ export interface AgentLoopOptions {
   readonly tools: Tools;
   /** null: web search is not enabled. */
   readonly web: Web | null;
-  /** Where the server tools come from. Tools of an earlier source hide those of the same name of later ones. */
+  /**
+   * Sources of the server tools. If two sources have a tool of the same name, the tool of the earlier source is used.
+   */
   readonly sources: readonly ToolSource[];
   readonly files: Files;
   readonly sessions: Sessions;
@@ -66,7 +68,7 @@ export class AgentLoop implements Agents {
   readonly #settings: AgentSettings;
   readonly #approvals: Approvals;
   readonly #services: RunServices;
-  /** Sessions of the current runs, by what ends the run. */
+  /** Session id of each current run, by the controller that aborts the run. */
   readonly #running = new Map<AbortController, string>();
 
   constructor({ settings, clock, ...services }: AgentLoopOptions) {
@@ -123,7 +125,7 @@ export class AgentLoop implements Agents {
     signal: AbortSignal,
     onPrepared: () => void = () => {},
   ): AsyncGenerator<readonly AgentEvent[]> {
-    // However the run ends, its generation, its calls and its approvals end with it.
+    // Aborted when the run ends for any reason, so that its generation, calls and approvals end with it.
     const stop = new AbortController();
     const options = { request, agent, signal: AbortSignal.any([signal, stop.signal]) };
     try {

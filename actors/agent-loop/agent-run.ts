@@ -225,7 +225,8 @@ export class AgentRun {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    // A plain request without calls is answered as without the loop: its session would only displace those of others.
+    // The session of a plain request without calls is not stored: it has nothing to continue, and would displace other
+    // sessions.
     const isWorthKeeping = !this.#options.agent.isPlain || this.#answer.serverCalls > 0;
     if (isWorthKeeping) await this.#session.save([], this.#answer.message);
     return [
@@ -269,7 +270,7 @@ class Answered {
   }
 }
 
-/** Result of a call that is not run. */
+/** Returns the result of a call that is not run, as JSON text. */
 function notRun(why: string): string {
   return JSON.stringify({ status: "error", error: `not run: ${why}` });
 }

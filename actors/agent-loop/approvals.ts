@@ -6,12 +6,14 @@ import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/a
 import type { AnswerValue, QuestionSchema } from "../api/agent/questions.ts";
 import { checkAnswer } from "./check-answer.ts";
 
-/** Milliseconds after which a call of a server without a decision is denied. */
+/** Limit of a server: milliseconds after which a call without a decision is denied. */
 export const approvalTimeoutMs = 5 * 60_000;
 
 /**
- * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. `content`: the data
- * that a tool asked for. `isDecision`: the user denied; false: the time limit has passed, or the call was cancelled.
+ * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. `remembers`:
+ * the user approves all further actions of the session. `content`: the data that a tool asked for. `arguments`:
+ * arguments with which the user has replaced those of the model; null: none. `isDecision`: the user denied; false: the
+ * time limit has passed, or the call was cancelled.
  */
 export type Verdict =
   | {
@@ -37,7 +39,7 @@ export class Approvals {
   readonly #limitMs: number | null;
   readonly #waiting = new Map<string, Waiting>();
 
-  /** `limitMs`: time after which a call without a decision is denied; null: it waits for ever. */
+  /** `limitMs`: time after which a call without a decision is denied; null: it waits without a limit. */
   constructor(clock: Clock, limitMs: number | null) {
     this.#clock = clock;
     this.#limitMs = limitMs;
@@ -80,10 +82,10 @@ export class Approvals {
     });
   }
 
-  /** Throws invalid_value if the data in the decision is not what the tool asked for. */
+  /** Throws invalid_value if the data in the decision does not fit the schema of the question. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {
     const waiting = this.#waiting.get(id);
-    // The first decision counts. An id that has been answered is not known any more.
+    // Only the first decision counts. The id of a call that has its decision is not known any more.
     if (waiting === undefined || waiting.early !== null) return "not_found";
     if (decision.decision === "approve") checkAnswer(waiting.schema, decision.content);
     const verdict = verdictOf(decision, waiting.request.tool.label);

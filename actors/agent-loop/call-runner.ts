@@ -1,3 +1,5 @@
+// Call runner: runs the calls of one round in parallel. If the permission is "ask", each call first waits for the
+// user's approval.
 import type { ToolCall } from "../../engines/generation.ts";
 import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType } from "../api/agent/agents.ts";
 import type { StoredFile } from "../api/agent/files.ts";
@@ -79,7 +81,10 @@ export class CallRunner {
     return await this.#runApproved({ ...call, arguments: verdict.arguments }, tool, verdict.arguments);
   }
 
-  /** Runs a call. `edited`: arguments that the user has put in place of the model's; null: none. */
+  /**
+   * Runs a call. `edited`: arguments with which the user has replaced those of the model; null: the user changed
+   * nothing.
+   */
   async #runApproved(call: ToolCall, tool: CalledTool, edited: string | null = null): Promise<CallResult> {
     this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
     const ran = await tool.run(call, this.#callContext(call, tool));
@@ -165,7 +170,10 @@ export class CallRunner {
   }
 }
 
-/** A tool that nobody has. If clients have tools of their own, they run it, and the run never calls it. */
+/**
+ * Stand-in for a tool that the server does not have: each call fails. The run uses it only if clients run no tools;
+ * otherwise the client runs the call.
+ */
 function missingTool(name: string): RunnableTool {
   const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
   const about = { source: "user", kind: "custom", label: name } as const;
@@ -186,7 +194,7 @@ function denied(message: string): Ran {
   return { ...nothingMade, status: "error", content: message, data: { status: "denied", content: message } };
 }
 
-/** Returns what the model reads before the result of a call that the user has edited. */
+/** Returns the text before the result of a call that the user has edited: it tells the model the arguments that ran. */
 function editNote(edited: string): string {
   const shown = edited.length > MAX_EDITED ? `${edited.slice(0, MAX_EDITED)} (cut)` : edited;
   return `The user edited this call before it ran. It ran with these arguments instead of yours: ${shown}\nIts result: `;

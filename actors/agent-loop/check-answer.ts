@@ -20,7 +20,7 @@ export function checkAnswer(schema: QuestionSchema | null, content: Answer | nul
     const rules = (property ?? {}) as Rules;
     const value = Object.hasOwn(answer, name) ? answer[name] : undefined;
     if (value !== undefined) checkValue(`content.${name}`, rules, value);
-    // The server's default stands in for a value that is left out.
+    // A field with a default may be left out: the server that asked uses its default.
     else if (schema.required.includes(name) && rules.default === undefined) {
       throw wrong(`content.${name}`, "is required by requested_schema");
     }

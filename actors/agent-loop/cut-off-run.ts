@@ -7,7 +7,7 @@ import { messagesIn } from "../api/sealed-content.ts";
  * Returns the splices of a session so that no call is in the prompt twice. If the request has calls of the cut-off run, the
  * session's messages replace them, and only the later messages of the run are inserted.
  *
- * `count`: number of messages of the request. `ids`: its calls of server tools.
+ * `count`: number of messages of the request. `ids`: ids of the request's calls of server tools.
  */
 export function withoutRepeats(
   splices: PromptChanges["splices"],

@@ -22,7 +22,10 @@ export interface RoundOptions {
   readonly isFirst: boolean;
   /** Number of client calls in the earlier rounds of the run. */
   readonly firstClientCall: number;
-  /** Ids of the calls of the run so far; the round adds its own. Some models number the calls of each generation anew. */
+  /**
+   * Ids of the calls of the run so far; the round adds its own. A repeated id is replaced, because some models restart
+   * the numbering of calls in each generation.
+   */
   readonly usedIds: Set<string>;
   /** Whether the server runs the tool of this name. */
   readonly runsHere: (name: string) => boolean;
@@ -59,7 +62,7 @@ export class Round {
     return this.#clientCalls;
   }
 
-  /** How the generation ended; null: it is still running, or has ended with an error. */
+  /** Event that ended the generation; null: the generation is still running, or has ended with an error. */
   get finish(): FinishEvent | null {
     return this.#finish;
   }

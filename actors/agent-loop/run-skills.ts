@@ -29,7 +29,10 @@ export async function skillsOfRun(
   return found;
 }
 
-/** Gives the skills to the tools of the session in place of those of its last request. Returns the note for the prompt. */
+/**
+ * Gives the skills to the tools of the session; they replace those of its last request. Returns the note for the
+ * prompt.
+ */
 export async function mountSkills(
   found: readonly SkillContent[],
   session: string,
@@ -42,7 +45,7 @@ export async function mountSkills(
   return [{ at: null, text: `${head}\n${lines.join("\n")}` }];
 }
 
-/** Takes the skills of the session's last request from its tools. */
+/** Removes the skills of the session's last request from its tools. */
 export async function unmountSkills(session: string, tools: Tools): Promise<void> {
   try {
     await tools.mountSkills({ session, skills: [] });

@@ -31,9 +31,12 @@ interface LinkOptions {
   readonly agent: AgentOptions;
   /** Whether another run uses the session now. */
   readonly isBusy: (sessionId: string) => boolean;
-  /** Called with the id of the session, at once after `isBusy` was asked. */
+  /**
+   * Called with the id of the session in the same synchronous step as `isBusy`, so that no other run takes it in
+   * between.
+   */
   readonly onSession: (sessionId: string) => void;
-  /** After its end nothing is stored: the session may have been deleted. */
+  /** Once it is aborted, nothing is stored, because the session may have been deleted. */
   readonly signal: AbortSignal;
 }
 
@@ -164,8 +167,9 @@ export class SessionLink {
 }
 
 /**
- * `isTaken`: whether the session has another conversation than the request, or another run continues it now. Then a request that
- * does not name the session gets a branch with its own id.
+ * Returns the session of the run: the found session, a branch of it, or a new session. `asked`: id that the request
+ * names; null: none. `isTaken`: whether the session has another conversation than the request, or another run continues
+ * it now. Then a request that does not name the session gets a branch with its own id.
  */
 function linkOf(
   found: MatchedSession | null,
@@ -191,8 +195,8 @@ function hasLastCall({ lastCalls }: MatchedSession, { earlierCalls }: AgentOptio
 }
 
 /**
- * Returns the text of the session's answer with which a conversation of `count` messages ends. Throws invalid_value if the
- * answer does not end with the result of a call, after which the model can continue.
+ * Returns the text of the answer at the end of a conversation of `count` messages. Throws invalid_value if the answer
+ * does not end with the result of a call: the model can continue only after such a result.
  */
 function pausedAnswer(found: MatchedSession | null, count: number): string {
   const last = found?.splices.at(-1);

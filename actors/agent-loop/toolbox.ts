@@ -1,5 +1,5 @@
-// Toolbox: the tools that the server runs in one run, found by the names that the model uses. A tool whose result could not be
-// had returns the reason as its result, so that the run continues.
+// Toolbox: the tools that the server runs in one run, found by the names that the model uses. The result of a failed
+// call is the reason, so that the run continues.
 import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentOptions, ApprovalRequest, ToolType } from "../api/agent/agents.ts";
@@ -21,7 +21,7 @@ export interface ToolServices {
   readonly dispatch: Dispatch | null;
 }
 
-/** The call that a tool runs, and its run. */
+/** Run, round, session and client to which a call belongs, and its connection to the user. */
 export interface CallContext {
   readonly run: string;
   readonly round: number;
@@ -55,12 +55,12 @@ export class Toolbox {
   /** Number of calls so far, by the name of the tool. Only tools with a limit are counted. */
   readonly #uses = new Map<string, number>();
 
-  /** `serverTools`: the tools of all sources; the run has those that its request names. */
+  /** `serverTools`: the tools of all sources. The run has only the ones that its request names. */
   constructor(services: ToolServices, agent: Agent, serverTools: readonly ServerTool[]) {
     this.#services = services;
     this.#agent = agent;
     const offered = serverTools.filter(({ spec }) => agent.serverTools.includes(spec.name));
-    // The tool of an earlier source replaces one of the same name of a later source.
+    // If two sources have a tool of the same name, the tool of the earlier source is used.
     this.#serverTools = new Map(offered.toReversed().map((tool) => [tool.spec.name, tool]));
   }
 
@@ -86,7 +86,7 @@ export class Toolbox {
     if (built !== undefined) return this.#builtIn(built);
     const server = this.#serverTools.get(name);
     if (server !== undefined) return serverTool(server);
-    // The tool has gone since the request was read. Its call must not become a call of the client.
+    // The tool was removed after the request was read. Its call must not become a call of the client.
     if (this.#agent.serverTools.includes(name)) return goneTool(name);
     const { dispatch } = this.#services;
     return dispatch === null ? null : dispatchedTool(name, dispatch);

@@ -1,8 +1,8 @@
-// Call timer: the time limit of a call. Progress of the tool begins the limit again, up to a longest total time. Time in which
-// the user answers a question does not count.
+// Call timer: enforces the time limit of a call. Progress of the tool restarts the limit, up to a maximum total time.
+// The time in which the user answers a question does not count.
 import type { Clock } from "../../runtime/clock.ts";
 
-/** The longest total time of a call with progress, as a multiple of its limit without progress. */
+/** Maximum total time of a call with progress, as a multiple of its limit without progress. */
 export const totalLimitFactor = 10;
 
 export class CallTimer {

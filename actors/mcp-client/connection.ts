@@ -1,5 +1,5 @@
-// Connection to one MCP server: connects, again after each end, with a growing pause; keeps the list of its tools; runs calls.
-// What goes wrong with a server ends its own calls only.
+// Connection to one MCP server: reconnects with exponential backoff, keeps the list of the server's tools, and runs
+// calls. A failure of a server ends only the calls of that server.
 import type { Clock } from "../../runtime/clock.ts";
 import { SaidOnce } from "../../runtime/log/said-once.ts";
 import type { McpCall, McpServerSettings } from "../api/agent/mcp.ts";
@@ -11,11 +11,11 @@ import type { ListedTool } from "./tool-names.ts";
 
 const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
-/** A connection that lasted this long was good: the next pause is the shortest again. */
+/** Time in ms after which a connection counts as stable: the next backoff then starts at its minimum. */
 const RESET_AFTER_MS = 60_000;
-/** Time in ms in which several notices of changed tools lead to one new list. */
+/** Delay in ms from a notice of changed tools to the new list. Further notices in this time cause no other list. */
 const LIST_PAUSE_MS = 100;
-/** Time in ms between two lists of a server that goes on to change its tools. */
+/** Delay in ms from a list to the next one, if the tools changed while the list was read. */
 const REPEATED_LIST_PAUSE_MS = 2000;
 
 export interface ConnectionOptions extends Omit<ServerCallsOptions, "session"> {
@@ -138,7 +138,7 @@ export class Connection {
     const { report, onChange } = this.#options;
     const { name, secrets } = this.settings;
     const shown = redacted(reason, secrets);
-    // The same reason again is no change of the server's health.
+    // A repeated reason is logged at a lower level: the state of the server has not changed.
     const level = shown === this.#downReason ? "debug" : "warn";
     this.#downReason = shown;
     this.#calls.endAll(goneError(this.settings, shown));

@@ -1,5 +1,6 @@
-// MCP place: the module of the thread that is connected to the MCP servers of the settings. Its actor has the protocol McpCalls.
-// A thread of its own, because a server may send messages of any size at any rate.
+// MCP place: entry module of the thread that holds the connections to the MCP servers of the settings. Its actor has
+// the protocol McpCalls. The connections have a separate thread, because a server may send messages of any size at any
+// rate.
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { realClock } from "../../runtime/clock.ts";

@@ -1,9 +1,9 @@
-// Questions of servers to users that wait for an answer (elicitation).
+// Questions: the questions of servers to users that wait for an answer (elicitation of MCP).
 import type { ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
 import type { McpReport } from "../api/agent/mcp.ts";
 import type { ToolAnswer } from "../api/agent/questions.ts";
 
-/** Maximum number of questions that wait, and of those of one call. Further ones are declined. */
+/** Maximum number of waiting questions, in total and of one call. Further questions are declined. */
 const MAX_WAITING = 256;
 const MAX_WAITING_OF_CALL = 4;
 /** Maximum number of characters of a question. */

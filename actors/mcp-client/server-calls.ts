@@ -1,5 +1,5 @@
-// Calls of one MCP server: limits how many run at once, ends them at their time limit, and asks the users of running calls what
-// the server wants to know.
+// Calls of one MCP server: limits how many run at once, ends them at their time limit, and passes the server's
+// questions to the users of running calls.
 import type { ElicitRequestFormParams, ElicitResult, ProgressCallback } from "@modelcontextprotocol/client";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -16,7 +16,7 @@ import { messageOf, type Session } from "./session.ts";
 const PROGRESS_MS = 100;
 /** Maximum number of questions of a call to its user. */
 const MAX_QUESTIONS = 16;
-/** Maximum number of characters of a text of a server in errors, logs and progress. */
+/** Maximum number of characters of a server's text in errors, logs and progress reports. */
 const MAX_SHOWN = 2000;
 /** Maximum number of calls of a server that run or wait. */
 const MAX_CALLS = 1024;
@@ -34,7 +34,7 @@ export interface ServerCallsOptions {
 interface RunningCall {
   readonly call: McpCall;
   readonly end: AbortController;
-  /** null: the call waits for its turn. */
+  /** null: the call is queued. */
   timer: CallTimer | null;
   hasTimedOut: boolean;
   /** Number of questions to the user. */

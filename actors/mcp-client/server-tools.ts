@@ -1,4 +1,4 @@
-// Tools of one server: those that it lists, and tools for its resources and prompts; and how each is run.
+// Tools of one server: lists and runs them. A server with resources or prompts gets further tools, which read these.
 import type { RequestOptions, Tool } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ import { type Session, unlimited } from "./session.ts";
 import type { ListedTool } from "./tool-names.ts";
 import { matchesAny } from "./uri-patterns.ts";
 
-/** Maximum length of the JSON of a tool's declaration. Tools with longer ones are not offered. */
+/** Maximum number of characters of a tool's declaration as JSON. A tool with a longer declaration is not offered. */
 const MAX_DECLARATION_LENGTH = 65_536;
 
 /** Number of characters of a tool's name that messages show. */

@@ -91,7 +91,10 @@ export class McpServers {
     return await startServerProcess(source, source.workFolder ?? init.folder, sandbox);
   }
 
-  /** Reports the tools of all connected servers. Names also depend on servers that are not connected now, so they are stable. */
+  /**
+   * Reports the tools of all connected servers. The tools of the other servers get names too, so that no name changes
+   * when a server connects or disconnects.
+   */
   #publish(): void {
     const { init, report } = this.#options;
     const connections = [...this.#connections.values()];

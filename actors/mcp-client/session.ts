@@ -1,5 +1,5 @@
-// Session: one connection to an MCP server, from its initialisation to its end. A server that has to be reached again gets a new
-// session; see connection.ts.
+// Session: one connection to an MCP server, from its initialisation to its end. A reconnect creates a new session; see
+// connection.ts.
 import {
   Client,
   type ElicitRequestFormParams,
@@ -15,10 +15,11 @@ import { isOldServer, type OpenTransport, type TransportOptions, transportsOf } 
 
 /** Maximum time in ms until a server is initialised. Programs such as npx may first have to download the server. */
 export const connectTimeoutMs = 60_000;
-/** Interval in ms of checks of an idle server, and the time in ms in which it must answer. */
+/** Interval in ms between the checks of an idle server. */
 const CHECK_MS = 30_000;
+/** Time in ms in which a server must answer a check. */
 const ANSWER_MS = 5000;
-/** The longest time that the SDK can wait. The callers of a session have their own limits. */
+/** Longest timeout of the SDK, in ms. The callers of a session have their own limits. */
 export const unlimited = { timeout: 2 ** 31 - 1 };
 
 export interface SessionEvents {
@@ -56,7 +57,7 @@ export class Session {
     });
   }
 
-  /** Connects and initialises. Rejects with the reason; `close` must follow then too. */
+  /** Connects and initialises. Rejects with the reason of a failure. `close` must follow in both cases. */
   async open(): Promise<void> {
     const { clock } = this.#options;
     const limit = new AbortController();
@@ -130,7 +131,7 @@ export class Session {
     } finally {
       signal.removeEventListener("abort", close);
     }
-    // Over HTTP, a server that has gone does not close the connection: only a stream of it breaks.
+    // Over HTTP, the end of a server does not close the connection. Only a stream breaks, so each error starts a probe.
     if ("url" in this.#options.source) client.onerror = () => void this.#probe();
     client.onclose = () => this.fail(opened.endReason() ?? "it closed the connection");
     if (opened.endReason() !== null) client.onclose();
@@ -184,7 +185,7 @@ export class Session {
     return this.#client;
   }
 
-  /** Replaces an error that only says that the connection has ended. */
+  /** Returns the reason why the connection has ended, if it is known, in place of an error that does not name it. */
   #explained(error: unknown): Error {
     const reason = this.#transport?.endReason() ?? null;
     if (reason !== null && !(error instanceof ProtocolError)) return new ServerError("peer_gone", reason);

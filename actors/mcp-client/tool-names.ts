@@ -4,7 +4,7 @@ import type { McpServerSettings, McpTool } from "../api/agent/mcp.ts";
 const MAX_LENGTH = 128;
 const unfit = /[^a-zA-Z0-9_-]/g;
 
-/** A tool before it has its name for models. `name`: its name without the server's prefix. */
+/** A tool that has no name for models yet. `name`: its name without the server's prefix. */
 export interface ListedTool extends Pick<McpTool, "action" | "tool"> {
   readonly name: string;
   readonly description: string | null;

@@ -126,7 +126,7 @@ function contentOf(fields: (limit: number) => object): string {
   }
 }
 
-/** Joins the outputs of several commands, each on lines of its own. */
+/** Joins the outputs of several commands. Each output begins on a new line. */
 function lines(texts: readonly string[]): string {
   return texts
     .filter((text) => text !== "")

@@ -24,7 +24,8 @@ export class RunningCall {
   }
 
   /**
-   * Waits for work that runs processes. `stop` ends the processes. Work that begins after the cancellation is stopped at once.
+   * Waits for work that runs processes. `stop` ends the processes. Work that begins after the cancellation is stopped
+   * immediately.
    */
   async during<T>(stop: () => Promise<void>, work: Promise<T>): Promise<T> {
     this.#stop = stop;

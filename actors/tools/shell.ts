@@ -1,4 +1,4 @@
-// Shell tool: runs one command in a confined process of its own.
+// Shell tool: runs each command in a separate confined process.
 import { constants } from "node:os";
 import type { ConfinedProcess, LimitHit, Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { BoundedText } from "./bounded-text.ts";

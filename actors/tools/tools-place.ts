@@ -1,5 +1,5 @@
-// Tools place: the module of the tools thread, which runs code and shell commands in the sandbox. Its actor has the protocol
-// Tools.
+// Tools place: entry module of the tools thread, which runs code and shell commands in the sandbox. Its actor has the
+// protocol Tools.
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { openSandbox } from "../../runtime/sandbox/open-sandbox.ts";

@@ -1,4 +1,5 @@
-// Host limits: how many pages are fetched at once, in all and of one host, and how often a host is asked. Clients take turns.
+// Host limits: limit how many pages are fetched at once, in total and from one host, and how often a request is sent to
+// a host. Clients take turns.
 import { setTimeout as sleep } from "node:timers/promises";
 import { LruMap } from "../../runtime/collections.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -6,7 +7,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import { KeyedGates } from "../../runtime/queues/keyed-gates.ts";
 import { orAborted } from "../../runtime/web/abort.ts";
 
-/** Maximum number of fetches at once, in all and of one host. */
+/** Maximum number of fetches at once, in total and from one host. */
 const maxFetches = 16;
 const maxFetchesOfHost = 2;
 /** Minimum time in ms between the starts of two requests to one host. */

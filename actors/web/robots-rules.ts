@@ -18,7 +18,9 @@ const limits = {
   minBytesPerSecond: 1024,
 } as const;
 
-/** `text`: rules. `refusal`: why no page may be read; null with the text "" if there are no rules. */
+/**
+ * `text`: content of the robots.txt; "": there are no rules. `refusal`: why no page may be read; null: the rules apply.
+ */
 interface HostRules {
   readonly text: string;
   readonly refusal: string | null;

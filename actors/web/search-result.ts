@@ -1,4 +1,4 @@
-// Search result: what a search provider says about a page.
+// Search result: one result of a search provider.
 
 export interface SearchResult {
   readonly title: string;

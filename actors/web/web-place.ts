@@ -1,4 +1,5 @@
-// Web place: the module of the web thread, which searches the web and reads pages. Its actor has the protocol WebProtocol.
+// Web place: entry module of the web thread, which searches the web and reads pages. Its actor has the protocol
+// WebProtocol.
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -47,7 +48,7 @@ function embedderOf({ system, spawner }: PlaceContext<WebPlaceInit>): NonNullabl
     try {
       return await embedder.ask("embed", { id, texts, client }, { timeoutMs: embedMs });
     } catch (error) {
-      // After the time limit the model would go on.
+      // Without this, the model would continue after the time limit.
       cancel();
       throw error;
     } finally {

@@ -1,5 +1,5 @@
-// Web service: searches the web and reads pages. A search asks the provider, reads the found pages at once, and selects the passages
-// that match the query best.
+// Web service: searches the web and reads pages. A search asks the provider, reads the found pages in parallel, and
+// selects the passages that match the query best.
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { FoundPage, PageText, SearchContextSize, WebOptions } from "../api/agent/web.ts";
 import { allowsUrl } from "./domains.ts";
@@ -11,16 +11,16 @@ import { selectPassages } from "./ranking/select.ts";
 import type { Extractor } from "./readers/extractor.ts";
 import type { SearchResult } from "./search-result.ts";
 
-/** Maximum number of calls at once, and of those of one client. */
+/** Maximum number of calls at once, in total and of one client. */
 const maxCalls = 128;
 const maxCallsOfClient = 32;
-/** Time limits of a search, of one of its pages, and of a read, waiting included. */
+/** Time limits in ms of a search, of one of its pages, and of a read. They include the time in queues. */
 const searchMs = 45_000;
 const foundPageMs = 12_000;
 const readMs = 30_000;
 const contextTokens: Readonly<Record<SearchContextSize, number>> = { low: 4096, medium: 8192, high: 16_384 };
 const charactersPerToken = 4;
-/** Number of characters of all found pages, and of one, in which passages are looked for. */
+/** Maximum number of ranked characters, of all found pages in total and of one page. */
 const rankedTotal = 262_144;
 const rankedLength = 131_072;
 
@@ -129,7 +129,7 @@ export class WebService {
     }
   }
 
-  /** Runs a call within the limits of time and number. */
+  /** Runs a call within its time limit and the limits of the number of calls. */
   async #run<T>({ client }: Call, limitMs: number, signal: AbortSignal, run: (signal: AbortSignal) => Promise<T>) {
     const ofClient = this.#callsOf.get(client) ?? 0;
     if (this.#calls >= maxCalls || ofClient >= maxCallsOfClient) throw tooMany();
@@ -146,7 +146,7 @@ export class WebService {
   }
 }
 
-/** Runs with a signal that is aborted at the time limit too. Throws timeout then. */
+/** Runs a function with a signal that is also aborted at the time limit. Throws timeout after the limit. */
 async function within<T>(limitMs: number, signal: AbortSignal, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const ended = new AbortController();
   const end = (): void => ended.abort();

@@ -55,7 +55,10 @@ function promptOf(
   return `${title ?? name} (${notes.join("; ")})`;
 }
 
-/** Converts a line to the type of the property. A line that does not fit stays text; the check of the answer says what is wrong. */
+/**
+ * Converts a line to the type of the property. A line that does not fit stays text; the check of the answer then
+ * reports it.
+ */
 function typedValue(line: string, { type }: Property): AnswerValue {
   if (type === "boolean") return /^(?:y|yes|true)$/i.test(line) ? true : /^(?:n|no|false)$/i.test(line) ? false : line;
   if (type === "array") return line.split(",").map((part) => part.trim());

@@ -24,7 +24,7 @@ export interface ApproverOptions {
 
 export class Approver {
   readonly #options: ApproverOptions;
-  /** Session whose calls all run. */
+  /** Session whose calls all run without a question; null: none. */
   #approvedSession: string | null = null;
 
   constructor(options: ApproverOptions) {
@@ -57,7 +57,7 @@ export class Approver {
     return null;
   }
 
-  /** Answers a question of a tool. Asks again while the data is not what the tool wants. */
+  /** Answers a question of a tool. Asks again while the data does not fit the question. */
   async #answer(request: ApprovalRequest, question: ToolQuestion, run: RunControl): Promise<void> {
     const { notes, questions, agents } = this.#options;
     while (!run.signal.aborted) {

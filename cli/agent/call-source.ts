@@ -1,5 +1,5 @@
-// Call source: the code or the commands of a call of a built-in tool. They are shown and edited as text; the arguments of all other
-// calls as JSON, because no part of them may be hidden from the user.
+// Call source: the code or the commands of a call of a built-in tool, which are shown and edited as text. The arguments
+// of all other calls are shown and edited as JSON, because no part of them may be hidden from the user.
 
 export interface CallSource {
   readonly language: "python" | "shell";

@@ -23,7 +23,7 @@ import { JsonView } from "./view/json-view.ts";
 import { TerminalView } from "./view/terminal-view.ts";
 import { userFolder } from "./work-folder.ts";
 
-/** Client of the sessions. It is that of the requests. */
+/** Client of the sessions. The requests of chatRequest name the same client. */
 const client = "run";
 
 export interface AgentTerminal {
@@ -31,7 +31,7 @@ export interface AgentTerminal {
   readonly notes: Output;
   /** Whether there is a user to ask. */
   readonly canAsk: boolean;
-  /** Asks the user; called only while a run is going on, and if `canAsk`. */
+  /** Asks the user. Called only during a run, and only if `canAsk`. */
   readonly questions: () => Questions;
 }
 
@@ -51,7 +51,7 @@ export function usesTools({ agent, enableCodeExecution, enableShell, enableSearc
   return agent || enableCodeExecution || enableShell || enableSearch;
 }
 
-/** Checks what can be checked before a model is loaded. Throws config_invalid. */
+/** Checks the settings of the agent before a model is loaded. Throws config_invalid. */
 export function checkAgent(config: Config): void {
   userFolder(config);
   const asks = !config.run.yes && config.agentPermission === "ask";
@@ -72,7 +72,7 @@ export async function openAgent(
 ): Promise<OpenAgent> {
   const folder = userFolder(config) ?? process.cwd();
   const saved = new SessionFiles(sessionFolder(config.troupe.stateDir));
-  // Files and sessions of the loop itself end with this command. What is to last is in the session files.
+  // The loop's own files and sessions end with this command. Only the session files last.
   const state = await openState({ ...config, troupe: { ...config.troupe, stateDir: "none" } }, log);
   const stopState = () => state.stop(placeStopMs);
   try {
@@ -109,7 +109,7 @@ export async function openAgent(
       folder,
       conversation: restored === null ? begun : resumedConversation(restored),
       continuation: () =>
-        saved.isKept && agent.sessionId !== null ? `session ${agent.sessionId}; --continue goes on with it` : null,
+        saved.isKept && agent.sessionId !== null ? `session ${agent.sessionId}; continue it with --continue` : null,
       stop: async () => {
         await stop(placeStopMs);
         await stopState();

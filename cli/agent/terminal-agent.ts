@@ -1,5 +1,6 @@
-// Terminal agent: runs the agent loop for one conversation on the command line. To the code that shows answers it looks like a
-// model: it generates the events of the answer, and shows calls of tools and asks for approvals in between.
+// Terminal agent: runs the agent loop for one conversation on the command line. Its `generate` has the form of
+// Inference.generate, so the code that shows answers uses it like a model. Calls of tools and questions for approval go
+// to the view.
 import { type AgentEvent, type AgentOptions, type Agents, noEarlierCalls } from "../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { Skills } from "../../actors/api/agent/skills.ts";
@@ -10,7 +11,7 @@ import type { ChatMessage, GenerateEvent, GenerateRequest, ToolUse } from "../..
 import { interruptedAnswer } from "./session/resumed-turns.ts";
 import { usableSkills } from "./usable-skills.ts";
 
-/** Receives the events of a run that are not part of the answer's text. Each event waits until the one before it is handled. */
+/** Receives all events of a run. The next event follows when the event before it is handled. */
 export interface RunView {
   /** Called before a run. */
   begin(): Promise<void>;
@@ -18,7 +19,7 @@ export interface RunView {
 }
 
 export interface RunControl {
-  /** Aborted when the run is to end. */
+  /** Aborted when the run must end. */
   readonly signal: AbortSignal;
   /** Ends the run. */
   interrupt(): void;
@@ -26,7 +27,7 @@ export interface RunControl {
 
 export interface TerminalAgentOptions {
   readonly agents: Agents;
-  /** Runs have all of them. */
+  /** Skills of the state. A run has the skills that usableSkills chooses from them. */
   readonly skills: Pick<Skills, "list">;
   readonly view: RunView;
   /** Whether the view can ask the user. */
@@ -41,7 +42,7 @@ export class TerminalAgent {
   readonly #view: RunView;
   readonly #canAsk: boolean;
   #sessionId: string | null;
-  /** Text of the answer since the last result of a tool: the session has what came before. */
+  /** Text of the answer since the last result of a tool. The session has the text before it. */
   #unsaved = "";
   #isLimited = false;
 
@@ -63,7 +64,7 @@ export class TerminalAgent {
     return this.#isLimited;
   }
 
-  /** Returns what the conversation keeps of an answer that was interrupted. */
+  /** Returns the text that the conversation keeps of an interrupted answer. */
   cutAnswer(): string {
     return interruptedAnswer(this.#unsaved);
   }
@@ -77,7 +78,7 @@ export class TerminalAgent {
   async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
     for await (const event of this.events(request, signal)) {
       if (isRunEvent(event)) continue;
-      // The view has said that the rounds are used up; the answer itself is complete.
+      // The view has reported that the limit of rounds is reached; the answer itself is complete.
       yield [event.type === "finish" && this.#isLimited ? { ...event, reason: "stop" } : event];
     }
   }
@@ -100,7 +101,7 @@ export class TerminalAgent {
     }
   }
 
-  /** A conversation without an answer is a new one, for example after /clear. It gets a session of its own. */
+  /** A conversation without an answer is new, for example after /clear. It gets a new session. */
   async #beginSession(messages: readonly ChatMessage[]): Promise<void> {
     this.#unsaved = "";
     this.#isLimited = false;

@@ -1,4 +1,4 @@
-// Usable skills: which of the skills in `skills_dir` the runs of a terminal have, within the limits of one run.
+// Usable skills: chooses the skills of `skills_dir` that the runs of a terminal have, within the limits of one run.
 import { latestVersion, type Skill, skillLimits } from "../../actors/api/agent/skills.ts";
 
 export interface UsableSkills {

@@ -6,8 +6,8 @@ import { homeFolder } from "../../runtime/host/home.ts";
 import type { Config } from "../config/config.ts";
 
 /**
- * Returns the folder without links in its path; null for a command that gives each session a folder of its own. Throws
- * config_invalid if it is no folder, or if it contains the user's home folder, with its keys and passwords.
+ * Returns the folder without links in its path; null: the command gives each session a separate folder. Throws
+ * config_invalid if it is no folder, or if it contains the user's home folder, which may have keys and passwords.
  */
 export function userFolder({ command, run }: Pick<Config, "command" | "run">): string | null {
   if (command !== "run") return null;

@@ -41,7 +41,7 @@ function originOf(origins: readonly Origin[], { group, field }: KeyEntry, model:
   return origins.find((origin) => origin.group === "general" && origin.field === field);
 }
 
-/** Reads a value from the Config, in which the general keys and those of [[models]] have no section of their own. */
+/** Reads a value from the Config, in which the general keys and the keys of [[models]] have no section. */
 function valueIn(config: Config, { group, field }: KeyEntry, model: number | null): unknown {
   const whole: object = model === null ? config : (config.models[model] ?? {});
   const isFlat = group === "general" || group === "agentic" || group === "models";
@@ -49,7 +49,7 @@ function valueIn(config: Config, { group, field }: KeyEntry, model: number | nul
   return typeof section === "object" && section !== null ? Reflect.get(section, field) : null;
 }
 
-/** Returns a value as JSON without secrets, also without those that a user has typed in the wrong place. */
+/** Returns a value as JSON without secrets. Secrets that a user has typed in the wrong place are removed too. */
 function shown(value: unknown, isSecret: boolean): SettingInForce["value"] {
   if (value === null || value === undefined) return null;
   if (isSecret) return SET;

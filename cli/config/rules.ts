@@ -4,7 +4,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Given, GivenValues } from "./given.ts";
 import { entryAt, type KeyEntry } from "./keys.ts";
 
-/** Settings given by the user: the shared ones, and those of each model. */
+/** Settings given by the user: the shared settings, and the settings of each model. */
 export interface GivenSettings {
   readonly shared: GivenValues;
   readonly models: readonly GivenValues[];
@@ -227,7 +227,7 @@ interface NamedModel {
   readonly modelId: string;
 }
 
-/** Checks that the search provider has what it needs, and that the embedding model is served. */
+/** Checks that the settings that the search provider requires are given, and that the embedding model is served. */
 export function checkSearch({ search, searchEmbeddingModel: name, models }: SearchSettings): void {
   const { provider, url, apiKey } = search;
   if (provider === "searxng" && url === null) {

@@ -17,7 +17,7 @@ export interface RunModels {
 
 export type OpenModels = (config: Config, log: Logger) => Promise<RunModels>;
 
-/** Downloads missing models. */
+/** Downloads missing models. `start` loads the models. */
 export async function openModels(config: Config, log: Logger): Promise<RunModels> {
   const progress = createProgress();
   const options = await frontOptions(config, log, progress);

@@ -20,7 +20,7 @@ export interface ReplOptions {
   readonly inference: Pick<Inference, "generate" | "models">;
   readonly conversation: Conversation;
   readonly request: (question: string) => GenerateRequest;
-  /** Returns the answer to keep of a text that was interrupted. */
+  /** Returns the answer that the conversation keeps of an interrupted text. */
   readonly cutAnswer: (text: string) => string;
   readonly history: LineHistory;
   readonly input: KeySource;
@@ -244,7 +244,7 @@ export class Repl {
     if (usage !== null) notes.line(notes.dim(usageLine(usage)));
   }
 
-  /** Returns why an answer was cut off after this number of tokens. */
+  /** Returns a note with the reason why an answer was cut off after this number of tokens. */
   #lengthNote(tokens: number): string {
     const { fields, defaults } = this.#options.conversation;
     const limit = fields.max_tokens ?? defaults.maxTokens;

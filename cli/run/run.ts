@@ -117,7 +117,7 @@ async function answer(scene: Scene, message: string): Promise<void> {
   }
 }
 
-/** Whether the user is asked before calls of tools. */
+/** Whether the user is asked before tool calls. */
 function asks(config: Config): boolean {
   return usesTools(config) && !config.run.yes && config.agentPermission === "ask";
 }

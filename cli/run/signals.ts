@@ -1,4 +1,5 @@
-// Signals of `troupe run`: the first one shuts down in order, a second one exits at once. In the REPL, SIGINT means ctrl-c.
+// Signals of `troupe run`: the first signal shuts down in order; a second signal exits immediately. In the REPL, SIGINT
+// means ctrl-c.
 import type { Repl } from "./repl.ts";
 
 /** Receiver of signals and log lines; it is the REPL while the REPL is running. */
@@ -11,9 +12,9 @@ export const interruptCode = 130;
 const signalCodes = { SIGINT: interruptCode, SIGTERM: 143 };
 
 export interface End {
-  /** Aborted when the command is to end. */
+  /** Aborted when the command must end. */
   readonly signal: AbortSignal;
-  /** Ends the command with an exit code: in order at the first call, at once at the second. */
+  /** Ends the command with an exit code. The first call shuts down in order; the second call exits immediately. */
   stop(code: number): void;
 }
 

@@ -167,8 +167,8 @@ if [ "$funcstack[1]" = _troupe ]; then _troupe "$@"; else compdef _troupe troupe
 
 function zshSpec(name: string, { help, value }: Flag): string {
   const said = help.replaceAll(/[[\]:]/g, (sign) => `\\${sign}`);
-  // The star lets the shell suggest a flag that was already typed. Most flags may not be repeated, but troupe itself checks
-  // this.
+  // Because of the star, the shell also suggests flags that were already typed. Most flags may not be repeated, but
+  // troupe itself checks this.
   const spec = `*${name}[${said}]`;
   if (value === "none") return spec;
   if (value === "path") return `${spec}:path:_files`;

@@ -52,8 +52,9 @@ export interface StartOptions {
   /** Folders whose sizes count against the disk limit. */
   readonly folders: readonly [string, ...string[]];
   /**
-   * Work folder of the user; null: none. The decrease of the free space on its file system counts against the disk limit: its own
-   * size does not, because it has files of the user, perhaps too many to be counted again and again.
+   * Work folder of the user; null: none. The decrease of the free space on its file system counts against the disk
+   * limit. The size of the folder does not, because it has files of the user, perhaps too many to be counted at each
+   * check.
    */
   readonly userFolder: string | null;
 }

@@ -1,5 +1,5 @@
-// Guarded fetch: fetches a URL that a client or a model chose. Only http and https, only allowed addresses, also after redirects;
-// bounded in size, time, headers and redirects.
+// Guarded fetch: fetches a URL that a client or a model chose. Accepts only http and https and only allowed addresses,
+// also after redirects. Limits the size, the time, the headers and the redirects.
 import type { IncomingHttpHeaders } from "node:http";
 import { ServerError } from "../errors.ts";
 import { acceptedEncodings, readBody } from "./body.ts";

@@ -39,7 +39,10 @@ export function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-/** Storage can be denied by the browser. The preference then lasts until the page is closed. */
+/**
+ * Returns the stored text; null: there is none, or the browser denies storage. The preference then lasts until the page
+ * is closed.
+ */
 function stored(key: string): string | null {
   try {
     return localStorage.getItem(key);

@@ -1,4 +1,4 @@
-// Theme: light, dark, or as the system has it.
+// Theme: light, dark, or the theme of the system.
 import { oneOf, preference } from "./preference.ts";
 
 export type Theme = "system" | "light" | "dark";

@@ -1,4 +1,5 @@
-// Content of an answer: its items in order (reasoning, text, calls of tools), then what its tools ask or have made.
+// Content of an answer: its items in order (reasoning, text, tool calls), then the approvals and the files of its
+// tools.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { duration } from "../base/times.ts";

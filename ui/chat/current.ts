@@ -5,7 +5,7 @@ import { route, show } from "../base/route.ts";
 import { OpenConversation } from "../conversations/open-conversation.ts";
 import type { ChatSettings } from "../conversations/records.ts";
 
-/** Settings with which a new conversation begins: those of the last change. */
+/** Settings of a new conversation: the settings as they were last changed. */
 const lastSettings = preference<Partial<ChatSettings>>(
   "settings",
   {},
@@ -37,7 +37,7 @@ export function startConversation(): void {
   current.value = OpenConversation.create(lastSettings.value);
 }
 
-/** Gives a conversation with its first message its address. */
+/** Keeps a conversation open from its first message on, and shows its address. */
 export function keepOpen(conversation: OpenConversation): void {
   const { id } = conversation.conversation.value;
   opened.set(id, conversation);

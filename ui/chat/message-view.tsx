@@ -160,7 +160,7 @@ function Copy({ text }: { readonly text: string }) {
   return <Button icon="copy" label={t("copy")} onPress={() => void copy()} />;
 }
 
-/** Deletes after a second press. */
+/** Button that deletes a message, and all that follow it, after a second press. */
 function Delete({ open, message }: { readonly open: OpenConversation; readonly message: Message }) {
   const [isSure, setSure] = useState(false);
   const press = (): void => {

@@ -1,4 +1,4 @@
-// Side bar: the conversations by folder, the search, and the way to the other pages.
+// Side bar: the conversations by folder, the search, and the links to the other pages.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Button } from "../base/button.tsx";

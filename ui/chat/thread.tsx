@@ -5,7 +5,7 @@ import { t } from "../base/language.ts";
 import type { OpenConversation } from "../conversations/open-conversation.ts";
 import { MessageView } from "./message-view.tsx";
 
-/** Number of messages that are drawn at first, and that are added at once. */
+/** Number of messages that are drawn at first, and number that one press adds. */
 const pageLength = 40;
 /** Distance in pixels from the end within which the thread follows new text. */
 const followDistance = 80;
@@ -40,7 +40,7 @@ export function Thread({ open }: { readonly open: OpenConversation }) {
     };
   }, []);
 
-  // Earlier messages are added above: the shown ones stay where they are.
+  // Earlier messages are added above. The scroll position is corrected, so that the shown messages do not move.
   useLayoutEffect(() => {
     const outer = frame.current;
     if (outer !== null && heightBefore.current > 0) outer.scrollTop += outer.scrollHeight - heightBefore.current;

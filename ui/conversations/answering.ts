@@ -18,11 +18,14 @@ export interface AnsweringOptions {
   readonly body: object | null;
   readonly onChange: (answer: Answer) => void;
   readonly onStore: (answer: Answer) => Promise<void>;
-  /** Whether the user wants the answer to end. */
+  /** Aborted when the user stops the answer. */
   readonly signal: AbortSignal;
 }
 
-/** Runs an answer to its end, in the only tab that has its lock. `isWaiting`: waits until no other tab has the lock. */
+/**
+ * Runs an answer to its end. Only the tab that has the lock of the answer runs it. `isWaiting`: waits until no other
+ * tab has the lock; false: does nothing if another tab has it.
+ */
 export async function runAnswer(options: AnsweringOptions, isWaiting: boolean): Promise<void> {
   await navigator.locks.request(
     `troupe.answer.${options.answer.id}`,
@@ -77,7 +80,7 @@ class Answering {
       for await (const events of await this.#open()) {
         for (const event of events) this.#fold.take(event);
         this.#changed();
-        // The user may have stopped the answer before the server had named it.
+        // The user may have stopped the answer before the server had sent the id of the response.
         if (this.#options.signal.aborted) {
           if (this.#isRunning) void this.#cancel();
           else this.#fold.stop("cancelled", "");
@@ -128,7 +131,10 @@ class Answering {
     }
   }
 
-  /** Shows the answer, at most every `shownEveryMs`, and stores it now and then. */
+  /**
+   * Shows the answer at most every `shownEveryMs`, and stores it at most every `storedEveryMs` and when its response
+   * has an id.
+   */
   #changed(): void {
     const now = performance.now();
     if (!this.#isNamed && this.#fold.answer.responseId !== "") {

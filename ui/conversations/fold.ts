@@ -162,7 +162,7 @@ function closed(item: OpenItem): OutputItem {
   return opened(item as OutputItem) as OutputItem;
 }
 
-/** Items of the last event may lack the logprobs that the deltas had. */
+/** Adds the logprobs of the deltas to the items of the last event, which may lack them. */
 function withLogprobs(output: readonly OutputItem[], items: readonly OpenItem[]): OpenItem[] {
   return output.map((item, i) => {
     const next = opened(item);
@@ -174,7 +174,10 @@ function withLogprobs(output: readonly OutputItem[], items: readonly OpenItem[])
   });
 }
 
-/** Joins the items of an answer and of its continuation: the first text goes on in the last text. */
+/**
+ * Joins the items of an answer and of its continuation. The first text of the continuation is appended to the answer's
+ * last text.
+ */
 function joined(base: readonly OutputItem[], items: readonly OutputItem[]): readonly OutputItem[] {
   const [last, first] = [base.at(-1), items[0]];
   if (last?.type !== "message" || first?.type !== "message") return [...base, ...items];

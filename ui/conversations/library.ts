@@ -1,5 +1,5 @@
-// Library: the conversations of this browser, the same in all tabs. The database is the truth; each change is announced to the
-// other tabs, which read it again.
+// Library: the conversations of this browser, the same in all tabs. The database has the current state. Each change is
+// announced to the other tabs, which then read the conversation again.
 import { signal } from "@preact/signals";
 import * as database from "./database.ts";
 import { type ChatSettings, type Conversation, newId, usualSettings } from "./records.ts";

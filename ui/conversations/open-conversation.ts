@@ -1,4 +1,4 @@
-// Open conversation: the conversation that is shown, with its messages, and what the user can do with them.
+// Open conversation: the conversation that is shown, with its messages and the actions of the user on them.
 import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { notifyError } from "../base/notice.tsx";
 import type { OutputItem } from "../server/wire.ts";
@@ -54,7 +54,7 @@ export class OpenConversation {
     return new OpenConversation(newConversation(settings), []);
   }
 
-  /** Ends the watch for changes of other tabs. Running answers go on. */
+  /** Ends the watch for changes of other tabs. Running answers continue. */
   close(): void {
     this.#endWatch();
   }
@@ -67,7 +67,7 @@ export class OpenConversation {
     return this.#messages.value.get(id) ?? null;
   }
 
-  /** Returns a message as it is now: a running answer with what has arrived. */
+  /** Returns the current state of a message. A running answer has the output that has arrived. */
   current(message: Message): Message {
     return this.#live.get(message.id)?.value ?? message;
   }
@@ -88,7 +88,7 @@ export class OpenConversation {
     if (!this.isEmpty) await storeConversation(this.conversation.value);
   }
 
-  /** Adds a message of the user after `parent`, and lets the models answer. */
+  /** Adds a message of the user after `parent`, and asks the models for answers. */
   async send(text: string, files: readonly AttachedFile[], parent = this.conversation.value.leaf): Promise<void> {
     const { id: conversation, title } = this.conversation.value;
     const message: UserMessage = {
@@ -116,7 +116,7 @@ export class OpenConversation {
     await this.#add([{ ...edited, output: [item], status: "completed", isEdited: true }], edited.id);
   }
 
-  /** Lets the models answer a message, beside the answers that it has. */
+  /** Asks the models for answers to a message. The existing answers stay. */
   async answer(parent: string): Promise<void> {
     const { settings } = this.conversation.value;
     const now = Date.now();

@@ -70,7 +70,7 @@ export interface Answer extends MessageHead {
   readonly role: "assistant";
   readonly model: string;
   readonly status: AnswerStatus;
-  /** Why the answer is incomplete or has failed; "": it is not. */
+  /** Why the answer is incomplete or has failed; "": neither. */
   readonly problem: string;
   /** Output items of the response, also while it runs. */
   readonly output: readonly OutputItem[];
@@ -81,7 +81,7 @@ export interface Answer extends MessageHead {
   readonly sequence: number;
   readonly session: string;
   readonly usage: Usage | null;
-  /** What the answer had before it was continued; null: it has not been continued. */
+  /** State of the answer before it was continued; null: it has not been continued. */
   readonly base: AnswerBase | null;
   /** Milliseconds from the request to the first output, to the last, and of reasoning; null: not known. */
   readonly firstMs: number | null;

@@ -12,7 +12,7 @@ export function requestBody(path: readonly Message[], settings: ChatSettings, mo
     model: model === "" ? "default" : model,
     input: path.flatMap((message) => (message.role === "user" ? [userItem(message)] : sentItems(message))),
     stream: true,
-    // A background response goes on if the connection breaks, and its events can be read again.
+    // A background response continues if the connection breaks, and its events can be read again.
     background: true,
     store: true,
     ...given({

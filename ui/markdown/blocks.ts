@@ -1,7 +1,7 @@
 // Blocks of a markdown text. A block that is followed by another one does not change while the text grows, so only the last block
 // of a streamed answer is rendered again.
 
-/** Returns the blocks in order; joined they are the text. */
+/** Returns the blocks in order. Together they are the whole text. */
 export function blocksOf(text: string): readonly string[] {
   const blocks: string[] = [];
   let start = 0;

@@ -88,7 +88,10 @@ const Block = memo(function Block({ text, isGrowing }: { readonly text: string; 
   return <div ref={element} dangerouslySetInnerHTML={{ __html: html }} />;
 });
 
-/** Adds what is loaded only when a text needs it: colours of code, formulas, diagrams; and a button to copy code. */
+/**
+ * Adds a button to copy code, and the parts that are loaded only when a text needs them: colours of code, diagrams,
+ * formulas.
+ */
 async function finish(element: HTMLElement): Promise<void> {
   for (const code of element.querySelectorAll<HTMLElement>("pre > code")) {
     addCopy(code);

@@ -1,4 +1,4 @@
-// Data of the server that a page reads again and again while it is shown.
+// Polled data: data of the server that a page reads at regular intervals while it is shown.
 import { useEffect, useState } from "preact/hooks";
 import { ask, ServerError } from "../server/client.ts";
 

@@ -40,8 +40,8 @@ function checkHead({ url, status }: { readonly url: URL; readonly status: number
 }
 
 /**
- * Returns the last part of the path as a file name. Characters that file names cannot have are replaced. "download": files
- * cannot have the name.
+ * Returns the last part of the path as a file name. Characters that file names cannot contain are replaced. Returns
+ * "download" if the result is not an allowed file name.
  */
 export function nameIn({ pathname }: URL): string {
   const last = pathname.split("/").at(-1) ?? "";

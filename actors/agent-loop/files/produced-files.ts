@@ -1,4 +1,5 @@
-// Produced files: the files that the calls of one run create, and placeholders for those that the request expects in vain.
+// Produced files: the files that the calls of one run create, and placeholders for requested files that no call
+// created.
 import { readFile } from "node:fs/promises";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import type { InlineContent, RequestedFile } from "../../api/agent/agents.ts";

@@ -1,4 +1,4 @@
-// Requested files: what the model is told about the files that a request expects.
+// Requested files: the note in the prompt that lists the files that a request expects.
 import type { PromptChanges } from "../../../engines/generation.ts";
 import type { RequestedFile } from "../../api/agent/agents.ts";
 

@@ -11,8 +11,8 @@ const CANCELLED_MS = 1000;
 const MAX_KEPT = 2048;
 
 /**
- * Fetches; reading the response fails if a message in it is too large. `onTooLarge` is called then. The time of a request is not
- * limited: calls have limits of their own. The response to a call that is cancelled is closed.
+ * Returns a function that fetches. If a message in a response is too large, reading the response fails and `onTooLarge`
+ * is called. Requests have no time limit, because calls have their own. The response to a cancelled call is closed.
  */
 export function boundedFetch(onTooLarge: (reason: string) => void): FetchLike {
   const calls = new Map<string, AbortController>();
@@ -32,7 +32,10 @@ export function boundedFetch(onTooLarge: (reason: string) => void): FetchLike {
   };
 }
 
-/** Returns the signal of a call's request. The latest calls are kept; the end of a response that has arrived changes nothing. */
+/**
+ * Returns the signal of a call's request. The latest MAX_KEPT calls are kept, whether they have ended or not: aborting
+ * the signal of a complete response has no effect.
+ */
 function callSignal(calls: Map<string, AbortController>, id: string, { signal }: RequestInit): AbortSignal {
   const ended = new AbortController();
   calls.set(id, ended);
@@ -43,7 +46,7 @@ function callSignal(calls: Map<string, AbortController>, id: string, { signal }:
 
 let patient: Promise<FetchLike> | null = null;
 
-/** Fetches without time limits of its own. Node's fetch ends a request whose answer takes 300 s. */
+/** Fetches without a time limit. Node's own fetch ends a request whose response takes more than 300 s. */
 async function patientFetch(url: string | URL, init: RequestInit): Promise<Response> {
   patient ??= import("../../../runtime/web/undici.ts").then(({ Agent, fetch }) => {
     const dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 });
@@ -86,7 +89,9 @@ function counter(isStream: boolean, onTooLarge: (reason: string) => void): Trans
   });
 }
 
-/** Returns the position after the last empty line of a chunk; -1: none. `isLineEmpty`: the previous chunk ended with a line. */
+/**
+ * Returns the position after the last empty line of a chunk; -1: none. `isLineEmpty`: whether the chunk begins a line.
+ */
 function lastEventEnd(chunk: Uint8Array, isLineEmpty: boolean): number {
   for (let at = chunk.lastIndexOf(NEWLINE); at >= 0; at = at === 0 ? -1 : chunk.lastIndexOf(NEWLINE, at - 1)) {
     const before = chunk[at - 1] === RETURN ? at - 2 : at - 1;

@@ -5,7 +5,7 @@ const NEWLINE = 0x0a;
 export class LineReader {
   readonly #maxBytes: number;
   readonly #onLine: (line: string) => void;
-  /** Pieces of the line whose end has not arrived. */
+  /** Pieces of the current line, whose end has not arrived yet. */
   #pieces: Buffer[] = [];
   #bytes = 0;
 

@@ -1,4 +1,4 @@
-// Transports of a server: the ones to try in order, and why a connection has ended.
+// Transports of a server: lists the transports to try, in order, and tells why a connection has ended.
 import {
   SdkHttpError,
   SSEClientTransport,
@@ -11,7 +11,10 @@ import type { ServerProcess } from "./server-process.ts";
 import { StdioTransport } from "./stdio.ts";
 import { WebSocketTransport } from "./websocket.ts";
 
-/** Answers to the first request of a server that only supports HTTP with SSE (specification of MCP: backwards compatibility). */
+/**
+ * Statuses with which a server that only supports HTTP with SSE answers the first request (specification of MCP:
+ * backwards compatibility).
+ */
 const oldServerStatuses = [400, 404, 405];
 
 const MIN_RECONNECT_MS = 200;
@@ -71,7 +74,10 @@ function http(
   return { transport, endReason: () => null };
 }
 
-/** Reads a broken stream again after a time that the server may choose only within limits. Returns a function that ends the wait. */
+/**
+ * Reconnects a broken stream after the server's delay, kept within the limits above. Returns a function that cancels
+ * the wait.
+ */
 function reconnectionScheduler(reconnect: () => void, delayMs: number): () => void {
   const timer = setTimeout(reconnect, Math.min(MAX_RECONNECT_MS, Math.max(MIN_RECONNECT_MS, delayMs || 0)));
   return () => clearTimeout(timer);

@@ -1,5 +1,5 @@
-// Server process: starts an MCP server as a child process with a minimal environment, in the sandbox or without it. The process
-// and all that it started end with this server, also if this server is killed.
+// Server process: starts an MCP server as a child process with a minimal environment, in the sandbox or without it. The
+// child process and its descendants end with this process, also if this process is killed.
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
@@ -25,8 +25,8 @@ export interface ServerProcess {
 const passedVariables = ["PATH", "HOME", "LANG", "TMPDIR", "SystemRoot", "USERPROFILE", "APPDATA", "PATHEXT"];
 
 /**
- * The shell waits on descriptor 3, whose other end this process holds. When this process ends, however it ends, the shell kills
- * the process group.
+ * The shell waits on descriptor 3, whose other end this process holds. When this process ends for any reason, the shell
+ * kills the process group.
  */
 const guarded = '(read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 </dev/null & exec "$@" 3<&-';
 

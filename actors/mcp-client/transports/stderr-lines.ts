@@ -4,7 +4,7 @@ import type { Clock } from "../../../runtime/clock.ts";
 const MAX_LINE_BYTES = 2000;
 const MAX_LINES_PER_SECOND = 50;
 
-/** Returns a reader of the output. Long lines are divided; lines above the rate are left out and counted. */
+/** Returns a reader of the output. Long lines are cut or divided. Lines above the rate are left out and counted. */
 export function stderrLines(clock: Clock, onLine: (line: string) => void): (chunk: Buffer) => void {
   let rest = "";
   let second = 0;

@@ -63,7 +63,7 @@ export class StdioTransport implements Transport {
     if (!(await resolvesWithin(STOP_MS, running.exited))) running.kill();
   }
 
-  /** A process that has closed its stdout but does not end is of no use. */
+  /** Ends the connection to a process that has closed its stdout but keeps running: it cannot answer any more. */
   async #onOutputEnd(running: ServerProcess): Promise<void> {
     if (!(await resolvesWithin(LAST_OUTPUT_MS, running.exited))) this.#end("it closed its stdout");
   }
@@ -80,7 +80,7 @@ export class StdioTransport implements Transport {
     this.onmessage?.(message);
   }
 
-  /** `reason`: null: this side closes the connection. */
+  /** `reason`: why the server ended the connection; null: this side closes it. */
   #end(reason: string | null): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

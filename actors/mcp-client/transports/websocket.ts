@@ -5,7 +5,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { maxMessageBytes, tooLarge } from "./limits.ts";
 import { messageIn } from "./message-in.ts";
 
-/** Subprotocol of MCP. Servers that do not know it are connected to without it. */
+/** Subprotocol of MCP. For servers that do not know it, the connection is opened again without it. */
 const SUBPROTOCOL = "mcp";
 const HANDSHAKE_MS = 30_000;
 const MAX_UNREAD_BYTES = 16 * 2 ** 20;
@@ -73,7 +73,7 @@ export class WebSocketTransport implements Transport {
     this.#socket?.close();
   }
 
-  /** `reason`: null: this side closes the connection. */
+  /** `reason`: why the server ended the connection; null: this side closes it. */
   #end(reason: string | null): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -36,8 +36,8 @@ interface Wanted {
 }
 
 /**
- * Returns the state of the files. A folder of the user may have very many files, and its user has what changes there, so only
- * the files that a call names are surfaced.
+ * Returns the state of the files of a work folder. A folder of the user is not scanned, because it may have very many
+ * files and the user has its changes anyway. Only the files that a call names are surfaced from it.
  */
 export async function filesOf({ path, isUsers }: WorkFolder): Promise<Snapshot> {
   return isUsers ? noSnapshot : await snapshot(path);

@@ -1,6 +1,6 @@
-// Session skills: copies of the skills that a session may use, in a folder beside its work folder. Tools see the folder read-only.
-// It exists from the start of the session, so that its Python process, which is started earlier, sees skills that come later.
-// The copies belong to the session: a skill that is deleted stays usable until the end of the run.
+// Session skills: copies of the skills that a session may use, in a folder beside its work folder. Tools see the folder
+// read-only. The folder exists from the start of the session, so that the session's Python process sees skills that are
+// added later. The copies belong to the session: a skill that is deleted stays usable until the end of the run.
 import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ export class SessionSkills {
     return kind === "none" ? this.folder : innerSkillsFolder;
   }
 
-  /** Makes the skills of the session the given ones: removes others, and copies those that are new or have changed. */
+  /** Replaces the skills of the session: removes all others, and copies the new and the changed ones. */
   set(skills: readonly SkillToMount[]): Promise<void> {
     const done = this.#turns.then(() => this.#set(skills));
     this.#turns = done.catch(() => {});

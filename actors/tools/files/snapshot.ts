@@ -16,7 +16,7 @@ export interface Snapshot {
   readonly isComplete: boolean;
 }
 
-/** Snapshot of a folder whose changes are not looked for. */
+/** Snapshot of a folder that is not checked for changes. */
 export const noSnapshot: Snapshot = { files: new Map(), isComplete: true };
 
 /** Lists the files, except hidden files, compiled Python files and symbolic links. */

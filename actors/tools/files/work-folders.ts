@@ -33,7 +33,10 @@ export class WorkFolders {
   readonly #base: string;
   readonly #userFolder: string | null;
 
-  /** `base`: private folder of the sessions. `userFolder`: work folder of all sessions; null: each gets one of its own. */
+  /**
+   * `base`: private folder of the sessions. `userFolder`: work folder of all sessions; null: each session gets a
+   * separate one.
+   */
   constructor(base: string, userFolder: string | null = null) {
     this.#base = base;
     this.#userFolder = userFolder;

@@ -36,7 +36,7 @@ export interface DomDocument extends DomElement {
   cloneNode(isDeep: boolean): DomDocument;
 }
 
-/** An element with at least this fraction of the page's text is not boilerplate, whatever else speaks for it. */
+/** An element with at least this fraction of the page's text is never boilerplate. */
 export const mainShare = 0.5;
 
 export const textNode = 3;

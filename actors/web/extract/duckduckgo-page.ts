@@ -1,4 +1,5 @@
-// Result page of DuckDuckGo's HTML interface: its results, or that it is a page that asks whether the reader is human.
+// Result page of DuckDuckGo's HTML interface: reads its results, and recognises a page that asks whether the reader is
+// human.
 import type { SearchResult } from "../search-result.ts";
 import { parseDocument, plainText } from "./dom.ts";
 

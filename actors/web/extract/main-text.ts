@@ -5,26 +5,28 @@ import { type DomDocument, type DomElement, mainShare, parseDocument, plainText,
 
 /** Minimum length in characters of the text of an element that counts as the main text; on short pages half of all text. */
 const minLength = 140;
-/** An article beside others of this fraction of its length is one of several posts. */
+/**
+ * If another article has at least this fraction of the length of the longest one, the articles are posts of one page.
+ */
 const otherShare = 0.3;
 /** Minimum fraction of the page's text that Readability must find. It finds one article, but a page may have many posts. */
 const minShare = 0.5;
-/** Fraction of the text that Readability finds that the main element contains. */
+/** Minimum fraction of the text found by Readability that the main element must contain. */
 const coreShare = 0.95;
-/** Maximum length of the element around what Readability finds, relative to it. It leaves out parts of lists. */
+/** Maximum length of the main element, relative to the text found by Readability, which leaves out parts of lists. */
 const maxCore = 2;
-/** Maximum length of the element with the main heading too, relative to the one without. */
+/** Maximum length of the element that also contains the main heading, relative to the element without it. */
 const maxWidening = 1.5;
 /** Maximum number of elements of a page for Readability, which takes several times as long as the rest of the extraction. */
 const maxElements = 15_000;
 const minLinks = 3;
-/** Lists of links are the main text of a page that has nearly nothing else. */
+/** Lists of links with at least this fraction of the page's text are its main text. */
 const maxLinkLists = 0.8;
 /** Elements that contain a text with its paragraphs. */
 const containers = new Set(["BODY", "DIV", "SECTION", "ARTICLE", "MAIN", "TD", "CENTER"]);
 const mark = "data-element";
 
-/** Returns the element that contains the main text. The document is cleaned already. */
+/** Returns the element that contains the main text of a cleaned document. */
 export function mainElement(document: DomDocument): DomElement {
   const total = plainText(document.body).length;
   for (const selector of ["main, [role=main]", "article"]) {
@@ -39,7 +41,10 @@ export function mainElement(document: DomDocument): DomElement {
   return readable(document) ?? document.body;
 }
 
-/** Returns the elements without those that are short beside the longest; none if that one is short too. */
+/**
+ * Returns the elements that are not much shorter than the longest one; none if the longest has fewer than `enough`
+ * characters.
+ */
 function longOnes(elements: readonly DomElement[], enough: number): readonly DomElement[] {
   const lengths = elements.map((element) => plainText(element).length);
   const longest = Math.max(0, ...lengths);
@@ -63,7 +68,9 @@ function articleOf(main: DomElement): DomElement {
   return hasOther ? main : longest;
 }
 
-/** Returns the element around what Readability finds; null: it finds too little, or the page is too large for it. */
+/**
+ * Returns the element around the text found by Readability; null: it finds too little, or the page is too large for it.
+ */
 function readable(document: DomDocument): DomElement | null {
   const elements = [...document.querySelectorAll("body, body *")];
   if (elements.length > maxElements) return null;
@@ -116,7 +123,7 @@ function removeLinkLists(document: DomDocument): void {
   for (const list of outer) if (!isInText(list)) for (const element of withHeading(list)) element.remove();
 }
 
-/** Returns the elements that are in none of the others. They are in document order. */
+/** Returns the elements that no other one contains. `elements` must be in document order. */
 function outermost(elements: readonly DomElement[]): readonly DomElement[] {
   const outer: DomElement[] = [];
   for (const element of elements) if (outer.at(-1)?.contains(element) !== true) outer.push(element);

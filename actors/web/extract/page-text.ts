@@ -30,7 +30,9 @@ export function pageText(bytes: Uint8Array, contentType: string, url: string): E
   return cut(title, text === "" ? description : withHeading(text, heading));
 }
 
-/** Readability removes a heading that repeats the title. */
+/**
+ * Puts the heading of the page before a text without it, because Readability removes a heading that repeats the title.
+ */
 function withHeading(text: string, heading: string): string {
   return heading === "" || text.includes(heading) ? text : `# ${heading}\n\n${text}`;
 }

@@ -4,7 +4,7 @@ import { type DomElement, isElement } from "./dom.ts";
 /** Elements that a cell of a markdown table cannot contain. */
 const blocks = "table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, p + p, hr";
 const maxColumns = 64;
-/** Further rows are left out: with this many, a text is longer than what models get of a page. */
+/** Maximum number of rows. A text with more rows would be longer than the part of a page that models get. */
 const maxRows = 2000;
 
 /** Whether a table has data, so that it becomes a markdown table. */

@@ -46,12 +46,12 @@ export async function askProvider(
   }
 }
 
-/** Returns the address of a path below the base URL of a provider, which may have a path of its own. */
+/** Returns the URL of a path below the base URL of a provider. The base URL may contain a path. */
 export function providerUrl(base: string, path: string): URL {
   return new URL(`${base.replace(/\/+$/, "")}/${path}`);
 }
 
-/** A URL with a user name or a password becomes one without, and a header with them. */
+/** Moves the user name and the password of a URL into a header. */
 function withoutUserInfo({ url: given, headers = {} }: ProviderRequest) {
   const url = new URL(given);
   const { username, password } = url;
@@ -62,7 +62,7 @@ function withoutUserInfo({ url: given, headers = {} }: ProviderRequest) {
   return { url: url.href, headers: { ...headers, authorization: `Basic ${Buffer.from(pair).toString("base64")}` } };
 }
 
-/** Returns the results in a JSON answer. `read` returns what is at the place of the list. */
+/** Returns the results in a JSON answer. `read` returns the value at the position of the list, of any type. */
 export async function jsonResults(
   provider: string,
   fetched: Fetched,

@@ -58,7 +58,7 @@ function divided(block: string): readonly string[] {
   return [...parts, rest];
 }
 
-/** Returns a length that does not cut a character of two units in half. */
+/** Returns the length, or one less if it would cut a character of two UTF-16 units in half. */
 export function wholeLength(text: string, length: number): number {
   const isHalf = length < text.length && /[\ud800-\udbff]/.test(text.charAt(length - 1));
   return isHalf ? length - 1 : length;

@@ -11,7 +11,7 @@ export interface Passage {
 /** Computes vectors of Euclidean length 1. */
 export type Embed = (texts: readonly string[]) => Promise<readonly Float32Array[]>;
 
-/** Maximum number of passages whose embeddings are computed. They are those with the best BM25 scores. */
+/** Maximum number of passages whose embeddings are computed: the passages with the best BM25 scores. */
 const maxEmbedded = 64;
 /** Weight of a word of the query that is only the beginning of a word of the passage, as in `bake` and `baker`. */
 const prefixWeight = 0.4;
@@ -31,7 +31,10 @@ export function wordScores(query: string, passages: readonly Passage[]): readonl
   return scores;
 }
 
-/** `words`: the BM25 scores. Returns a score for each passage: the cosine of its embedding and the query's, and -1 for passages that were left out. */
+/**
+ * Returns a score for each passage: the cosine similarity of its embedding and the query's; -1 if its embedding was not
+ * computed. `words`: the BM25 scores.
+ */
 export async function embeddingScores(
   query: string,
   passages: readonly Passage[],
@@ -67,7 +70,7 @@ function pairs(text: string): string[] {
   return characters.slice(1).map((character, i) => `${characters[i]}${character}`);
 }
 
-/** Returns a word in lower case without accents; null for words that are in every text. */
+/** Returns a word in lower case without accents; null: it is a stop word. */
 function plain(word: string): string | null {
   const text = word.normalize("NFKD").replaceAll(/\p{M}/gu, "").toLowerCase();
   return stopWords.has(text) ? null : text;

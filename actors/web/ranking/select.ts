@@ -13,9 +13,8 @@ export interface SelectedPage {
 }
 
 /**
- * Selects passages. First each page that matches gets its best passage, then the best of the rest are added. Returns the pages, the
- * best first.
- * All contents together have at most `budget` characters.
+ * Selects passages. First each page that matches gets its best passage, then the best of the other passages are added.
+ * Returns the pages, the best first. All contents together have at most `budget` characters.
  */
 export function selectPassages(
   passages: readonly Passage[],

@@ -1,5 +1,5 @@
-// Extractor: runs extraction tasks in reader processes, and reads PDF files in processes of their own. Clients take turns, and one
-// client never uses all processes.
+// Extractor: runs extraction tasks in reader processes, and reads each PDF file in a separate process. Clients take
+// turns, and one client never uses all reader processes.
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { documentText } from "../../files/documents/document-text.ts";
 import { ReaderProcess } from "./reader-process.ts";
 import type { ExtractTasks } from "./tasks.ts";
 
-/** Maximum number of reader processes, and of those that one client uses at once. */
+/** Maximum number of reader processes, in total and for one client. */
 const maxProcesses = 3;
 const maxProcessesOfClient = 2;
 /** Time in ms after which an idle process ends. */

@@ -21,7 +21,7 @@ const handlers: Handlers = {
 process.on("message", ({ kind, input }: ReaderTask) => process.send?.(run(kind, input)));
 process.on("disconnect", () => process.exit());
 
-/** Errors of the libraries are the fault of the page, also when it is nested too deeply. */
+/** Runs a task. Any error, also a stack overflow because of deep nesting, means that the page cannot be read. */
 function run(kind: keyof ExtractTasks, input: unknown): ReaderAnswer {
   try {
     return { value: (handlers[kind] as (input: unknown) => unknown)(input) };

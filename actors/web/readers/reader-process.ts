@@ -1,5 +1,5 @@
 // Reader process: a child process that runs extraction tasks, one at a time. A task that takes too long or too much memory is ended
-// with its process. A thread would not do: V8 ends the whole process when a thread's heap is full at the wrong moment.
+// with its process. A thread cannot be used, because a full heap of a thread can end the whole process.
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants, setPriority } from "node:os";
 import { fileURLToPath } from "node:url";

@@ -2,10 +2,10 @@
 import type { Session } from "../../../actors/api/agent/sessions.ts";
 import type { Turn } from "../../run/conversation.ts";
 
-/** Stands at the end of an answer that was interrupted, so that the model knows it. */
+/** Note at the end of an interrupted answer. It tells the model that the user interrupted the answer. */
 const interruptedNote = "[The user interrupted this answer.]";
 
-/** Returns the text that stands for an interrupted answer in the conversation. */
+/** Returns the text that the conversation keeps of an interrupted answer. */
 export function interruptedAnswer(text: string): string {
   return text === "" ? interruptedNote : `${text}\n${interruptedNote}`;
 }

@@ -1,5 +1,5 @@
-// Saved sessions: the sessions of the agent loop, each of which is also saved to a file. They do not expire while the command
-// runs, unlike those of a server.
+// Saved sessions: wraps the sessions of the agent loop, and saves each of them to a file too. The session of the
+// conversation does not expire while the command runs, unlike the sessions of a server.
 
 import type { Files } from "../../../actors/api/agent/files.ts";
 import { importedSession, serializedSession } from "../../../actors/api/agent/serialized-session.ts";
@@ -24,7 +24,7 @@ export class SavedSessions implements Sessions {
     this.#options = options;
   }
 
-  /** Makes a saved session known. */
+  /** Adds a saved session to the sessions of the loop. */
   async restore({ id, session }: SavedSession, client: string): Promise<Session> {
     const { inner, files } = this.#options;
     const restored = await importedSession(id, client, session, files);

@@ -1,5 +1,6 @@
-// Session files: the conversations of the agent on the command line, one file a session, so that a later command can continue
-// them. A session is saved after each result of a tool, so that also a killed command can be continued.
+// Session files: the conversations of the agent on the command line, one file a session, so that a later command can
+// continue them. A session is saved after each result of a tool, so that the conversation of a killed command can be
+// continued too.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -25,7 +26,7 @@ export type SavedSession = z.output<typeof savedSchema>;
 export class SessionFiles {
   readonly #folder: string | null;
 
-  /** `folder`: where the files are; null: nothing is saved. */
+  /** `folder`: folder of the files; null: nothing is saved. */
   constructor(folder: string | null) {
     this.#folder = folder;
   }
@@ -94,7 +95,7 @@ export class SessionFiles {
   }
 }
 
-/** Returns the part of a file's name that stands for the work folder. */
+/** Returns the part of a file's name that identifies the work folder. */
 function folderKey(workFolder: string): string {
   return createHash("sha256").update(workFolder).digest("hex").slice(0, 16);
 }

@@ -1,19 +1,19 @@
-// Changes in the work folder: which files a call of a tool has created, changed or deleted, with their texts before and after.
-// Numbers and sizes are bounded, because the folder may be large: see `limits`.
+// Changes in the work folder: finds the files that a tool call has created, changed or deleted, with their texts before
+// and after. Numbers and sizes are bounded, because the folder may be large: see `limits`.
 import { constants, type Dirent } from "node:fs";
 import { lstat, open, readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
 
 export const limits = {
-  /** Files and folders that are looked at. Changes in a larger folder are not found. */
+  /** Maximum number of files and folders that are scanned. Changes in a larger folder are not found. */
   entries: 10_000,
-  /** Size in bytes of a file whose text is kept. */
+  /** Maximum size in bytes of a file whose text is kept. */
   fileBytes: 256 * 1024,
-  /** Sizes of all texts together. */
+  /** Maximum size of all kept texts together. */
   totalBytes: 32 * 2 ** 20,
 } as const;
 
-/** Folders that tools fill with files which nobody reads. */
+/** Folders of version control, packages and caches. Their changes are not shown. */
 const skipped = new Set([".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".cache", ".tox"]);
 const PARALLEL_READS = 64;
 
@@ -89,7 +89,7 @@ async function filesIn(folder: string): Promise<readonly string[] | null> {
   return files.sort();
 }
 
-/** Returns a file, read again only if its state has changed; null: it is gone. */
+/** Returns a file; null: it does not exist any more. Reads it again only if its state has changed. */
 async function readKnown(path: string, known: KnownFile | undefined): Promise<KnownFile | null> {
   const found = await lstat(path, { bigint: true }).catch(() => null);
   if (found === null || !found.isFile()) return null;
@@ -106,7 +106,7 @@ async function textOf(path: string): Promise<string | null> {
   try {
     const found = await file.stat();
     if (!found.isFile() || found.size > limits.fileBytes) return null;
-    // If the file grows meanwhile, its state changes too, and it is read again at the next look.
+    // If the file grows meanwhile, its state changes too, and it is read again at the next scan.
     const buffer = Buffer.allocUnsafe(found.size);
     const { bytesRead } = await file.read(buffer, 0, buffer.length, 0);
     const text = new TextDecoder("utf-8", { fatal: true }).decode(buffer.subarray(0, bytesRead));
@@ -124,7 +124,7 @@ function changesBetween(
 ): readonly FileChange[] {
   return [...new Set([...before.keys(), ...after.keys()])].sort().flatMap((path) => {
     const [old, now] = [before.get(path), after.get(path)];
-    // A file that was only touched or read back has no change to show.
+    // A file that was written without a change of its text has no change to show.
     if (old?.state === now?.state || (old !== undefined && old.text !== null && old.text === now?.text)) return [];
     const kind = old === undefined ? "created" : now === undefined ? "deleted" : "changed";
     return [{ path, kind, before: old?.text ?? null, after: now?.text ?? null } as const];

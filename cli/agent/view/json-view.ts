@@ -1,4 +1,5 @@
-// JSON view: prints the events of a run as JSON, one a line, for programs. Its forms are those of the server's events.
+// JSON view: prints the events of a run as JSON, one a line, for programs. The objects have the form of the server's
+// events.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { extensionEvent } from "../../../http/shared/agent/wire.ts";
 import type { Output } from "../../run/output.ts";

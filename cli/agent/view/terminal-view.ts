@@ -1,4 +1,5 @@
-// Run view: shows the calls of a run on the terminal, with their results and the files that they changed, and asks for approvals.
+// Terminal view: shows the calls of a run on the terminal, with their results and the files that they changed, and asks
+// for approvals.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import type { Output } from "../../run/output.ts";
 import type { Approver } from "../approver.ts";

@@ -1,12 +1,15 @@
-// Tool view: what a call of a tool is going to run, and what came of it, as lines for a terminal.
+// Tool view: formats a tool call and its result as lines for a terminal.
 import type { ApprovalRequest } from "../../../actors/api/agent/agents.ts";
 import { sourceOf } from "../call-source.ts";
 import { excerpt, visibleLine } from "./visible-text.ts";
 
-/** Lines of a call that are shown, and characters of a line. A longer call is cut, which the last line says. */
+/**
+ * Maximum number of shown lines of a call, and of characters of a line. A longer call is cut, and the last line says
+ * so.
+ */
 const CALL_LINES = 1000;
 const CALL_WIDTH = 20_000;
-/** Lines of the output of a tool that are shown. */
+/** Maximum number of shown lines at the beginning of an output, and at its end. */
 const OUTPUT_LINES = 10;
 
 type Fields = Readonly<Record<string, unknown>>;

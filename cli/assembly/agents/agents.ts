@@ -60,7 +60,7 @@ export async function openAgents(
     servers = await openToolServers(config, init.sandbox, log);
     const client = servers?.client;
     if (client !== undefined) stops.push((deadlineMs) => client.stop(deadlineMs));
-    // A server has requests later too. A command may have only this one.
+    // A command waits, because it may have only one request. A server does not wait, because requests come later too.
     if (servers !== null && config.command === "run") await waitForServers(servers, log);
   } catch (error) {
     await stop(startFailedMs);
@@ -77,7 +77,7 @@ export async function openAgents(
   const settings = {
     groups,
     permission: config.run.yes ? ("auto" as const) : config.agentPermission,
-    // A user at a terminal may think for as long as it takes.
+    // A user at a terminal has no time limit for a decision.
     approvalLimitMs: config.command === "run" ? null : approvalTimeoutMs,
     maxRounds: server.maxToolRounds ?? maxToolRounds,
     dispatch,

@@ -84,7 +84,7 @@ export async function readMcpConfig(path: string): Promise<McpConfig> {
   return checked(ownForm, given, path);
 }
 
-/** An error of the file. `field`: path of the field in it. */
+/** Returns an error about the file. `field`: path of the field in the file; "": the whole file. */
 export function mcpConfigError(path: string, field: string, problem: string): ServerError {
   const where = field === "" ? `mcp_config "${path}"` : `mcp_config "${path}": ${field}`;
   return new ServerError("config_invalid", `${where} ${problem}`, { param: "mcp_config" });

@@ -7,7 +7,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 const WHOLE_PREFIX = "env:";
 const reference = /\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g;
-/** Shorter values of variables are words such as "true": they are not removed from logs. */
+/** Minimum length of a secret. Shorter values of variables, such as "true", are not removed from logs. */
 const MIN_SECRET_LENGTH = 6;
 
 /** Returns the settings of the enabled servers. Throws config_invalid, naming the field. `path`: path of the file. */
@@ -96,7 +96,7 @@ function filled(value: string, environment: Environment, path: string, field: st
   return value.replace(reference, (_, name: string) => read(name));
 }
 
-/** Returns the values that must not be logged: those of headers, variables and URL parameters. The longest come first. */
+/** Returns the values that must not be logged: values of headers, variables and URL parameters, the longest first. */
 function secretsOf(source: McpServerSource, token: string | null): readonly string[] {
   const values =
     source.type === "process"

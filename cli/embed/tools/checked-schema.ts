@@ -19,7 +19,10 @@ export function checkedSchema(schema: ToolSchema): CheckedSchema {
   return isZod(schema) ? zodSchema(schema) : jsonSchema(schema);
 }
 
-/** Does not use `instanceof`, because the embedding program may have a zod of its own. Only schemas of zod 4 have this field. */
+/**
+ * Does not use `instanceof`, because the embedding program may have its own copy of zod. Only schemas of zod 4 have
+ * this field.
+ */
 function isZod(schema: ToolSchema): schema is z.ZodObject {
   return "_zod" in schema;
 }

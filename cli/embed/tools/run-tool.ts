@@ -12,7 +12,9 @@ export const defaultTimeoutMs = 60_000;
 /** Maximum number of bytes of the message of a progress report. */
 const maxMessageBytes = 1024;
 
-/** Runs a call. Never rejects. A tool that ignores its signal runs on after its time limit, and its result is dropped. */
+/**
+ * Runs a call. Never rejects. A tool that ignores its signal continues after its time limit, and its result is dropped.
+ */
 export async function runTool(
   tool: Tool,
   schema: CheckedSchema,

@@ -18,7 +18,7 @@ export type ToolArguments<Schema extends ToolSchema> = Schema extends z.ZodObjec
 export interface ToolContext {
   /** Id of the session of the run. All requests of a session have the same id. */
   readonly session: string;
-  /** Aborted if the call takes too long or its client has gone. The result of an aborted call is dropped. */
+  /** Aborted if the call takes too long or its client has disconnected. The result of an aborted call is dropped. */
   readonly signal: AbortSignal;
   /** Shows the progress of the call in the stream of the response. `total`: the value of `progress` at the end. */
   readonly progress: (done: {
@@ -38,21 +38,24 @@ export interface IllustratedResult {
 export type ToolResult = string | number | boolean | null | object | IllustratedResult;
 
 export interface ToolDefinition<Schema extends ToolSchema> {
-  /** Name for the model: 1 to 64 letters, digits, "_" and "-". Names that begin with `service_` are those of troupe's tools. */
+  /**
+   * Name for the model: 1 to 64 letters, digits, "_" and "-". Names that begin with `service_` are reserved for
+   * troupe's tools.
+   */
   readonly name: string;
-  /** Says to the model what the tool does and when to use it. */
+  /** Tells the model what the tool does and when to use it. */
   readonly description: string;
   readonly schema: Schema;
   /** Time limit of a call in milliseconds; default: 60000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * Runs a call. The arguments match the schema. Calls of one answer run at once. If it rejects, the message of the error is the
-   * result for the model.
+   * Runs a call. The arguments match the schema. Calls of one answer run in parallel. If it rejects, the message of the
+   * error is the result for the model.
    */
   run(args: ToolArguments<Schema>, context: ToolContext): ToolResult | Promise<ToolResult>;
 }
 
-/** A tool of `createTroupe({ tools })`; its arguments are those of its own schema. */
+/** A tool of `createTroupe({ tools })`. Its arguments follow its own schema. */
 export interface Tool extends Omit<ToolDefinition<ToolSchema>, "run"> {
   run(args: never, context: ToolContext): ToolResult | Promise<ToolResult>;
 }

@@ -59,8 +59,8 @@ export interface CommonArguments {
 }
 
 /**
- * Returns the folder on the host that is /tmp inside the sandbox. It counts against the disk limit. Without a folder of its own,
- * the command gets one beside its work folder.
+ * Returns the folder on the host that is /tmp inside the sandbox. It counts against the disk limit. If no folder is
+ * given, it is a folder beside the work folder.
  */
 export function temporaryFolderOf({ workFolder, temporaryFolder }: Folders): string {
   return temporaryFolder ?? `${workFolder}.tmp`;

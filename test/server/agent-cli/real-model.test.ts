@@ -32,7 +32,7 @@ describe("an agent with the real model", () => {
     const [code] = (await once(child, "close", { signal: AbortSignal.timeout(120_000) })) as [number];
     assert.equal(code, 0, said.stderr);
     assert.notEqual(said.stdout.trim(), "");
-    assert.match(said.stderr, /\d+ tokens, .*\nsession sess_\w+; --continue goes on with it\n$/);
+    assert.match(said.stderr, /\d+ tokens, .*\nsession sess_\w+; continue it with --continue\n$/);
     assert.deepEqual(readdirSync(work), []);
     assert.deepEqual(readdirSync(base), ["state"], "no temporary folder is left");
     rmSync(base, { recursive: true });

@@ -97,7 +97,7 @@ export function SchemaForm({ schema, onChange }: Props) {
   );
 }
 
-/** Returns the properties of a schema that the form can show; null: the schema has more than that. */
+/** Returns the properties of a schema that the form can show; null: the form cannot show the whole schema. */
 function propertiesOf(schema: string): readonly Property[] | null {
   if (schema === "") return [];
   try {

@@ -92,12 +92,12 @@ export function ApprovalCard({ answer, approval }: { readonly answer: Answer; re
 }
 
 interface Source {
-  /** Field of the arguments that the text is; null: the text is the arguments as JSON. */
+  /** Field of the arguments that contains the text; null: the text is all arguments as JSON. */
   readonly field: "code" | "commands" | null;
   readonly text: string;
 }
 
-/** Code and commands are shown as such if they are all there is; other arguments as JSON. */
+/** Returns the text of the code or the commands if they are the only argument; otherwise all arguments as JSON. */
 function sourceOf(args: unknown): Source {
   const fields = typeof args === "object" && args !== null ? Object.entries(args) : [];
   const [[name, value] = ["", null]] = fields;

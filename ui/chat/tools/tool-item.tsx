@@ -1,4 +1,4 @@
-// Calls of tools in an answer: what was called, with which arguments, and what came out.
+// Tool calls in an answer: the tool, the arguments and the result of each call.
 import { useState } from "preact/hooks";
 import { Icon } from "../../base/icon.tsx";
 import { t } from "../../base/language.ts";

@@ -17,7 +17,7 @@ const boilerplate =
   "nav, [role=navigation], [role=banner], [role=contentinfo], [role=search], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=menubar], [role=tablist]";
 
 const noteWords = words("note warning tip callout admonition caution important");
-/** A page with less text than this without its noscript elements needs them. */
+/** Minimum number of characters outside the noscript elements. A page with fewer keeps its noscript elements. */
 const minTextLength = 200;
 
 /** Removes the boilerplate of a page in place. */
@@ -83,7 +83,10 @@ function cleanHeader(header: DomElement): void {
   else header.replaceWith(heading);
 }
 
-/** Puts a space between words in adjacent elements of a block without text of its own: its style sheet separates them. */
+/**
+ * Puts a space between words in adjacent elements of a block without text of its own. The style sheet of the page
+ * separates them; without it they would be one word.
+ */
 function separateWords(document: DomDocument): void {
   for (const block of document.querySelectorAll("div, li, td, section, header")) {
     const nodes = [...block.childNodes];

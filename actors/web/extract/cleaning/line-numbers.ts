@@ -1,4 +1,4 @@
-// Line numbers of code blocks: removes them, whether they stand in a column of their own or before each line.
+// Line numbers of code blocks: removes them, both in a separate column and at the beginning of each line.
 import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 
 const named = ".lineno, .linenos, .line-numbers-rows, .gutter, .lnt, pre .ln";
@@ -23,7 +23,7 @@ function isColumn(cell: DomElement): boolean {
   return /^\d+(?:\s+\d+)*$/.test(text) && isSequence(text.split(/\s+/));
 }
 
-/** Returns the elements of a code block that number its lines: as many as it has lines, all of one class. */
+/** Returns the elements of a code block that number its lines: one for each line, all of the same class. */
 function numbersIn(pre: DomElement): readonly DomElement[] {
   const numbers = [...pre.querySelectorAll("span, a, i, b")].filter((element) => /^\d+$/.test(plainText(element)));
   const [first] = numbers;

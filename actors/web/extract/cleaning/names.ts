@@ -1,4 +1,4 @@
-// Boilerplate by name: removes elements whose class or id says that they are not the main text of the page.
+// Boilerplate by name: removes elements whose class or id indicates that they are not the main text of the page.
 import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
 import type { PageKind } from "./page-kind.ts";
 
@@ -12,10 +12,10 @@ const commentWords = words("comment comments commentlist");
 const reviewWords = words("rating ratings review reviews testimonials");
 /** Pairs of words that mark boilerplate, although each of them alone does not. */
 const junkPairs = /\b(?:author (?:bio|box|card)|(?:read|reading) time|jump (?:box|link)|print (?:button|link))\b/;
-/** Length in characters of the paragraphs of an article. */
+/** Minimum number of characters in the paragraphs of an article. */
 const minArticle = 400;
 const headings = "h1, h2, h3, h4, h5, h6";
-/** Number of sections with the id of their heading from which on a page gives such ids to all sections. */
+/** If at least this number of sections have the id of their heading, the page generates such ids. */
 const minNamedSections = 3;
 
 export function removeByName(document: DomDocument, kind: PageKind): void {
@@ -29,7 +29,7 @@ export function removeByName(document: DomDocument, kind: PageKind): void {
   }
 }
 
-/** Whether comments are most of a page without an article: paragraphs outside of them. */
+/** Whether comments are most of the page, and the paragraphs outside the comments are shorter than an article. */
 function isThread(document: DomDocument): boolean {
   const isComment = (element: DomElement): boolean => hasWord(element, commentWords);
   const named = [...document.querySelectorAll("body [class], body [id]")].filter(isComment);
@@ -72,7 +72,7 @@ function isPartOfText(element: DomElement): boolean {
   return /^(?:MAIN|ARTICLE|BLOCKQUOTE|H[1-6])$/.test(element.nodeName) || element.closest("pre, code") !== null;
 }
 
-/** Returns the sections of a page that generates ids from headings. Such an id says nothing about the layout. */
+/** Returns the sections whose ids are generated from their headings. Such an id says nothing about the layout. */
 function namedSections(document: DomDocument): ReadonlySet<DomElement> {
   const sections = [...document.querySelectorAll("section[id], div[id]")].filter((section) => {
     const heading = plainText(section.querySelector(headings));

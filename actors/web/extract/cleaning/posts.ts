@@ -1,4 +1,4 @@
-// Posts of a discussion: reduces what surrounds each of them to the name of its author and its time.
+// Posts of a discussion: reduces the box about the author of each post to the author's name and the time.
 import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 import { namesOf } from "./names.ts";
 

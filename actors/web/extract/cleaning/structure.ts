@@ -1,20 +1,21 @@
-// Boilerplate by structure: removes forms, tables of contents, and sections whose heading says that they are not main text.
+// Boilerplate by structure: removes forms, tables of contents, and sections whose heading indicates that they are not
+// main text.
 import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
 
 /** Maximum length in characters of a box around a form for email addresses, such as that of a newsletter. */
 const maxBoxLength = 400;
 const minLinks = 3;
-/** Number of places to which links with the same text lead that are controls. */
+/** Links with the same text are controls if they lead to at least this number of places. */
 const minControls = 3;
 const maxControlLength = 32;
-/** Length of the spaces between the links of a block. */
+/** Maximum number of characters between the links of a block, in total. */
 const maxGaps = 8;
-/** The line about copyright begins at most this number of characters before the end. */
+/** The copyright line begins at most this number of characters before the end of the page. */
 const maxLegalLength = 400;
 /** A list with at least this fraction of its text in links consists of links. */
 export const linkShare = 0.8;
 
-/** Headings of sections that lead to other pages or contain what visitors wrote. */
+/** Headings of sections that lead to other pages or contain texts of visitors. */
 const junkHeading = new RegExp(
   `^(?:${[
     String.raw`(?:\d+ )?(?:comments?|responses|replies|reviews?) ?\(\d+\)`,
@@ -47,7 +48,7 @@ function removeBelow(limit: number, ...elements: readonly DomElement[]): void {
   if (length < limit) for (const element of elements) element.remove();
 }
 
-/** Returns the box with the text around a form for an email address; other forms are returned themselves. */
+/** Returns the box with the text around a form for an email address; for another form, the form itself. */
 function emailBox(form: DomElement): DomElement {
   let box = form;
   if (form.querySelector('input[type="email"]') === null) return box;
@@ -79,7 +80,10 @@ export function linkedLength(links: readonly DomElement[]): number {
   return links.reduce((sum, link) => sum + plainText(link).length, 0);
 }
 
-/** Returns the element that a heading opens, or the heading and what follows it until a heading of its level. */
+/**
+ * Returns the element that begins with a heading. If there is none, returns the heading and the elements after it, up
+ * to the next heading of its level or a higher one.
+ */
 function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
   let section = heading;
   for (let around = heading.parentNode; around !== null && isFirst(section); around = around.parentNode) {
@@ -89,7 +93,7 @@ function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
   return section === heading ? [heading, ...follower(heading)] : [section];
 }
 
-/** Whether no text stands before an element in the element around it. */
+/** Whether the element around an element has no text before it. */
 function isFirst(element: DomElement): boolean {
   let before = element.previousSibling;
   while (before !== null && plainText(before) === "") before = before.previousSibling;
@@ -137,7 +141,7 @@ function controlsIn(block: DomElement): readonly DomElement[] {
   });
 }
 
-/** Removes the line about copyright at the end of a page. */
+/** Removes the copyright line at the end of a page. */
 export function removeLegalLine(document: DomDocument): void {
   const text = plainText(document.body);
   for (const element of document.querySelectorAll("p, div, li, td, small, span, address")) {
