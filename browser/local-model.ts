@@ -55,10 +55,17 @@ export class LocalModel {
     const templates = ChatTemplates.open(null, metadata, vocabulary);
     const model = await wasmEngine.load(specOf(name, threads, context), onProgress);
     const { card, capacity, capabilities } = model;
-    if (!capabilities.generates) throw new ServerError("unsupported", `${name} generates no text: choose another model`);
+    if (!capabilities.generates)
+      throw new ServerError("unsupported", `${name} generates no text: choose another model`);
     const ready = { card, capacity, capabilities, probes: null };
     const source = { id: name, head, template: null, templateCapabilities: templates.capabilities, ready };
-    return new LocalModel(name, model, TextModel.open(source), new SharedTokenTexts(tokenTextTable(vocabulary)), threads);
+    return new LocalModel(
+      name,
+      model,
+      TextModel.open(source),
+      new SharedTokenTexts(tokenTextTable(vocabulary)),
+      threads,
+    );
   }
 
   private constructor(name: string, model: LoadedModel, text: TextModel, texts: SharedTokenTexts, threads: number) {

@@ -1,8 +1,8 @@
 // Page worker: the worker that a page starts to run a model. It is the leader of the engine's compute threads.
 import "./node/globals.ts";
-import relaxedKernels from "../dist/engines/wasm/kernels/kernels-relaxed.wasm?url";
-import plainKernels from "../dist/engines/wasm/kernels/kernels-plain.wasm?url";
 import sampler from "../dist/engines/decoding/sampler/sampler.wasm?url";
+import plainKernels from "../dist/engines/wasm/kernels/kernels-plain.wasm?url";
+import relaxedKernels from "../dist/engines/wasm/kernels/kernels-relaxed.wasm?url";
 import { toErrorRecord } from "../runtime/errors.ts";
 import { LocalModel } from "./local-model.ts";
 import type { ModelToLoad, PageMessage, WorkerMessage } from "./messages.ts";

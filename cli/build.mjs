@@ -1,5 +1,5 @@
-// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules and the web UI
-// if they are older than their sources. --clean empties dist/ first, for publishing, because dist/ keeps the output of deleted
+// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules, the
+// web UI and the engine for browsers if they are older than their sources. --clean empties dist/ first, for publishing, because dist/ keeps the output of deleted
 // sources. This file is plain JavaScript, because it runs before anything is compiled.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
@@ -52,12 +52,24 @@ function buildModule(folder, entry, target, output) {
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
 
-/** Builds the web UI, unless its page is newer than its sources. */
-function buildUi() {
-  const source = join(root, "ui");
-  if (fileTime(join(root, "dist", "ui", "index.html")) > newestFile(source)) return true;
+/** Builds a folder with Vite, unless its output is newer than the folders of its sources. */
+function buildForBrowsers(folder, output, sources) {
+  if (fileTime(join(root, "dist", output)) > Math.max(...sources.map((name) => newestFile(join(root, name)))))
+    return true;
   const vite = join(dirname(require.resolve("vite/package.json")), "bin", "vite.js");
-  return run([vite, "build", "--config", join(source, "vite.config.ts"), "--logLevel", "warn"]);
+  return run([vite, "build", "--config", join(root, folder, "vite.config.ts"), "--logLevel", "warn"]);
+}
+
+/** Builds the WASM modules, then the engine for browsers, which contains them. */
+async function buildEngine() {
+  const built = await Promise.all(
+    modules.flatMap(({ folder, entry, outputs }) =>
+      Object.entries(outputs).map(([target, output]) => buildModule(folder, entry, target, output)),
+    ),
+  );
+  if (!built.every(Boolean)) return false;
+  const sources = ["browser", "runtime", "engines", "actors", "http"];
+  return buildForBrowsers("browser", "browser/page-worker.js", sources);
 }
 
 if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
@@ -69,10 +81,8 @@ rmSync(join(root, "dist", other), { force: true });
 const start = new Date();
 const results = await Promise.all([
   run([tsc, "-p", join(root, project)]),
-  buildUi(),
-  ...modules.flatMap(({ folder, entry, outputs }) =>
-    Object.entries(outputs).map(([target, output]) => buildModule(folder, entry, target, output)),
-  ),
+  buildForBrowsers("ui", "ui/index.html", ["ui"]),
+  buildEngine(),
 ]);
 if (!results.every(Boolean)) process.exit(1);
 // Time stamp of the build: cli/troupe.mjs builds again if a source is newer than this file.

@@ -171,6 +171,7 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
     disableRequestIdHeader: server.disableRequestIdHeader,
     disableMetrics: server.disableMetrics,
     servesUi: !server.noUi,
+    sharesModelFiles: troupe.shareModelFiles,
     host: server.host,
     allowedHosts: [troupe.allowedHosts ?? []].flat(),
     corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),

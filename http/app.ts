@@ -101,6 +101,7 @@ const defaults: HttpConfig = {
   servesMetrics: true,
   servesLists: true,
   servesUi: true,
+  sharesModelFiles: false,
   basePath: "",
 };
 

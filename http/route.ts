@@ -48,6 +48,8 @@ export interface RouteSettings {
   /** Whether to serve the lists of settings and of the requests, responses and sessions of all clients. */
   readonly servesLists: boolean;
   readonly servesUi: boolean;
+  /** Whether clients may download the files of the models. */
+  readonly sharesModelFiles: boolean;
 }
 
 /** Name of a body field, or "query" for the query parameter `model`. */

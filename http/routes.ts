@@ -44,6 +44,7 @@ import { mcpOperation } from "./mcp/operation.ts";
 import { messagesErrors } from "./messages/errors.ts";
 import { countTokensOperation, messagesOperation } from "./messages/operation.ts";
 import { countTokens, messages } from "./messages/route.ts";
+import { modelFile } from "./models/file-route.ts";
 import {
   managementErrors,
   reloadModelOperation,
@@ -51,7 +52,7 @@ import {
   unloadModelOperation,
 } from "./models/management-operation.ts";
 import { modelStatus, reloadModel, unloadModel } from "./models/management-route.ts";
-import { listModelsOperation, retrieveModelOperation } from "./models/operation.ts";
+import { listModelsOperation, modelFileOperation, retrieveModelOperation } from "./models/operation.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
@@ -491,6 +492,14 @@ export const routes: readonly Route[] = [
     handler: retrieveModel,
     operation: retrieveModelOperation,
     versionErrors: messagesErrors,
+  },
+  {
+    method: "GET",
+    path: "/v1/models/{model}/file",
+    kind: "resource",
+    setting: "sharesModelFiles",
+    handler: modelFile,
+    operation: modelFileOperation,
   },
   {
     method: "POST",

@@ -17,7 +17,7 @@ import { readModels } from "./server/models.ts";
 const pages: Readonly<Record<string, ComponentType>> = {
   models: loaded(async () => (await import("./pages/models.tsx")).ModelsPage),
   activity: loaded(async () => (await import("./pages/activity.tsx")).ActivityPage),
-  local: loaded(async () => (await import("./pages/local.tsx")).LocalPage),
+  local: loaded(async () => (await import("./pages/local/local.tsx")).LocalPage),
   storage: loaded(async () => (await import("./pages/storage.tsx")).StoragePage),
   system: loaded(async () => (await import("./pages/system.tsx")).SystemPage),
 };

@@ -14,6 +14,8 @@ export interface ModelEntry {
   readonly status: ModelStatus;
   /** Creation time of the model's entry, in Unix seconds. */
   readonly createdAt: number;
+  /** Path of the model's GGUF file on this machine; for a split model, of its first file. */
+  readonly path: string;
   readonly defaults: GenerationDefaults;
   /** Capabilities of the model; null until it is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;

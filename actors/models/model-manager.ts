@@ -71,8 +71,16 @@ export class ModelManager {
 
   entries(): readonly ModelEntry[] {
     return this.all.map(({ id, status, createdAt, served, model, adapters }) => {
-      const { defaults } = served;
-      return { id, status, createdAt, defaults, capabilities: model.capabilities, adapters: adapters?.entries() ?? [] };
+      const { defaults, spec } = served;
+      return {
+        id,
+        status,
+        createdAt,
+        path: spec.path,
+        defaults,
+        capabilities: model.capabilities,
+        adapters: adapters?.entries() ?? [],
+      };
     });
   }
 

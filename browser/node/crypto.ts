@@ -1,6 +1,6 @@
 // The part of node:crypto that the engine uses. The hash of Web Crypto cannot be used, because it is asynchronous.
 import { sha256 } from "@noble/hashes/sha2.js";
-import { Buffer } from "buffer";
+import { Buffer } from "buffer/";
 
 export function createHash(_name: "sha256") {
   const state = sha256.create();

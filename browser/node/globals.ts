@@ -1,6 +1,6 @@
 // Globals of Node.js that the sources of the engine use. The first import of every worker, because other modules use them when
 // they are evaluated.
-import { Buffer } from "buffer";
+import { Buffer } from "buffer/";
 
 const noArguments: readonly string[] = [];
 

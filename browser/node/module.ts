@@ -1,6 +1,7 @@
 // The part of node:module that the engine uses: libraries that it loads by name.
-import addFormats from "ajv-formats";
+
 import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
 import { DefaultMap, LRUMapWithDelete } from "mnemonist";
 
 const libraries: Readonly<Record<string, unknown>> = {

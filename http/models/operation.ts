@@ -40,6 +40,10 @@ export const modelSchema = z
     defaults: defaultsSchema.optional().meta({
       description: "Values of the fields that a request leaves out; absent for a model that does not generate text.",
     }),
+    file_name: z.string().optional().meta({
+      description:
+        "Name of the file that GET /v1/models/{model}/file returns; absent without `share_model_files`, and for a model in several files.",
+    }),
     tools_available: z.boolean().meta({ description: "Whether the model can call tools; false until its first load." }),
     mcp_tools_count: z
       .int()
@@ -81,4 +85,15 @@ export const retrieveModelOperation: Operation = {
   }),
   answers: jsonAnswer(z.union([modelSchema, modelInfoSchema]), "The model"),
   errors: ["model_not_found"],
+};
+
+export const modelFileOperation: Operation = {
+  id: "modelFile",
+  tag: "Models",
+  summary: "Download the file of a model",
+  description:
+    "The GGUF file. The header x-file-bytes has its length, because the body is sent in pieces. Served only with `share_model_files`.",
+  path: z.strictObject({ model: z.string().meta({ description: "Id of a model; a slash is written as %2F." }) }),
+  answers: { 200: [{ contentType: "application/octet-stream", description: "The file" }] },
+  errors: ["model_not_found", "unsupported", "not_found"],
 };

@@ -4,52 +4,63 @@ import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adap
 import type { Agents } from "../../actors/api/agent/agents.ts";
 import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { RouteHandler } from "../context.ts";
+import type { Context, RouteHandler } from "../context.ts";
 import { wireDefaults } from "../shared/answer/wire-defaults.ts";
 import { readQuery } from "../shared/read-query.ts";
 import { hasVersionHeader } from "../shared/version-header.ts";
+import { sharedFileName } from "./file-route.ts";
 import { modelInfo, modelPage, modelPageQuery } from "./messages-form.ts";
 import type { WireModel } from "./operation.ts";
 
 const DEFAULT_ID = "default";
 
-type ToolServers = Agents["toolServers"];
+/** Facts about the server that entries contain. */
+interface ServerFacts {
+  readonly toolServers: Agents["toolServers"];
+  readonly sharesModelFiles: boolean;
+}
 
-export const listModels: RouteHandler = (exchange, { inference, agents }) => {
-  const data = wireModels(inference, agents?.toolServers ?? null);
+export const listModels: RouteHandler = (exchange, context) => {
+  const data = wireModels(context.inference, serverFacts(context));
   const isPaged = hasVersionHeader(exchange.request);
   const page = isPaged ? modelPage(data, readQuery(exchange.request.query, modelPageQuery)) : { object: "list", data };
   exchange.json(200, page);
 };
 
-export const retrieveModel: RouteHandler = (exchange, { inference, agents }) => {
-  const model = entryOf(exchange.parameters.model ?? DEFAULT_ID, inference, agents?.toolServers ?? null);
+export const retrieveModel: RouteHandler = (exchange, context) => {
+  const model = entryOf(exchange.parameters.model ?? DEFAULT_ID, context.inference, serverFacts(context));
   exchange.json(200, hasVersionHeader(exchange.request) ? modelInfo(model) : model);
 };
 
-function wireModels(inference: Inference, servers: ToolServers): readonly WireModel[] {
+function serverFacts({ agents, config }: Context): ServerFacts {
+  return { toolServers: agents?.toolServers ?? null, sharesModelFiles: config.sharesModelFiles };
+}
+
+function wireModels(inference: Inference, facts: ServerFacts): readonly WireModel[] {
   const models = inference.models();
   const cards = adapterCards(models);
   const data = models.flatMap((model) => [
-    modelEntry(model.id, model, servers),
-    ...cards.filter(({ modelId }) => modelId === model.id).map((card) => cardEntry(card, model, servers)),
+    modelEntry(model.id, model, facts),
+    ...cards.filter(({ modelId }) => modelId === model.id).map((card) => cardEntry(card, model, facts)),
   ]);
-  return models.length > 0 ? [entryOf(DEFAULT_ID, inference, servers), ...data] : [];
+  return models.length > 0 ? [entryOf(DEFAULT_ID, inference, facts), ...data] : [];
 }
 
 /** Returns the entry of a model by its name in requests. Throws `model_not_found`. */
-function entryOf(name: string, inference: Inference, servers: ToolServers): WireModel {
+function entryOf(name: string, inference: Inference, facts: ServerFacts): WireModel {
   const { id, adapter } = inference.resolveModel(name);
   const models = inference.models();
   const model = models.find((known) => known.id === id);
   const card = adapter === null ? null : cardNamed(name, models);
-  if (model !== undefined && card !== null) return cardEntry(card, model, servers);
-  if (model !== undefined && adapter === null) return modelEntry(name, model, servers);
+  if (model !== undefined && card !== null) return cardEntry(card, model, facts);
+  if (model !== undefined && adapter === null) return modelEntry(name, model, facts);
   throw new ServerError("model_not_found", `model "${name}" was removed; see GET /v1/models`);
 }
 
-function modelEntry(id: string, model: ModelEntry, servers: ToolServers): WireModel {
+function modelEntry(id: string, model: ModelEntry, facts: ServerFacts): WireModel {
   const generates = model.capabilities?.generates ?? true;
+  const { toolServers } = facts;
+  const fileName = facts.sharesModelFiles ? sharedFileName(model) : null;
   return {
     id,
     object: "model",
@@ -59,7 +70,10 @@ function modelEntry(id: string, model: ModelEntry, servers: ToolServers): WireMo
     ...(model.capabilities === null ? {} : lengthsOf(model.capabilities)),
     ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
     tools_available: model.capabilities?.generates ?? false,
-    ...(servers === null ? {} : { mcp_tools_count: servers.tools, mcp_servers_connected: servers.connected }),
+    ...(toolServers === null
+      ? {}
+      : { mcp_tools_count: toolServers.tools, mcp_servers_connected: toolServers.connected }),
+    ...(fileName === null ? {} : { file_name: fileName }),
   };
 }
 
@@ -67,9 +81,9 @@ function lengthsOf({ maxModelLength, trainedContext }: ModelCapabilities): Parti
   return { max_model_len: maxModelLength, trained_context: trainedContext };
 }
 
-function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry, servers: ToolServers): WireModel {
+function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry, facts: ServerFacts): WireModel {
   return {
-    ...modelEntry(id, model, servers),
+    ...modelEntry(id, model, { ...facts, sharesModelFiles: false }),
     created: adapter.createdAt,
     root: adapter.alias,
     parent: modelId,

@@ -177,6 +177,7 @@ export const examples: Readonly<Record<string, Example>> = {
     answer: { id: "4b3f0e6c", object: "request", cancelled: true },
   },
   listModels: { answer: { object: "list", data: [model] } },
+  modelFile: { path: { model: "default" } },
   retrieveModel: { path: { model: "default" } },
   createChatCompletion: { body: { messages: question, max_tokens: 100 } },
   createCompletion: { body: { prompt: "Once upon a time", max_tokens: 100 } },

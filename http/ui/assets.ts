@@ -1,5 +1,5 @@
-// Files of the web UI, built by `npm run build` into dist/ui. All files are read at the first request and kept in
-// memory. Client input therefore never becomes part of a path on the disk.
+// Files of the web UI (dist/ui), and of the engine that it runs in the browser (dist/browser), both built by `npm run build`.
+// All files are read at the first request and kept in memory. Client input therefore never becomes part of a path on the disk.
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { extname, join } from "node:path";
@@ -17,7 +17,7 @@ export interface UiFile {
 
 export const pageName = "index.html";
 
-const folder = fileURLToPath(new URL("../../ui", import.meta.url));
+const folders = ["ui", "browser"].map((name) => fileURLToPath(new URL(`../../${name}`, import.meta.url)));
 const compressedEnd = ".br";
 const contentTypes: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
@@ -40,6 +40,11 @@ export function uiFiles(): Promise<ReadonlyMap<string, UiFile>> {
 }
 
 async function readFiles(): Promise<ReadonlyMap<string, UiFile>> {
+  const found = await Promise.all(folders.map(readFolder));
+  return new Map(found.flatMap((files) => [...files]));
+}
+
+async function readFolder(folder: string): Promise<ReadonlyMap<string, UiFile>> {
   const names: readonly string[] = await readdir(folder).catch(() => []);
   const found = new Map<string, UiFile>();
   for (const name of names) {

@@ -21,6 +21,7 @@ export const isOpen = signal(!narrow.matches);
 
 const pages: readonly (readonly [page: string, icon: IconName, key: TextKey])[] = [
   ["models", "model", "pageModels"],
+  ["local", "browser", "pageLocal"],
   ["activity", "chart", "pageActivity"],
   ["storage", "folder", "pageStorage"],
   ["system", "server", "pageSystem"],

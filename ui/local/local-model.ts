@@ -63,7 +63,10 @@ class Engine {
 
   constructor(name: string, file: File) {
     this.name = name;
-    this.#worker = new Worker(new URL("../../browser/page-worker.ts", import.meta.url), { type: "module", name: "page" });
+    this.#worker = new Worker(new URL("page-worker.js", document.baseURI), {
+      type: "module",
+      name: "page",
+    });
     this.loaded = new Promise((resolve, reject) => {
       const fail = ({ message }: Pick<Problem, "message">): void => {
         this.#end(message);

@@ -1,5 +1,6 @@
 // Models of the server, for the choice of a model.
 import { signal } from "@preact/signals";
+import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";
 import { localName } from "../local/local-model.ts";
 import { ask, needsKey } from "./client.ts";
@@ -11,7 +12,7 @@ export const models = signal<readonly ModelEntry[] | null>(null);
 /** Returns a short name: the file name of a model whose id is a path, or that runs in this browser. */
 export function shortName(id: string): string {
   const local = localName(id);
-  if (local !== null) return local;
+  if (local !== null) return `${local} (${t("pageLocal")})`;
   return id.startsWith("/") ? (id.split("/").at(-1) ?? id) : id;
 }
 

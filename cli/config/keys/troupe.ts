@@ -94,6 +94,12 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Disable the endpoints that show data of all clients: the lists of requests in progress (with their cancellation), stored responses and sessions, and the settings",
   },
+  shareModelFiles: {
+    ...flagSwitch,
+    default: false,
+    commands: ["serve"],
+    help: "Let clients download the files of the models at GET /v1/models/{model}/file, for example to run them in a browser",
+  },
   filesDisk: {
     ...byteSize(2 ** 20),
     default: 4 * 2 ** 30,

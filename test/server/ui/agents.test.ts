@@ -165,7 +165,7 @@ describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
   it("do not stop the page when they are long or deeply nested", async () => {
     const ui = await openUi(browser, rig.url);
     const { page } = ui;
-    const texts = ["> ".repeat(3000) + "deep", "[".repeat(20_000), "*a ".repeat(20_000), `${"x".repeat(1_500_000)}`];
+    const texts = [`${"> ".repeat(3000)}deep`, "[".repeat(20_000), "*a ".repeat(20_000), `${"x".repeat(1_500_000)}`];
     rig.script(...texts);
     for (const [i] of texts.entries()) {
       await send(page, `text ${i}`);

@@ -13,16 +13,33 @@ const lengths = { maxModelLength: 4096, trainedContext: 8192, ...sizes };
 const capabilities = { generates: true, embeds: false, ...lengths };
 const inference = new FakeInference();
 inference.entries = [
-  { id: "org/talker", status: "loaded", createdAt: 5, defaults: builtInDefaults, capabilities, adapters: [] },
+  {
+    id: "org/talker",
+    status: "loaded",
+    createdAt: 5,
+    path: "/models/tiny.gguf",
+    defaults: builtInDefaults,
+    capabilities,
+    adapters: [],
+  },
   {
     id: "encoder",
     status: "loaded",
     createdAt: 6,
+    path: "/models/tiny.gguf",
     defaults: builtInDefaults,
     capabilities: { generates: false, embeds: true, ...lengths },
     adapters: [],
   },
-  { id: "sleeper", status: "unloaded", createdAt: 7, defaults: builtInDefaults, capabilities: null, adapters: [] },
+  {
+    id: "sleeper",
+    status: "unloaded",
+    createdAt: 7,
+    path: "/models/tiny.gguf",
+    defaults: builtInDefaults,
+    capabilities: null,
+    adapters: [],
+  },
 ];
 const app = createApp({ inference, log: recordingLog() });
 
@@ -72,11 +89,20 @@ describe("GET /v1/models", () => {
         id: "a",
         status: "loaded",
         createdAt: 5,
+        path: "/models/tiny.gguf",
         defaults: builtInDefaults,
         capabilities,
         adapters: [adapter("x::y", 8), adapter("z", 9)],
       },
-      { id: "a::z", status: "unloaded", createdAt: 6, defaults: builtInDefaults, capabilities: null, adapters: [] },
+      {
+        id: "a::z",
+        status: "unloaded",
+        createdAt: 6,
+        path: "/models/tiny.gguf",
+        defaults: builtInDefaults,
+        capabilities: null,
+        adapters: [],
+      },
     ];
     const one = createApp({ inference: adapted, log: recordingLog() });
     const list = JSON.parse((await request(one, "GET", "/v1/models")).body);

@@ -81,6 +81,7 @@ max_stored_responses = 100
 stored_response_days = 7
 stored_responses_disk = "256MiB"
 disable_lists = true
+share_model_files = true
 files_disk = "256MiB"
 max_background_responses = 8
 max_websockets = 100

@@ -1,15 +1,15 @@
 // Page of the models that run in this browser: the files it keeps, and the one that is loaded.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { t } from "../base/language.ts";
-import { notifyError } from "../base/notice.tsx";
-import { bytes, number } from "../base/times.ts";
-import { contextTokens, loadLocal, localModel, obstacle, threads, unloadLocal } from "../local/local-model.ts";
-import { dropModel, keepModel, keptModels, readKeptModels } from "../local/model-files.ts";
-import { ServerModels } from "./server-models.tsx";
-import { Table } from "./table.tsx";
+import { t } from "../../base/language.ts";
+import { notifyError } from "../../base/notice.tsx";
+import { bytes, number } from "../../base/times.ts";
+import { contextTokens, loadLocal, localModel, obstacle, threads, unloadLocal } from "../../local/local-model.ts";
+import { dropModel, keepModel, keptModels, readKeptModels } from "../../local/model-files.ts";
+import { Table } from "../table.tsx";
+import { type KeepModel, ServerModels } from "./server-models.tsx";
 
-/** A model that is being copied into the browser. */
-export interface Copying {
+/** A model that is being copied into the browser. `bytes`: 0 until the copy has begun. */
+interface Copying {
   readonly name: string;
   readonly bytes: number;
   readonly done: number;
@@ -34,13 +34,12 @@ function Models() {
   const [copying, setCopying] = useState<Copying | null>(null);
   const chooser = useRef<HTMLInputElement>(null);
   const state = localModel.value;
-  const keep = async (name: string, size: number, open: (signal: AbortSignal) => Promise<ReadableStream>) => {
+  const keep: KeepModel = async (name, open) => {
     const stop = new AbortController();
-    const progress = { name, bytes: size, stop };
-    setCopying({ ...progress, done: 0 });
+    setCopying({ name, stop, bytes: 0, done: 0 });
     try {
-      const show = (done: number): void => setCopying({ ...progress, done });
-      await keepModel(name, await open(stop.signal), size, stop.signal, show);
+      const { stream, bytes: size } = await open(stop.signal);
+      await keepModel(name, stream, size, stop.signal, (done) => setCopying({ name, stop, bytes: size, done }));
     } catch (error) {
       if (!stop.signal.aborted) notifyError(error);
     } finally {
@@ -81,7 +80,10 @@ function Models() {
       {copying !== null && (
         <p>
           {t("copying", { name: copying.name })}{" "}
-          <progress aria-label={t("copying", { name: copying.name })} max={copying.bytes} value={copying.done} />{" "}
+          <progress
+            aria-label={t("copying", { name: copying.name })}
+            {...(copying.bytes > 0 && { max: copying.bytes, value: copying.done })}
+          />{" "}
           {bytes(copying.done)} / {bytes(copying.bytes)}{" "}
           <button type="button" class="button" onClick={() => copying.stop.abort()}>
             {t("cancel")}
@@ -97,7 +99,7 @@ function Models() {
           hidden
           onChange={({ currentTarget }) => {
             const file = currentTarget.files?.[0];
-            if (file !== undefined) void keep(file.name, file.size, async () => file.stream());
+            if (file !== undefined) void keep(file.name, async () => ({ stream: file.stream(), bytes: file.size }));
             currentTarget.value = "";
           }}
         />
@@ -122,7 +124,8 @@ function State() {
   const facts = { description, engine, threads: count, context: number(context) };
   return (
     <span>
-      {t("statusLoaded")}: {t("localFacts", facts)}; {t("localMemory", { weights: bytes(weightBytes), cache: bytes(kvCacheBytes) })}
+      {t("statusLoaded")}: {t("localFacts", facts)};{" "}
+      {t("localMemory", { weights: bytes(weightBytes), cache: bytes(kvCacheBytes) })}
     </span>
   );
 }

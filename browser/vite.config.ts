@@ -1,0 +1,61 @@
+// Build of the engine for browsers, into dist/browser: the page worker, its compute threads and the WASM modules. The sources of
+// the engine stay as they are: modules of Node.js are replaced by the files of node/.
+import { readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { defineConfig, type Plugin } from "vite";
+import { compressed } from "../ui/compressed.ts";
+
+const folder = fileURLToPath(new URL("./node/", import.meta.url));
+const output = fileURLToPath(new URL("../dist/browser", import.meta.url));
+/** Files of node/ that stand for no module of Node.js. */
+const own = ["globals", "files"];
+
+/** Aliases `node:fs/promises` -> node/fs-promises.ts, `node:worker_threads` -> node/worker-threads.ts, and so on. */
+const aliases = readdirSync(folder)
+  .map((name) => name.replace(/\.ts$/, ""))
+  .filter((name) => !own.includes(name))
+  .map((name) => ({
+    find: new RegExp(`^node:${name.replace("-", "[/_]")}(?:/strict)?$`),
+    replacement: `${folder}${name}.ts`,
+  }));
+
+/**
+ * The engine names its workers and WASM modules by addresses relative to the compiled file. Here, workers are the sources, and a
+ * module is read from the table of files by its name.
+ */
+function engineAddresses(): Plugin {
+  return {
+    name: "engine-addresses",
+    enforce: "pre",
+    transform: {
+      filter: { id: /\/engines\/.*\.ts$/, code: "import.meta.url" },
+      handler: (code) =>
+        code
+          .replace(/new URL\("([^"]+)\.js", import\.meta\.url\)/g, 'new URL("$1.ts", import.meta.url)')
+          .replace(/(\.wasm["`]), import\.meta\.url\)/g, "$1, self.location.href)"),
+    },
+  };
+}
+
+export default defineConfig({
+  root: fileURLToPath(new URL(".", import.meta.url)),
+  base: "./",
+  publicDir: false,
+  resolve: { alias: aliases },
+  plugins: [engineAddresses(), compressed(output)],
+  worker: { format: "es", plugins: () => [engineAddresses()] },
+  build: {
+    outDir: output,
+    emptyOutDir: true,
+    assetsDir: "",
+    target: "es2022",
+    modulePreload: false,
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 4096,
+    license: { fileName: "engine-licenses.txt" },
+    rolldownOptions: {
+      input: fileURLToPath(new URL("./page-worker.ts", import.meta.url)),
+      output: { entryFileNames: "[name].js" },
+    },
+  },
+});

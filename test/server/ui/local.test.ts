@@ -1,0 +1,124 @@
+// Models that run in the browser: the wasm engine in web workers, with files that the browser keeps.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { realModel } from "../../fixtures/models/models.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
+import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
+
+/** Text of a whole answer of a local model. */
+const answered = /\(This browser\)\n+\w[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
+
+describe("models in the browser", { skip: !hasBrowser }, () => {
+  let path: string;
+  let server: RunningServer;
+  let browser: Browser;
+
+  before(async () => {
+    ({ path } = await realModel());
+    server = await startServer(["-m", path, "--engine", "wasm", "--max-model-len", "2048", "--share-model-files"]);
+    browser = await launch();
+  });
+  after(async () => {
+    await browser.close();
+    await server.stop();
+  });
+
+  /** Adds the model from the disk, on the page of the browser's models. */
+  async function addFromDisk(page: Page, file = path): Promise<void> {
+    await page.getByRole("link", { name: "This browser" }).click();
+    await page.locator('input[type="file"][accept=".gguf"]').setInputFiles(file);
+  }
+
+  async function choose(page: Page): Promise<void> {
+    await page.getByRole("cell", { name: basename(path) }).waitFor();
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await page.getByLabel("Model", { exact: true }).selectOption(`browser:${basename(path)}`);
+  }
+
+  it("answer with a file from the disk, are stopped, and go on after a reload", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await addFromDisk(page);
+    await choose(page);
+    const first = await send(page, "Say hello.");
+    await settled(page);
+    assert.match(await first.innerText(), answered);
+    const long = await send(page, "Count from one to a thousand, in words.");
+    await until(async () => (await long.innerText()).length > 80);
+    await page.getByRole("button", { name: "Stop" }).click();
+    await settled(page);
+    assert.match(await long.innerText(), /Stopped/);
+    await page.reload();
+    const again = await send(page, "Say hello again.");
+    await settled(page);
+    assert.match(await again.innerText(), answered);
+    assertClean(ui);
+    await page.context().close();
+  });
+
+  it("give the same text as on the server without randomness", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
+    await page.reload();
+    const text = async () => {
+      const answer = await send(page, "List five animals and where they live.");
+      await settled(page);
+      return await answer.locator(".markdown").innerText();
+    };
+    const ofServer = await text();
+    await addFromDisk(page);
+    await choose(page);
+    assert.equal(await text(), ofServer);
+    assert.ok(ofServer.length > 100, ofServer);
+    assertClean(ui);
+    await page.context().close();
+  });
+
+  it("are copied from a server that shares its files", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await page.getByRole("link", { name: "This browser" }).click();
+    await page.getByRole("button", { name: `Copy ${basename(path)} from the server` }).click();
+    await page.getByRole("cell", { name: basename(path) }).waitFor();
+    await page.getByRole("button", { name: "Load" }).click();
+    await page.getByText(/relaxed SIMD/).waitFor();
+    await page.getByRole("button", { name: "Unload" }).click();
+    await page.getByRole("cell", { name: "not loaded" }).waitFor();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "Delete: really?" }).click();
+    await page.getByText("This browser keeps no models.").waitFor();
+    assertClean(ui);
+    await page.context().close();
+  });
+
+  it("answer while the server is gone", async () => {
+    const own = await startServer(["-m", path, "--max-model-len", "2048"]);
+    const { page } = await openUi(browser, own.url);
+    await addFromDisk(page);
+    await page.getByRole("button", { name: "Load" }).click();
+    await page.getByText(/relaxed SIMD/).waitFor();
+    await choose(page);
+    await own.stop();
+    const answer = await send(page, "Say hello.");
+    await settled(page);
+    assert.match(await answer.innerText(), answered);
+    await page.context().close();
+  });
+
+  it("are refused if the file is no model", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-local-"));
+    const file = join(folder, "poem.gguf");
+    writeFileSync(file, "roses are red");
+    const { page } = await openUi(browser, server.url);
+    await addFromDisk(page, file);
+    await page.getByText("the file is no GGUF model").waitFor();
+    await page.getByText("This browser keeps no models.").waitFor();
+    await page.context().close();
+    rmSync(folder, { recursive: true });
+  });
+});
