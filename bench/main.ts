@@ -17,6 +17,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   adapters: () => import("./adapters/main.ts"),
   agents: () => import("./agents/main.ts"),
   all: () => import("./all/main.ts"),
+  browser: () => import("./browser/main.ts"),
   choice: () => import("./choice/main.ts"),
   engine: () => import("./engine/versus.ts"),
   everyday: () => import("./everyday/main.ts"),

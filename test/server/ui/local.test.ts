@@ -10,7 +10,7 @@ import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
 
 /** Text of a whole answer of a local model. */
-const answered = /\(This browser\)\n+\w[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
+const answered = /\(This browser\)\n+\S[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
 
 describe("models in the browser", { skip: !hasBrowser }, () => {
   let path: string;
