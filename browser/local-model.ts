@@ -8,6 +8,8 @@ import { StepLoop } from "../actors/model/step/step-loop.ts";
 import { ChatTemplates } from "../actors/text-tasks/chat-templates.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "../actors/text-tasks/prepare.ts";
 import { TextModel } from "../actors/text-tasks/text-model.ts";
+import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
+import { Speculation } from "../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel, LoadProgress, ModelSpec } from "../engines/engine.ts";
 import { parseModelMetadata } from "../engines/files/gguf/metadata.ts";
 import { readHeadBytes } from "../engines/files/gguf/reader.ts";
@@ -29,6 +31,10 @@ import { EventObjects } from "./response-events.ts";
 /** Number of answers at the same time: models side by side, or two tabs' worth of questions. */
 const slots = 4;
 const batchTokens = 512;
+/** Size of the KV cache, as a multiple of a whole conversation: branches and other conversations share it. */
+const kvContexts = 2;
+/** Time in ms between two messages to the page, which shows an answer 25 times a second. */
+const frameIntervalMs = 20;
 const client = "page";
 const noPlaces = { begun: () => {}, paused: () => {}, resumed: () => {} };
 
@@ -73,7 +79,12 @@ export class LocalModel {
     this.#name = name;
     this.#text = text;
     this.#texts = texts;
-    const loop = new StepLoop(model, { limits, frameIntervalMs: 0 });
+    const loop = new StepLoop(model, {
+      limits,
+      frameIntervalMs,
+      createSpeculation: (cost, choose) =>
+        Speculation.create({ model, draft: null, options: speculation, cost, choose }),
+    });
     this.#preparation = new RequestPreparation({ loop, grammars: null, store: null });
     this.running = loop.run();
     this.facts = {
@@ -170,6 +181,15 @@ export class LocalModel {
   } as unknown as Ref<ModelProtocol>;
 }
 
+/** As on a server: prompt lookup alone drafts tokens. */
+const speculation = {
+  promptLookup: true,
+  maxDraftTokens: 16,
+  draftModel: null,
+  mtpTokens: null,
+  mtpSampling: "auto",
+} satisfies SpeculationOptions;
+
 const limits = {
   maxBatchTokens: batchTokens,
   maxPrefillChunkTokens: batchTokens,
@@ -183,17 +203,17 @@ const limits = {
   maxStepMs: 250,
 };
 
-function specOf(path: string, threads: number, maxModelLength: number | null): ModelSpec {
+function specOf(path: string, threads: number, context: number | null): ModelSpec {
   return {
     path,
     maxSequences: slots,
     maxBatchTokens: batchTokens,
-    maxModelLength,
-    kvBudget: null,
+    maxModelLength: context,
+    kvBudget: context === null ? null : { tokens: context * kvContexts },
     kvType: "auto",
     blockTokens: 32,
     pagedKv: null,
-    extraLogitsRows: 0,
+    extraLogitsRows: speculation.maxDraftTokens,
     threads,
     mmap: false,
     gpuLayers: 0,

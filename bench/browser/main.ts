@@ -18,7 +18,9 @@ import { report } from "../results.ts";
 import { startTroupe } from "../serving/servers.ts";
 import { restMs } from "../serving/sides.ts";
 
-const answerTokens = 128;
+const storyTokens = 128;
+/** A story repeats little of its prompt, so that few tokens are drafted from it. */
+const subjects = ["a lighthouse", "two brothers", "the last train", "a lost dog", "winter in a harbour"];
 const sentence = "The quick brown fox jumps over the lazy dog near the old river bank. ";
 const sentences = 32;
 const context = 4096;
@@ -40,7 +42,7 @@ interface Timed {
 
 interface Side {
   readonly label: string;
-  ask(prompt: string): Promise<Timed>;
+  ask(prompt: string, tokens: number): Promise<Timed>;
   close(): Promise<void>;
 }
 
@@ -89,8 +91,8 @@ export async function main(argv: readonly string[]): Promise<void> {
       name: "browser",
       title: "The wasm engine in a browser",
       method:
-        `One prompt of ${sentences} sentences and ${answerTokens} tokens after it, temperature 0, ${threads} threads, the sides one ` +
-        `after another in each round. Chromium ${version}, headless. Ours is timed by the events that reach the page or the HTTP ` +
+        `Prefill of ${sentences} sentences; decode of a story of ${storyTokens} tokens; temperature 0, ${threads} threads, the ` +
+        `sides one after another in each round. Chromium ${version}, headless. Ours is timed by the events that reach the page or the HTTP ` +
         "client, wllama by its own figures. Medians and all rounds, in tokens per second.",
       body: findingsTable("side", findings(rates)),
     },
@@ -100,9 +102,14 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 /** Measures one answer of a side that has just been started, after a short one that compiles its code. */
 async function measure({ label, ask, close }: Side, round: number, rates: Map<string, Rates>): Promise<void> {
-  await ask("Say hello.");
+  await ask("Say hello.", 16);
   await sleep(restMs);
-  const { firstMs, decodeMs, promptTokens, outputTokens } = await ask(`${round} ${sentence.repeat(sentences)}`);
+  const { firstMs, promptTokens } = await ask(`${round} ${sentence.repeat(sentences)}`, 2);
+  await sleep(restMs);
+  const { decodeMs, outputTokens } = await ask(
+    `Write a story about ${subjects[round % subjects.length]}.`,
+    storyTokens,
+  );
   const prefill = (1000 * promptTokens) / firstMs;
   const decode = (1000 * (outputTokens - 1)) / decodeMs;
   process.stderr.write(`browser, ${label}: prefill ${prefill.toFixed(1)}, decode ${decode.toFixed(1)} tokens/s\n`);
@@ -134,7 +141,7 @@ async function inPage(engine: string, label: string, browser: Browser, url: stri
   await page.evaluate(`load(${JSON.stringify(engine)}, ${threads})`);
   return {
     label,
-    ask: async (prompt) => await page.evaluate(`answer(${JSON.stringify(prompt)}, ${answerTokens})`),
+    ask: async (prompt, tokens) => await page.evaluate(`answer(${JSON.stringify(prompt)}, ${tokens})`),
     close: () => page.close(),
   };
 }
@@ -142,12 +149,16 @@ async function inPage(engine: string, label: string, browser: Browser, url: stri
 async function inServer(model: string, threads: number): Promise<Side> {
   const flags = ["--engine", "wasm"];
   const server = await startTroupe({ model, threads, sequences: 4, context: 4 * context, flags });
-  return { label: "this Node.js", ask: (prompt) => askServer(server.url, prompt), close: () => server.stop() };
+  return {
+    label: "this Node.js",
+    ask: (prompt, tokens) => askServer(server.url, prompt, tokens),
+    close: () => server.stop(),
+  };
 }
 
-async function askServer(url: string, input: string): Promise<Timed> {
+async function askServer(url: string, input: string, tokens: number): Promise<Timed> {
   const startedAt = performance.now();
-  const body = { input, max_output_tokens: answerTokens, temperature: 0, stream: true, ignore_eos: true };
+  const body = { input, max_output_tokens: tokens, temperature: 0, stream: true, ignore_eos: true };
   const headers = { "content-type": "application/json" };
   const response = await fetch(`${url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
   let [first, last, text] = [0, 0, ""];
