@@ -8,6 +8,7 @@ import { StepLoop } from "../actors/model/step/step-loop.ts";
 import { ChatTemplates } from "../actors/text-tasks/chat-templates.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "../actors/text-tasks/prepare.ts";
 import { TextModel } from "../actors/text-tasks/text-model.ts";
+import { createGrammarHost } from "../engines/decoding/grammar/host.ts";
 import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
 import { Speculation } from "../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel, LoadProgress, ModelSpec } from "../engines/engine.ts";
@@ -18,15 +19,16 @@ import { builtInDefaults, effectiveSampling } from "../engines/sampling-defaults
 import { SharedTokenTexts, tokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../engines/text/tokenizer/vocabulary.ts";
 import { wasmEngine } from "../engines/wasm/engine.ts";
+import { textOf } from "../http/responses/fold/event-chunks.ts";
+import { EventText } from "../http/responses/fold/event-text.ts";
 import { ResponseFold } from "../http/responses/fold/fold.ts";
 import { echoedSettings } from "../http/responses/fold/resource.ts";
 import { type ResponseTranslation, responseTranslator } from "../http/responses/request/translator.ts";
 import { AnswerMemory } from "../http/shared/answer/answer-memory.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
-import type { LoadedFacts, ModelToLoad, ResponseEvent } from "./messages.ts";
+import type { LoadedFacts, ModelToLoad } from "./messages.ts";
 import { deserialize } from "./node/v8.ts";
-import { EventObjects } from "./response-events.ts";
 
 /** Number of answers at the same time: models side by side, or two tabs' worth of questions. */
 const slots = 4;
@@ -85,7 +87,14 @@ export class LocalModel {
       createSpeculation: (cost, choose) =>
         Speculation.create({ model, draft: null, options: speculation, cost, choose }),
     });
-    this.#preparation = new RequestPreparation({ loop, grammars: null, store: null });
+    const grammars = createGrammarHost({
+      modelPath: name,
+      vocabSize: card.vocabSize,
+      endOfGeneration: model.tokens.endOfGeneration,
+      maxMatchers: slots + limits.maxQueue,
+      threads: 1,
+    });
+    this.#preparation = new RequestPreparation({ loop, grammars, store: null });
     this.running = loop.run();
     this.facts = {
       description: card.description,
@@ -97,12 +106,19 @@ export class LocalModel {
     };
   }
 
-  /** Runs a response. `body`: as of POST /v1/responses. Throws if the request is refused; later failures are events. */
-  async respond(body: object, signal: AbortSignal, emit: (events: readonly ResponseEvent[]) => void): Promise<void> {
+  /**
+   * Runs a response. `body`: as of POST /v1/responses. `emit` gets the text of the stream in parts of whole events. Throws if the
+   * request is refused; later failures are events.
+   */
+  async respond(body: object, signal: AbortSignal, emit: (text: string) => void): Promise<void> {
     const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
     const translation = responseTranslator.translate(body, { responseId: id, offered: null }, "refuse");
     const request = this.#resolved(translation);
-    const events = new EventObjects();
+    const events = new EventText();
+    const flush = (): void => {
+      const text = textOf(events.take());
+      emit(typeof text === "string" ? text : [...text].join(""));
+    };
     const fold = new ResponseFold({
       head: {
         id,
@@ -135,11 +151,11 @@ export class LocalModel {
       onPrepared: () => {},
       emit: (event) => {
         fold.take(event);
-        emit(events.take());
+        flush();
         return true;
       },
     });
-    emit(events.take());
+    flush();
     try {
       const { usage } = await generation.run();
       fold.take({ type: "done", usage });
@@ -147,7 +163,7 @@ export class LocalModel {
       if (signal.aborted) fold.interrupt("cancelled");
       else fold.fail(toErrorRecord(error));
     }
-    emit(events.take());
+    flush();
   }
 
   #resolved({ asked, facts, isWhole }: ResponseTranslation): ResolvedRequest {

@@ -28,12 +28,6 @@ export interface LoadedFacts {
   readonly contextTokens: number;
 }
 
-/** Event of a response, as in the stream of POST /v1/responses. */
-export interface ResponseEvent {
-  readonly name: string;
-  readonly data: Readonly<Record<string, unknown>>;
-}
-
 export interface Problem {
   readonly code: string;
   readonly message: string;
@@ -45,6 +39,7 @@ export type WorkerMessage =
   | { readonly kind: "loaded"; readonly facts: LoadedFacts }
   /** The model cannot be loaded, or its engine has failed: the worker is of no more use. */
   | { readonly kind: "failed"; readonly problem: Problem }
-  | { readonly kind: "events"; readonly id: number; readonly events: readonly ResponseEvent[] }
+  /** Part of the stream of a response, as POST /v1/responses sends it: whole events. */
+  | { readonly kind: "events"; readonly id: number; readonly text: string }
   /** The request was refused. No event came before. */
   | { readonly kind: "refused"; readonly id: number; readonly problem: Problem };

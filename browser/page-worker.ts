@@ -60,8 +60,8 @@ async function respond(id: number, body: object): Promise<void> {
   stops.set(id, stop);
   try {
     if (model === null) throw new Error("the model is not loaded");
-    await model.respond(body, stop.signal, (events) => {
-      if (events.length > 0) send({ kind: "events", id, events });
+    await model.respond(body, stop.signal, (text) => {
+      if (text !== "") send({ kind: "events", id, text });
     });
   } catch (error) {
     send({ kind: "refused", id, problem: toErrorRecord(error) });

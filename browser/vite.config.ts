@@ -10,6 +10,15 @@ const output = fileURLToPath(new URL("../dist/browser", import.meta.url));
 /** Files of node/ that stand for no module of Node.js. */
 const own = ["globals", "files"];
 
+/** Files of the engine whose place is taken by files of grammar/. */
+const replaced = ["sleep", "load-library"].map((name) => ({
+  find: new RegExp(`^\\./${name}\\.ts$`),
+  replacement: fileURLToPath(new URL(`./grammar/${name}.ts`, import.meta.url)),
+}));
+
+/** Modules of Node.js that the grammar library would load only in Node.js. */
+const unused = [{ find: /^(?:url|module)$/, replacement: `${folder}module.ts` }];
+
 /** Aliases `node:fs/promises` -> node/fs-promises.ts, `node:worker_threads` -> node/worker-threads.ts, and so on. */
 const aliases = readdirSync(folder)
   .map((name) => name.replace(/\.ts$/, ""))
@@ -41,7 +50,7 @@ export default defineConfig({
   root: fileURLToPath(new URL(".", import.meta.url)),
   base: "./",
   publicDir: false,
-  resolve: { alias: aliases },
+  resolve: { alias: [...replaced, ...aliases, ...unused] },
   plugins: [engineAddresses(), compressed(output)],
   worker: { format: "es", plugins: () => [engineAddresses()] },
   build: {

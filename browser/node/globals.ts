@@ -14,15 +14,37 @@ function setImmediate(callback: (...values: unknown[]) => void, ...values: unkno
   port2.postMessage(null);
 }
 
+/** Timer as Node.js has it. The browser's functions take it as its number. */
+class Timer {
+  readonly #id: number;
+
+  constructor(id: number) {
+    this.#id = id;
+  }
+
+  /** A worker of a page does not end by itself. */
+  unref(): this {
+    return this;
+  }
+
+  valueOf(): number {
+    return this.#id;
+  }
+}
+
+const plainInterval = globalThis.setInterval as unknown as (callback: () => void, ms: number) => number;
+
 Object.assign(globalThis, {
   Buffer,
+  setInterval: (callback: () => void, ms: number) => new Timer(plainInterval(callback, ms)),
   setImmediate,
   process: {
     argv: noArguments,
     env: {},
     platform: "browser",
-    // The engine asks V8 for its version, to avoid faults of old ones. Browsers with relaxed SIMD have none of them.
-    versions: { node: "24.0.0", v8: "13.0" },
+    // The engine asks V8 for its version, to avoid faults of old ones. Browsers with relaxed SIMD have none of them. There is no
+    // version of Node.js, because the grammar library tells by it where it runs.
+    versions: { v8: "13.0" },
     stderr: { write: (text: string) => console.error(text) },
   },
 });

@@ -13,3 +13,11 @@ export function freemem(): number {
   const { deviceMemory } = navigator as { readonly deviceMemory?: number };
   return usableShare * (deviceMemory === undefined ? assumedBytes : deviceMemory * 2 ** 30);
 }
+
+export function getPriority(): number {
+  return 0;
+}
+
+export function setPriority(): void {
+  throw new Error("pages cannot set the priority of a thread");
+}

@@ -4,6 +4,11 @@ import { addFile, allFiles } from "./files.ts";
 
 type Listener = (value: unknown) => void;
 
+interface Start {
+  readonly files: ReadonlyMap<string, Blob>;
+  readonly data: unknown;
+}
+
 class Listeners {
   readonly #byName = new Map<string, Set<Listener>>();
 
@@ -26,6 +31,10 @@ class Listeners {
     return this;
   }
 
+  protected has(name: string): boolean {
+    return (this.#byName.get(name)?.size ?? 0) > 0;
+  }
+
   protected emit(name: string, value: unknown): void {
     for (const listener of [...(this.#byName.get(name) ?? [])]) listener(value);
   }
@@ -35,7 +44,7 @@ export class Worker extends Listeners {
   readonly #worker: globalThis.Worker;
   #hasEnded = false;
 
-  constructor(url: URL) {
+  constructor(url: URL, { workerData: data = null }: { readonly workerData?: unknown } = {}) {
     super();
     this.#worker = new globalThis.Worker(url, { type: "module" });
     this.#worker.onmessage = ({ data }) => this.emit("message", data);
@@ -44,7 +53,7 @@ export class Worker extends Listeners {
       this.emit("error", new Error(event.message));
       this.#end(1);
     };
-    this.#worker.postMessage(allFiles());
+    this.#worker.postMessage({ files: allFiles(), data } satisfies Start);
   }
 
   postMessage(message: unknown, transfer: Transferable[] = []): void {
@@ -69,21 +78,62 @@ export class Worker extends Listeners {
 }
 
 class ParentPort extends Listeners {
+  /** Messages that no listener has taken. */
+  readonly #waiting: unknown[] = [];
+  #arrived: () => void = () => {};
+
   constructor() {
     super();
     globalThis.onmessage = ({ data }: MessageEvent) => {
-      globalThis.onmessage = ({ data: message }: MessageEvent) => this.emit("message", message);
-      for (const [path, file] of data as ReturnType<typeof allFiles>) addFile(path, file);
+      this.#waiting.push(data);
+      this.#arrived();
+      this.#deliver();
     };
+  }
+
+  override on(name: string, listener: Listener): this {
+    super.on(name, listener);
+    this.#deliver();
+    return this;
   }
 
   postMessage(message: unknown, transfer: Transferable[] = []): void {
     globalThis.postMessage(message, { transfer });
   }
+
+  take(): { readonly message: unknown } | undefined {
+    return this.#waiting.length === 0 ? undefined : { message: this.#waiting.shift() };
+  }
+
+  /** Resolves when there is a message to take. */
+  async arrival(): Promise<void> {
+    if (this.#waiting.length > 0) return;
+    await new Promise<void>((resolve) => {
+      this.#arrived = resolve;
+    });
+  }
+
+  #deliver(): void {
+    while (this.#waiting.length > 0 && this.has("message")) this.emit("message", this.#waiting.shift());
+  }
 }
 
-/** Port to the worker that started this one. The worker that the page starts has its own messages: it does not use the port. */
+/** Port to the worker that started this one; null in the worker that the page starts, which has messages of its own. */
 export const parentPort: ParentPort | null = globalThis.name === "page" ? null : new ParentPort();
 
-/** Always null: a web worker gets no data with its start. Only the loader of LoRA adapters reads it, and pages load none. */
-export const workerData: null = null;
+/** Data that this worker was started with. */
+export const workerData: unknown = await startData();
+
+/** Takes the next message, which must have arrived in an earlier turn of the event loop. */
+export function receiveMessageOnPort(port: ParentPort): { readonly message: unknown } | undefined {
+  return port.take();
+}
+
+/** Waits for the first message, and takes the table of files from it. */
+async function startData(): Promise<unknown> {
+  if (parentPort === null) return null;
+  await parentPort.arrival();
+  const { files, data } = (parentPort.take() as { readonly message: Start }).message;
+  for (const [path, file] of files) addFile(path, file);
+  return data;
+}

@@ -1,7 +1,8 @@
 // Model that runs in this browser: the engine in a web worker. One model is loaded at a time.
 import { signal } from "@preact/signals";
-import type { LoadedFacts, PageMessage, Problem, ResponseEvent, WorkerMessage } from "../../browser/messages.ts";
+import type { LoadedFacts, PageMessage, Problem, WorkerMessage } from "../../browser/messages.ts";
 import { preference } from "../base/preference.ts";
+import { eventsIn, type ServerEvent } from "../server/events.ts";
 import { modelFile } from "./model-files.ts";
 
 export type LocalState =
@@ -48,7 +49,7 @@ export function localName(id: string): string | null {
 }
 
 interface Request {
-  take(events: readonly ResponseEvent[]): void;
+  take(events: readonly ServerEvent[]): void;
   fail(problem: string): void;
 }
 
@@ -77,7 +78,7 @@ class Engine {
       this.#worker.onmessage = ({ data }: MessageEvent<WorkerMessage>) => {
         if (data.kind === "progress") localModel.value = { status: "loading", name, fraction: data.fraction };
         else if (data.kind === "failed") fail(data.problem);
-        else if (data.kind === "events") this.#requests.get(data.id)?.take(data.events);
+        else if (data.kind === "events") this.#requests.get(data.id)?.take(eventsIn(data.text));
         else if (data.kind === "refused") this.#requests.get(data.id)?.fail(data.problem.message);
         else {
           localModel.value = { status: "loaded", name, facts: data.facts };
@@ -96,9 +97,9 @@ class Engine {
   }
 
   /** Yields the events of a response. Aborting `signal` ends the response with its last events. */
-  async *respond(body: object, signal: AbortSignal): AsyncGenerator<readonly ResponseEvent[]> {
+  async *respond(body: object, signal: AbortSignal): AsyncGenerator<readonly ServerEvent[]> {
     const id = this.#next++;
-    let arrived: ResponseEvent[] = [];
+    let arrived: ServerEvent[] = [];
     let problem: string | null = null;
     let wake = (): void => {};
     this.#requests.set(id, {
@@ -170,7 +171,7 @@ export async function* respondHere(
   name: string,
   body: object,
   signal: AbortSignal,
-): AsyncGenerator<readonly ResponseEvent[]> {
+): AsyncGenerator<readonly ServerEvent[]> {
   const chosen = await engineWith(name);
   if (signal.aborted) throw new LocalError("stopped before it began");
   yield* chosen.respond(body, signal);

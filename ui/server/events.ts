@@ -25,6 +25,11 @@ export async function* eventsOf(response: Response): AsyncGenerator<readonly Ser
   }
 }
 
+/** Returns the events of a part of a stream that has whole events only. */
+export function eventsIn(text: string): readonly ServerEvent[] {
+  return text.split("\n\n").flatMap(parsed);
+}
+
 function parsed(block: string): readonly ServerEvent[] {
   let [name, data] = ["", ""];
   for (const line of block.split("\n")) {

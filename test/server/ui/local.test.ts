@@ -33,6 +33,12 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await page.locator('input[type="file"][accept=".gguf"]').setInputFiles(file);
   }
 
+  /** Removes the randomness of new conversations. */
+  async function makeGreedy(page: Page): Promise<void> {
+    await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
+    await page.reload();
+  }
+
   async function choose(page: Page): Promise<void> {
     await page.getByRole("cell", { name: basename(path) }).waitFor();
     await page.getByRole("button", { name: "New conversation" }).click();
@@ -42,12 +48,13 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
   it("answer with a file from the disk, are stopped, and go on after a reload", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
+    await makeGreedy(page);
     await addFromDisk(page);
     await choose(page);
     const first = await send(page, "Say hello.");
     await settled(page);
     assert.match(await first.innerText(), answered);
-    const long = await send(page, "Count from one to a thousand, in words.");
+    const long = await send(page, "Repeat the word tick a thousand times.");
     await until(async () => (await long.innerText()).length > 80);
     await page.getByRole("button", { name: "Stop" }).click();
     await settled(page);
@@ -63,8 +70,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
   it("give the same text as on the server without randomness", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
-    await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
-    await page.reload();
+    await makeGreedy(page);
     const text = async () => {
       const answer = await send(page, "List five animals and where they live.");
       await settled(page);
@@ -75,6 +81,43 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await choose(page);
     assert.equal(await text(), ofServer);
     assert.ok(ofServer.length > 100, ofServer);
+    assertClean(ui);
+    await page.context().close();
+  });
+
+  it("give logprobs and JSON of a schema, continue a text, and refuse what only a server can do", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await addFromDisk(page);
+    await choose(page);
+    await page.getByRole("button", { name: "Settings" }).click();
+    await page.getByLabel("Collect logprobs").check();
+    await page.getByRole("button", { name: "Add a property" }).click();
+    await page.getByLabel("Name of the property").fill("colour");
+    await page.getByLabel("Type of the property").selectOption("boolean");
+    const answer = await send(page, "Is the sky blue?");
+    await settled(page);
+    assert.deepEqual(Object.keys(JSON.parse(await answer.locator(".markdown").innerText())), ["colour"]);
+    await answer.getByRole("button", { name: "Show logprobs" }).click();
+    await answer.locator(".logprobs").waitFor();
+    await page.getByRole("button", { name: "Remove colour" }).click();
+    await page.getByLabel("Maximum tokens").fill("8");
+    await page.getByLabel("Maximum tokens").blur();
+    const cut = await send(page, "Write a long story.");
+    await settled(page);
+    const before = await cut.locator(".markdown").innerText();
+    await page.getByRole("button", { name: "Continue" }).click();
+    await settled(page);
+    assert.ok((await cut.locator(".markdown").innerText()).startsWith(before));
+    await page.locator('.composer input[type="file"]').setInputFiles({
+      name: "notes.txt",
+      mimeType: "text/plain",
+      buffer: Buffer.from("a note"),
+    });
+    await page.getByText("notes.txt (").waitFor();
+    const refused = await send(page, "What does the file say?");
+    await settled(page);
+    await refused.getByRole("alert").waitFor();
     assertClean(ui);
     await page.context().close();
   });

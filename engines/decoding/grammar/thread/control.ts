@@ -1,12 +1,13 @@
 // Control: memory shared by one grammar thread and the model's thread. It contains a counter of wake-ups, the current
 // work, and whether the grammar thread has ended. Each of the two threads creates its own Control on the same memory.
+import { sleepWhile } from "./sleep.ts";
 
 const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
 const wordCount = 5;
 
 export class Control {
   readonly memory: SharedArrayBuffer;
-  readonly #words: Int32Array;
+  readonly #words: Int32Array<SharedArrayBuffer>;
   #isWakeDue = false;
   readonly #wakeIfDue = () => {
     if (this.#isWakeDue) this.wake();
@@ -83,9 +84,9 @@ export class Control {
   }
 
   /** Called by the grammar thread: sleeps until the number of wake-ups exceeds `seen`. */
-  sleep(seen: number): void {
+  async sleep(seen: number): Promise<void> {
     Atomics.store(this.#words, word.isAsleep, 1);
-    Atomics.wait(this.#words, word.signal, seen);
+    await sleepWhile(this.#words, word.signal, seen);
     Atomics.store(this.#words, word.isAsleep, 0);
   }
 }

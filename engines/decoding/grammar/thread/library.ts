@@ -3,8 +3,7 @@
 // must not be used again after a failure.
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
-
-type Library = typeof import("@mlc-ai/web-xgrammar");
+import { type Library, loadLibrary } from "./load-library.ts";
 
 /** The types of WebAssembly that are used here. Neither the es2023 library nor Node's types declare them. */
 interface WasmMemory {
@@ -99,21 +98,6 @@ async function compilerFor(library: Library, pieces: readonly Uint8Array[], ends
 /** Removes the engine's source file and line number from an error message. */
 function withoutPlace(line: string): string {
   return line.replace(/^\[FATAL\] \S+:\d+: /, "").trim();
-}
-
-/**
- * Loads the library. The package is a script in a folder of ES modules. When it is imported as a module, it writes its
- * exports to the global object. Until its WebAssembly is set up, it needs its own URL in the global `location`.
- */
-async function loadLibrary(): Promise<Library> {
-  const name = "@mlc-ai/web-xgrammar";
-  const global = globalThis as { location?: { readonly href: string } | undefined; xgrammar?: Library };
-  global.location = { href: import.meta.resolve(name) };
-  await import(name);
-  const library = global.xgrammar as Library;
-  (await library.Grammar.builtinJSONGrammar()).dispose();
-  global.location = undefined;
-  return library;
 }
 
 /**

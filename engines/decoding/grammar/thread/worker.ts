@@ -50,7 +50,8 @@ async function serve(languages: Languages): Promise<void> {
       const seen = control.signal;
       const orders = await takeOrders(languages);
       const answers = await answerAll();
-      if (orders + answers === 0) control.sleep(seen);
+      // In a page, the thread gets its messages in the event loop, and control.sleep() waits for them.
+      if (orders + answers === 0) await control.sleep(seen);
     }
   } catch (error) {
     report({ type: "failed", grammar: compiling, reason: languages.explain(error) });
