@@ -114,7 +114,7 @@ function setUp(seed: number, stores: Stores | null = null) {
     stores === null
       ? {}
       : { files: stores.files, sessions: stores.sessions, skills: stores.skills.store, agents: noTools };
-  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true }, ...kept });
+  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true, sharesModelFiles: true }, ...kept });
   const failWith = (code: ErrorCode | null): void => {
     world.failsWith = code;
     lora.failure = code === null ? null : new ServerError(code, "scripted");

@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { builtInDefaults } from "../../../engines/sampling-defaults.ts";
 import { createApp } from "../../../http/app.ts";
@@ -212,5 +215,41 @@ describe("GET /v1/models/{model}", () => {
     const { status, body } = await get("/v1/models/nobody");
     assert.deepEqual([status, body.error.code, body.error.param], [404, "model_not_found", "model"]);
     assert.match(body.error.message, /org\/talker/);
+  });
+
+  it("gives the file of a model only if the files are shared", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-models-"));
+    const path = join(folder, "tiny é.gguf");
+    writeFileSync(path, "GGUF and the rest");
+    const sharing = new FakeInference();
+    const entry = { status: "loaded", createdAt: 5, defaults: builtInDefaults, capabilities, adapters: [] } as const;
+    sharing.entries = [
+      { ...entry, id: "a/tiny", path },
+      { ...entry, id: "split", path: join(folder, "big-00001-of-00002.gguf") },
+      { ...entry, id: "gone", path: join(folder, "gone.gguf") },
+    ];
+    const open = createApp({ inference: sharing, log: recordingLog(), config: { sharesModelFiles: true } });
+    const reply = await request(open, "GET", "/v1/models/a%2Ftiny/file");
+    assert.deepEqual([reply.status, reply.body], [200, "GGUF and the rest"]);
+    assert.equal(reply.headers["x-file-bytes"], "17");
+    assert.equal(reply.headers["content-disposition"], "attachment; filename*=UTF-8''tiny%20%C3%A9.gguf");
+    for (const [id, code] of [
+      ["split", "unsupported"],
+      ["gone", "not_found"],
+      ["other", "model_not_found"],
+    ] as const) {
+      const refused = await request(open, "GET", `/v1/models/${id}/file`);
+      assert.equal(JSON.parse(refused.body).error.code, code);
+    }
+    const list = JSON.parse((await request(open, "GET", "/v1/models")).body);
+    assert.deepEqual(
+      list.data.map(({ file_name }: { readonly file_name?: string }) => file_name),
+      ["tiny é.gguf", "tiny é.gguf", undefined, "gone.gguf"],
+    );
+    modelListSchema.parse(list);
+    const closed = createApp({ inference: sharing, log: recordingLog() });
+    assert.equal((await request(closed, "GET", "/v1/models/a%2Ftiny/file")).status, 404);
+    assert.ok(!(await request(closed, "GET", "/v1/models")).body.includes("file_name"));
+    rmSync(folder, { recursive: true });
   });
 });
