@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
 import type { Agents } from "../../../actors/api/agent/agents.ts";
 import type { Session } from "../../../actors/api/agent/sessions.ts";
 import type { ModelEntry } from "../../../actors/api/inference.ts";
@@ -104,9 +105,11 @@ function setUp(seed: number, stores: Stores | null = null) {
   const inference = new FakeInference();
   const log = recordingLog();
   const [tiny, other] = inference.entries;
+  // Any file serves as the file of a model.
+  const path = fileURLToPath(import.meta.url);
   inference.entries = [
-    { ...(tiny as ModelEntry), adapters: [{ alias: "a::b", generation: "5a".repeat(32), createdAt: 1 }] },
-    other as ModelEntry,
+    { ...(tiny as ModelEntry), path, adapters: [{ alias: "a::b", generation: "5a".repeat(32), createdAt: 1 }] },
+    { ...(other as ModelEntry), path },
   ];
   const models = new FakeModels(inference);
   const lora = new FakeLora();
@@ -114,7 +117,14 @@ function setUp(seed: number, stores: Stores | null = null) {
     stores === null
       ? {}
       : { files: stores.files, sessions: stores.sessions, skills: stores.skills.store, agents: noTools };
-  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true, sharesModelFiles: true }, ...kept });
+  const app = createApp({
+    inference,
+    models,
+    lora,
+    log,
+    config: { allowLoraUpdates: true, sharesModelFiles: true },
+    ...kept,
+  });
   const failWith = (code: ErrorCode | null): void => {
     world.failsWith = code;
     lora.failure = code === null ? null : new ServerError(code, "scripted");
