@@ -1,7 +1,8 @@
 // Routes: one entry per endpoint, with its description for the API document. route-table.ts finds the entry of a request.
 
-import { decideApprovalOperation, listApprovalsOperation } from "./approvals/operation.ts";
-import { decideApproval, listApprovals } from "./approvals/route.ts";
+import { decideApproval, listApprovals } from "./agent/approvals-route.ts";
+import { decideApprovalOperation, listApprovalsOperation, listToolsOperation } from "./agent/operation.ts";
+import { listTools } from "./agent/tools-route.ts";
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
 import { detokenizeOperation, tokenizeOperation } from "./chat/tokens/operation.ts";
@@ -280,6 +281,7 @@ const agentRoutes: readonly Route[] = [
     handler: listApprovals,
     operation: listApprovalsOperation,
   },
+  { method: "GET", path: "/v1/agent/tools", kind: "resource", handler: listTools, operation: listToolsOperation },
 ];
 
 const skillUpload = {

@@ -240,6 +240,20 @@ export const examples: Readonly<Record<string, Example>> = {
   },
   deleteSession: { path: { session_id } },
   decideApproval: { path: { approval_id: `appr_${"0123456789abcdef".repeat(2)}` }, body: { decision: "approve" } },
+  listTools: {
+    answer: {
+      object: "list",
+      data: [
+        {
+          object: "agent.tool",
+          name: "search_issues",
+          description: "Search the issues of a repository.",
+          group: null,
+          server_label: "github",
+        },
+      ],
+    },
+  },
   listApprovals: { answer: { object: "list", data: [] } },
   showModelStatus: { body: { model_id: "default" } },
   reloadModel: { body: { model_id: "default" } },

@@ -5,6 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import type { Browser } from "playwright-core";
+import type { ServerTool } from "../../../actors/api/agent/server-tools.ts";
 import { commands, runs } from "../agents/clients.ts";
 import { type AgentRig, startAgents } from "../agents/rig.ts";
 import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
@@ -173,6 +174,38 @@ describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
     }
     await until(async () => (await page.locator("article.assistant").count()) === texts.length);
     await page.context().close();
+  });
+});
+
+describe("MCP servers in the web UI", { skip: !hasBrowser }, () => {
+  it("are chosen one by one", async () => {
+    const tool = (name: string, server: string): ServerTool => ({
+      spec: { name, description: "", parameters: { type: "object" }, strict: false },
+      about: { source: "mcp", kind: "external", label: name },
+      server,
+      run: async () => ({ status: "success", content: "The Tempest", images: [] }),
+    });
+    const tools = [tool("lookup", "library"), tool("borrow", "library"), tool("forecast", "weather")];
+    const settings = { groups: [], registersServerTools: false };
+    const rig = await startAgents({ sources: [{ tools: () => tools }], settings });
+    const browser = await launch();
+    const ui = await openUi(browser, rig.url);
+    const { page } = ui;
+    await page.getByRole("button", { name: "Tools" }).click();
+    assert.equal(await page.getByRole("dialog").getByLabel("Python").count(), 0, "the server does not offer it");
+    await page.getByLabel(/MCP server library \(2 tools\)/).check();
+    await page.getByRole("dialog").getByText("lookup, borrow").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+    rig.script({ calls: [["lookup", '{"title":"tempest"}']] }, "It is here.");
+    const answer = await send(page, "Is it here?");
+    await page.getByRole("region", { name: "Approval" }).getByRole("button", { name: "Approve", exact: true }).click();
+    await settled(page);
+    assert.match(await answer.innerText(), /It is here\./);
+    const offered = rig.inference.lastRun.request.tools?.specs.map(({ name }) => name);
+    assert.deepEqual(offered, ["lookup", "borrow"]);
+    assertClean(ui);
+    await browser.close();
+    await rig.stop();
   });
 });
 

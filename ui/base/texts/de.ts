@@ -101,7 +101,7 @@ export const german: Readonly<Record<TextKey, string>> = {
   logprobs: "Logprobs zeigen",
   lookups: "Abfragen",
   maxTokens: "Höchstzahl der Tokens",
-  mcpTools: "{count} Werkzeuge von MCP-Servern sind auch verfügbar.",
+  mcpServer: "MCP-Server {name} ({count} Werkzeuge)",
   memory: "Speicher",
   message: "Nachricht",
   messageHint: "Nachricht schreiben",
@@ -127,6 +127,8 @@ export const german: Readonly<Record<TextKey, string>> = {
   nothingFound: "Nichts gefunden",
   notIsolated:
     "Die Seite kann nicht mehrere Threads nutzen: Öffne sie über HTTPS, oder auf dem Rechner des Servers als localhost.",
+  noTools:
+    "Der Server bietet keine Werkzeuge an. Sie werden mit enable_code_execution, enable_shell, enable_search oder mcp_config eingeschaltet.",
   openSideBar: "Seitenleiste öffnen",
   origin: "Herkunft",
   otherModel: "Modell {number}",

@@ -99,7 +99,7 @@ export const english = {
   logprobs: "Show logprobs",
   lookups: "lookups",
   maxTokens: "Maximum tokens",
-  mcpTools: "{count} tools of MCP servers are available too.",
+  mcpServer: "MCP server {name} ({count} tools)",
   memory: "Memory",
   message: "Message",
   messageHint: "Write a message",
@@ -124,6 +124,8 @@ export const english = {
   noStorage: "This browser has no private storage for files (OPFS).",
   nothingFound: "Nothing found",
   notIsolated: "The page cannot use several threads: open it over HTTPS, or on the server’s own machine as localhost.",
+  noTools:
+    "The server offers no tools. Enable them with enable_code_execution, enable_shell, enable_search or mcp_config.",
   openSideBar: "Open the side bar",
   origin: "Origin",
   otherModel: "Model {number}",

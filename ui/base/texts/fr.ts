@@ -101,7 +101,7 @@ export const french: Readonly<Record<TextKey, string>> = {
   logprobs: "Afficher les logprobs",
   lookups: "recherches",
   maxTokens: "Nombre maximal de tokens",
-  mcpTools: "{count} outils de serveurs MCP sont aussi disponibles.",
+  mcpServer: "Serveur MCP {name} ({count} outils)",
   memory: "Mémoire",
   message: "Message",
   messageHint: "Écrire un message",
@@ -127,6 +127,8 @@ export const french: Readonly<Record<TextKey, string>> = {
   nothingFound: "Aucun résultat",
   notIsolated:
     "La page ne peut pas utiliser plusieurs threads : ouvrez-la en HTTPS, ou sur la machine du serveur comme localhost.",
+  noTools:
+    "Le serveur ne propose aucun outil. Activez-les avec enable_code_execution, enable_shell, enable_search ou mcp_config.",
   openSideBar: "Ouvrir la barre latérale",
   origin: "Origine",
   otherModel: "Modèle {number}",

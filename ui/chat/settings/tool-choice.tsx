@@ -8,14 +8,20 @@ import { notifyError } from "../../base/notice.tsx";
 import type { TextKey } from "../../base/texts/en.ts";
 import type { OpenConversation } from "../../conversations/open-conversation.ts";
 import { ask } from "../../server/client.ts";
-import { models } from "../../server/models.ts";
 import { changeSettings } from "../current.ts";
 
-const builtIn: readonly (readonly [name: string, key: TextKey])[] = [
-  ["code", "toolCode"],
-  ["shell", "toolShell"],
-  ["search", "toolSearch"],
+/** Built-in tools: name in the settings, feature of the server, and text. */
+const builtIn: readonly (readonly [name: string, group: string, key: TextKey])[] = [
+  ["code", "code_execution", "toolCode"],
+  ["shell", "shell", "toolShell"],
+  ["search", "web_search", "toolSearch"],
 ];
+
+interface ServerTool {
+  readonly name: string;
+  readonly group: string | null;
+  readonly server_label: string | null;
+}
 
 interface Skill {
   readonly id: string;
@@ -25,6 +31,8 @@ interface Skill {
 
 const isOpen = signal(false);
 const skills = signal<readonly Skill[]>([]);
+/** Tools that the server offers; null: not read yet. */
+const offered = signal<readonly ServerTool[] | null>(null);
 
 export function ToolChoice({ open }: { readonly open: OpenConversation }) {
   const { tools } = open.conversation.value.settings;
@@ -44,6 +52,9 @@ export function ToolChoice({ open }: { readonly open: OpenConversation }) {
 function ToolDialog({ open }: { readonly open: OpenConversation }) {
   const { tools, skills: chosen, asksApproval } = open.conversation.value.settings;
   useEffect(() => {
+    ask<{ readonly data: readonly ServerTool[] }>("v1/agent/tools")
+      .then(({ data }) => (offered.value = data))
+      .catch(notifyError);
     ask<{ readonly data: readonly Skill[] }>("v1/skills")
       .then(({ data }) => (skills.value = data))
       .catch(() => {
@@ -53,20 +64,35 @@ function ToolDialog({ open }: { readonly open: OpenConversation }) {
   const change = (settings: Parameters<typeof changeSettings>[0]): void => {
     changeSettings(settings).catch(notifyError);
   };
-  const connected = Number(models.value?.[0]?.mcp_tools_count ?? 0);
+  const known = offered.value ?? [];
+  const labels = [...new Set(known.flatMap(({ server_label: label }) => label ?? []))];
+  // A chosen tool is shown also if the server does not offer it now, so that it can be removed.
+  const choices = [
+    ...builtIn
+      .filter(([name, group]) => tools.includes(name) || known.some((tool) => tool.group === group))
+      .map(([name, , key]) => ({ name, label: t(key), help: "" })),
+    ...[...new Set([...labels.map((label) => `mcp:${label}`), ...tools.filter((name) => name.startsWith("mcp:"))])].map(
+      (name) => {
+        const label = name.slice("mcp:".length);
+        const own = known.filter(({ server_label: server }) => server === label).map((tool) => tool.name);
+        return { name, label: t("mcpServer", { name: label, count: own.length }), help: own.join(", ") };
+      },
+    ),
+  ];
   return (
     <Dialog title={t("tools")} onClose={() => (isOpen.value = false)}>
       <fieldset>
         <legend>{t("toolsOfServer")}</legend>
-        {builtIn.map(([name, key]) => (
+        {choices.length === 0 && <p class="quiet">{offered.value === null ? t("loading") : t("noTools")}</p>}
+        {choices.map(({ name, label, help }) => (
           <Check
             key={name}
-            label={t(key)}
+            label={label}
+            help={help}
             isChecked={tools.includes(name)}
             onChange={(isOn) => change({ tools: isOn ? [...tools, name] : tools.filter((one) => one !== name) })}
           />
         ))}
-        {connected > 0 && <p class="quiet">{t("mcpTools", { count: connected })}</p>}
       </fieldset>
       {skills.value.length > 0 && (
         <fieldset>
@@ -88,15 +114,20 @@ function ToolDialog({ open }: { readonly open: OpenConversation }) {
 
 interface CheckProps {
   readonly label: string;
+  /** Further text below the label; absent or "": none. */
+  readonly help?: string;
   readonly isChecked: boolean;
   readonly onChange: (isOn: boolean) => void;
 }
 
-export function Check({ label, isChecked, onChange }: CheckProps) {
+export function Check({ label, help = "", isChecked, onChange }: CheckProps) {
   return (
     <label class="check">
       <input type="checkbox" checked={isChecked} onChange={({ currentTarget }) => onChange(currentTarget.checked)} />
-      <span>{label}</span>
+      <span>
+        {label}
+        {help !== "" && <small class="quiet">{help}</small>}
+      </span>
     </label>
   );
 }

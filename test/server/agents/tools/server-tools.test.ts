@@ -61,6 +61,23 @@ async function refusal(
   return { status: response.status, code: error.code ?? error.type, message: error.message };
 }
 
+describe("the list of the tools", () => {
+  it("has those of enabled features and those of MCP servers, with the labels that requests name", async () => {
+    const list = (await (await fetch(`${rig.url}/v1/agent/tools`)).json()) as any;
+    const of = (name: string) => list.data.find((tool: any) => tool.name === name);
+    assert.deepEqual(of("lookup"), {
+      object: "agent.tool",
+      name: "lookup",
+      description: "Does lookup",
+      group: null,
+      server_label: "library",
+    });
+    assert.equal(of("clock").server_label, null);
+    assert.equal(of("service_execute_python").group, "code_execution");
+    assert.equal(of("service_search_the_web"), undefined);
+  });
+});
+
 for (const { name, path, body } of forms) {
   describe(`server tools in a plain request over ${name}`, () => {
     it("are offered and run", async () => {

@@ -1,8 +1,9 @@
-// OpenAPI description of the approvals routes.
+// OpenAPI description of the routes of approvals and tools.
 import { z } from "zod";
-import type { Operation } from "../operation.ts";
+import { jsonAnswer, type Operation } from "../operation.ts";
 import { approvalRequestSchema } from "../shared/agent/wire.ts";
-import { decisionSchema, pendingQuery } from "./route.ts";
+import { decisionSchema, pendingQuery } from "./approvals-route.ts";
+import { toolListSchema } from "./tools-route.ts";
 
 const taken = z.strictObject({ status: z.enum(["resolved", "queued"]) }).meta({ id: "TakenApproval" });
 const unknown = z.strictObject({ status: z.literal("not_found") }).meta({ id: "UnknownApproval" });
@@ -39,4 +40,14 @@ export const listApprovalsOperation: Operation = {
     ],
   },
   errors: ["unsupported"],
+};
+
+export const listToolsOperation: Operation = {
+  id: "listTools",
+  tag: "Agents",
+  summary: "List the tools of the server",
+  description:
+    "Built-in tools of the enabled features, then those of connected MCP servers. Empty without an agent loop.",
+  answers: jsonAnswer(toolListSchema, "The tools"),
+  errors: [],
 };
