@@ -17,6 +17,8 @@ export interface ModelEntry {
   /** Path of the model's GGUF file on this machine; for a split model, of its first file. */
   readonly path: string;
   readonly defaults: GenerationDefaults;
+  /** Fraction of the load in progress, 0..1; null: the model is not being loaded. */
+  readonly loadProgress: number | null;
   /** Capabilities of the model; null until it is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;
   /** Adapters that requests can select, in the order in which they were loaded. */
@@ -49,6 +51,8 @@ export interface ModelCapabilities {
   readonly parameterCount: number;
   /** Size of the weights in the file, in bytes. */
   readonly weightBytes: number;
+  /** Size of the KV cache of all sequences together, in bytes. */
+  readonly kvCacheBytes: number;
   /** Number of floats in an embedding; 0 if the model has none. */
   readonly embeddingLength: number;
   /** Facts from the model's file; null if the generation thread did not run when the model was loaded. */

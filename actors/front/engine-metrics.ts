@@ -75,6 +75,7 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
       },
     ),
     counter("service_generated_tokens_total", "Tokens generated", (m) => m.tokens),
+    counter("service_steps_total", "Steps: forward passes over tokens of one or many sequences", (m) => m.steps),
     counter("service_step_seconds_total", "Time in steps: drafts, scheduling, forward pass, sampling", (m) => {
       return m.totalMs / 1000;
     }),

@@ -44,6 +44,8 @@ export class ManagedModel implements SlotUser {
   /** Creation time of the model's entry, in Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
   status: ModelStatus = "unloaded";
+  /** Fraction of the last load, 0..1, as its process has reported it. */
+  loadFraction = 0;
   readonly id: string;
   readonly served: ServedModel;
   /** Manages adapters that are loaded at run time; null: the model supports none. */
@@ -194,6 +196,7 @@ export class ManagedModel implements SlotUser {
     if (this.status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
     if (!this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
+    this.loadFraction = 0;
     this.model.start();
   }
 

@@ -70,7 +70,7 @@ export class ModelManager {
   }
 
   entries(): readonly ModelEntry[] {
-    return this.all.map(({ id, status, createdAt, served, model, adapters }) => {
+    return this.all.map(({ id, status, createdAt, served, model, adapters, loadFraction }) => {
       const { defaults, spec } = served;
       return {
         id,
@@ -78,6 +78,7 @@ export class ModelManager {
         createdAt,
         path: spec.path,
         defaults,
+        loadProgress: status === "reloading" ? loadFraction : null,
         capabilities: model.capabilities,
         adapters: adapters?.entries() ?? [],
       };
@@ -131,7 +132,11 @@ export class ModelManager {
   }
 
   #reported(id: string, report: ModelReport): void {
-    if (typeof report !== "number") this.#options.log.warn({ model: id }, report.notice);
-    else if (this.#isStarting) this.#options.onLoadProgress(id, report);
+    if (typeof report !== "number") {
+      this.#options.log.warn({ model: id }, report.notice);
+      return;
+    }
+    this.get(id).loadFraction = report;
+    if (this.#isStarting) this.#options.onLoadProgress(id, report);
   }
 }

@@ -48,6 +48,7 @@ export function capabilitiesOf(
     trainedContext: card.trainedContext,
     parameterCount: card.parameterCount,
     weightBytes: card.tensorBytes,
+    kvCacheBytes: card.kvCacheBytes,
     embeddingLength: pooling === null ? 0 : pooledLength,
     file,
   };

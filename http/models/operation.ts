@@ -37,6 +37,19 @@ export const modelSchema = z
       .int()
       .optional()
       .meta({ description: "Tokens for which the model was trained; absent until the model's first load." }),
+    parameter_count: z.int().optional().meta({ description: "Absent until the model's first load." }),
+    weight_bytes: z
+      .int()
+      .optional()
+      .meta({ description: "Size of the weights in the model's file; absent until the first load." }),
+    kv_cache_bytes: z
+      .int()
+      .optional()
+      .meta({ description: "Size of the KV cache of all sequences together; absent until the first load." }),
+    load_progress: z
+      .number()
+      .optional()
+      .meta({ description: "Fraction of the load in progress, 0..1; absent unless the model is being loaded." }),
     defaults: defaultsSchema.optional().meta({
       description: "Values of the fields that a request leaves out; absent for a model that does not generate text.",
     }),

@@ -67,7 +67,8 @@ function modelEntry(id: string, model: ModelEntry, facts: ServerFacts): WireMode
     created: model.createdAt,
     owned_by: "local",
     status: model.status,
-    ...(model.capabilities === null ? {} : lengthsOf(model.capabilities)),
+    ...(model.capabilities === null ? {} : sizesOf(model.capabilities)),
+    ...(model.loadProgress === null ? {} : { load_progress: model.loadProgress }),
     ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
     tools_available: model.capabilities?.generates ?? false,
     ...(toolServers === null
@@ -77,8 +78,15 @@ function modelEntry(id: string, model: ModelEntry, facts: ServerFacts): WireMode
   };
 }
 
-function lengthsOf({ maxModelLength, trainedContext }: ModelCapabilities): Partial<WireModel> {
-  return { max_model_len: maxModelLength, trained_context: trainedContext };
+function sizesOf(capabilities: ModelCapabilities): Partial<WireModel> {
+  const { maxModelLength, trainedContext, parameterCount, weightBytes, kvCacheBytes } = capabilities;
+  return {
+    max_model_len: maxModelLength,
+    trained_context: trainedContext,
+    parameter_count: parameterCount,
+    weight_bytes: weightBytes,
+    kv_cache_bytes: kvCacheBytes,
+  };
 }
 
 function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry, facts: ServerFacts): WireModel {

@@ -6,7 +6,7 @@ import { t } from "../base/language.ts";
 import type { TextKey } from "../base/texts/en.ts";
 import { number } from "../base/times.ts";
 import { request } from "../server/client.ts";
-import { meanOf, rateOf, type Samples, samplesOf } from "./metrics.ts";
+import { meanOf, rateOf, ratioOf, type Samples, samplesOf } from "./metrics.ts";
 import { Requests } from "./requests.tsx";
 
 const everyMs = 1000;
@@ -19,6 +19,9 @@ interface Line {
 
 const level = (name: string) => (_before: Samples, now: Samples) => now.get(name) ?? null;
 const rate = (name: string) => (before: Samples, now: Samples, seconds: number) => rateOf(name, before, now, seconds);
+
+const tokens = "service_tokens_processed_total";
+const steps = "service_steps_total";
 
 const charts: readonly { readonly title: TextKey; readonly lines: readonly Line[] }[] = [
   {
@@ -43,6 +46,10 @@ const charts: readonly { readonly title: TextKey; readonly lines: readonly Line[
       { key: "sequencesRunning", value: level("service_sequences_running") },
       { key: "sequencesWaiting", value: level("service_sequences_waiting") },
     ],
+  },
+  {
+    title: "chartBatch",
+    lines: [{ key: "tokensPerStep", value: (before, now) => ratioOf(tokens, steps, before, now) }],
   },
   {
     title: "chartKv",

@@ -21,6 +21,12 @@ export function rateOf(name: string, before: Samples, now: Samples, seconds: num
   return (last - first) / seconds;
 }
 
+/** Growth of one counter over the growth of another between two readings; null: the other one has not grown. */
+export function ratioOf(name: string, over: string, before: Samples, now: Samples): number | null {
+  const growth = (of: string) => (now.get(of) ?? 0) - (before.get(of) ?? 0);
+  return growth(over) > 0 ? growth(name) / growth(over) : null;
+}
+
 /** Mean of a histogram's new values between two readings; null: there are none. */
 export function meanOf(name: string, before: Samples, now: Samples): number | null {
   const count = (now.get(`${name}_count`) ?? 0) - (before.get(`${name}_count`) ?? 0);

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";
-import { number } from "../base/times.ts";
+import { bytes, number } from "../base/times.ts";
 import { ask } from "../server/client.ts";
 import { models, readModels } from "../server/models.ts";
 import type { ModelEntry } from "../server/wire.ts";
@@ -35,13 +35,14 @@ export function ModelsPage() {
       <Table
         caption={t("configuredModels")}
         none={models.value === null ? t("loading") : t("noModels")}
-        heads={[t("model"), t("status"), t("context"), ""]}
+        heads={[t("model"), t("status"), t("context"), t("memory"), ""]}
         rows={listed.map((model) => ({
           key: model.id,
           cells: [
             model.id,
-            busy.has(model.id) ? t("changing") : t(statusKey(model)),
+            <Status key="status" model={model} isBusy={busy.has(model.id)} />,
             typeof model.max_model_len === "number" ? number(model.max_model_len) : "",
+            model.status === "loaded" ? memoryOf(model) : "",
             <span key="actions" class="actions">
               <button
                 type="button"
@@ -68,6 +69,17 @@ export function ModelsPage() {
       ))}
     </div>
   );
+}
+
+function Status({ model, isBusy }: { readonly model: ModelEntry; readonly isBusy: boolean }) {
+  if (typeof model.load_progress === "number") {
+    return <progress aria-label={t("statusLoading")} max={1} value={model.load_progress} />;
+  }
+  return <>{isBusy ? t("changing") : t(statusKey(model))}</>;
+}
+
+function memoryOf({ weight_bytes: weights, kv_cache_bytes: cache }: ModelEntry): string {
+  return t("localMemory", { weights: bytes(Number(weights)), cache: bytes(Number(cache)) });
 }
 
 function statusKey({ status }: ModelEntry) {

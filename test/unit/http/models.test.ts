@@ -11,7 +11,7 @@ import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 
-const sizes = { parameterCount: 1, weightBytes: 2, embeddingLength: 3, file: null };
+const sizes = { parameterCount: 1, weightBytes: 2, kvCacheBytes: 4, embeddingLength: 3, file: null };
 const lengths = { maxModelLength: 4096, trainedContext: 8192, ...sizes };
 const capabilities = { generates: true, embeds: false, ...lengths };
 const inference = new FakeInference();
@@ -22,6 +22,7 @@ inference.entries = [
     createdAt: 5,
     path: "/models/tiny.gguf",
     defaults: builtInDefaults,
+    loadProgress: null,
     capabilities,
     adapters: [],
   },
@@ -31,6 +32,7 @@ inference.entries = [
     createdAt: 6,
     path: "/models/tiny.gguf",
     defaults: builtInDefaults,
+    loadProgress: null,
     capabilities: { generates: false, embeds: true, ...lengths },
     adapters: [],
   },
@@ -40,6 +42,7 @@ inference.entries = [
     createdAt: 7,
     path: "/models/tiny.gguf",
     defaults: builtInDefaults,
+    loadProgress: null,
     capabilities: null,
     adapters: [],
   },
@@ -64,7 +67,10 @@ const defaults = {
 
 const entry = (id: string, created: number, status: string, tools_available: boolean) => {
   // The lengths of a model are unknown until the model has been loaded once.
-  const known = status === "loaded" ? { max_model_len: 4096, trained_context: 8192 } : {};
+  const known =
+    status === "loaded"
+      ? { max_model_len: 4096, trained_context: 8192, parameter_count: 1, weight_bytes: 2, kv_cache_bytes: 4 }
+      : {};
   const generating = id === "encoder" ? {} : { defaults };
   return { id, object: "model", created, owned_by: "local", status, ...known, ...generating, tools_available };
 };
@@ -94,6 +100,7 @@ describe("GET /v1/models", () => {
         createdAt: 5,
         path: "/models/tiny.gguf",
         defaults: builtInDefaults,
+        loadProgress: null,
         capabilities,
         adapters: [adapter("x::y", 8), adapter("z", 9)],
       },
@@ -103,6 +110,7 @@ describe("GET /v1/models", () => {
         createdAt: 6,
         path: "/models/tiny.gguf",
         defaults: builtInDefaults,
+        loadProgress: null,
         capabilities: null,
         adapters: [],
       },
@@ -222,7 +230,14 @@ describe("GET /v1/models/{model}", () => {
     const path = join(folder, "tiny é.gguf");
     writeFileSync(path, "GGUF and the rest");
     const sharing = new FakeInference();
-    const entry = { status: "loaded", createdAt: 5, defaults: builtInDefaults, capabilities, adapters: [] } as const;
+    const entry = {
+      status: "loaded",
+      createdAt: 5,
+      defaults: builtInDefaults,
+      loadProgress: null,
+      capabilities,
+      adapters: [],
+    } as const;
     sharing.entries = [
       { ...entry, id: "a/tiny", path },
       { ...entry, id: "split", path: join(folder, "big-00001-of-00002.gguf") },
