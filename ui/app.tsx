@@ -12,6 +12,7 @@ import { readLibrary } from "./conversations/library.ts";
 import { isReachable, needsKey } from "./server/client.ts";
 import { KeyDialog } from "./server/key-dialog.tsx";
 import { readModels } from "./server/models.ts";
+import { Shortcuts, ShortcutsButton } from "./shortcuts.tsx";
 
 /** Pages beside the chat. Each is loaded when it is opened. */
 const pages: Readonly<Record<string, ComponentType>> = {
@@ -49,7 +50,7 @@ export function App() {
       <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
         {t("skipToContent")}
       </button>
-      <SideBar />
+      <SideBar foot={<ShortcutsButton />} />
       <main id="main" tabIndex={-1}>
         {!isOpen.value && (
           <div class="open-side-bar">
@@ -69,6 +70,7 @@ export function App() {
           </Suspense>
         )}
       </main>
+      <Shortcuts />
       <Notices />
       {needsKey.value && <KeyDialog />}
     </div>

@@ -15,6 +15,7 @@ const paths = {
   folder: "M3 6h7l2 2h9v11H3z",
   key: "M14 10a4 4 0 1 0-3.5 4L13 14v3h3v3h4v-4l-6-6",
   browser: "M4 5h16v14H4zM4 9h16M7 7h.01",
+  keyboard: "M3 6h18v12H3zM7 10h.01M11 10h.01M15 10h.01M8 14h8",
   menu: "M4 7h16M4 12h16M4 17h16",
   model: "M12 3 4 7.5v9L12 21l8-4.5v-9zM4 7.5 12 12l8-4.5M12 12v9",
   more: "M5 12h.01M12 12h.01M19 12h.01",

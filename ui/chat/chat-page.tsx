@@ -9,7 +9,8 @@ import { ModelChoice } from "./settings/model-choice.tsx";
 import { SettingsPanel } from "./settings/settings-panel.tsx";
 import { Thread } from "./thread.tsx";
 
-const showsSettings = signal(false);
+/** Whether the panel of settings is shown. */
+export const showsSettings = signal(false);
 
 export function ChatPage() {
   const open = current.value;

@@ -95,6 +95,7 @@ export function Composer({ open }: { readonly open: OpenConversation }) {
       )}
       <textarea
         ref={field}
+        id="message"
         aria-label={t("message")}
         placeholder={t("messageHint")}
         rows={Math.min(mostRows, text.split("\n").length)}

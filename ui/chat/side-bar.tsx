@@ -1,5 +1,6 @@
 // Side bar: the conversations by folder, the search, and the links to the other pages.
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Button } from "../base/button.tsx";
 import { Icon, type IconName } from "../base/icon.tsx";
@@ -32,7 +33,8 @@ function closeIfNarrow(): void {
   if (narrow.matches) isOpen.value = false;
 }
 
-export function SideBar() {
+/** `foot`: further buttons at the foot. */
+export function SideBar({ foot }: { readonly foot: ComponentChildren }) {
   const [words, setWords] = useState("");
   const [hits, setHits] = useState<readonly Hit[]>([]);
   useEffect(() => {
@@ -67,6 +69,7 @@ export function SideBar() {
         <Icon name="search" />
         <input
           type="search"
+          id="search"
           aria-label={t("search")}
           placeholder={t("search")}
           value={words}
@@ -84,7 +87,7 @@ export function SideBar() {
           </li>
         ))}
       </ul>
-      <Foot />
+      <Foot>{foot}</Foot>
     </nav>
   );
 }
@@ -148,7 +151,7 @@ function Hits({ hits }: { readonly hits: readonly Hit[] }) {
   );
 }
 
-function Foot() {
+function Foot({ children }: { readonly children: ComponentChildren }) {
   const chooser = useRef<HTMLInputElement>(null);
   const exportAll = (): void => {
     exportJson(conversations.value.map(({ id }) => id))
@@ -164,6 +167,7 @@ function Foot() {
   return (
     <footer class="side-bar-foot">
       <Button icon="theme" label={t("themeNow", { theme: t(themeKeys[theme.value]) })} onPress={nextTheme} />
+      {children}
       <Button icon="key" label={t("apiKey")} onPress={() => (needsKey.value = true)} />
       <Button icon="download" label={t("exportAll")} onPress={exportAll} />
       <Button icon="upload" label={t("importFile")} onPress={() => chooser.current?.click()} />

@@ -101,6 +101,32 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
+  it("have shortcuts, which a list shows", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    const focused = () => page.evaluate("document.activeElement.getAttribute('aria-label')");
+    await page.keyboard.press("Control+/");
+    await page.getByRole("dialog", { name: "Keyboard shortcuts" }).getByText("Ctrl+K", { exact: true }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await until(async () => (await focused()) === "Search");
+    await page.keyboard.press("Shift+Escape");
+    await until(async () => (await focused()) === "Message");
+    await send(page, "Hello.");
+    await settled(page);
+    await page.keyboard.press("Control+Shift+Enter");
+    await page.getByText("2 of 2").waitFor();
+    await settled(page);
+    await page.keyboard.press("Control+Shift+y");
+    await page.getByText("Copied").waitFor();
+    await page.keyboard.press("Control+,");
+    await page.getByLabel("System prompt").waitFor();
+    await page.keyboard.press("Control+Shift+o");
+    await until(async () => (await page.locator("article").count()) === 0);
+    assertClean(ui);
+    await page.context().close();
+  });
+
   it("are usable with the keyboard alone", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
