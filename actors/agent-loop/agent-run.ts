@@ -10,6 +10,7 @@ import type { ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Skills } from "../api/agent/skills.ts";
 import type { Inference } from "../api/inference.ts";
+import { failureText } from "../tools/failures.ts";
 import type { Approvals } from "./approvals.ts";
 import { type CallResult, CallRunner } from "./call-runner.ts";
 import { type FetchFile, prepareFiles } from "./files/input-files.ts";
@@ -177,7 +178,7 @@ export class AgentRun {
     const left = (agent.maxCalls ?? Number.POSITIVE_INFINITY) - this.#answer.serverCalls;
     const count = isCut || hasNoRounds ? 0 : Math.min(maxCallsPerRound, left);
     const running = own.slice(0, count);
-    const content = notRun(isCut ? "the answer was cut off" : limitReached(hasNoRounds, left));
+    const content = failureText(`not run: ${isCut ? "the answer was cut off" : limitReached(hasNoRounds, left)}`);
     const isHandedBack = round.calls.length > own.length;
     return {
       running,
@@ -268,11 +269,6 @@ class Answered {
     const toolCalls = this.#calls.map(({ id, name, arguments: args }) => ({ id, name, arguments: args }));
     return { role: "assistant", content: this.#content, ...(toolCalls.length === 0 ? {} : { toolCalls }) };
   }
-}
-
-/** Returns the result of a call that is not run, as JSON text. */
-function notRun(why: string): string {
-  return JSON.stringify({ status: "error", error: `not run: ${why}` });
 }
 
 function limitReached(hasNoRounds: boolean, callsLeft: number): string {

@@ -1,12 +1,21 @@
 // Call runner: runs the calls of one round in parallel. If the permission is "ask", each call first waits for the
 // user's approval.
 import type { ToolCall } from "../../engines/generation.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType } from "../api/agent/agents.ts";
 import type { StoredFile } from "../api/agent/files.ts";
 import type { AskUser, ToolAnswer } from "../api/agent/questions.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
-import { type CallContext, nothingMade, parsed, type Ran, type RunnableTool, type Toolbox } from "./toolbox.ts";
+import {
+  type CallContext,
+  failedCall,
+  nothingMade,
+  parsed,
+  type Ran,
+  type RunnableTool,
+  type Toolbox,
+} from "./toolbox.ts";
 
 /** Maximum number of characters of edited arguments that the model reads. */
 const MAX_EDITED = 12_000;
@@ -87,7 +96,8 @@ export class CallRunner {
    */
   async #runApproved(call: ToolCall, tool: CalledTool, edited: string | null = null): Promise<CallResult> {
     this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
-    const ran = await tool.run(call, this.#callContext(call, tool));
+    const context = this.#callContext(call, tool);
+    const ran = await tool.run(call, context).catch((error) => failedCall(call, toErrorRecord(error)));
     const { produced, emit } = this.#context;
     const files = await produced.store(ran.files, this.#round, (file, inline) => emit({ type: "file", file, inline }));
     const result = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
@@ -123,7 +133,7 @@ export class CallRunner {
   }
 
   async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
-    const { content } = ran;
+    const { content, status } = ran;
     const record: ToolCallRecord = {
       round: this.#round,
       name: call.name,
@@ -134,7 +144,8 @@ export class CallRunner {
     };
     const result = { call, content, images: ran.images };
     await this.#context.onResult(result);
-    this.#progress(call, tool, "complete", { ...ran.data, ...media(ran) }, record);
+    const ending = status === "success" ? {} : { status };
+    this.#progress(call, tool, "complete", { ...ran.data, ...ending, ...media(ran) }, record);
     return result;
   }
 
@@ -175,13 +186,14 @@ export class CallRunner {
  * otherwise the client runs the call.
  */
 function missingTool(name: string): RunnableTool {
-  const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
   const about = { source: "user", kind: "custom", label: name } as const;
   return {
     type: "custom",
     about,
     server: null,
-    run: async () => ({ ...nothingMade, status: "error", content, data: { content } }),
+    run: async () => {
+      throw new ServerError("not_found", `no tool of this name runs on the server: ${name}`);
+    },
   };
 }
 
@@ -191,7 +203,7 @@ function answerOf(verdict: Verdict): ToolAnswer {
 }
 
 function denied(message: string): Ran {
-  return { ...nothingMade, status: "error", content: message, data: { status: "denied", content: message } };
+  return { ...nothingMade, status: "denied", content: message, data: { content: message } };
 }
 
 /** Returns the text before the result of a call that the user has edited: it tells the model the arguments that ran. */

@@ -6,15 +6,13 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
 import { messageDigest } from "../api/agent/message-digest.ts";
 import type { MatchedSession, SessionHead, Sessions } from "../api/agent/sessions.ts";
+import { failureText } from "../tools/failures.ts";
 import { withoutRepeats } from "./cut-off-run.ts";
 
 type Prompt = GenerateRequest["prompt"];
 
 /** Result of a call whose run was cut off before its result was known. */
-const INTERRUPTED = JSON.stringify({
-  status: "error",
-  error: "interrupted: the run ended before the result was known",
-});
+const INTERRUPTED = failureText("interrupted: the run ended before the result was known");
 
 interface Linked {
   readonly id: string;

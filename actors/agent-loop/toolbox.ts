@@ -1,13 +1,13 @@
-// Toolbox: the tools that the server runs in one run, found by the names that the model uses. The result of a failed
-// call is the reason, so that the run continues.
+// Toolbox: the tools that the server runs in one run, found by the names that the model uses.
 import type { ToolCall } from "../../engines/generation.ts";
-import { toErrorRecord } from "../../runtime/errors.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import type { AgentOptions, ApprovalRequest, ToolType } from "../api/agent/agents.ts";
 import type { Files } from "../api/agent/files.ts";
 import type { AskUser } from "../api/agent/questions.ts";
 import type { ServerTool, ToolProgress } from "../api/agent/server-tools.ts";
 import type { ToolOutcome, Tools } from "../api/agent/tools.ts";
 import type { FoundPage, PageText, Web } from "../api/agent/web.ts";
+import { failureText } from "../tools/failures.ts";
 import { type BuiltInTool, builtInNamed, toolArguments } from "../tools/schemas.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { listFiles, readFileText } from "./files/file-tools.ts";
@@ -35,7 +35,10 @@ export interface CallContext {
   readonly ask: AskUser | null;
 }
 
-export type Ran = Pick<ToolOutcome, "content" | "data" | "images" | "videoFrames" | "files" | "status">;
+/** Result of a call. `denied`: the call was not run, because the user or the policy denied it. */
+export interface Ran extends Omit<ToolOutcome, "status"> {
+  readonly status: ToolOutcome["status"] | "denied";
+}
 
 /** A tool that the server runs. */
 export interface RunnableTool {
@@ -43,6 +46,7 @@ export interface RunnableTool {
   readonly about: ApprovalRequest["tool"];
   /** Label of the MCP server of the tool; null: the tool belongs to none. */
   readonly server: string | null;
+  /** Rejects with the reason if the call fails. The model reads the reason, and the run continues. */
   run(call: ToolCall, context: CallContext): Promise<Ran>;
 }
 
@@ -77,7 +81,8 @@ export class Toolbox {
       const uses = (this.#uses.get(name) ?? 0) + 1;
       this.#uses.set(name, uses);
       if (uses <= most) return await tool.run(call, context);
-      return failed(call, `not run: the limit of uses of the tool is reached (max_uses ${most})`, "max_uses_exceeded");
+      const reason = `not run: the limit of uses of the tool is reached (max_uses ${most})`;
+      return failedCall(call, { message: reason, code: "max_uses_exceeded" });
     };
   }
 
@@ -114,19 +119,13 @@ export class Toolbox {
   async #runOnWeb(name: BuiltInTool["name"], call: ToolCall, { client, signal }: CallContext): Promise<Ran> {
     const { web } = this.#services;
     const { web: options } = this.#agent;
-    try {
-      if (web === null) throw new Error("web search is not enabled");
-      if (name === "search_the_web") {
-        const { query } = toolArguments.search_the_web.parse(parsed(call.arguments));
-        return searchResult(query, await web.search({ query, options, client }, signal));
-      }
-      const { url } = toolArguments.website_content_extractor.parse(parsed(call.arguments));
-      const page = await web.read({ url, options, client }, signal);
-      return pageResult(page);
-    } catch (error) {
-      const { message, code } = toErrorRecord(error);
-      return failed(call, message, code);
+    if (web === null) throw new Error("web search is not enabled");
+    if (name === "search_the_web") {
+      const { query } = toolArguments.search_the_web.parse(parsed(call.arguments));
+      return searchResult(query, await web.search({ query, options, client }, signal));
     }
+    const { url } = toolArguments.website_content_extractor.parse(parsed(call.arguments));
+    return pageResult(await web.read({ url, options, client }, signal));
   }
 
   async #runInSandbox(
@@ -142,11 +141,6 @@ export class Toolbox {
     const expected = this.#agent.requestedFiles.map(({ name, format }) => ({ name, format }));
     try {
       return await tools.run({ id, session, client, run, round, turn, tool, arguments: call.arguments, expected });
-    } catch (error) {
-      // The tools thread has ended, or rejects the call.
-      const { message } = toErrorRecord(error);
-      const content = JSON.stringify({ status: "error", exception: message });
-      return { ...nothingMade, status: "error", content, data: { exception: message } };
     } finally {
       signal.removeEventListener("abort", cancel);
     }
@@ -168,8 +162,6 @@ function serverTool(tool: ServerTool): RunnableTool {
       try {
         const ran = await tool.run({ id, arguments: call.arguments, session, client, signal, onProgress, ask });
         return { ...textResult(call, ran.content), status: ran.status, images: ran.images };
-      } catch (error) {
-        return failed(call, toErrorRecord(error).message);
       } finally {
         hasEnded = true;
       }
@@ -191,7 +183,9 @@ function goneTool(name: string): RunnableTool {
     type: "custom",
     about: { source: "external", kind: "external", label: name },
     server: null,
-    run: async (call) => failed(call, "the tool does not exist any more: its server has removed it or has gone"),
+    run: async () => {
+      throw new ServerError("not_found", "the tool does not exist any more: its server has removed it or has gone");
+    },
   };
 }
 
@@ -220,19 +214,13 @@ function textResult(call: ToolCall, content: string): Ran {
   return { ...nothingMade, status: "success", content, data: { arguments: parsed(call.arguments), content } };
 }
 
-/** Returns the result of a call that failed. `code`: code of the error for the progress event. */
-function failed(call: ToolCall, error: string, code?: string): Ran {
-  const content = JSON.stringify({ status: "error", error });
-  return {
-    ...textResult(call, content),
-    status: "error",
-    data: {
-      arguments: parsed(call.arguments),
-      content,
-      status: "error",
-      ...(code === undefined ? {} : { error_code: code }),
-    },
-  };
+/** Returns the result of a call that failed for a reason. */
+export function failedCall(
+  call: ToolCall,
+  { message, code }: { readonly message: string; readonly code: string },
+): Ran {
+  const { data, ...result } = textResult(call, failureText(message));
+  return { ...result, status: "error", data: { ...data, error_code: code } };
 }
 
 /** Text at the end of a page whose text was cut at the limit. */

@@ -6,9 +6,9 @@ import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { McpCall, McpReport, McpServerSettings } from "../api/agent/mcp.ts";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
+import { failedResult } from "../tools/failures.ts";
 import { CallTimer } from "./call-timer.ts";
 import type { Questions } from "./questions.ts";
-import { failedResult } from "./results.ts";
 import { runTool } from "./server-tools.ts";
 import { messageOf, type Session } from "./session.ts";
 

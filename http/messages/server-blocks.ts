@@ -1,7 +1,8 @@
 // Blocks of tools that the server runs, in the shape of the messages protocol: `server_tool_use` with the result block of code
 // execution, the shell or a web tool, and `mcp_tool_use` with `mcp_tool_result`.
 import { z } from "zod";
-import { type ProgressEvent, webKind } from "../shared/agent/web-results.ts";
+import { hasFailed, type ProgressEvent } from "../shared/agent/progress-event.ts";
+import { webKind } from "../shared/agent/web-results.ts";
 import { webBlockSchemas, webResultBlock } from "./web-blocks.ts";
 
 function result<const Kind extends string>(kind: Kind) {
@@ -76,7 +77,7 @@ const webNames: Readonly<Record<string, "web_search" | "web_fetch">> = { search:
 
 /** Returns the block of a call's result; null if the protocol has none for the tool. `session`: session of the run. */
 export function resultBlock(event: ProgressEvent, session: string): ResultBlock | null {
-  const { call, data, record, server } = event;
+  const { call, server } = event;
   if (server !== null) return mcpResult(event);
   if (webKind(event) !== null) return webResultBlock(event, serverBlockId(event), session);
   const kind = kinds[call.name];
@@ -84,39 +85,35 @@ export function resultBlock(event: ProgressEvent, session: string): ResultBlock 
   return {
     type: `${kind}_tool_result`,
     tool_use_id: serverBlockId(event),
-    content: contentOf(kind, data, record?.file_ids),
+    content: contentOf(kind, event),
   } as ResultBlock;
 }
 
 function mcpResult(event: ProgressEvent): ResultBlock {
-  const { status } = event.data;
   return {
     type: "mcp_tool_result",
     tool_use_id: mcpBlockId(event),
-    is_error: status === "error" || status === "denied",
+    is_error: hasFailed(event),
     content: [{ type: "text", text: event.record?.result_content ?? "", citations: null }],
   };
 }
 
-function contentOf(
-  kind: "code_execution" | "bash_code_execution",
-  data: ProgressEvent["data"],
-  fileIds: readonly string[] = [],
-): object {
+function contentOf(kind: "code_execution" | "bash_code_execution", event: ProgressEvent): object {
+  const { data, record } = event;
   if (data.status === "denied" || data.status === "cancelled") {
     return { type: `${kind}_tool_result_error`, error_code: "unavailable" };
   }
   if (data.status === "timeout" || data.timed_out === true) {
     return { type: `${kind}_tool_result_error`, error_code: "execution_time_exceeded" };
   }
-  const exception = textOf(data.exception);
-  const stderr = [textOf(data.stderr), exception].filter((text) => text !== "").join("\n");
+  // A call that could not be run has only `content`: the reason.
+  const errors = [data.stderr, data.exception, data.content].map(textOf);
   return {
     type: `${kind}_result`,
     stdout: textOf(data.stdout),
-    stderr,
-    return_code: typeof data.exit_code === "number" ? data.exit_code : exception === "" ? 0 : 1,
-    content: fileIds.map((file_id) => ({ type: `${kind}_output`, file_id })),
+    stderr: errors.filter((text) => text !== "").join("\n"),
+    return_code: typeof data.exit_code === "number" ? data.exit_code : hasFailed(event) ? 1 : 0,
+    content: (record?.file_ids ?? []).map((file_id) => ({ type: `${kind}_output`, file_id })),
   };
 }
 

@@ -2,7 +2,8 @@
 // The blocks contain the text that the model read. A request that sends them back therefore needs no session.
 import { z } from "zod";
 import { wholeLength } from "../../actors/web/ranking/passages.ts";
-import { type ProgressEvent, pagesOf, type Sources, type WebPage, webKind } from "../shared/agent/web-results.ts";
+import type { ProgressEvent } from "../shared/agent/progress-event.ts";
+import { pagesOf, type Sources, type WebPage, webKind } from "../shared/agent/web-results.ts";
 
 const MAX_CITED_TEXT = 150;
 

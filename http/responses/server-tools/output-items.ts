@@ -1,7 +1,8 @@
 // Server items: output items for the calls of tools that the server runs. Each call is one item. The result of a shell
 // call is a second item.
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
-import { type ProgressEvent, pagesOf, textArgument, webKind } from "../../shared/agent/web-results.ts";
+import { hasFailed, type ProgressEvent } from "../../shared/agent/progress-event.ts";
+import { pagesOf, textArgument, webKind } from "../../shared/agent/web-results.ts";
 import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
 import type { ResponseEvents } from "../fold/event-text.ts";
 import type { ItemPlace } from "../fold/open-item.ts";
@@ -54,8 +55,7 @@ export class ServerItems {
     const { item, index } = this.#running.get(event.call.id) ?? this.#begin(event);
     if (event.phase === "calling") return;
     this.#running.delete(event.call.id);
-    const hasFailed = event.data.status === "denied" || event.data.status === "error";
-    item.status = hasFailed && item.type !== "shell_call" ? "failed" : "completed";
+    item.status = hasFailed(event) && item.type !== "shell_call" ? "failed" : "completed";
     if (item.type === "code_interpreter_call") this.#endCode(item, index, event);
     else if (item.type === "web_search_call") this.#endWeb(item, index, event);
     else if (item.type === "mcp_call") this.#endOther(item, index, event);
@@ -123,8 +123,9 @@ export class ServerItems {
   }
 
   #endCode(item: CodeCallItem, index: number, event: ProgressEvent): void {
-    const { stdout, stderr, exception, result } = event.data;
-    const logs = [stdout, result, stderr, exception].filter((text) => typeof text === "string" && text !== "");
+    // A call that was not run has only `content`: the reason.
+    const { stdout, stderr, exception, result, content } = event.data;
+    const logs = [stdout, result, stderr, exception, content].filter((text) => typeof text === "string" && text !== "");
     const images = event.record?.result_images_base64 ?? [];
     item.outputs = [
       ...(logs.length === 0 ? [] : [{ type: "logs" as const, logs: logs.join("\n") }]),

@@ -1,9 +1,7 @@
 // Web results: the web tool calls in the events of a run, the pages that the calls returned, and the citations of these
 // pages in the text of an answer.
-import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { webToolNames } from "../fields/tools/web-search.ts";
-
-export type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
+import { hasFailed, type ProgressEvent } from "./progress-event.ts";
 
 /** Page that a web tool returned. */
 export interface WebPage {
@@ -25,7 +23,7 @@ export function webKind({ call, toolType }: Pick<ProgressEvent, "call" | "toolTy
 /** Returns the pages that a call returned; null if the call has failed, has not ended, or is of another tool. */
 export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   const kind = webKind(event);
-  if (kind === null || event.record === null || event.data.status !== undefined) return null;
+  if (kind === null || event.record === null || hasFailed(event)) return null;
   const result = resultOf(event.record.result_content);
   if (result === null) return null;
   return kind === "search" ? (result.output ?? []) : [{ ...result, description: "" }];

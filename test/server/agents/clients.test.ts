@@ -107,7 +107,7 @@ describe("tools of the client that the server dispatches", () => {
       target.closeAllConnections();
       dispatching.script({ calls: [["get_weather", {}]] }, "sorry");
       const failed = await checked(await ask());
-      assert.match(failed.agentic_tool_calls[0].result_content, /"status":"failed"/);
+      assert.match(failed.agentic_tool_calls[0].result_content, /^\{"status":"error","error":"no connection: /);
     } finally {
       await dispatching.stop();
       target.close();
