@@ -204,7 +204,8 @@ export class AgentRun {
       canAsk: agent.isStreamed && !agent.isPlain,
       signal,
       emit: (event: AgentEvent) => outbox.put(event),
-      approvals: session.approvals,
+      approvesAll: session.approvesAll,
+      onApprovesAll: async () => await session.approveAll(known),
       produced: this.#produced,
       toolbox: this.#toolbox,
       onResult: async (result: CallResult) => {

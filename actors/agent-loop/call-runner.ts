@@ -26,8 +26,10 @@ export interface RunContext extends Omit<CallContext, "round" | "onProgress" | "
   /** Whether the user reads the events of the run, so that tools can ask. */
   readonly canAsk: boolean;
   readonly emit: (event: AgentEvent) => void;
-  /** Whether the user has approved all further actions of the session. */
-  readonly approvals: { all: boolean };
+  /** Whether the user has approved all further actions of the session in an earlier round. */
+  readonly approvesAll: boolean;
+  /** Called when the user approves all further actions of the session. */
+  readonly onApprovesAll: () => Promise<void>;
   /** Files of the run. */
   readonly produced: ProducedFiles;
   readonly toolbox: Toolbox;
@@ -62,10 +64,10 @@ export class CallRunner {
    * Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot continue.
    */
   async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
-    const { permission, approvals } = this.#context;
+    const { permission, approvesAll } = this.#context;
     const asked = calls.map((call, index) => {
       const tool = { ...this.#tool(call), index };
-      const asks = permission === "ask" && !approvals.all;
+      const asks = permission === "ask" && !approvesAll;
       return { call, tool, approval: asks ? this.#ask(call, tool) : null };
     });
     return await Promise.all(asked.map(({ call, tool, approval }) => this.#run(call, tool, approval)));
@@ -85,7 +87,7 @@ export class CallRunner {
   async #run(call: ToolCall, tool: CalledTool, approval: ApprovalRequest | null): Promise<CallResult> {
     const verdict = await this.#verdict(tool, approval);
     if (!verdict.isApproved) return await this.#end(call, tool, denied(verdict.denial), []);
-    if (verdict.remembers) this.#context.approvals.all = true;
+    if (verdict.remembers) await this.#context.onApprovesAll();
     if (verdict.arguments === null) return await this.#runApproved(call, tool);
     return await this.#runApproved({ ...call, arguments: verdict.arguments }, tool, verdict.arguments);
   }

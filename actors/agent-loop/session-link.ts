@@ -49,7 +49,7 @@ export class SessionLink {
   /** Images that are not stored yet. */
   #images: string[] = [];
   readonly files: string[] = [];
-  readonly approvals: { all: boolean };
+  #approvesAll: boolean;
   #basedOn: string | null;
   #saving: Promise<void> = Promise.resolve();
 
@@ -66,7 +66,7 @@ export class SessionLink {
     this.#digests = digests;
     this.#linked = linked;
     this.#basedOn = linked.basedOn;
-    this.approvals = { all: linked.head?.approvesAll ?? false };
+    this.#approvesAll = linked.head?.approvesAll ?? false;
   }
 
   /**
@@ -95,6 +95,18 @@ export class SessionLink {
   /** Number of requests of the session before this one. */
   get turn(): number {
     return this.#linked.head?.turns ?? 0;
+  }
+
+  /** Whether the user has approved all further actions of the session. */
+  get approvesAll(): boolean {
+    return this.#approvesAll;
+  }
+
+  /** Notes that the user has approved all further actions, and stores it: the user may interrupt the run. `results`: see `save`. */
+  async approveAll(results: readonly ChatMessage[]): Promise<void> {
+    if (this.#approvesAll) return;
+    this.#approvesAll = true;
+    await this.save(results, null);
   }
 
   /** Returns the changes to the request's chat for a round. After the first round, they include the messages of the run. */
@@ -148,7 +160,7 @@ export class SessionLink {
       images,
       videos: [],
       files: [...this.files],
-      approvesAll: this.approvals.all,
+      approvesAll: this.#approvesAll,
       basedOn: this.#basedOn,
     });
     // The session has these images now, so later updates add only newer ones to it.

@@ -349,6 +349,22 @@ describe("approvals of the agent loop", () => {
     assert.equal(it.sessions.updates.at(-1)!.approvesAll, true);
   });
 
+  it("remembers such an approval before the call runs, because the user may interrupt it", async () => {
+    const it = rig([[[python, { code: "1" }]]]);
+    it.tools.script = () => {
+      assert.deepEqual(
+        it.sessions.updates.map(({ approvesAll }) => approvesAll),
+        [true],
+      );
+      return outcome();
+    };
+    const events = await ran(it, asks, (event) => {
+      if (event.type !== "approval") return;
+      it.loop.decide(event.request.approval_id, { ...approve, rememberForSession: true });
+    });
+    assert.equal(recordsOf(events)[0]?.result_content, outcome().content);
+  });
+
   it("lets several calls wait for their own answers", async () => {
     const it = rig([
       [
