@@ -1,4 +1,4 @@
-// Session: one connection to an MCP server, from its initialisation to its end. A reconnect creates a new session; see
+// MCP session: one connection to an MCP server, from its initialisation to its end. A reconnect creates a new session; see
 // connection.ts.
 import {
   Client,
@@ -22,7 +22,7 @@ const ANSWER_MS = 5000;
 /** Longest timeout of the SDK, in ms. The callers of a session have their own limits. */
 export const unlimited = { timeout: 2 ** 31 - 1 };
 
-export interface SessionEvents {
+export interface McpSessionEvents {
   readonly onToolsChanged: () => void;
   /** Asks the user for data that the server wants. */
   readonly elicit: (params: ElicitRequestFormParams, signal: AbortSignal) => Promise<ElicitResult>;
@@ -30,7 +30,7 @@ export interface SessionEvents {
   readonly isBusy: () => boolean;
 }
 
-export interface SessionOptions extends SessionEvents, Omit<TransportOptions, "onFault"> {
+export interface McpSessionOptions extends McpSessionEvents, Omit<TransportOptions, "onFault"> {
   /** Version of this program. */
   readonly version: string;
   readonly clock: Clock;
@@ -38,8 +38,8 @@ export interface SessionOptions extends SessionEvents, Omit<TransportOptions, "o
   readonly onLog: (text: string) => void;
 }
 
-export class Session {
-  readonly #options: SessionOptions;
+export class McpSession {
+  readonly #options: McpSessionOptions;
   #client: Client | null = null;
   #transport: OpenTransport | null = null;
   #end: (reason: string) => void = () => {};
@@ -50,7 +50,7 @@ export class Session {
   #stopChecks = (): void => {};
   #isProbing = false;
 
-  constructor(options: SessionOptions) {
+  constructor(options: McpSessionOptions) {
     this.#options = options;
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
