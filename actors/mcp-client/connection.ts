@@ -30,7 +30,7 @@ export class Connection {
   readonly #clock: Clock;
   readonly #calls: ServerCalls;
   #session: McpSession | null = null;
-  /** Why there is no connection. */
+  /** Why there is no connection: the reason of the last session's end, also while the next one is opened. */
   #downReason = "it is being connected";
   #tools: readonly ListedTool[] = [];
   #isListPlanned = false;
