@@ -71,7 +71,9 @@ export class Toolbox {
   /** Returns the tool of a name; null: the client runs it. */
   find(name: string): RunnableTool | null {
     const tool = this.#named(name);
-    const most = this.#agent.maxUses[name];
+    const { maxUses } = this.#agent;
+    // Names come from the model, also names such as `constructor`.
+    const most = Object.hasOwn(maxUses, name) ? maxUses[name] : undefined;
     return tool === null || most === undefined ? tool : { ...tool, run: this.#limited(name, tool, most) };
   }
 

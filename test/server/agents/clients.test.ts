@@ -129,8 +129,8 @@ describe("tools of the client that the server dispatches", () => {
       const tools = names.map((name) => ({ type: "function", name, parameters }));
       const response = await checked(await post(`${dispatching.url}/v1/responses`, { input: "hi", tools }));
       assert.deepEqual(
-        response.output.map(({ type, name }: any) => [type, name]),
-        [...names.map((name) => ["mcp_call", name]), ["message", undefined]],
+        response.output.map(({ type, name, output }: any) => [type, name, output]),
+        [...names.map((name) => ["mcp_call", name, "done"]), ["message", undefined, undefined]],
       );
       dispatching.script({ calls }, "end");
       const message = await checked(
