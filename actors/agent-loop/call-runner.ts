@@ -1,21 +1,22 @@
 // Call runner: runs the calls of one round in parallel. If the permission is "ask", each call first waits for the
 // user's approval.
 import type { ToolCall } from "../../engines/generation.ts";
-import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
+import { jsonOrText } from "../../runtime/json-or-text.ts";
 import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType } from "../api/agent/agents.ts";
 import type { StoredFile } from "../api/agent/files.ts";
 import type { AskUser, ToolAnswer } from "../api/agent/questions.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
+import { missingTool } from "./custom-tools.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
 import {
   type CallContext,
-  failedCall,
-  nothingMade,
-  parsed,
-  type Ran,
+  type CallOutcome,
+  outcomeOfDenial,
+  outcomeOfError,
   type RunnableTool,
-  type Toolbox,
-} from "./toolbox.ts";
+} from "./runnable-tool.ts";
+import type { Toolbox } from "./toolbox.ts";
 
 /** Maximum number of characters of edited arguments that the model reads. */
 const MAX_EDITED = 12_000;
@@ -78,7 +79,7 @@ export class CallRunner {
       session_id: this.#context.session,
       round: this.#round,
       tool: about,
-      arguments: parsed(text),
+      arguments: jsonOrText(text),
     });
     this.#context.emit({ type: "approval", request });
     return request;
@@ -86,7 +87,7 @@ export class CallRunner {
 
   async #run(call: ToolCall, tool: CalledTool, approval: ApprovalRequest | null): Promise<CallResult> {
     const verdict = await this.#verdict(tool, approval);
-    if (!verdict.isApproved) return await this.#end(call, tool, denied(verdict.denial), []);
+    if (!verdict.isApproved) return await this.#end(call, tool, outcomeOfDenial(verdict.denial), []);
     if (verdict.remembers) await this.#context.onApprovesAll();
     if (verdict.arguments === null) return await this.#runApproved(call, tool);
     return await this.#runApproved({ ...call, arguments: verdict.arguments }, tool, verdict.arguments);
@@ -97,12 +98,12 @@ export class CallRunner {
    * nothing.
    */
   async #runApproved(call: ToolCall, tool: CalledTool, edited: string | null = null): Promise<CallResult> {
-    this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
+    this.#progress(call, tool, "calling", callingData(tool.type, call), null);
     const context = this.#callContext(call, tool);
-    const ran = await tool.run(call, context).catch((error) => failedCall(call, toErrorRecord(error)));
+    const ran = await tool.run(call, context).catch((error) => outcomeOfError(call, toErrorRecord(error)));
     const { produced, emit } = this.#context;
     const files = await produced.store(ran.files, this.#round, (file, inline) => emit({ type: "file", file, inline }));
-    const result = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
+    const result = ran.files.length === 0 ? ran.content : withFiles(jsonOrText(ran.content), files);
     const content = edited === null ? result : editNote(edited) + result;
     return await this.#end(call, tool, { ...ran, content }, files.stored);
   }
@@ -134,7 +135,7 @@ export class CallRunner {
     };
   }
 
-  async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
+  async #end(call: ToolCall, tool: CalledTool, ran: CallOutcome, files: readonly StoredFile[]): Promise<CallResult> {
     const { content, status } = ran;
     const record: ToolCallRecord = {
       round: this.#round,
@@ -178,34 +179,14 @@ export class CallRunner {
   #callContext(call: ToolCall, tool: CalledTool): CallContext {
     const { run, session, client, turn, signal } = this.#context;
     const onProgress: CallContext["onProgress"] = (progress) =>
-      this.#progress(call, tool, "calling", { ...callingData(tool.type, parsed(call.arguments)), ...progress }, null);
+      this.#progress(call, tool, "calling", { ...callingData(tool.type, call), ...progress }, null);
     return { run, round: this.#round, session, client, turn, signal, onProgress, ask: this.#asker(tool) };
   }
-}
-
-/**
- * Stand-in for a tool that the server does not have: each call fails. The run uses it only if clients run no tools;
- * otherwise the client runs the call.
- */
-function missingTool(name: string): RunnableTool {
-  const about = { source: "user", kind: "custom", label: name } as const;
-  return {
-    type: "custom",
-    about,
-    server: null,
-    run: async () => {
-      throw new ServerError("not_found", `no tool of this name runs on the server: ${name}`);
-    },
-  };
 }
 
 function answerOf(verdict: Verdict): ToolAnswer {
   if (verdict.isApproved) return { action: "accept", content: verdict.content };
   return { action: verdict.isDecision ? "decline" : "cancel" };
-}
-
-function denied(message: string): Ran {
-  return { ...nothingMade, status: "denied", content: message, data: { content: message } };
 }
 
 /** Returns the text before the result of a call that the user has edited: it tells the model the arguments that ran. */
@@ -215,7 +196,8 @@ function editNote(edited: string): string {
 }
 
 /** Returns the fields of the progress event for a call that is about to run. */
-function callingData(type: ToolType, args: unknown): Readonly<Record<string, unknown>> {
+function callingData(type: ToolType, call: ToolCall): Readonly<Record<string, unknown>> {
+  const args = jsonOrText(call.arguments);
   const fields = typeof args === "object" && args !== null ? (args as Readonly<Record<string, unknown>>) : {};
   if (type === "code_execution") return { code: fields.code ?? null };
   if (type === "shell") return { commands: fields.commands ?? [] };
@@ -223,7 +205,7 @@ function callingData(type: ToolType, args: unknown): Readonly<Record<string, unk
   return { arguments: args };
 }
 
-function media({ images, videoFrames }: Ran): Readonly<Record<string, unknown>> {
+function media({ images, videoFrames }: CallOutcome): Readonly<Record<string, unknown>> {
   return {
     ...(images.length === 0 ? {} : { images_base64: images }),
     ...(videoFrames.length === 0 ? {} : { video_frames_base64: videoFrames, video_frame_count: videoFrames.length }),

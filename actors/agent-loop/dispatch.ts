@@ -4,6 +4,7 @@ import { createHmac } from "node:crypto";
 import type { ToolCall } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { jsonOrText } from "../../runtime/json-or-text.ts";
 
 export interface DispatchSettings {
   readonly url: string;
@@ -26,7 +27,7 @@ const retriedStatuses: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 5
 
 export function createDispatch(settings: DispatchSettings, clock: Clock): Dispatch {
   return async (call, key, signal) => {
-    const body = JSON.stringify({ name: call.name, arguments: argumentsOf(call.arguments) });
+    const body = JSON.stringify({ name: call.name, arguments: jsonOrText(call.arguments) });
     for (let attempt = 1; ; attempt++) {
       const reply = await attempted(settings, body, key, signal);
       if (reply.isOk) return resultOf(reply.text);
@@ -95,16 +96,8 @@ function causeOf(error: unknown): string {
 
 /** Returns the result for the model: the text of a reply {"content": text} or of a JSON string; other replies unchanged. */
 function resultOf(text: string): string {
-  const value = argumentsOf(text);
+  const value = jsonOrText(text);
   if (typeof value === "string") return value;
   const content = typeof value === "object" && value !== null ? (value as { content?: unknown }).content : undefined;
   return typeof content === "string" ? content : text;
-}
-
-function argumentsOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }

@@ -1,6 +1,7 @@
 // File tools: the built-in tools that read the file store: list_files and read_file.
 import { open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
 import type { Files, StoredFile } from "../../api/agent/files.ts";
 import { builtInPrefix, maxReadCharacters, toolArguments } from "../../tools/schemas.ts";
 
@@ -25,7 +26,7 @@ export async function listFiles(files: Files, session: string): Promise<string> 
 
 /** Reads characters of a text file. Returns them in JSON text. Throws invalid_value. `text`: arguments of read_file. */
 export async function readFileText(files: Files, text: string): Promise<string> {
-  const args = toolArguments.read_file.safeParse(jsonOf(text));
+  const args = toolArguments.read_file.safeParse(jsonOrText(text));
   if (!args.success) {
     throw invalid(`expected {"file_id": …, "start"?: …, "end"?: …} as arguments of ${builtInPrefix}read_file`);
   }
@@ -48,14 +49,6 @@ function described({ id, name, bytes }: StoredFile): object {
 
 function invalid(message: string): ServerError {
   return new ServerError("invalid_value", message);
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 const PIECE_BYTES = 256 * 1024;
