@@ -106,7 +106,7 @@ export class AgentRun {
     for (let number = 0; ; number++) {
       const round = new Round({
         isFirst: number === 0,
-        firstClientCall: this.#answer.clientCalls,
+        earlierClientCalls: this.#answer.clientCalls,
         usedIds: this.#usedIds,
         runsHere: (name) => !this.#services.hasClientTools || this.#toolbox.find(name) !== null,
       });

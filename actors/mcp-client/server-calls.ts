@@ -31,7 +31,7 @@ export interface ServerCallsOptions {
   readonly mcpSession: () => McpSession;
 }
 
-interface RunningCall {
+interface ActiveCall {
   readonly call: McpCall;
   readonly end: AbortController;
   /** null: the call is queued. */
@@ -44,7 +44,7 @@ interface RunningCall {
 export class ServerCalls {
   readonly #options: ServerCallsOptions;
   readonly #gate: Gate;
-  readonly #running = new Map<string, RunningCall>();
+  readonly #running = new Map<string, ActiveCall>();
 
   constructor(options: ServerCallsOptions) {
     this.#options = options;
@@ -59,7 +59,7 @@ export class ServerCalls {
   async call(call: McpCall): Promise<ServerToolResult> {
     const mcpSession = this.#options.mcpSession();
     if (this.#running.size >= MAX_CALLS) throw new ServerError("queue_full", `${this.#who} has too many waiting calls`);
-    const running: RunningCall = { call, end: new AbortController(), timer: null, hasTimedOut: false, questions: 0 };
+    const running: ActiveCall = { call, end: new AbortController(), timer: null, hasTimedOut: false, questions: 0 };
     this.#running.set(call.id, running);
     try {
       const ended = rejectsWhenAborted(running.end.signal);
@@ -113,7 +113,7 @@ export class ServerCalls {
     return { action: "decline" };
   }
 
-  async #run(running: RunningCall): Promise<ServerToolResult> {
+  async #run(running: ActiveCall): Promise<ServerToolResult> {
     const { call, end } = running;
     const { settings, clock, mcpSession } = this.#options;
     end.signal.throwIfAborted();
@@ -132,7 +132,7 @@ export class ServerCalls {
     }
   }
 
-  #onProgress({ call, timer }: RunningCall): ProgressCallback {
+  #onProgress({ call, timer }: ActiveCall): ProgressCallback {
     const { clock, report } = this.#options;
     let reportedAt = Number.NEGATIVE_INFINITY;
     return ({ progress, total = null, message = null }) => {
