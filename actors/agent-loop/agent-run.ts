@@ -20,7 +20,7 @@ import { Outbox } from "./outbox.ts";
 import { Round, type RoundCall } from "./round.ts";
 import { mountSkills, skillsOfRun, unmountSkills } from "./run-skills.ts";
 import { SessionLink } from "./session-link.ts";
-import { Toolbox, type ToolServices } from "./toolbox.ts";
+import { Toolbox, type ToolServices } from "./tools/toolbox.ts";
 
 export interface RunServices extends ToolServices {
   readonly approvals: Approvals;

@@ -7,16 +7,16 @@ import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType 
 import type { StoredFile } from "../api/agent/files.ts";
 import type { AskUser, ToolAnswer } from "../api/agent/questions.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
-import { missingTool } from "./custom-tools.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
+import { missingTool } from "./tools/custom-tools.ts";
 import {
   type CallContext,
   type CallOutcome,
   outcomeOfDenial,
   outcomeOfError,
   type RunnableTool,
-} from "./runnable-tool.ts";
-import type { Toolbox } from "./toolbox.ts";
+} from "./tools/runnable-tool.ts";
+import type { Toolbox } from "./tools/toolbox.ts";
 
 /** Maximum number of characters of edited arguments that the model reads. */
 const MAX_EDITED = 12_000;

@@ -1,7 +1,7 @@
 // Toolbox: finds the tools that the server runs in one run by the names that the model uses, and limits their uses.
-import type { AgentOptions } from "../api/agent/agents.ts";
-import type { ServerTool } from "../api/agent/server-tools.ts";
-import { builtInNamed } from "../tools/schemas.ts";
+import type { AgentOptions } from "../../api/agent/agents.ts";
+import type { ServerTool } from "../../api/agent/server-tools.ts";
+import { builtInNamed } from "../../tools/schemas.ts";
 import { BuiltInCalls, type BuiltInServices } from "./built-in-calls.ts";
 import { dispatchedTool, goneTool, serverTool } from "./custom-tools.ts";
 import type { Dispatch } from "./dispatch.ts";

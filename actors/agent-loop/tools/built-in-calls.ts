@@ -1,12 +1,12 @@
 // Built-in calls: runs the calls of built-in tools in the sandbox, on the file store or on the web.
-import type { ToolCall } from "../../engines/generation.ts";
-import { jsonOrText } from "../../runtime/json-or-text.ts";
-import type { AgentOptions } from "../api/agent/agents.ts";
-import type { Files } from "../api/agent/files.ts";
-import type { Tools } from "../api/agent/tools.ts";
-import type { FoundPage, PageText, Web } from "../api/agent/web.ts";
-import { type BuiltInTool, toolArguments } from "../tools/schemas.ts";
-import { listFiles, readFileText } from "./files/file-tools.ts";
+import type { ToolCall } from "../../../engines/generation.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
+import type { AgentOptions } from "../../api/agent/agents.ts";
+import type { Files } from "../../api/agent/files.ts";
+import type { Tools } from "../../api/agent/tools.ts";
+import type { FoundPage, PageText, Web } from "../../api/agent/web.ts";
+import { type BuiltInTool, toolArguments } from "../../tools/schemas.ts";
+import { listFiles, readFileText } from "../files/file-tools.ts";
 import {
   type CallContext,
   type CallOutcome,

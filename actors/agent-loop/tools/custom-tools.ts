@@ -1,7 +1,7 @@
 // Custom tools: tools that the server does not have itself: those of MCP servers and of the embedding program, functions of the
 // client that are dispatched to a URL, and stand-ins for tools that cannot be called.
-import { ServerError } from "../../runtime/errors.ts";
-import type { ServerTool } from "../api/agent/server-tools.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { ServerTool } from "../../api/agent/server-tools.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { type CallContext, callKey, outcomeOfText, type RunnableTool } from "./runnable-tool.ts";
 

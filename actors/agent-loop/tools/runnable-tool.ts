@@ -1,11 +1,11 @@
 // Runnable tool: a tool that the server runs, with the context and the outcome of its calls.
-import type { ToolCall } from "../../engines/generation.ts";
-import { jsonOrText } from "../../runtime/json-or-text.ts";
-import type { ApprovalRequest, ToolType } from "../api/agent/agents.ts";
-import type { AskUser } from "../api/agent/questions.ts";
-import type { ToolProgress } from "../api/agent/server-tools.ts";
-import type { ToolOutcome } from "../api/agent/tools.ts";
-import { failureText } from "../tools/failures.ts";
+import type { ToolCall } from "../../../engines/generation.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
+import type { ApprovalRequest, ToolType } from "../../api/agent/agents.ts";
+import type { AskUser } from "../../api/agent/questions.ts";
+import type { ToolProgress } from "../../api/agent/server-tools.ts";
+import type { ToolOutcome } from "../../api/agent/tools.ts";
+import { failureText } from "../../tools/failures.ts";
 
 /** Run, round, session and client to which a call belongs, and its connection to the user. */
 export interface CallContext {

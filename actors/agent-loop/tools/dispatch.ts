@@ -1,10 +1,10 @@
 // Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and takes the reply as the
 // call's result.
 import { createHmac } from "node:crypto";
-import type { ToolCall } from "../../engines/generation.ts";
-import type { Clock } from "../../runtime/clock.ts";
-import { ServerError } from "../../runtime/errors.ts";
-import { jsonOrText } from "../../runtime/json-or-text.ts";
+import type { ToolCall } from "../../../engines/generation.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
 
 export interface DispatchSettings {
   readonly url: string;
