@@ -24,8 +24,8 @@ import type { Web } from "../api/agent/web.ts";
 import type { Inference } from "../api/inference.ts";
 import { AgentRun, type RunServices } from "./agent-run.ts";
 import { Approvals } from "./approvals.ts";
-import { createDispatch, type DispatchSettings } from "./dispatch.ts";
 import type { FetchFile } from "./files/input-files.ts";
+import { createDispatch, type DispatchSettings } from "./tools/dispatch.ts";
 
 export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */

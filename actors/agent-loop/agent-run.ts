@@ -10,6 +10,7 @@ import type { ToolSource } from "../api/agent/server-tools.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Skills } from "../api/agent/skills.ts";
 import type { Inference } from "../api/inference.ts";
+import { failureText } from "../tools/failures.ts";
 import type { Approvals } from "./approvals.ts";
 import { type CallResult, CallRunner } from "./call-runner.ts";
 import { type FetchFile, prepareFiles } from "./files/input-files.ts";
@@ -19,7 +20,7 @@ import { Outbox } from "./outbox.ts";
 import { Round, type RoundCall } from "./round.ts";
 import { mountSkills, skillsOfRun, unmountSkills } from "./run-skills.ts";
 import { SessionLink } from "./session-link.ts";
-import { Toolbox, type ToolServices } from "./toolbox.ts";
+import { Toolbox, type ToolServices } from "./tools/toolbox.ts";
 
 export interface RunServices extends ToolServices {
   readonly approvals: Approvals;
@@ -105,7 +106,7 @@ export class AgentRun {
     for (let number = 0; ; number++) {
       const round = new Round({
         isFirst: number === 0,
-        firstClientCall: this.#answer.clientCalls,
+        earlierClientCalls: this.#answer.clientCalls,
         usedIds: this.#usedIds,
         runsHere: (name) => !this.#services.hasClientTools || this.#toolbox.find(name) !== null,
       });
@@ -177,7 +178,7 @@ export class AgentRun {
     const left = (agent.maxCalls ?? Number.POSITIVE_INFINITY) - this.#answer.serverCalls;
     const count = isCut || hasNoRounds ? 0 : Math.min(maxCallsPerRound, left);
     const running = own.slice(0, count);
-    const content = notRun(isCut ? "the answer was cut off" : limitReached(hasNoRounds, left));
+    const content = failureText(`not run: ${isCut ? "the answer was cut off" : limitReached(hasNoRounds, left)}`);
     const isHandedBack = round.calls.length > own.length;
     return {
       running,
@@ -203,7 +204,8 @@ export class AgentRun {
       canAsk: agent.isStreamed && !agent.isPlain,
       signal,
       emit: (event: AgentEvent) => outbox.put(event),
-      approvals: session.approvals,
+      approvesAll: session.approvesAll,
+      onApprovesAll: async () => await session.approveAll(known),
       produced: this.#produced,
       toolbox: this.#toolbox,
       onResult: async (result: CallResult) => {
@@ -268,11 +270,6 @@ class Answered {
     const toolCalls = this.#calls.map(({ id, name, arguments: args }) => ({ id, name, arguments: args }));
     return { role: "assistant", content: this.#content, ...(toolCalls.length === 0 ? {} : { toolCalls }) };
   }
-}
-
-/** Returns the result of a call that is not run, as JSON text. */
-function notRun(why: string): string {
-  return JSON.stringify({ status: "error", error: `not run: ${why}` });
 }
 
 function limitReached(hasNoRounds: boolean, callsLeft: number): string {

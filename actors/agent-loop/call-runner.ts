@@ -1,12 +1,22 @@
 // Call runner: runs the calls of one round in parallel. If the permission is "ask", each call first waits for the
 // user's approval.
 import type { ToolCall } from "../../engines/generation.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
+import { jsonOrText } from "../../runtime/json-or-text.ts";
 import type { AgentEvent, ApprovalRequest, Permission, ToolCallRecord, ToolType } from "../api/agent/agents.ts";
 import type { StoredFile } from "../api/agent/files.ts";
 import type { AskUser, ToolAnswer } from "../api/agent/questions.ts";
 import type { Approvals, Verdict } from "./approvals.ts";
 import { type ProducedFiles, withFiles } from "./files/produced-files.ts";
-import { type CallContext, nothingMade, parsed, type Ran, type RunnableTool, type Toolbox } from "./toolbox.ts";
+import { missingTool } from "./tools/custom-tools.ts";
+import {
+  type CallContext,
+  type CallOutcome,
+  outcomeOfDenial,
+  outcomeOfError,
+  type RunnableTool,
+} from "./tools/runnable-tool.ts";
+import type { Toolbox } from "./tools/toolbox.ts";
 
 /** Maximum number of characters of edited arguments that the model reads. */
 const MAX_EDITED = 12_000;
@@ -17,8 +27,10 @@ export interface RunContext extends Omit<CallContext, "round" | "onProgress" | "
   /** Whether the user reads the events of the run, so that tools can ask. */
   readonly canAsk: boolean;
   readonly emit: (event: AgentEvent) => void;
-  /** Whether the user has approved all further actions of the session. */
-  readonly approvals: { all: boolean };
+  /** Whether the user has approved all further actions of the session in an earlier round. */
+  readonly approvesAll: boolean;
+  /** Called when the user approves all further actions of the session. */
+  readonly onApprovesAll: () => Promise<void>;
   /** Files of the run. */
   readonly produced: ProducedFiles;
   readonly toolbox: Toolbox;
@@ -53,10 +65,10 @@ export class CallRunner {
    * Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot continue.
    */
   async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
-    const { permission, approvals } = this.#context;
+    const { permission, approvesAll } = this.#context;
     const asked = calls.map((call, index) => {
       const tool = { ...this.#tool(call), index };
-      const asks = permission === "ask" && !approvals.all;
+      const asks = permission === "ask" && !approvesAll;
       return { call, tool, approval: asks ? this.#ask(call, tool) : null };
     });
     return await Promise.all(asked.map(({ call, tool, approval }) => this.#run(call, tool, approval)));
@@ -67,7 +79,7 @@ export class CallRunner {
       session_id: this.#context.session,
       round: this.#round,
       tool: about,
-      arguments: parsed(text),
+      arguments: jsonOrText(text),
     });
     this.#context.emit({ type: "approval", request });
     return request;
@@ -75,8 +87,8 @@ export class CallRunner {
 
   async #run(call: ToolCall, tool: CalledTool, approval: ApprovalRequest | null): Promise<CallResult> {
     const verdict = await this.#verdict(tool, approval);
-    if (!verdict.isApproved) return await this.#end(call, tool, denied(verdict.denial), []);
-    if (verdict.remembers) this.#context.approvals.all = true;
+    if (!verdict.isApproved) return await this.#end(call, tool, outcomeOfDenial(verdict.denial), []);
+    if (verdict.remembers) await this.#context.onApprovesAll();
     if (verdict.arguments === null) return await this.#runApproved(call, tool);
     return await this.#runApproved({ ...call, arguments: verdict.arguments }, tool, verdict.arguments);
   }
@@ -86,11 +98,12 @@ export class CallRunner {
    * nothing.
    */
   async #runApproved(call: ToolCall, tool: CalledTool, edited: string | null = null): Promise<CallResult> {
-    this.#progress(call, tool, "calling", callingData(tool.type, parsed(call.arguments)), null);
-    const ran = await tool.run(call, this.#callContext(call, tool));
+    this.#progress(call, tool, "calling", callingData(tool.type, call), null);
+    const context = this.#callContext(call, tool);
+    const ran = await tool.run(call, context).catch((error) => outcomeOfError(call, toErrorRecord(error)));
     const { produced, emit } = this.#context;
     const files = await produced.store(ran.files, this.#round, (file, inline) => emit({ type: "file", file, inline }));
-    const result = ran.files.length === 0 ? ran.content : withFiles(parsed(ran.content), files);
+    const result = ran.files.length === 0 ? ran.content : withFiles(jsonOrText(ran.content), files);
     const content = edited === null ? result : editNote(edited) + result;
     return await this.#end(call, tool, { ...ran, content }, files.stored);
   }
@@ -122,8 +135,8 @@ export class CallRunner {
     };
   }
 
-  async #end(call: ToolCall, tool: CalledTool, ran: Ran, files: readonly StoredFile[]): Promise<CallResult> {
-    const { content } = ran;
+  async #end(call: ToolCall, tool: CalledTool, ran: CallOutcome, files: readonly StoredFile[]): Promise<CallResult> {
+    const { content, status } = ran;
     const record: ToolCallRecord = {
       round: this.#round,
       name: call.name,
@@ -134,7 +147,8 @@ export class CallRunner {
     };
     const result = { call, content, images: ran.images };
     await this.#context.onResult(result);
-    this.#progress(call, tool, "complete", { ...ran.data, ...media(ran) }, record);
+    const ending = status === "success" ? {} : { status };
+    this.#progress(call, tool, "complete", { ...ran.data, ...ending, ...media(ran) }, record);
     return result;
   }
 
@@ -165,33 +179,14 @@ export class CallRunner {
   #callContext(call: ToolCall, tool: CalledTool): CallContext {
     const { run, session, client, turn, signal } = this.#context;
     const onProgress: CallContext["onProgress"] = (progress) =>
-      this.#progress(call, tool, "calling", { ...callingData(tool.type, parsed(call.arguments)), ...progress }, null);
+      this.#progress(call, tool, "calling", { ...callingData(tool.type, call), ...progress }, null);
     return { run, round: this.#round, session, client, turn, signal, onProgress, ask: this.#asker(tool) };
   }
-}
-
-/**
- * Stand-in for a tool that the server does not have: each call fails. The run uses it only if clients run no tools;
- * otherwise the client runs the call.
- */
-function missingTool(name: string): RunnableTool {
-  const content = JSON.stringify({ error: "no tool of this name runs on the server", tool: name, status: "failed" });
-  const about = { source: "user", kind: "custom", label: name } as const;
-  return {
-    type: "custom",
-    about,
-    server: null,
-    run: async () => ({ ...nothingMade, status: "error", content, data: { content } }),
-  };
 }
 
 function answerOf(verdict: Verdict): ToolAnswer {
   if (verdict.isApproved) return { action: "accept", content: verdict.content };
   return { action: verdict.isDecision ? "decline" : "cancel" };
-}
-
-function denied(message: string): Ran {
-  return { ...nothingMade, status: "error", content: message, data: { status: "denied", content: message } };
 }
 
 /** Returns the text before the result of a call that the user has edited: it tells the model the arguments that ran. */
@@ -201,7 +196,8 @@ function editNote(edited: string): string {
 }
 
 /** Returns the fields of the progress event for a call that is about to run. */
-function callingData(type: ToolType, args: unknown): Readonly<Record<string, unknown>> {
+function callingData(type: ToolType, call: ToolCall): Readonly<Record<string, unknown>> {
+  const args = jsonOrText(call.arguments);
   const fields = typeof args === "object" && args !== null ? (args as Readonly<Record<string, unknown>>) : {};
   if (type === "code_execution") return { code: fields.code ?? null };
   if (type === "shell") return { commands: fields.commands ?? [] };
@@ -209,7 +205,7 @@ function callingData(type: ToolType, args: unknown): Readonly<Record<string, unk
   return { arguments: args };
 }
 
-function media({ images, videoFrames }: Ran): Readonly<Record<string, unknown>> {
+function media({ images, videoFrames }: CallOutcome): Readonly<Record<string, unknown>> {
   return {
     ...(images.length === 0 ? {} : { images_base64: images }),
     ...(videoFrames.length === 0 ? {} : { video_frames_base64: videoFrames, video_frame_count: videoFrames.length }),

@@ -21,7 +21,7 @@ interface OpenCall {
 export interface RoundOptions {
   readonly isFirst: boolean;
   /** Number of client calls in the earlier rounds of the run. */
-  readonly firstClientCall: number;
+  readonly earlierClientCalls: number;
   /**
    * Ids of the calls of the run so far; the round adds its own. A repeated id is replaced, because some models restart
    * the numbering of calls in each generation.
@@ -44,7 +44,7 @@ export class Round {
 
   constructor(options: RoundOptions) {
     this.#options = options;
-    this.#clientCalls = options.firstClientCall;
+    this.#clientCalls = options.earlierClientCalls;
   }
 
   /** Text that the model wrote, without reasoning and calls. */

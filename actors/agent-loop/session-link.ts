@@ -6,15 +6,13 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { AgentOptions } from "../api/agent/agents.ts";
 import { messageDigest } from "../api/agent/message-digest.ts";
 import type { MatchedSession, SessionHead, Sessions } from "../api/agent/sessions.ts";
+import { failureText } from "../tools/failures.ts";
 import { withoutRepeats } from "./cut-off-run.ts";
 
 type Prompt = GenerateRequest["prompt"];
 
 /** Result of a call whose run was cut off before its result was known. */
-const INTERRUPTED = JSON.stringify({
-  status: "error",
-  error: "interrupted: the run ended before the result was known",
-});
+const INTERRUPTED = failureText("interrupted: the run ended before the result was known");
 
 interface Linked {
   readonly id: string;
@@ -51,7 +49,7 @@ export class SessionLink {
   /** Images that are not stored yet. */
   #images: string[] = [];
   readonly files: string[] = [];
-  readonly approvals: { all: boolean };
+  #approvesAll: boolean;
   #basedOn: string | null;
   #saving: Promise<void> = Promise.resolve();
 
@@ -68,7 +66,7 @@ export class SessionLink {
     this.#digests = digests;
     this.#linked = linked;
     this.#basedOn = linked.basedOn;
-    this.approvals = { all: linked.head?.approvesAll ?? false };
+    this.#approvesAll = linked.head?.approvesAll ?? false;
   }
 
   /**
@@ -97,6 +95,18 @@ export class SessionLink {
   /** Number of requests of the session before this one. */
   get turn(): number {
     return this.#linked.head?.turns ?? 0;
+  }
+
+  /** Whether the user has approved all further actions of the session. */
+  get approvesAll(): boolean {
+    return this.#approvesAll;
+  }
+
+  /** Notes that the user has approved all further actions, and stores it: the user may interrupt the run. `results`: see `save`. */
+  async approveAll(results: readonly ChatMessage[]): Promise<void> {
+    if (this.#approvesAll) return;
+    this.#approvesAll = true;
+    await this.save(results, null);
   }
 
   /** Returns the changes to the request's chat for a round. After the first round, they include the messages of the run. */
@@ -150,7 +160,7 @@ export class SessionLink {
       images,
       videos: [],
       files: [...this.files],
-      approvesAll: this.approvals.all,
+      approvesAll: this.#approvesAll,
       basedOn: this.#basedOn,
     });
     // The session has these images now, so later updates add only newer ones to it.

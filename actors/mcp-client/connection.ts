@@ -4,9 +4,9 @@ import type { Clock } from "../../runtime/clock.ts";
 import { SaidOnce } from "../../runtime/log/said-once.ts";
 import type { McpCall, McpServerSettings } from "../api/agent/mcp.ts";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
+import { type McpSession, type McpSessionEvents, messageOf } from "./mcp-session.ts";
 import { goneError, redacted, ServerCalls, type ServerCallsOptions } from "./server-calls.ts";
 import { toolsOfServer } from "./server-tools.ts";
-import { messageOf, type Session, type SessionEvents } from "./session.ts";
 import type { ListedTool } from "./tool-names.ts";
 
 const MIN_BACKOFF_MS = 500;
@@ -18,9 +18,9 @@ const LIST_PAUSE_MS = 100;
 /** Delay in ms from a list to the next one, if the tools changed while the list was read. */
 const REPEATED_LIST_PAUSE_MS = 2000;
 
-export interface ConnectionOptions extends Omit<ServerCallsOptions, "session"> {
+export interface ConnectionOptions extends Omit<ServerCallsOptions, "mcpSession"> {
   /** Creates a session that is not open yet. */
-  readonly createSession: (events: SessionEvents) => Session;
+  readonly createSession: (events: McpSessionEvents) => McpSession;
   /** Called when the tools or `isConnected` have changed. */
   readonly onChange: () => void;
 }
@@ -29,8 +29,8 @@ export class Connection {
   readonly #options: ConnectionOptions;
   readonly #clock: Clock;
   readonly #calls: ServerCalls;
-  #session: Session | null = null;
-  /** Why there is no connection. */
+  #session: McpSession | null = null;
+  /** Why there is no connection: the reason of the last session's end, also while the next one is opened. */
   #downReason = "it is being connected";
   #tools: readonly ListedTool[] = [];
   #isListPlanned = false;
@@ -45,7 +45,7 @@ export class Connection {
     this.#clock = options.clock;
     this.#calls = new ServerCalls({
       ...options,
-      session: () => {
+      mcpSession: () => {
         if (this.#session === null) throw goneError(options.settings, this.#downReason);
         return this.#session;
       },
@@ -99,7 +99,7 @@ export class Connection {
     }
   }
 
-  #createSession(): Session {
+  #createSession(): McpSession {
     return this.#options.createSession({
       onToolsChanged: () => this.#listLater(),
       elicit: (params, signal) => this.#calls.elicit(params, signal),
@@ -108,7 +108,7 @@ export class Connection {
   }
 
   /** Connects, and stays connected until the connection ends. Returns the reason of the end. */
-  async #connectOnce(session: Session): Promise<string> {
+  async #connectOnce(session: McpSession): Promise<string> {
     const stop = (): void => session.fail("this server is stopping");
     this.#stopped.signal.addEventListener("abort", stop, { once: true });
     try {
@@ -125,7 +125,7 @@ export class Connection {
     }
   }
 
-  #onUp(session: Session): void {
+  #onUp(session: McpSession): void {
     const { report, onChange } = this.#options;
     this.#session = session;
     this.#downReason = "";
@@ -179,7 +179,7 @@ export class Connection {
     }
   }
 
-  async #list(session: Session): Promise<readonly ListedTool[]> {
+  async #list(session: McpSession): Promise<readonly ListedTool[]> {
     return await toolsOfServer(session, this.settings.resources, (message) => {
       if (this.#said.isNew(message)) this.#warn(message);
     });

@@ -9,7 +9,7 @@ import {
   type Tool,
 } from "@modelcontextprotocol/client";
 import { ServerError } from "../../runtime/errors.ts";
-import { connectTimeoutMs, type Session, unlimited } from "./session.ts";
+import { connectTimeoutMs, type McpSession, unlimited } from "./mcp-session.ts";
 
 /** Maximum number of entries of a list. Further ones are left out. */
 export const maxListed = 1000;
@@ -23,7 +23,7 @@ interface Page<T> {
 type ReadPage<T> = (client: Client, params: { readonly cursor?: string }) => Promise<Page<T>>;
 
 /** Returns at most maxListed + 1 tools: one more than the limit if there are more. */
-export async function listTools(session: Session): Promise<readonly Tool[]> {
+export async function listTools(session: McpSession): Promise<readonly Tool[]> {
   if (session.capabilities.tools === undefined) return [];
   return await pages("tools", session, async (client, params) => {
     const page = await client.request({ method: "tools/list", params }, { timeout: connectTimeoutMs });
@@ -33,7 +33,7 @@ export async function listTools(session: Session): Promise<readonly Tool[]> {
 
 /** Returns the resources and the templates of resources. */
 export async function listResources(
-  session: Session,
+  session: McpSession,
   signal: AbortSignal,
 ): Promise<readonly (Resource | ResourceTemplateType)[]> {
   const options = { ...unlimited, signal };
@@ -48,14 +48,14 @@ export async function listResources(
   return [...resources, ...templates];
 }
 
-export async function listPrompts(session: Session, signal: AbortSignal): Promise<readonly Prompt[]> {
+export async function listPrompts(session: McpSession, signal: AbortSignal): Promise<readonly Prompt[]> {
   return await pages("prompts", session, async (client, params) => {
     const page = await client.request({ method: "prompts/list", params }, { ...unlimited, signal });
     return { items: page.prompts, next: page.nextCursor };
   });
 }
 
-async function pages<T>(what: string, session: Session, read: ReadPage<T>): Promise<readonly T[]> {
+async function pages<T>(what: string, session: McpSession, read: ReadPage<T>): Promise<readonly T[]> {
   const items: T[] = [];
   let params: { readonly cursor?: string } = {};
   for (let count = 0; count < MAX_PAGES; count++) {

@@ -42,10 +42,6 @@ export function jsonResult(value: unknown): ServerToolResult {
   return textResult(JSON.stringify(value));
 }
 
-export function failedResult(status: "error" | "timeout" | "cancelled", error: string): ServerToolResult {
-  return { ...jsonResult({ status, error: boundedText(error, maxResultBytes / 4) }), status };
-}
-
 function textResult(text: string): ServerToolResult {
   return { status: "success", content: boundedText(text, maxResultBytes - NOTE_BYTES), images: [] };
 }

@@ -6,11 +6,11 @@ import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { McpCall, McpReport, McpServerSettings } from "../api/agent/mcp.ts";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
+import { failedResult } from "../tools/failures.ts";
 import { CallTimer } from "./call-timer.ts";
+import { type McpSession, messageOf } from "./mcp-session.ts";
 import type { Questions } from "./questions.ts";
-import { failedResult } from "./results.ts";
 import { runTool } from "./server-tools.ts";
-import { messageOf, type Session } from "./session.ts";
 
 /** Shortest time in ms between two progress reports of a call. Reports in between are left out. */
 const PROGRESS_MS = 100;
@@ -27,11 +27,11 @@ export interface ServerCallsOptions {
   readonly clock: Clock;
   readonly questions: Questions;
   readonly report: (report: McpReport) => void;
-  /** Returns the current session. Throws peer_gone if there is none. */
-  readonly session: () => Session;
+  /** Returns the current session with the server. Throws peer_gone if there is none. */
+  readonly mcpSession: () => McpSession;
 }
 
-interface RunningCall {
+interface ActiveCall {
   readonly call: McpCall;
   readonly end: AbortController;
   /** null: the call is queued. */
@@ -44,7 +44,7 @@ interface RunningCall {
 export class ServerCalls {
   readonly #options: ServerCallsOptions;
   readonly #gate: Gate;
-  readonly #running = new Map<string, RunningCall>();
+  readonly #running = new Map<string, ActiveCall>();
 
   constructor(options: ServerCallsOptions) {
     this.#options = options;
@@ -57,9 +57,9 @@ export class ServerCalls {
 
   /** Runs a call; see McpCalls.call. */
   async call(call: McpCall): Promise<ServerToolResult> {
-    const session = this.#options.session();
+    const mcpSession = this.#options.mcpSession();
     if (this.#running.size >= MAX_CALLS) throw new ServerError("queue_full", `${this.#who} has too many waiting calls`);
-    const running: RunningCall = { call, end: new AbortController(), timer: null, hasTimedOut: false, questions: 0 };
+    const running: ActiveCall = { call, end: new AbortController(), timer: null, hasTimedOut: false, questions: 0 };
     this.#running.set(call.id, running);
     try {
       const ended = rejectsWhenAborted(running.end.signal);
@@ -72,7 +72,7 @@ export class ServerCalls {
       this.#running.delete(call.id);
       // Ends the questions of the call.
       running.end.abort();
-      if (running.hasTimedOut) void session.check();
+      if (running.hasTimedOut) void mcpSession.check();
     }
   }
 
@@ -113,11 +113,11 @@ export class ServerCalls {
     return { action: "decline" };
   }
 
-  async #run(running: RunningCall): Promise<ServerToolResult> {
+  async #run(running: ActiveCall): Promise<ServerToolResult> {
     const { call, end } = running;
-    const { settings, clock, session } = this.#options;
+    const { settings, clock, mcpSession } = this.#options;
     end.signal.throwIfAborted();
-    const current = session();
+    const current = mcpSession();
     running.timer = new CallTimer(clock, settings.callTimeoutMs, () => {
       running.hasTimedOut = true;
       end.abort(this.#timeout());
@@ -132,7 +132,7 @@ export class ServerCalls {
     }
   }
 
-  #onProgress({ call, timer }: RunningCall): ProgressCallback {
+  #onProgress({ call, timer }: ActiveCall): ProgressCallback {
     const { clock, report } = this.#options;
     let reportedAt = Number.NEGATIVE_INFINITY;
     return ({ progress, total = null, message = null }) => {

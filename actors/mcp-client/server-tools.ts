@@ -5,8 +5,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { McpCall } from "../api/agent/mcp.ts";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
 import { listPrompts, listResources, listTools, maxListed } from "./lists.ts";
+import { type McpSession, unlimited } from "./mcp-session.ts";
 import { jsonResult, promptResult, resourceResult, toolResult } from "./results.ts";
-import { type Session, unlimited } from "./session.ts";
 import type { ListedTool } from "./tool-names.ts";
 import { matchesAny } from "./uri-patterns.ts";
 
@@ -24,7 +24,7 @@ export type CallOptions = Required<Pick<RequestOptions, "signal" | "onprogress">
 
 /** Lists the tools of a server. `onLeftOut` gets a message for tools that are not offered. */
 export async function toolsOfServer(
-  session: Session,
+  session: McpSession,
   patterns: readonly string[] | null,
   onLeftOut: (message: string) => void,
 ): Promise<readonly ListedTool[]> {
@@ -41,7 +41,7 @@ export async function toolsOfServer(
 
 /** Runs a call. Rejects with the error of the server. */
 export async function runTool(
-  session: Session,
+  session: McpSession,
   { action, tool, arguments: text }: McpCall,
   patterns: readonly string[] | null,
   { signal, onprogress }: CallOptions,

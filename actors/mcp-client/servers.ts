@@ -7,9 +7,9 @@ import type { McpCall, McpReport, McpServerSettings, McpThreadInit } from "../ap
 import type { ToolAnswer } from "../api/agent/questions.ts";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
 import { Connection } from "./connection.ts";
+import { McpSession, type McpSessionEvents } from "./mcp-session.ts";
 import { Questions } from "./questions.ts";
 import { redacted } from "./server-calls.ts";
-import { Session, type SessionEvents } from "./session.ts";
 import { nameTools } from "./tool-names.ts";
 import { type ServerProcess, startServerProcess } from "./transports/server-process.ts";
 import { stderrLines } from "./transports/stderr-lines.ts";
@@ -71,10 +71,10 @@ export class McpServers {
     });
   }
 
-  #session(settings: McpServerSettings, events: SessionEvents): Session {
+  #session(settings: McpServerSettings, events: McpSessionEvents): McpSession {
     const { clock, init } = this.#options;
     const print = (line: string): void => this.#print(settings, line);
-    return new Session({
+    return new McpSession({
       ...events,
       source: settings.source,
       version: init.version,

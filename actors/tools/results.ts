@@ -1,6 +1,7 @@
 // Results of tool calls: the text for the model, and the data of the progress event.
 import { maxResultBytes, type ToolOutcome } from "../api/agent/tools.ts";
 import { type BoundedText, boundedText } from "./bounded-text.ts";
+import { failureText } from "./failures.ts";
 import type { Produced } from "./files/outputs.ts";
 import { maxOutputBytes } from "./process-output.ts";
 import type { CellResult } from "./python/interpreter.ts";
@@ -104,7 +105,8 @@ export function plainOutcome(result: Readonly<Record<string, unknown>>, produced
 
 /** Outcome of a call that could not be run. */
 export function failedOutcome(message: string): ToolOutcome {
-  return { ...made({ status: "error", exception: boundedText(message, MAX_MODEL_OUTPUT) }), status: "error" };
+  const content = failureText(message);
+  return { ...made({}), status: "error", content, data: { status: "error", content } };
 }
 
 export function cancelledOutcome(): ToolOutcome {

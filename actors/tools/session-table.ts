@@ -79,18 +79,11 @@ export class SessionTable {
    * one is ended first. At most maxRunningCells calls of this method may run at the same time.
    */
   async withInterpreter<T>(session: ToolSession, work: () => Promise<T>): Promise<T> {
-    session.usesInterpreter = true;
-    try {
-      for (;;) {
-        const live = this.#withInterpreters();
-        if (session.ending !== null) await session.ending;
-        else if (session.hasInterpreter) return await work();
-        else if (live.length < maxRunningCells) session.startInterpreter();
-        else await endOneOf(live);
-      }
-    } finally {
-      session.usesInterpreter = false;
-    }
+    const makeRoom = (): Promise<void> | null => {
+      const live = this.#withInterpreters();
+      return live.length < maxRunningCells ? null : endOneOf(live);
+    };
+    return await session.withInterpreter(makeRoom, work);
   }
 
   /** Ends the processes of a session and removes its folder. */

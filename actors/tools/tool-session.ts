@@ -25,12 +25,11 @@ export interface ShellLimits {
 
 export class ToolSession {
   readonly folder: WorkFolder;
-  /** Whether a cell runs or is about to run. The interpreter is then not ended to make room for others. */
-  usesInterpreter = false;
-  /** Resolves when the interpreter has been ended to make room for others; null: it is not being ended. */
-  ending: Promise<void> | null = null;
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
+  #usesInterpreter = false;
+  /** Resolves when the interpreter has been ended to make room for others; null: it is not being ended. */
+  #ending: Promise<void> | null = null;
   /** Whether a cell has run in the interpreter, so that its end loses variables. */
   #hasVariables = false;
   /** Note for the result of the next cell. */
@@ -49,6 +48,11 @@ export class ToolSession {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
+  /** Whether a cell runs or is about to run. The interpreter is then not ended to make room for others. */
+  get usesInterpreter(): boolean {
+    return this.#usesInterpreter;
+  }
+
   /** Runs work that uses the interpreter, after the earlier work that uses it. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turns.then(work);
@@ -56,8 +60,29 @@ export class ToolSession {
     return done;
   }
 
+  /**
+   * Runs work with the interpreter, which is started if there is none. `makeRoom`: ends another interpreter, or waits until one can be
+   * ended; null: one more may be started now.
+   */
+  async withInterpreter<T>(makeRoom: () => Promise<void> | null, work: () => Promise<T>): Promise<T> {
+    this.#usesInterpreter = true;
+    try {
+      for (;;) {
+        if (this.#ending !== null) await this.#ending;
+        else if (this.hasInterpreter) return await work();
+        else {
+          const room = makeRoom();
+          if (room === null) this.#startInterpreter();
+          else await room;
+        }
+      }
+    } finally {
+      this.#usesInterpreter = false;
+    }
+  }
+
   /** Starts an interpreter in place of one that has ended. Throws if Python cannot be started. */
-  startInterpreter(): void {
+  #startInterpreter(): void {
     const { python } = this.#options;
     this.#mustBeOpen();
     if (python === null) throw new ServerError("unsupported", "Python is not enabled on this server");
@@ -127,9 +152,9 @@ export class ToolSession {
 
   /** Ends the interpreter to make room for others. The result of the next cell says that the variables are lost. */
   async endInterpreter(): Promise<void> {
-    this.ending ??= this.#interpreter?.kill() ?? null;
-    await this.ending;
-    this.ending = null;
+    this.#ending ??= this.#interpreter?.kill() ?? null;
+    await this.#ending;
+    this.#ending = null;
   }
 
   /** Ends all processes. */

@@ -109,23 +109,23 @@ export class WebService {
 
   async #scores(query: string, passages: readonly Passage[], client: string, signal: AbortSignal) {
     const { embed, warn, extractor } = this.#options;
-    const words = await extractor
+    const bm25 = await extractor
       .run("scores", { query, passages }, { client, signal })
       .catch((error): readonly number[] => {
         if (signal.aborted) throw cancelled();
         warn({ reason: toErrorRecord(error).message }, "search results keep the order of the provider: ranking fails");
         return passages.map(() => 0);
       });
-    if (embed === null || passages.length === 0) return words;
+    if (embed === null || passages.length === 0) return bm25;
     try {
-      return await embeddingScores(query, passages, words, (texts) => embed(texts, client, signal));
+      return await embeddingScores(query, passages, bm25, (texts) => embed(texts, client, signal));
     } catch (error) {
       if (signal.aborted) throw cancelled();
       warn(
         { reason: toErrorRecord(error).message },
         "search results are ranked by their words: the embedding model fails",
       );
-      return words;
+      return bm25;
     }
   }
 

@@ -17,15 +17,13 @@ const MAX_QUESTION = 500;
 type Choice = "yes" | "always" | "edit" | { readonly message: string | null };
 
 export interface ApproverOptions {
-  readonly agents: () => Pick<Agents, "decide">;
+  readonly agents: () => Pick<Agents, "decide" | "pending">;
   readonly questions: () => Questions;
   readonly notes: Output;
 }
 
 export class Approver {
   readonly #options: ApproverOptions;
-  /** Session whose calls all run without a question; null: none. */
-  #approvedSession: string | null = null;
 
   constructor(options: ApproverOptions) {
     this.#options = options;
@@ -35,11 +33,16 @@ export class Approver {
   async decide(request: ApprovalRequest, run: RunControl): Promise<void> {
     const question = questionOf(request);
     if (question !== null) return await this.#answer(request, question, run);
-    const isApproved = request.session_id === this.#approvedSession;
-    const decision = isApproved ? approval(true) : await this.#ask(request, run.signal);
+    const { session_id: session, approval_id: id } = request;
+    const agents = this.#options.agents();
+    if (!agents.pending(session).some(({ approval_id }) => approval_id === id)) return;
+    const decision = await this.#ask(request, run.signal);
     if (decision === null) return run.interrupt();
-    if (decision.rememberForSession) this.#approvedSession = request.session_id;
-    this.#options.agents().decide(request.approval_id, decision);
+    agents.decide(id, decision);
+    if (!decision.rememberForSession) return;
+    // The other calls of the round wait already. The server asks for no later ones.
+    const others = agents.pending(session).filter((other) => questionOf(other) === null);
+    for (const { approval_id } of others) agents.decide(approval_id, approval(true));
   }
 
   /** Returns the user's decision; null: an interrupt. */

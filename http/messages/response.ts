@@ -5,7 +5,8 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { sessionLimits } from "../../actors/api/agent/sessions.ts";
 import type { FinishReason } from "../../engines/generation.ts";
-import { type ProgressEvent, type Sources, webKind } from "../shared/agent/web-results.ts";
+import { builtInKind, type ProgressEvent } from "../shared/agent/progress-event.ts";
+import type { Sources } from "../shared/agent/web-results.ts";
 import { agentAnswerFields, agentFieldsOf } from "../shared/agent/wire.ts";
 import type { Answer, AnswerChoice, AnswerPart } from "../shared/answer/answer.ts";
 import { containerPrefix } from "../shared/fields/tools/tool-fields.ts";
@@ -118,7 +119,7 @@ export class WebCalls {
 
   take(event: ProgressEvent): void {
     if (event.phase !== "complete") return;
-    const kind = webKind(event);
+    const kind = builtInKind(event);
     if (kind === "search") this.#search++;
     else if (kind === "page") this.#page++;
   }

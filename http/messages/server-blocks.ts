@@ -1,7 +1,7 @@
 // Blocks of tools that the server runs, in the shape of the messages protocol: `server_tool_use` with the result block of code
 // execution, the shell or a web tool, and `mcp_tool_use` with `mcp_tool_result`.
 import { z } from "zod";
-import { type ProgressEvent, webKind } from "../shared/agent/web-results.ts";
+import { type BuiltInKind, builtInKind, hasFailed, type ProgressEvent } from "../shared/agent/progress-event.ts";
 import { webBlockSchemas, webResultBlock } from "./web-blocks.ts";
 
 function result<const Kind extends string>(kind: Kind) {
@@ -54,11 +54,13 @@ type ServerBlock = z.output<(typeof serverBlockSchemas)[number]>;
 type UseBlock = Extract<ServerBlock, { readonly type: "server_tool_use" | "mcp_tool_use" }>;
 type ResultBlock = Exclude<ServerBlock, UseBlock>;
 
-/** Kinds of blocks, by tool name. The calls of tools without a block type are reported only by extension events. */
-const kinds: Readonly<Record<string, "code_execution" | "bash_code_execution">> = {
-  service_execute_python: "code_execution",
-  service_shell: "bash_code_execution",
-};
+/** Names of the tools in blocks. The calls of other tools are reported only by extension events. */
+const names = {
+  code: "code_execution",
+  shell: "bash_code_execution",
+  search: "web_search",
+  page: "web_fetch",
+} as const satisfies Record<BuiltInKind, string>;
 
 /** Returns the block of a call; null if the protocol has no block type for the tool. */
 export function useBlock(event: ProgressEvent): UseBlock | null {
@@ -67,56 +69,47 @@ export function useBlock(event: ProgressEvent): UseBlock | null {
   if (server !== null) {
     return { type: "mcp_tool_use", id: mcpBlockId(event), name: call.name, server_name: server, input };
   }
-  const name = kinds[call.name] ?? webNames[webKind(event) ?? "none"];
-  if (name === undefined) return null;
-  return { type: "server_tool_use", id: serverBlockId(event), name, input, caller: { type: "direct" } };
+  const kind = builtInKind(event);
+  if (kind === null) return null;
+  return { type: "server_tool_use", id: serverBlockId(event), name: names[kind], input, caller: { type: "direct" } };
 }
-
-const webNames: Readonly<Record<string, "web_search" | "web_fetch">> = { search: "web_search", page: "web_fetch" };
 
 /** Returns the block of a call's result; null if the protocol has none for the tool. `session`: session of the run. */
 export function resultBlock(event: ProgressEvent, session: string): ResultBlock | null {
-  const { call, data, record, server } = event;
-  if (server !== null) return mcpResult(event);
-  if (webKind(event) !== null) return webResultBlock(event, serverBlockId(event), session);
-  const kind = kinds[call.name];
-  if (kind === undefined) return null;
-  return {
-    type: `${kind}_tool_result`,
-    tool_use_id: serverBlockId(event),
-    content: contentOf(kind, data, record?.file_ids),
-  } as ResultBlock;
+  if (event.server !== null) return mcpResult(event);
+  const kind = builtInKind(event);
+  if (kind === null) return null;
+  if (kind === "search" || kind === "page") return webResultBlock(event, serverBlockId(event), session);
+  const name = names[kind];
+  const content = contentOf(name, event);
+  return { type: `${name}_tool_result`, tool_use_id: serverBlockId(event), content } as ResultBlock;
 }
 
 function mcpResult(event: ProgressEvent): ResultBlock {
-  const { status } = event.data;
   return {
     type: "mcp_tool_result",
     tool_use_id: mcpBlockId(event),
-    is_error: status === "error" || status === "denied",
+    is_error: hasFailed(event),
     content: [{ type: "text", text: event.record?.result_content ?? "", citations: null }],
   };
 }
 
-function contentOf(
-  kind: "code_execution" | "bash_code_execution",
-  data: ProgressEvent["data"],
-  fileIds: readonly string[] = [],
-): object {
+function contentOf(kind: "code_execution" | "bash_code_execution", event: ProgressEvent): object {
+  const { data, record } = event;
   if (data.status === "denied" || data.status === "cancelled") {
     return { type: `${kind}_tool_result_error`, error_code: "unavailable" };
   }
   if (data.status === "timeout" || data.timed_out === true) {
     return { type: `${kind}_tool_result_error`, error_code: "execution_time_exceeded" };
   }
-  const exception = textOf(data.exception);
-  const stderr = [textOf(data.stderr), exception].filter((text) => text !== "").join("\n");
+  // A call that could not be run has only `content`: the reason.
+  const errors = [data.stderr, data.exception, data.content].map(textOf);
   return {
     type: `${kind}_result`,
     stdout: textOf(data.stdout),
-    stderr,
-    return_code: typeof data.exit_code === "number" ? data.exit_code : exception === "" ? 0 : 1,
-    content: fileIds.map((file_id) => ({ type: `${kind}_output`, file_id })),
+    stderr: errors.filter((text) => text !== "").join("\n"),
+    return_code: typeof data.exit_code === "number" ? data.exit_code : hasFailed(event) ? 1 : 0,
+    content: (record?.file_ids ?? []).map((file_id) => ({ type: `${kind}_output`, file_id })),
   };
 }
 

@@ -3,7 +3,8 @@
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
-import { type ProgressEvent, Sources } from "../shared/agent/web-results.ts";
+import type { ProgressEvent } from "../shared/agent/progress-event.ts";
+import { Sources } from "../shared/agent/web-results.ts";
 import { extensionText } from "../shared/agent/wire.ts";
 import type { StreamCodec } from "../sse.ts";
 import { messagesErrors } from "./errors.ts";

@@ -2,7 +2,8 @@
 // The blocks contain the text that the model read. A request that sends them back therefore needs no session.
 import { z } from "zod";
 import { wholeLength } from "../../actors/web/ranking/passages.ts";
-import { type ProgressEvent, pagesOf, type Sources, type WebPage, webKind } from "../shared/agent/web-results.ts";
+import { builtInKind, type ProgressEvent } from "../shared/agent/progress-event.ts";
+import { pagesOf, type Sources, type WebPage } from "../shared/agent/web-results.ts";
 
 const MAX_CITED_TEXT = 150;
 
@@ -68,7 +69,7 @@ export type WebCitation = z.output<typeof citationSchema>;
 export function webResultBlock(event: ProgressEvent, tool_use_id: string, session: string): WebResultBlock {
   const common = { tool_use_id, caller: { type: "direct" } } as const;
   const pages = pagesOf(event);
-  if (webKind(event) === "search") {
+  if (builtInKind(event) === "search") {
     const content = pages?.map((page) => searchResult(page, session));
     return { type: "web_search_tool_result", ...common, content: content ?? searchError(event) };
   }

@@ -1,5 +1,7 @@
 // File tools: the built-in tools that read the file store: list_files and read_file.
 import { open } from "node:fs/promises";
+import { ServerError } from "../../../runtime/errors.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
 import type { Files, StoredFile } from "../../api/agent/files.ts";
 import { builtInPrefix, maxReadCharacters, toolArguments } from "../../tools/schemas.ts";
 
@@ -22,21 +24,21 @@ export async function listFiles(files: Files, session: string): Promise<string> 
   });
 }
 
-/** Reads characters of a text file. Returns JSON text: the characters, or an error. `text`: arguments of read_file. */
+/** Reads characters of a text file. Returns them in JSON text. Throws invalid_value. `text`: arguments of read_file. */
 export async function readFileText(files: Files, text: string): Promise<string> {
-  const args = toolArguments.read_file.safeParse(jsonOf(text));
+  const args = toolArguments.read_file.safeParse(jsonOrText(text));
   if (!args.success) {
-    return failure(`expected {"file_id": …, "start"?: …, "end"?: …} as arguments of ${builtInPrefix}read_file`);
+    throw invalid(`expected {"file_id": …, "start"?: …, "end"?: …} as arguments of ${builtInPrefix}read_file`);
   }
   const { file_id: id, start = 0, end = start + maxReadCharacters } = args.data;
-  if (end < start) return failure(`expected an end of at least start (${start}), got ${end}`);
+  if (end < start) throw invalid(`expected an end of at least start (${start}), got ${end}`);
   if (end - start > maxReadCharacters) {
-    return failure(`expected at most ${maxReadCharacters} characters, got ${end - start}; read the file in parts`);
+    throw invalid(`expected at most ${maxReadCharacters} characters, got ${end - start}; read the file in parts`);
   }
   const found = await files.content(id);
-  if (found === null) return failure(`no file has the id ${JSON.stringify(id)}; ${builtInPrefix}list_files lists them`);
-  if (found.kind !== "content") return failure("the content of the file is not kept");
-  if (!found.file.isText) return failure(`the file is not text (${found.file.mimeType}); read it with code`);
+  if (found === null) throw invalid(`no file has the id ${JSON.stringify(id)}; ${builtInPrefix}list_files lists them`);
+  if (found.kind !== "content") throw invalid("the content of the file is not kept");
+  if (!found.file.isText) throw invalid(`the file is not text (${found.file.mimeType}); read it with code`);
   const content = await characters(found.path, start, end);
   return JSON.stringify({ ...described(found.file), start, end: start + content.length, content });
 }
@@ -45,16 +47,8 @@ function described({ id, name, bytes }: StoredFile): object {
   return { id, name, bytes };
 }
 
-function failure(error: string): string {
-  return JSON.stringify({ status: "error", error });
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
+function invalid(message: string): ServerError {
+  return new ServerError("invalid_value", message);
 }
 
 const PIECE_BYTES = 256 * 1024;

@@ -1,4 +1,4 @@
-// Transports of a server: lists the transports to try, in order, and tells why a connection has ended.
+// Transports of a server: lists the transports to try, in order.
 import {
   SdkHttpError,
   SSEClientTransport,
@@ -20,35 +20,26 @@ const oldServerStatuses = [400, 404, 405];
 const MIN_RECONNECT_MS = 200;
 const MAX_RECONNECT_MS = 30_000;
 
-export interface OpenTransport {
-  readonly transport: Transport;
-  /** Why the connection has ended; null: not known. */
-  endReason(): string | null;
-}
-
 export interface TransportOptions {
   readonly source: McpServerSource;
   readonly launch: () => Promise<ServerProcess>;
   readonly onStderr: (chunk: Buffer) => void;
-  /** Called if the connection must end, with the reason. */
-  readonly onFault: (reason: string) => void;
+  /** Called with the reason when the server has ended the connection, or when it must end. */
+  readonly onEnd: (reason: string) => void;
 }
 
 /** Returns the transports to try, in order. */
-export function transportsOf(options: TransportOptions): readonly [() => OpenTransport, ...(() => OpenTransport)[]] {
-  const { source, launch, onStderr, onFault } = options;
+export function transportsOf(options: TransportOptions): readonly (() => Transport)[] {
+  const { source, launch, onStderr, onEnd } = options;
   switch (source.type) {
     case "process":
-      return [() => ended(new StdioTransport(launch, onStderr))];
+      return [() => new StdioTransport(launch, onStderr, onEnd)];
     case "websocket":
-      return [() => ended(new WebSocketTransport(source.url, source.headers))];
+      return [() => new WebSocketTransport(source.url, source.headers, onEnd)];
     case "http":
-      return [
-        () => http(StreamableHTTPClientTransport, source, onFault),
-        () => http(SSEClientTransport, source, onFault),
-      ];
+      return [() => http(StreamableHTTPClientTransport, source, onEnd), () => http(SSEClientTransport, source, onEnd)];
     case "sse":
-      return [() => http(SSEClientTransport, source, onFault)];
+      return [() => http(SSEClientTransport, source, onEnd)];
   }
 }
 
@@ -57,21 +48,16 @@ export function isOldServer(error: unknown): boolean {
   return error instanceof SdkHttpError && oldServerStatuses.includes(error.status);
 }
 
-function ended(transport: Transport & { readonly endReason: string | null }): OpenTransport {
-  return { transport, endReason: () => transport.endReason };
-}
-
 function http(
   Kind: typeof StreamableHTTPClientTransport | typeof SSEClientTransport,
   { url, headers }: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
-  onFault: (reason: string) => void,
-): OpenTransport {
-  const transport = new Kind(new URL(url), {
-    fetch: boundedFetch(onFault),
+  onEnd: (reason: string) => void,
+): Transport {
+  return new Kind(new URL(url), {
+    fetch: boundedFetch(onEnd),
     requestInit: { headers: { ...headers } },
     reconnectionScheduler,
   });
-  return { transport, endReason: () => null };
 }
 
 /**

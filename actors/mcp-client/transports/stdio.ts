@@ -20,15 +20,20 @@ export class StdioTransport implements Transport {
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #launch: () => Promise<ServerProcess>;
   readonly #onStderr: (chunk: Buffer) => void;
+  readonly #onEnd: (reason: string) => void;
   #process: ServerProcess | null = null;
   #junkLines = 0;
-  /** Why the server ended the connection; null: it has not. */
-  endReason: string | null = null;
   #hasEnded = false;
 
-  constructor(launch: () => Promise<ServerProcess>, onStderr: (chunk: Buffer) => void) {
+  /** `onEnd`: called with the reason if the server ends the connection. */
+  constructor(
+    launch: () => Promise<ServerProcess>,
+    onStderr: (chunk: Buffer) => void,
+    onEnd: (reason: string) => void,
+  ) {
     this.#launch = launch;
     this.#onStderr = onStderr;
+    this.#onEnd = onEnd;
   }
 
   async start(): Promise<void> {
@@ -84,8 +89,10 @@ export class StdioTransport implements Transport {
   #end(reason: string | null): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    this.endReason = reason;
-    if (reason !== null) this.#process?.kill();
+    if (reason !== null) {
+      this.#onEnd(reason);
+      this.#process?.kill();
+    }
     this.onclose?.();
   }
 }

@@ -14,16 +14,17 @@ export class WebSocketTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
-  /** Why the server ended the connection; null: it has not. */
-  endReason: string | null = null;
   #hasEnded = false;
   readonly #url: string;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #onEnd: (reason: string) => void;
   #socket: WebSocket | null = null;
 
-  constructor(url: string, headers: Readonly<Record<string, string>>) {
+  /** `onEnd`: called with the reason if the server ends the connection. */
+  constructor(url: string, headers: Readonly<Record<string, string>>, onEnd: (reason: string) => void) {
     this.#url = url;
     this.#headers = headers;
+    this.#onEnd = onEnd;
   }
 
   async start(): Promise<void> {
@@ -77,7 +78,7 @@ export class WebSocketTransport implements Transport {
   #end(reason: string | null): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    this.endReason = reason;
+    if (reason !== null) this.#onEnd(reason);
     this.onclose?.();
   }
 }

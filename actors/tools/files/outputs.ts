@@ -45,20 +45,20 @@ export async function filesOf({ path, isUsers }: WorkFolder): Promise<Snapshot> 
 
 export async function outputsOf(call: OutputCall): Promise<Produced> {
   const after = await filesOf(call.folder);
-  const { wanted, notes } = chosen(call, after);
+  const { wanted, notes } = claimOutputs(call, after);
   const files: FileToStore[] = [];
   const refused: string[] = [];
   for (const one of wanted) {
     if (call.isCancelled()) break;
-    const file = await stored(call, one);
+    const file = await stageOutput(call, one);
     if (file.failure === null || one.isNamed) files.push(file);
     else refused.push(`${JSON.stringify(one.name.slice(0, 100))}: ${file.failure.message}`);
   }
   return { files, notes: [...notes, ...notesOf(refused)] };
 }
 
-/** Chooses the files to surface, and marks them as known, so that a concurrent call does not surface them again. */
-function chosen({ folder, before, named, expected, run }: OutputCall, after: Snapshot) {
+/** Chooses the files to surface and marks them in `folder.known`, so that a concurrent call does not surface them again. */
+function claimOutputs({ folder, before, named, expected, run }: OutputCall, after: Snapshot) {
   const { known } = folder;
   for (const name of known.keys()) if (!after.files.has(name)) known.delete(name);
   const asked = named.map(({ name, format }) => ({
@@ -112,7 +112,8 @@ function withinFolder(name: string, { path }: WorkFolder): string {
   return relativeName.replace(/^(?:\.\/)+/, "");
 }
 
-async function stored(call: OutputCall, { name, format }: Wanted): Promise<FileToStore> {
+/** Copies a file to the staging folder. */
+async function stageOutput(call: OutputCall, { name, format }: Wanted): Promise<FileToStore> {
   const base = { ...call.common, id: null, format, purpose: "agent_output" } as const;
   let checked: string;
   try {

@@ -1,7 +1,7 @@
 // Snapshot of a work folder: the state of its files. Two snapshots show which files a call has changed.
-import type { Dirent } from "node:fs";
-import { lstat, readdir } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { lstat } from "node:fs/promises";
+import { relative } from "node:path";
+import { fileState, filesBelow } from "./folder-files.ts";
 
 /** Maximum number of files and folders that are checked for changes. */
 export const maxScanned = 16_384;
@@ -21,38 +21,18 @@ export const noSnapshot: Snapshot = { files: new Map(), isComplete: true };
 
 /** Lists the files, except hidden files, compiled Python files and symbolic links. */
 export async function snapshot(path: string): Promise<Snapshot> {
-  const paths: string[] = [];
-  const folders = [path];
-  let scanned = 0;
-  for (let folder = folders.pop(); folder !== undefined && scanned <= maxScanned; folder = folders.pop()) {
-    const entries = await entriesOf(folder);
-    scanned += entries.length;
-    for (const entry of entries.slice(0, maxScanned)) {
-      if (ignoredNames.test(entry.name)) continue;
-      if (entry.isDirectory()) folders.push(join(folder, entry.name));
-      else if (entry.isFile()) paths.push(join(folder, entry.name));
-    }
-  }
+  const { paths, isComplete } = await filesBelow(path, maxScanned, ({ name }) => ignoredNames.test(name));
   const files = new Map<string, string>();
   for (let at = 0; at < paths.length; at += PARALLEL_STATS) {
     const some = paths.slice(at, at + PARALLEL_STATS);
     const states = await Promise.all(some.map(stateOf));
     for (const [i, state] of states.entries()) if (state !== null) files.set(relative(path, some[i] ?? ""), state);
   }
-  return { files, isComplete: scanned <= maxScanned };
-}
-
-async function entriesOf(folder: string): Promise<readonly Dirent[]> {
-  try {
-    return await readdir(folder, { withFileTypes: true });
-  } catch {
-    // The folder has been removed, or cannot be read. Its files are not surfaced.
-    return [];
-  }
+  return { files, isComplete };
 }
 
 /** Returns the state of a file; null: it has been removed. */
 export async function stateOf(path: string): Promise<string | null> {
   const found = await lstat(path, { bigint: true }).catch(() => null);
-  return found === null ? null : `${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`;
+  return found === null ? null : fileState(found);
 }

@@ -1,6 +1,6 @@
 // Main text of a page: finds the element that contains it.
 import { Readability } from "@mozilla/readability";
-import { linkedLength, linkShare, withHeading } from "./cleaning/structure.ts";
+import { linkedLength, linkShare, listAndHeading } from "./cleaning/structure.ts";
 import { type DomDocument, type DomElement, mainShare, parseDocument, plainText, textNode } from "./dom.ts";
 
 /** Minimum length in characters of the text of an element that counts as the main text; on short pages half of all text. */
@@ -120,7 +120,7 @@ function removeLinkLists(document: DomDocument): void {
   const outer = outermost(lists);
   const length = outer.reduce((sum, list) => sum + plainText(list).length, 0);
   if (length >= maxLinkLists * total) return;
-  for (const list of outer) if (!isInText(list)) for (const element of withHeading(list)) element.remove();
+  for (const list of outer) if (!isInText(list)) for (const element of listAndHeading(list)) element.remove();
 }
 
 /** Returns the elements that no other one contains. `elements` must be in document order. */

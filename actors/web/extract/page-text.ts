@@ -27,13 +27,13 @@ export function pageText(bytes: Uint8Array, contentType: string, url: string): E
   clean(document);
   const heading = plainText(document.querySelector("h1"));
   const text = markdownOf(mainElement(document), URL.canParse(base, url) ? new URL(base, url).href : url);
-  return cut(title, text === "" ? description : withHeading(text, heading));
+  return cut(title, text === "" ? description : underHeading(text, heading));
 }
 
 /**
  * Puts the heading of the page before a text without it, because Readability removes a heading that repeats the title.
  */
-function withHeading(text: string, heading: string): string {
+function underHeading(text: string, heading: string): string {
   return heading === "" || text.includes(heading) ? text : `# ${heading}\n\n${text}`;
 }
 

@@ -33,15 +33,15 @@ export function wordScores(query: string, passages: readonly Passage[]): readonl
 
 /**
  * Returns a score for each passage: the cosine similarity of its embedding and the query's; -1 if its embedding was not
- * computed. `words`: the BM25 scores.
+ * computed. `bm25`: the BM25 scores.
  */
 export async function embeddingScores(
   query: string,
   passages: readonly Passage[],
-  words: readonly number[],
+  bm25: readonly number[],
   embed: Embed,
 ): Promise<readonly number[]> {
-  const chosen = [...passages.keys()].sort((a, b) => (words[b] as number) - (words[a] as number)).slice(0, maxEmbedded);
+  const chosen = [...passages.keys()].sort((a, b) => (bm25[b] as number) - (bm25[a] as number)).slice(0, maxEmbedded);
   const [asked, ...vectors] = await embed([query, ...chosen.map((at) => (passages[at] as Passage).text)]);
   const scores = passages.map(() => -1);
   chosen.forEach((at, i) => {

@@ -1,8 +1,9 @@
 // Changes in the work folder: finds the files that a tool call has created, changed or deleted, with their texts before
 // and after. Numbers and sizes are bounded, because the folder may be large: see `limits`.
 import { constants, type Dirent } from "node:fs";
-import { lstat, open, readdir } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { lstat, open } from "node:fs/promises";
+import { relative } from "node:path";
+import { fileState, filesBelow } from "../../../actors/tools/files/folder-files.ts";
 
 export const limits = {
   /** Maximum number of files and folders that are scanned. Changes in a larger folder are not found. */
@@ -55,8 +56,11 @@ export class FolderChanges {
 
   /** Returns the files of the folder; null: there are too many. */
   async #scan(known: ReadonlyMap<string, KnownFile>): Promise<ReadonlyMap<string, KnownFile> | null> {
-    const paths = await filesIn(this.#folder);
-    if (paths === null) return null;
+    const isSkipped = (entry: Dirent): boolean => entry.isDirectory() && skipped.has(entry.name);
+    const { paths: unsorted, isComplete } = await filesBelow(this.#folder, limits.entries, isSkipped);
+    if (!isComplete) return null;
+    // The order decides whose texts are kept, so it is the same in each scan.
+    const paths = unsorted.toSorted();
     const found = new Map<string, KnownFile>();
     let room: number = limits.totalBytes;
     for (let at = 0; at < paths.length; at += PARALLEL_READS) {
@@ -72,28 +76,11 @@ export class FolderChanges {
   }
 }
 
-/** Returns the paths of the regular files in a folder and the folders in it; null: there are more than `limits.entries`. */
-async function filesIn(folder: string): Promise<readonly string[] | null> {
-  const files: string[] = [];
-  const folders = [folder];
-  let entries = 0;
-  for (let next = folders.pop(); next !== undefined; next = folders.pop()) {
-    const found: readonly Dirent[] = await readdir(next, { withFileTypes: true }).catch(() => []);
-    entries += found.length;
-    if (entries > limits.entries) return null;
-    for (const entry of found) {
-      if (entry.isFile()) files.push(join(next, entry.name));
-      else if (entry.isDirectory() && !skipped.has(entry.name)) folders.push(join(next, entry.name));
-    }
-  }
-  return files.sort();
-}
-
 /** Returns a file; null: it does not exist any more. Reads it again only if its state has changed. */
 async function readKnown(path: string, known: KnownFile | undefined): Promise<KnownFile | null> {
   const found = await lstat(path, { bigint: true }).catch(() => null);
   if (found === null || !found.isFile()) return null;
-  const state = `${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`;
+  const state = fileState(found);
   if (known?.state === state) return known;
   return { state, text: found.size > limits.fileBytes ? null : await textOf(path) };
 }

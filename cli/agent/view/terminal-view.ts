@@ -1,6 +1,7 @@
 // Terminal view: shows the calls of a run on the terminal, with their results and the files that they changed, and asks
 // for approvals.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
 import type { Output } from "../../run/output.ts";
 import type { Approver } from "../approver.ts";
 import type { RunControl, RunView } from "../terminal-agent.ts";
@@ -66,7 +67,7 @@ export class TerminalView implements RunView {
     const key = `${round} ${index}`;
     const isShown = round === this.#askedRound || this.#shown.has(key);
     this.#shown.add(key);
-    if (!isShown) this.#call(toolTitle(toolType, call.name), toolType, parsed(call.arguments));
+    if (!isShown) this.#call(toolTitle(toolType, call.name), toolType, jsonOrText(call.arguments));
     if (typeof data.message === "string") this.#line(visible(data.message));
   }
 
@@ -95,13 +96,5 @@ export class TerminalView implements RunView {
     answers.endLine();
     notes.endLine();
     notes.line(notes.dim(text));
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
   }
 }

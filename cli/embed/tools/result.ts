@@ -5,8 +5,6 @@ import { maxResultBytes } from "../../../actors/api/agent/tools.ts";
 import { boundedText } from "../../../actors/tools/bounded-text.ts";
 import type { IllustratedResult } from "./tool.ts";
 
-/** Maximum number of bytes of the message of an error. */
-const maxErrorBytes = 4096;
 const maxImages = 16;
 /** Maximum number of bytes of all images of a result. */
 const maxImageBytes = 16 * 2 ** 20;
@@ -16,12 +14,6 @@ const pngSignature = Buffer.from("\x89PNG\r\n\x1a\n", "latin1");
 export function resultOf(value: unknown): ServerToolResult {
   if (isIllustrated(value)) return success(value.content, pngImages(value.images));
   return success(typeof value === "string" ? value : jsonText(value), []);
-}
-
-/** Returns the result of a call that failed. The message is for the model. */
-export function failedResult(status: "error" | "timeout" | "cancelled", message: string): ServerToolResult {
-  const error = boundedText(message, maxErrorBytes);
-  return { status, content: JSON.stringify({ status, error }), images: [] };
 }
 
 function success(content: string, images: readonly string[]): ServerToolResult {

@@ -2,10 +2,11 @@
 // a result for the model.
 import type { ServerToolCall, ServerToolResult } from "../../../actors/api/agent/server-tools.ts";
 import { boundedText } from "../../../actors/tools/bounded-text.ts";
+import { failedResult } from "../../../actors/tools/failures.ts";
 import type { Log } from "../../../http/observe/log.ts";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import type { CheckedSchema } from "./checked-schema.ts";
-import { failedResult, resultOf } from "./result.ts";
+import { resultOf } from "./result.ts";
 import type { Tool, ToolContext } from "./tool.ts";
 
 export const defaultTimeoutMs = 60_000;

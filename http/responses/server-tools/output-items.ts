@@ -1,8 +1,9 @@
 // Server items: output items for the calls of tools that the server runs. Each call is one item. The result of a shell
 // call is a second item.
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
-import { type ProgressEvent, pagesOf, textArgument, webKind } from "../../shared/agent/web-results.ts";
-import { containerPrefix, serverToolNames } from "../../shared/fields/tools/tool-fields.ts";
+import { builtInKind, hasFailed, type ProgressEvent } from "../../shared/agent/progress-event.ts";
+import { pagesOf, textArgument } from "../../shared/agent/web-results.ts";
+import { containerPrefix } from "../../shared/fields/tools/tool-fields.ts";
 import type { ResponseEvents } from "../fold/event-text.ts";
 import type { ItemPlace } from "../fold/open-item.ts";
 import type {
@@ -54,8 +55,7 @@ export class ServerItems {
     const { item, index } = this.#running.get(event.call.id) ?? this.#begin(event);
     if (event.phase === "calling") return;
     this.#running.delete(event.call.id);
-    const hasFailed = event.data.status === "denied" || event.data.status === "error";
-    item.status = hasFailed && item.type !== "shell_call" ? "failed" : "completed";
+    item.status = hasFailed(event) && item.type !== "shell_call" ? "failed" : "completed";
     if (item.type === "code_interpreter_call") this.#endCode(item, index, event);
     else if (item.type === "web_search_call") this.#endWeb(item, index, event);
     else if (item.type === "mcp_call") this.#endOther(item, index, event);
@@ -74,15 +74,15 @@ export class ServerItems {
 
   #begin(event: ProgressEvent): { readonly item: CallItem; readonly index: number } {
     const { name, id, arguments: text } = event.call;
-    const kind = kindOf(event);
-    const place = this.#placeOf(kind);
+    const kind = builtInKind(event);
+    const place = this.#placeOf(kind === null ? "mcp" : prefixes[kind]);
     const fields = argumentsOf(text);
     const common = { id: place.id, status: "in_progress" as const, agentic: this.#agentic(event, null) };
     let item: CallItem;
-    if (kind === "ci") {
+    if (kind === "code") {
       const code = typeof fields.code === "string" ? fields.code : "";
       item = { ...common, type: "code_interpreter_call", code, container_id: this.container, outputs: null };
-    } else if (kind === "sc") {
+    } else if (kind === "shell") {
       const commands = Array.isArray(fields.commands) ? fields.commands.map(String) : [];
       const action = {
         commands,
@@ -90,7 +90,7 @@ export class ServerItems {
         max_output_length: numberOf(fields.max_output_length),
       };
       item = { ...common, type: "shell_call", call_id: id, action };
-    } else if (kind === "ws") {
+    } else if (kind !== null) {
       item = { ...common, type: "web_search_call", action: webAction(event) };
     } else {
       const own = name.startsWith(builtInPrefix);
@@ -123,8 +123,9 @@ export class ServerItems {
   }
 
   #endCode(item: CodeCallItem, index: number, event: ProgressEvent): void {
-    const { stdout, stderr, exception, result } = event.data;
-    const logs = [stdout, result, stderr, exception].filter((text) => typeof text === "string" && text !== "");
+    // A call that was not run has only `content`: the reason.
+    const { stdout, stderr, exception, result, content } = event.data;
+    const logs = [stdout, result, stderr, exception, content].filter((text) => typeof text === "string" && text !== "");
     const images = event.record?.result_images_base64 ?? [];
     item.outputs = [
       ...(logs.length === 0 ? [] : [{ type: "logs" as const, logs: logs.join("\n") }]),
@@ -194,16 +195,11 @@ export class ServerItems {
   }
 }
 
-/** Returns the prefix of the ids of the items of a tool. */
-function kindOf(event: ProgressEvent): "ci" | "sc" | "ws" | "mcp" {
-  const { name } = event.call;
-  if (name === serverToolNames.code_interpreter) return "ci";
-  if (name === serverToolNames.shell) return "sc";
-  return webKind(event) === null ? "mcp" : "ws";
-}
+/** Prefixes of the ids of items. The calls of other tools are items of the kind `mcp`. */
+const prefixes = { code: "ci", shell: "sc", search: "ws", page: "ws" } as const;
 
 function webAction(event: ProgressEvent): WebCallItem["action"] {
-  if (webKind(event) === "page") return { type: "open_page", url: textArgument(event, "url") };
+  if (builtInKind(event) === "page") return { type: "open_page", url: textArgument(event, "url") };
   const query = textArgument(event, "query");
   return { type: "search", query, queries: [query] };
 }

@@ -1,9 +1,6 @@
 // Web results: the web tool calls in the events of a run, the pages that the calls returned, and the citations of these
 // pages in the text of an answer.
-import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
-import { webToolNames } from "../fields/tools/web-search.ts";
-
-export type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
+import { builtInKind, hasFailed, type ProgressEvent } from "./progress-event.ts";
 
 /** Page that a web tool returned. */
 export interface WebPage {
@@ -14,18 +11,10 @@ export interface WebPage {
   readonly content: string;
 }
 
-/** Returns the kind of a web tool call; null if the call is of another tool. */
-export function webKind({ call, toolType }: Pick<ProgressEvent, "call" | "toolType">): "search" | "page" | null {
-  // A function of the client or of an embedding program may have the name of a web tool, so the type is checked first.
-  if (toolType !== "web_search") return null;
-  if (call.name === webToolNames.search) return "search";
-  return call.name === webToolNames.page ? "page" : null;
-}
-
 /** Returns the pages that a call returned; null if the call has failed, has not ended, or is of another tool. */
 export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
-  const kind = webKind(event);
-  if (kind === null || event.record === null || event.data.status !== undefined) return null;
+  const kind = builtInKind(event);
+  if ((kind !== "search" && kind !== "page") || event.record === null || hasFailed(event)) return null;
   const result = resultOf(event.record.result_content);
   if (result === null) return null;
   return kind === "search" ? (result.output ?? []) : [{ ...result, description: "" }];

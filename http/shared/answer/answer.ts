@@ -5,7 +5,8 @@ import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engi
 import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
-import { type ProgressEvent, Sources } from "../agent/web-results.ts";
+import type { ProgressEvent } from "../agent/progress-event.ts";
+import { Sources } from "../agent/web-results.ts";
 import { type RunRecord, type WireFile, wireFile } from "../agent/wire.ts";
 import type { AnswerLease } from "./answer-memory.ts";
 import { PIECE_LENGTH } from "./json-pieces.ts";

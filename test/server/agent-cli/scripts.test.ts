@@ -44,6 +44,7 @@ describe("a task without a terminal", () => {
     const { code, stdout, stderr } = await user.run("agent", "--yes", "go");
     assert.deepEqual([code, stdout], [0, "I cannot read mail.\n"], stderr);
     assert.match(user.lastSeen(), /no tool of this name/);
+    assert.match(stderr, /read_mail, call 1:\n.*no tool of this name.*\n {2}failed\n/);
   });
 
   it("offers only the tools that are named", async () => {

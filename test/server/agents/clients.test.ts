@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { after, before, describe, it } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
-import { checked, post, python, question, runs, weather } from "./clients.ts";
+import { checked, post, python, question, runs, shell, weather } from "./clients.ts";
 import { type AgentRig, startAgents } from "./rig.ts";
 
 let rig: AgentRig;
@@ -107,7 +107,43 @@ describe("tools of the client that the server dispatches", () => {
       target.closeAllConnections();
       dispatching.script({ calls: [["get_weather", {}]] }, "sorry");
       const failed = await checked(await ask());
-      assert.match(failed.agentic_tool_calls[0].result_content, /"status":"failed"/);
+      assert.match(failed.agentic_tool_calls[0].result_content, /^\{"status":"error","error":"no connection: /);
+    } finally {
+      await dispatching.stop();
+      target.close();
+    }
+  });
+
+  it("are shown as functions, also if they have the name of a tool that the server does not offer", async () => {
+    const target = createServer((_, response) => response.end("done"));
+    await new Promise<void>((resolve) => target.listen(0, "127.0.0.1", resolve));
+    const { port } = target.address() as { port: number };
+    const dispatching = await startAgents({
+      settings: { groups: [], dispatch: { url: `http://127.0.0.1:${port}/`, timeoutMs: 2000, secret: null } },
+    });
+    const names = [python, shell, "constructor"];
+    const calls = names.map((name) => [name, { commands: ["id"], code: "1" }] as const);
+    const { parameters } = weather;
+    try {
+      dispatching.script({ calls }, "end");
+      const tools = names.map((name) => ({ type: "function", name, parameters }));
+      const response = await checked(await post(`${dispatching.url}/v1/responses`, { input: "hi", tools }));
+      assert.deepEqual(
+        response.output.map(({ type, name, output }: any) => [type, name, output]),
+        [...names.map((name) => ["mcp_call", name, "done"]), ["message", undefined, undefined]],
+      );
+      dispatching.script({ calls }, "end");
+      const message = await checked(
+        await post(`${dispatching.url}/v1/messages`, {
+          max_tokens: 99,
+          messages: [question],
+          tools: names.map((name) => ({ name, input_schema: parameters })),
+        }),
+      );
+      assert.deepEqual(
+        message.content.map(({ type }: any) => type),
+        ["text"],
+      );
     } finally {
       await dispatching.stop();
       target.close();

@@ -32,7 +32,7 @@ export function removeByStructure(document: DomDocument): void {
   const limit = mainShare * plainText(document.body).length;
   for (const form of document.querySelectorAll("form")) if (form.isConnected) removeBelow(limit, emailBox(form));
   for (const list of document.querySelectorAll("ul, ol"))
-    if (isContents(list)) removeBelow(limit, ...withHeading(list));
+    if (isContents(list)) removeBelow(limit, ...listAndHeading(list));
   for (const caption of document.querySelectorAll("caption")) {
     const table = caption.closest("table");
     if (table !== null && junkHeading.test(plainText(caption))) removeBelow(limit, table);
@@ -62,7 +62,7 @@ function isBox(element: DomElement): boolean {
 }
 
 /** Returns a list and, if nothing else follows it, the heading before it. */
-export function withHeading(list: DomElement): readonly DomElement[] {
+export function listAndHeading(list: DomElement): readonly DomElement[] {
   const [heading, next] = [list.previousElementSibling, list.nextElementSibling];
   if (heading === null || !/^H[2-6]$/.test(heading.nodeName)) return [list];
   return next === null || levels(next).some((level) => level <= heading.nodeName) ? [heading, list] : [list];

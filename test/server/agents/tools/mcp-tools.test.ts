@@ -53,6 +53,18 @@ describe("tools of MCP servers in runs", () => {
     assert.match(unknown.text, /demo/);
   });
 
+  it("that fail are marked as failed", async () => {
+    const protocol = protocols.find(({ name }) => name === "messages");
+    runs.calls = [["get-sum", { a: "x" }]];
+    const { text: answer } = await runs.post("/v1/messages", protocol?.body ?? {});
+    const { content } = JSON.parse(answer) as { readonly content: readonly Json[] };
+    assert.deepEqual(
+      content.filter(({ type }) => type === "mcp_tool_result").map(({ is_error }) => is_error),
+      [true],
+      answer,
+    );
+  });
+
   it("send their progress in the stream of chat", async () => {
     runs.calls = [["trigger-long-running-operation", { duration: 0.6, steps: 2 }]];
     const { text: stream } = await runs.post("/v1/chat/completions", {

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterEach, describe, it } from "node:test";
 import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
@@ -14,8 +16,12 @@ const python = "service_execute_python";
 const shell = "service_shell";
 
 const rigs: Rig[] = [];
-function rig(turns: readonly Turn[], given: Parameters<typeof createRig>[1] = {}): Rig {
-  const created = createRig(turns, given);
+function rig(
+  turns: readonly Turn[],
+  given: Parameters<typeof createRig>[1] = {},
+  sources: Parameters<typeof createRig>[3] = [],
+): Rig {
+  const created = createRig(turns, given, undefined, sources);
   rigs.push(created);
   return created;
 }
@@ -145,6 +151,47 @@ describe("a run of the agent loop", () => {
     const events = await ran(it);
     assert.match(recordsOf(events)[0]!.result_content, /the tools thread ended/);
     assert.equal(finishOf(events), "stop");
+  });
+
+  it("reports calls that fail as failed, whatever runs them", async () => {
+    const target = createServer((_, response) => response.writeHead(500).end("broken"));
+    await new Promise<void>((resolve) => target.listen(0, "127.0.0.1", resolve));
+    const { port } = target.address() as AddressInfo;
+    const dispatch = { url: `http://127.0.0.1:${port}/`, timeoutMs: 5000, secret: null };
+    const spec = { name: "lookup", description: null, parameters: {}, strict: false };
+    const about = { source: "mcp", kind: "external", label: "lookup" } as const;
+    const result = { status: "timeout", content: "late", images: [] } as const;
+    const it = rig(
+      [
+        [
+          [python, { code: "1" }],
+          ["service_read_file", { file_id: "none" }],
+          ["service_list_files", {}],
+          ["lookup", {}],
+          ["get_weather", {}],
+        ],
+        "done",
+      ],
+      { dispatch },
+      [{ tools: () => [{ spec, about, run: async () => result }] }],
+    );
+    it.tools.script = () => Promise.reject(new Error("the tools thread ended"));
+    const events = await ran(it, { serverTools: ["lookup"] });
+    target.close();
+    const ended = events.flatMap((event) =>
+      event.type === "tool_progress" && event.phase === "complete" ? [[event.call.name, event.data.status]] : [],
+    );
+    assert.deepEqual(Object.fromEntries(ended), {
+      [python]: "error",
+      service_read_file: "error",
+      service_list_files: undefined,
+      lookup: "timeout",
+      get_weather: "error",
+    });
+    const errors = recordsOf(events).flatMap(
+      ({ result_content: content }) => /"error":"([^"]*)/.exec(content)?.[1] ?? [],
+    );
+    assert.deepEqual(errors.sort(), ["no file has the id \\", "status 500: broken", "the tools thread ended"]);
   });
 
   it("cancels the running tool at once when the client leaves", async () => {
@@ -300,6 +347,22 @@ describe("approvals of the agent loop", () => {
     assert.equal(asked, 1);
     assert.equal(it.tools.calls.length, 2);
     assert.equal(it.sessions.updates.at(-1)!.approvesAll, true);
+  });
+
+  it("remembers such an approval before the call runs, because the user may interrupt it", async () => {
+    const it = rig([[[python, { code: "1" }]]]);
+    it.tools.script = () => {
+      assert.deepEqual(
+        it.sessions.updates.map(({ approvesAll }) => approvesAll),
+        [true],
+      );
+      return outcome();
+    };
+    const events = await ran(it, asks, (event) => {
+      if (event.type !== "approval") return;
+      it.loop.decide(event.request.approval_id, { ...approve, rememberForSession: true });
+    });
+    assert.equal(recordsOf(events)[0]?.result_content, outcome().content);
   });
 
   it("lets several calls wait for their own answers", async () => {

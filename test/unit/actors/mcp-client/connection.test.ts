@@ -4,8 +4,8 @@ import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";
 import type { McpReport } from "../../../../actors/api/agent/mcp.ts";
 import { Connection } from "../../../../actors/mcp-client/connection.ts";
+import { connectTimeoutMs, McpSession } from "../../../../actors/mcp-client/mcp-session.ts";
 import { Questions } from "../../../../actors/mcp-client/questions.ts";
-import { connectTimeoutMs, Session } from "../../../../actors/mcp-client/session.ts";
 import type { ServerProcess } from "../../../../actors/mcp-client/transports/server-process.ts";
 import { FakeClock, settled } from "../../../fixtures/fakes/fake-clock.ts";
 
@@ -30,7 +30,7 @@ function connectionTo(launch: () => ServerProcess) {
     questions: new Questions(report),
     report,
     createSession: (events) =>
-      new Session({
+      new McpSession({
         ...events,
         source: settings.source,
         version: "1",

@@ -184,11 +184,26 @@ describe("the output of server processes", () => {
     const clock = new FakeClock();
     const lines: string[] = [];
     const read = stderrLines(clock, (line) => lines.push(line));
-    read(Buffer.from(`${"x\n".repeat(80)}${"y".repeat(3000)}`));
+    read(Buffer.from("x\n".repeat(80)));
     assert.equal(lines.length, 50);
     await clock.advance(1000);
     read(Buffer.from("z\n"));
-    assert.deepEqual(lines.slice(50), ["(31 more lines were left out)", "z"]);
+    assert.deepEqual(lines.slice(50), ["(30 more lines were left out)", "z"]);
+  });
+
+  it("to stderr is read in pieces: characters stay whole, and a line that is cut says so", () => {
+    const lines: string[] = [];
+    const read = stderrLines(new FakeClock(), (line) => lines.push(line));
+    for (const byte of Buffer.from("größer 👍\n")) read(Buffer.from([byte]));
+    assert.deepEqual(lines.splice(0), ["größer 👍"]);
+    const long = "y".repeat(20_000);
+    read(Buffer.from(`${long}\nwhole\n${long}`));
+    read(Buffer.from("the rest\nnext\n"));
+    assert.deepEqual(
+      lines.map((line) => (line.startsWith("y") ? line.at(-1) : line)),
+      ["…", "whole", "…", "next"],
+    );
+    assert.ok(lines.every(({ length }) => length < 10_000));
   });
 });
 

@@ -1,7 +1,8 @@
 // Citations: the places of a text that name pages of a search.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type ProgressEvent, Sources } from "../../../../http/shared/agent/web-results.ts";
+import type { ProgressEvent } from "../../../../http/shared/agent/progress-event.ts";
+import { Sources } from "../../../../http/shared/agent/web-results.ts";
 
 function found(...urls: readonly string[]): ProgressEvent {
   const output = urls.map((url) => ({ title: url, description: "", url, content: "" }));

@@ -1,4 +1,4 @@
-// Session: one connection to an MCP server, from its initialisation to its end. A reconnect creates a new session; see
+// MCP session: one connection to an MCP server, from its initialisation to its end. A reconnect creates a new session; see
 // connection.ts.
 import {
   Client,
@@ -8,10 +8,11 @@ import {
   ProtocolErrorCode,
   SdkHttpError,
   type ServerCapabilities,
+  type Transport,
 } from "@modelcontextprotocol/client";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { isOldServer, type OpenTransport, type TransportOptions, transportsOf } from "./transports/open-transport.ts";
+import { isOldServer, type TransportOptions, transportsOf } from "./transports/open-transport.ts";
 
 /** Maximum time in ms until a server is initialised. Programs such as npx may first have to download the server. */
 export const connectTimeoutMs = 60_000;
@@ -22,7 +23,7 @@ const ANSWER_MS = 5000;
 /** Longest timeout of the SDK, in ms. The callers of a session have their own limits. */
 export const unlimited = { timeout: 2 ** 31 - 1 };
 
-export interface SessionEvents {
+export interface McpSessionEvents {
   readonly onToolsChanged: () => void;
   /** Asks the user for data that the server wants. */
   readonly elicit: (params: ElicitRequestFormParams, signal: AbortSignal) => Promise<ElicitResult>;
@@ -30,7 +31,7 @@ export interface SessionEvents {
   readonly isBusy: () => boolean;
 }
 
-export interface SessionOptions extends SessionEvents, Omit<TransportOptions, "onFault"> {
+export interface McpSessionOptions extends McpSessionEvents, Omit<TransportOptions, "onEnd"> {
   /** Version of this program. */
   readonly version: string;
   readonly clock: Clock;
@@ -38,19 +39,18 @@ export interface SessionOptions extends SessionEvents, Omit<TransportOptions, "o
   readonly onLog: (text: string) => void;
 }
 
-export class Session {
-  readonly #options: SessionOptions;
+export class McpSession {
+  readonly #options: McpSessionOptions;
   #client: Client | null = null;
-  #transport: OpenTransport | null = null;
+  #transport: Transport | null = null;
   #end: (reason: string) => void = () => {};
-  /** Why the connection has ended; null: it has not ended. */
-  endReason: string | null = null;
+  #endReason: string | null = null;
   /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<string>;
   #stopChecks = (): void => {};
   #isProbing = false;
 
-  constructor(options: SessionOptions) {
+  constructor(options: McpSessionOptions) {
     this.#options = options;
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
@@ -78,16 +78,21 @@ export class Session {
   async close(): Promise<void> {
     this.fail("it was closed");
     this.#stopChecks();
-    const { transport } = this.#transport ?? {};
-    if (transport !== undefined && "terminateSession" in transport) await endHttpSession(transport);
+    const transport = this.#transport;
+    if (transport !== null && "terminateSession" in transport) await endHttpSession(transport);
     await this.#client?.close().catch(() => {});
     await transport?.close().catch(() => {});
   }
 
   /** Ends the connection: it cannot be used any more. */
   fail(reason: string): void {
-    this.endReason ??= reason;
-    this.#end(this.endReason);
+    this.#endReason ??= reason;
+    this.#end(this.#endReason);
+  }
+
+  /** Why the connection has ended; null: it has not ended. */
+  get endReason(): string | null {
+    return this.#endReason;
   }
 
   get capabilities(): ServerCapabilities {
@@ -105,7 +110,7 @@ export class Session {
   }
 
   async #openAny(signal: AbortSignal): Promise<void> {
-    const kinds = transportsOf({ ...this.#options, onFault: (reason) => this.fail(reason) });
+    const kinds = transportsOf({ ...this.#options, onEnd: (reason) => this.fail(reason) });
     for (const [i, open] of kinds.entries()) {
       try {
         await this.#openOne(open(), signal);
@@ -116,25 +121,24 @@ export class Session {
     }
   }
 
-  async #openOne(opened: OpenTransport, signal: AbortSignal): Promise<void> {
+  async #openOne(transport: Transport, signal: AbortSignal): Promise<void> {
     const client = this.#makeClient();
-    this.#transport = opened;
+    this.#transport = transport;
     this.#client = client;
     // Closing the transport ends a start that hangs.
-    const close = (): void => void opened.transport.close().catch(() => {});
+    const close = (): void => void transport.close().catch(() => {});
     signal.addEventListener("abort", close, { once: true });
     try {
       const aborted = new Promise<never>((_, reject) =>
         signal.addEventListener("abort", () => reject(new Error("timeout")), { once: true }),
       );
-      await Promise.race([client.connect(opened.transport, { ...unlimited, signal }), aborted]);
+      await Promise.race([client.connect(transport, { ...unlimited, signal }), aborted]);
     } finally {
       signal.removeEventListener("abort", close);
     }
     // Over HTTP, the end of a server does not close the connection. Only a stream breaks, so each error starts a probe.
     if ("url" in this.#options.source) client.onerror = () => void this.#probe();
-    client.onclose = () => this.fail(opened.endReason() ?? "it closed the connection");
-    if (opened.endReason() !== null) client.onclose();
+    client.onclose = () => this.fail("it closed the connection");
   }
 
   #makeClient(): Client {
@@ -169,7 +173,7 @@ export class Session {
 
   /** Ends the connection if the server cannot be reached, or has forgotten the session. */
   async #probe(): Promise<void> {
-    if (this.#isProbing || this.endReason !== null) return;
+    if (this.#isProbing || this.#endReason !== null) return;
     this.#isProbing = true;
     await this.ask((client) => client.ping({ timeout: ANSWER_MS })).catch(() => {});
     this.#isProbing = false;
@@ -177,7 +181,7 @@ export class Session {
 
   #checkLater(): void {
     this.#stopChecks();
-    if (this.endReason === null) this.#stopChecks = this.#options.clock.setTimeout(() => void this.check(), CHECK_MS);
+    if (this.#endReason === null) this.#stopChecks = this.#options.clock.setTimeout(() => void this.check(), CHECK_MS);
   }
 
   #opened(): Client {
@@ -187,7 +191,7 @@ export class Session {
 
   /** Returns the reason why the connection has ended, if it is known, in place of an error that does not name it. */
   #explained(error: unknown): Error {
-    const reason = this.#transport?.endReason() ?? null;
+    const reason = this.#endReason;
     if (reason !== null && !(error instanceof ProtocolError)) return new ServerError("peer_gone", reason);
     return error instanceof Error ? error : new Error(String(error));
   }

@@ -1,8 +1,10 @@
 // Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and takes the reply as the
-// call's result. A failure is a result too, so that the model can react to it.
+// call's result.
 import { createHmac } from "node:crypto";
-import type { ToolCall } from "../../engines/generation.ts";
-import type { Clock } from "../../runtime/clock.ts";
+import type { ToolCall } from "../../../engines/generation.ts";
+import type { Clock } from "../../../runtime/clock.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { jsonOrText } from "../../../runtime/json-or-text.ts";
 
 export interface DispatchSettings {
   readonly url: string;
@@ -12,7 +14,7 @@ export interface DispatchSettings {
   readonly secret: string | null;
 }
 
-/** Runs a custom tool. Returns its result as text for the model. Never rejects. `key`: identifies the call. */
+/** Runs a custom tool. Returns its result as text for the model. Rejects with the reason of a failure. `key`: identifies the call. */
 export type Dispatch = (call: ToolCall, key: string, signal: AbortSignal) => Promise<string>;
 
 /**
@@ -25,18 +27,19 @@ const retriedStatuses: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 5
 
 export function createDispatch(settings: DispatchSettings, clock: Clock): Dispatch {
   return async (call, key, signal) => {
-    const body = JSON.stringify({ name: call.name, arguments: argumentsOf(call.arguments) });
+    const body = JSON.stringify({ name: call.name, arguments: jsonOrText(call.arguments) });
     for (let attempt = 1; ; attempt++) {
       const reply = await attempted(settings, body, key, signal);
-      if (!reply.mayRetry || attempt === maxAttempts || signal.aborted) return resultOf(call.name, reply);
+      if (reply.isOk) return resultOf(reply.text);
+      if (!reply.mayRetry || attempt === maxAttempts || signal.aborted) throw reply.error;
       await new Promise<void>((resolve) => void clock.setTimeout(resolve, retryDelayMs * 2 ** (attempt - 1)));
     }
   };
 }
 
 type Reply =
-  | { readonly isOk: true; readonly text: string; readonly mayRetry: false }
-  | { readonly isOk: false; readonly error: string; readonly mayRetry: boolean };
+  | { readonly isOk: true; readonly text: string }
+  | { readonly isOk: false; readonly error: ServerError; readonly mayRetry: boolean };
 
 async function attempted(
   { url, timeoutMs, secret }: DispatchSettings,
@@ -56,7 +59,7 @@ async function attempted(
     const response = await fetch(url, { method: "POST", headers, body, signal: limit, redirect: "error" });
     const text = await bounded(response);
     if (text === null) return failed(`the reply is larger than ${maxReplyBytes} bytes`, false);
-    if (response.ok) return { isOk: true, text, mayRetry: false };
+    if (response.ok) return { isOk: true, text };
     return failed(`status ${response.status}: ${text.slice(0, 1000)}`, retriedStatuses.has(response.status));
   } catch (error) {
     if (signal.aborted) return failed("the request was cancelled", false);
@@ -82,8 +85,8 @@ async function bounded(response: Response): Promise<string | null> {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-function failed(error: string, mayRetry: boolean): Reply {
-  return { isOk: false, error, mayRetry };
+function failed(message: string, mayRetry: boolean): Reply {
+  return { isOk: false, error: new ServerError("peer_gone", message), mayRetry };
 }
 
 function causeOf(error: unknown): string {
@@ -92,18 +95,9 @@ function causeOf(error: unknown): string {
 }
 
 /** Returns the result for the model: the text of a reply {"content": text} or of a JSON string; other replies unchanged. */
-function resultOf(tool: string, reply: Reply): string {
-  if (!reply.isOk) return JSON.stringify({ error: reply.error, tool, status: "failed" });
-  const value = argumentsOf(reply.text);
+function resultOf(text: string): string {
+  const value = jsonOrText(text);
   if (typeof value === "string") return value;
   const content = typeof value === "object" && value !== null ? (value as { content?: unknown }).content : undefined;
-  return typeof content === "string" ? content : reply.text;
-}
-
-function argumentsOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+  return typeof content === "string" ? content : text;
 }
