@@ -1,9 +1,9 @@
 // Custom tools: tools that the server does not have itself: those of MCP servers and of the embedding program, functions of the
 // client that are dispatched to a URL, and stand-ins for tools that cannot be called.
-import { ServerError } from "../../../runtime/errors.ts";
+import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { ServerTool } from "../../api/agent/server-tools.ts";
 import type { Dispatch } from "./dispatch.ts";
-import { type CallContext, callKey, outcomeOfText, type RunnableTool } from "./runnable-tool.ts";
+import { type CallContext, callKey, outcomeOfError, outcomeOfText, type RunnableTool } from "./runnable-tool.ts";
 
 export function serverTool(tool: ServerTool): RunnableTool {
   return {
@@ -32,7 +32,15 @@ export function dispatchedTool(name: string, dispatch: Dispatch): RunnableTool {
     type: "custom",
     about: { source: "user", kind: "custom", label: name },
     server: null,
-    run: async (call, context) => outcomeOfText(call, await dispatch(call, callKey(call, context), context.signal)),
+    run: async (call, context) => {
+      try {
+        return outcomeOfText(call, await dispatch(call, callKey(call, context), context.signal));
+      } catch (thrown) {
+        const error = toErrorRecord(thrown);
+        // The contract gives a failed dispatch a form of its own.
+        return outcomeOfError(call, error, JSON.stringify({ error: error.message, tool: name, status: "failed" }));
+      }
+    },
   };
 }
 

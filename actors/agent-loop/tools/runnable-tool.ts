@@ -47,12 +47,13 @@ export function outcomeOfText(call: ToolCall, content: string): CallOutcome {
   return { ...nothingMade, status: "success", content, data: { arguments: jsonOrText(call.arguments), content } };
 }
 
-/** Returns the outcome of a call that failed for a reason. */
+/** Returns the outcome of a call that failed for a reason. `content`: what the model reads. */
 export function outcomeOfError(
   call: ToolCall,
   { message, code }: { readonly message: string; readonly code: string },
+  content = failureText(message),
 ): CallOutcome {
-  const { data, ...outcome } = outcomeOfText(call, failureText(message));
+  const { data, ...outcome } = outcomeOfText(call, content);
   return { ...outcome, status: "error", data: { ...data, error_code: code } };
 }
 

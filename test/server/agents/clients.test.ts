@@ -107,7 +107,10 @@ describe("tools of the client that the server dispatches", () => {
       target.closeAllConnections();
       dispatching.script({ calls: [["get_weather", {}]] }, "sorry");
       const failed = await checked(await ask());
-      assert.match(failed.agentic_tool_calls[0].result_content, /^\{"status":"error","error":"no connection: /);
+      assert.match(
+        failed.agentic_tool_calls[0].result_content,
+        /^\{"error":"no connection: .*"tool":"get_weather","status":"failed"\}$/,
+      );
     } finally {
       await dispatching.stop();
       target.close();

@@ -32,6 +32,7 @@ describe("the engine's metrics", () => {
       service_tokens_processed_total: 2 * (64 + 1 + 10),
       service_prompt_tokens_total: 2 * (64 + 1),
       service_generated_tokens_total: 2 * 10,
+      service_steps_total: 2 * loop.snapshot().steps,
       service_prefix_cache_lookups_total: 2 * 2,
       service_prefix_cache_hits_total: 2,
       service_prefix_cache_evictions_total: 0,
