@@ -8,14 +8,15 @@ import { usePolled } from "./polled.ts";
 import { Table } from "./table.tsx";
 
 interface Adapter {
-  readonly lora_name: string;
-  readonly rank?: number;
-  readonly memory_bytes?: number;
+  readonly id: string;
+  readonly rank: number;
+  readonly bytes: number;
+  /** Absent if the server lets no client load adapters. */
+  readonly source?: string;
 }
 
 interface Listing {
-  readonly data?: readonly Adapter[];
-  readonly adapters?: readonly Adapter[];
+  readonly data: readonly Adapter[];
 }
 
 export function Adapters({ model }: { readonly model: string }) {
@@ -31,7 +32,8 @@ export function Adapters({ model }: { readonly model: string }) {
   };
   const load = (event: Event): void => {
     event.preventDefault();
-    change("load", { lora_name: name, lora_path: path });
+    const isSwap = value.data.some(({ id }) => id === name);
+    change("load", { lora_name: name, lora_path: path, ...(isSwap && { load_inplace: true }) });
   };
   return (
     <>
@@ -39,15 +41,20 @@ export function Adapters({ model }: { readonly model: string }) {
         caption={t("adaptersOf", { model })}
         none={t("noAdapters")}
         heads={[t("name"), t("rank"), t("memory"), ""]}
-        rows={(value.data ?? value.adapters ?? []).map(({ lora_name, rank, memory_bytes }) => ({
-          key: lora_name,
+        rows={value.data.map(({ id, rank, bytes: memory, source }) => ({
+          key: id,
           cells: [
-            lora_name,
-            rank === undefined ? "" : number(rank),
-            memory_bytes === undefined ? "" : bytes(memory_bytes),
-            <button key="unload" type="button" class="button" onClick={() => change("unload", { lora_name })}>
-              {t("unload")}
-            </button>,
+            id,
+            number(rank),
+            bytes(memory),
+            source !== undefined && (
+              <span key="actions" class="actions">
+                <code>{source}</code>
+                <button type="button" class="button" onClick={() => change("unload", { lora_name: id })}>
+                  {t("unload")}
+                </button>
+              </span>
+            ),
           ],
         }))}
       />
@@ -69,7 +76,7 @@ export function Adapters({ model }: { readonly model: string }) {
           onInput={({ currentTarget }) => setPath(currentTarget.value)}
         />
         <button type="submit" class="button">
-          {t("load")}
+          {value.data.some(({ id }) => id === name) ? t("swap") : t("load")}
         </button>
       </form>
     </>

@@ -1,13 +1,16 @@
 // The web UI in a browser: the pages of the server, use by keyboard alone, accessibility in both themes, and how the page is served.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { brotliDecompressSync, gzipSync } from "node:zlib";
 import type { Browser } from "playwright-core";
-import { realModel } from "../../fixtures/models/models.ts";
+import { writePeftAdapter } from "../../fixtures/lora/lora.ts";
+import { realModel, tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
 
@@ -175,7 +178,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
       await page.getByRole("button", { name: "Tools" }).click();
       await check(page, "tools");
       await page.keyboard.press("Escape");
-      for (const name of ["Models", "Activity", "Storage", "System"]) {
+      for (const name of ["Models", "This browser", "Activity", "Storage", "System"]) {
         await page.getByRole("link", { name }).click();
         await page.getByRole("heading", { name, level: 1 }).waitFor();
         await page.waitForTimeout(300);
@@ -190,7 +193,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
     const { page } = ui;
     await send(page, "Say hello.");
     await settled(page);
-    for (const name of ["Models", "Activity", "Storage", "System"]) {
+    for (const name of ["Models", "This browser", "Activity", "Storage", "System"]) {
       await page.getByRole("button", { name: "Open the side bar" }).click();
       await page.getByRole("link", { name }).click();
       await page.getByRole("heading", { name, level: 1 }).waitFor();
@@ -198,6 +201,46 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
       assert.ok(Number(width) <= 380, `${name} is ${width} wide`);
     }
     await page.context().close();
+  });
+});
+
+describe("adapters in the web UI", { skip: !hasBrowser }, () => {
+  it("are loaded, swapped, chosen for a conversation, and unloaded", async () => {
+    const model = await tinyModel();
+    const root = mkdtempSync(join(tmpdir(), "troupe-ui-lora-"));
+    await writePeftAdapter(join(root, "one"), { modelPath: model, seed: 1 });
+    await writePeftAdapter(join(root, "two"), { modelPath: model, seed: 2 });
+    const flags = ["--engine", "wasm", "-m", model, "--lora", `pirate=${join(root, "one")}`, "--max-model-len", "512"];
+    const environment = { SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "on", SERVICE_LORA_ADAPTER_ROOT: root };
+    const own = await startServer([...flags, "--threads", "1", "--default-max-tokens", "8"], environment);
+    const browser = await launch();
+    const ui = await openUi(browser, own.url);
+    const { page } = ui;
+    await page.getByRole("link", { name: "Models" }).click();
+    await page.getByRole("cell", { name: "pirate", exact: true }).waitFor();
+    const row = (name: string) => page.getByRole("row").filter({ hasText: name });
+    await page.getByLabel("Name", { exact: true }).fill("poet");
+    await page.getByLabel("Path").fill("two");
+    await page.getByRole("button", { name: "Load", exact: true }).click();
+    await row("poet").getByText("two", { exact: true }).waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("poet");
+    await page.getByLabel("Path").fill("one");
+    await page.getByRole("button", { name: "Swap" }).click();
+    await row("poet").getByText("one", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await page.getByRole("button", { name: "Settings" }).click();
+    await page.getByLabel("Adapter (LoRA)").fill("poet");
+    await page.getByLabel("Adapter (LoRA)").blur();
+    const answer = await send(page, "Hello.");
+    await settled(page);
+    assert.match(await answer.innerText(), /\d+ tokens/);
+    await page.getByRole("link", { name: "Models" }).click();
+    await row("poet").getByRole("button", { name: "Unload" }).click();
+    await until(async () => (await row("poet").count()) === 0);
+    assertClean(ui);
+    await browser.close();
+    await own.stop();
+    rmSync(root, { recursive: true });
   });
 });
 

@@ -6,6 +6,7 @@ import { notifyError } from "../../base/notice.tsx";
 import { preference } from "../../base/preference.ts";
 import type { OpenConversation } from "../../conversations/open-conversation.ts";
 import type { ChatSettings } from "../../conversations/records.ts";
+import { models } from "../../server/models.ts";
 import { changeSettings } from "../current.ts";
 import { SchemaForm } from "./schema-form.tsx";
 import { Check } from "./tool-choice.tsx";
@@ -95,9 +96,17 @@ export function SettingsPanel({ open, onClose }: { readonly open: OpenConversati
         <span>{t("adapter")}</span>
         <input
           type="text"
+          list="adapters"
           value={settings.adapter}
           onChange={({ currentTarget }) => change({ adapter: currentTarget.value })}
         />
+        <datalist id="adapters">
+          {[...new Set((models.value ?? []).flatMap(({ root }) => (typeof root === "string" ? root : [])))].map(
+            (alias) => (
+              <option key={alias} value={alias} />
+            ),
+          )}
+        </datalist>
       </label>
       <Check label={t("collectLogprobs")} isChecked={settings.logprobs} onChange={(logprobs) => change({ logprobs })} />
       <SchemaForm schema={settings.schema} onChange={(schema) => change({ schema })} />

@@ -28,6 +28,7 @@ export function ToolItem({ item, answer }: { readonly item: OutputItem; readonly
         <Icon name="tool" />
         <span>{title}</span>
         <code class="excerpt">{excerptOf(item)}</code>
+        {item.status === "failed" && <span class="failed">{t("failed")}</span>}
         {isRunning && answer.status === "running" && <span class="spinner" role="img" aria-label={t("running")} />}
       </summary>
       {isOpen && <Details item={item} answer={answer} />}

@@ -151,8 +151,8 @@ function Limits() {
   return (
     <section aria-label={t("settings")} class="limits">
       <h2>{t("settings")}</h2>
-      <label>
-        {t("localThreads", { cores: most })}
+      <label class="field">
+        <span>{t("localThreads", { cores: most })}</span>
         <input
           type="number"
           min={1}
@@ -161,8 +161,8 @@ function Limits() {
           onChange={({ currentTarget }) => take(currentTarget, (value) => (threads.value = value))}
         />
       </label>
-      <label>
-        {t("localContext")}
+      <label class="field">
+        <span>{t("localContext")}</span>
         <input
           type="number"
           min={256}
