@@ -39,6 +39,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   stream: () => import("./serving/client/stream.ts"),
   structured: () => import("./structured/main.ts"),
   threads: () => import("./threads/main.ts"),
+  ui: () => import("./ui/main.ts"),
 };
 
 // process.exit() runs exit handlers, so a benchmark can stop the servers that it has started.
