@@ -46,8 +46,8 @@ export class Approvals {
   }
 
   /**
-   * Registers a call that needs a decision, or a question of a tool that needs data of the schema. Returns its request with a
-   * new id. `wait` must follow.
+   * Registers a call that needs a decision, or a question of a tool. `schema`: schema of the answer to the question; null: it
+   * is a decision. Returns the approval request with a new id. The caller must then call `wait`.
    */
   open(request: Omit<ApprovalRequest, "type" | "approval_id">, schema: QuestionSchema | null = null): ApprovalRequest {
     const opened: ApprovalRequest = {

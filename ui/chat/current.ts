@@ -11,7 +11,7 @@ const lastSettings = preference<Partial<ChatSettings>>(
   {},
   (value): value is Partial<ChatSettings> => typeof value === "object" && value !== null,
 );
-/** Text that was typed and not sent, by conversation; the key "" is the new one. */
+/** Unsent text of each conversation, by the id of the conversation. The key "" is for a new conversation. */
 const drafts = preference<Readonly<Record<string, string>>>(
   "drafts",
   {},
@@ -19,7 +19,7 @@ const drafts = preference<Readonly<Record<string, string>>>(
     typeof value === "object" && value !== null && Object.values(value).every(isText),
 );
 
-/** null: no conversation has the id of the route. */
+/** The shown conversation; null: no conversation has the id of the route. */
 export const current = signal<OpenConversation | null>(OpenConversation.create(lastSettings.value));
 
 /** Opened conversations stay open while their answers run. */

@@ -89,8 +89,8 @@ const Block = memo(function Block({ text, isGrowing }: { readonly text: string; 
 });
 
 /**
- * Adds a button to copy code, and the parts that are loaded only when a text needs them: colours of code, diagrams,
- * formulas.
+ * Adds a button that copies the code. Also adds syntax colours, diagrams and formulas, whose libraries are loaded only when
+ * a text needs them.
  */
 async function finish(element: HTMLElement): Promise<void> {
   for (const code of element.querySelectorAll<HTMLElement>("pre > code")) {

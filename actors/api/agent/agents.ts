@@ -55,8 +55,8 @@ export interface AgentOptions {
   readonly maxUses: Readonly<Record<string, number>>;
   readonly skills: readonly SkillReference[];
   /**
-   * Whether the request itself asks for no agent feature and only has the server tools that all requests have. Its client may
-   * not know extension events, so its response has none.
+   * true: the request asks for no agent feature, and its only server tools are those of all requests. The response then has
+   * no extension events, because the client possibly does not support them.
    */
   readonly isPlain: boolean;
   /** Permission that the request asks for; null: the server's. A request can only tighten it. */

@@ -1,4 +1,5 @@
-// Custom tools: the tools of the embedding program as server tools. Checks their definitions.
+// Custom tools: functions of the program that embeds the server, offered to models as server tools. This file checks their
+// definitions.
 import type { ServerTool, ToolSource } from "../../../actors/api/agent/server-tools.ts";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import type { Log } from "../../../http/observe/log.ts";

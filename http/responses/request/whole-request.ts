@@ -90,7 +90,7 @@ export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   return { value: whole, transfer: [whole.content.bytes.buffer as ArrayBuffer] };
 }
 
-/** Adds the conversation to a request whose `prompt` contains at most the instructions. */
+/** Adds the conversation to a request. Before, the `prompt` contains the instructions only, or is empty. */
 function withItems(
   { prompt, grammar, tools }: RequestContent,
   texts: Uint8Array,
