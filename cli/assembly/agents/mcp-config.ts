@@ -78,8 +78,9 @@ export async function readMcpConfig(path: string): Promise<McpConfig> {
   const given = parsed(await contentOf(path), path);
   if (typeof given === "object" && given !== null && "mcpServers" in given) {
     const { mcpServers, ...rest } = checked(commonForm, given, path);
+    const names = Object.keys(mcpServers);
     const servers = Object.entries(mcpServers).map(([name, one]) => ({ name, source: sourceOf(one) }));
-    return checked(ownForm, { servers, ...rest }, path);
+    return checked(ownForm, { servers, ...rest }, path, (field) => commonField(field, names));
   }
   return checked(ownForm, given, path);
 }
@@ -88,6 +89,14 @@ export async function readMcpConfig(path: string): Promise<McpConfig> {
 export function mcpConfigError(path: string, field: string, problem: string): ServerError {
   const where = field === "" ? `mcp_config "${path}"` : `mcp_config "${path}": ${field}`;
   return new ServerError("config_invalid", `${where} ${problem}`, { param: "mcp_config" });
+}
+
+/** Returns the path of a field in the form `mcpServers`, from its path in our own form. */
+function commonField(field: readonly PropertyKey[], names: readonly string[]): readonly PropertyKey[] {
+  const [list, index, ...rest] = field;
+  if (list !== "servers" || typeof index !== "number") return field;
+  const inServer = rest[0] === "source" ? rest.slice(1) : rest;
+  return ["mcpServers", names[index] ?? index, ...inServer.map((name) => (name === "work_dir" ? "cwd" : name))];
 }
 
 function sourceOf(one: z.output<typeof commonServer>): unknown {
@@ -124,12 +133,18 @@ function parsed(content: string, path: string): unknown {
   }
 }
 
-function checked<T>(schema: z.ZodType<T>, given: unknown, path: string): T {
+/** `fieldOf`: path of a field in the file, from its path in `given`; absent: they are the same. */
+function checked<T>(
+  schema: z.ZodType<T>,
+  given: unknown,
+  path: string,
+  fieldOf: (field: readonly PropertyKey[]) => readonly PropertyKey[] = (field) => field,
+): T {
   const result = schema.safeParse(given);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   if (issue === undefined) throw mcpConfigError(path, "", "is not valid");
-  const field = issue.path.map(String).join(".");
+  const field = fieldOf(issue.path).map(String).join(".");
   const problem =
     issue.code === "invalid_union"
       ? "expects {command, args, env, cwd} or {url, headers, type}"

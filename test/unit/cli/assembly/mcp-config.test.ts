@@ -127,7 +127,8 @@ describe("the configuration of MCP servers", () => {
         /servers\.0\.bearer_token needs the environment variable NO_SUCH, which is not set/,
       ],
       [{ mcpServers: { a: { command: "x", url: "y" } } }, /mcpServers\.a expects \{command, args, env, cwd\} or \{url/],
-      [{ mcpServers: { a: { url: "ftp://x" } } }, /url is wrong/],
+      [{ mcpServers: { a: { url: "ftp://x" } } }, /mcpServers\.a\.url is wrong/],
+      [{ mcpServers: { a: { command: "x".repeat(32_769) } } }, /mcpServers\.a\.command is wrong/],
     ] as const) {
       await assertRefused(content, message);
     }
