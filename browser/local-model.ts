@@ -14,8 +14,9 @@ import { Speculation } from "../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel, LoadProgress, ModelSpec } from "../engines/engine.ts";
 import { parseModelMetadata } from "../engines/files/gguf/metadata.ts";
 import { readHeadBytes } from "../engines/files/gguf/reader.ts";
+import { readModelSampling } from "../engines/files/model-sampling.ts";
 import type { OpenRequest, ResolvedRequest } from "../engines/generation.ts";
-import { builtInDefaults, effectiveSampling } from "../engines/sampling-defaults.ts";
+import { defaultsOf, effectiveSampling, type GenerationDefaults } from "../engines/sampling-defaults.ts";
 import { SharedTokenTexts, tokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../engines/text/tokenizer/vocabulary.ts";
 import { wasmEngine } from "../engines/wasm/engine.ts";
@@ -40,6 +41,15 @@ const frameIntervalMs = 20;
 const client = "page";
 const noPlaces = { begun: () => {}, paused: () => {}, resumed: () => {} };
 
+interface Parts {
+  readonly name: string;
+  readonly threads: number;
+  readonly model: LoadedModel;
+  readonly text: TextModel;
+  readonly texts: SharedTokenTexts;
+  readonly defaults: GenerationDefaults;
+}
+
 export class LocalModel {
   readonly facts: LoadedFacts;
   /** Rejects if the engine fails. */
@@ -47,6 +57,7 @@ export class LocalModel {
   readonly #name: string;
   readonly #text: TextModel;
   readonly #texts: SharedTokenTexts;
+  readonly #defaults: GenerationDefaults;
   readonly #preparation: RequestPreparation;
   readonly #sinks = new Map<number, SequenceSink>();
   readonly #memory = new AnswerMemory();
@@ -67,20 +78,22 @@ export class LocalModel {
       throw new ServerError("unsupported", `${name} generates no text: choose another model`);
     const ready = { card, capacity, capabilities, probes: null };
     const source = { id: name, head, template: null, templateCapabilities: templates.capabilities, ready };
-    return new LocalModel(
+    return new LocalModel({
       name,
-      model,
-      TextModel.open(source),
-      new SharedTokenTexts(tokenTextTable(vocabulary)),
       threads,
-    );
+      model,
+      text: TextModel.open(source),
+      texts: new SharedTokenTexts(tokenTextTable(vocabulary)),
+      defaults: defaultsOf(await readModelSampling(name, (notice) => console.warn(notice)), null),
+    });
   }
 
-  private constructor(name: string, model: LoadedModel, text: TextModel, texts: SharedTokenTexts, threads: number) {
+  private constructor({ name, threads, model, text, texts, defaults }: Parts) {
     const { card, capacity } = model;
     this.#name = name;
     this.#text = text;
     this.#texts = texts;
+    this.#defaults = defaults;
     const loop = new StepLoop(model, {
       limits,
       frameIntervalMs,
@@ -119,12 +132,13 @@ export class LocalModel {
       const text = textOf(events.take());
       emit(typeof text === "string" ? text : [...text].join(""));
     };
+    const lease = this.#memory.lease(client);
     const fold = new ResponseFold({
       head: {
         id,
         createdAt: Math.floor(Date.now() / 1000),
         model: translation.facts.model ?? this.#name,
-        settings: echoedSettings(translation.facts.settings, translation.asked, builtInDefaults),
+        settings: echoedSettings(translation.facts.settings, translation.asked, this.#defaults),
         namespacedNames: translation.facts.namespacedNames,
         includesSources: false,
       },
@@ -132,7 +146,7 @@ export class LocalModel {
       status: "in_progress",
       hasExtensions: false,
       tokenTexts: () => this.#texts,
-      lease: this.#memory.lease(client),
+      lease,
     });
     const generation = new Generation({
       request,
@@ -164,6 +178,7 @@ export class LocalModel {
       else fold.fail(toErrorRecord(error));
     }
     flush();
+    lease.release();
   }
 
   #resolved({ asked, facts, isWhole }: ResponseTranslation): ResolvedRequest {
@@ -175,7 +190,7 @@ export class LocalModel {
       throw new ServerError("unsupported", message, { param: "previous_response_id" });
     }
     const origin = { model: this.#name, adapter: null, client, series: null, receivedAt: Date.now() };
-    const sampling = effectiveSampling(asked.sampling, builtInDefaults);
+    const sampling = effectiveSampling(asked.sampling, this.#defaults);
     return { ...asked, ...origin, sampling, outputLimit: asked.maxTokens };
   }
 

@@ -31,6 +31,27 @@ export const builtInDefaults: GenerationDefaults = {
   maxTokens: null,
 };
 
+/** A value that takes the place of a built-in one. */
+export interface OwnSetting {
+  readonly value: number;
+  /** Source of the value, for the log. */
+  readonly origin: string;
+}
+
+/** Returns the defaults of a model: its own values, and the built-in values of the other fields. */
+export function defaultsOf(
+  own: Readonly<Partial<Record<DefaultedField, OwnSetting>>>,
+  maxTokens: number | null,
+): GenerationDefaults {
+  const ownValue = (field: DefaultedField) => [field, own[field]?.value ?? builtInSampling[field]] as const;
+  const ownOrigin = (field: DefaultedField) => [field, own[field]?.origin ?? builtInDefaults.origins[field]] as const;
+  return {
+    sampling: Object.fromEntries(defaultedFields.map(ownValue)) as unknown as SamplingDefaults,
+    origins: Object.fromEntries(defaultedFields.map(ownOrigin)) as GenerationDefaults["origins"],
+    maxTokens,
+  };
+}
+
 /** Returns the sampling settings of a request. Fields that the request leaves out get the model's values. */
 export function effectiveSampling(requested: RequestedSampling, { sampling }: GenerationDefaults): Sampling {
   const values = defaultedFields.map((field) => [field, requested[field] ?? sampling[field]]);

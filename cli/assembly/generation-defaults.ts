@@ -3,10 +3,10 @@
 import { readModelSampling } from "../../engines/files/model-sampling.ts";
 import type { DefaultedField } from "../../engines/generation.ts";
 import {
-  builtInDefaults,
   defaultedFields,
+  defaultsOf,
   type GenerationDefaults,
-  type SamplingDefaults,
+  type OwnSetting,
 } from "../../engines/sampling-defaults.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { ModelConfig } from "../config/config.ts";
@@ -17,23 +17,12 @@ export async function generationDefaults(
   path: string,
   log: Logger,
 ): Promise<GenerationDefaults> {
-  const own = await readModelSampling(path, (message) => log.warn({ model: id }, message));
-  const sampling: Record<string, number> = {};
-  const origins: Record<string, string> = {};
-  for (const field of defaultedFields) {
-    const configured = settings[field];
-    const { value, origin } =
-      configured === null ? (own[field] ?? builtIn(field)) : { value: configured, origin: "settings" };
-    sampling[field] = value;
-    origins[field] = origin;
-  }
-  return {
-    sampling: sampling as unknown as SamplingDefaults,
-    origins: origins as GenerationDefaults["origins"],
-    maxTokens: defaultMaxTokens,
+  const own: Partial<Record<DefaultedField, OwnSetting>> = {
+    ...(await readModelSampling(path, (message) => log.warn({ model: id }, message))),
   };
-}
-
-function builtIn(field: DefaultedField) {
-  return { value: builtInDefaults.sampling[field], origin: builtInDefaults.origins[field] };
+  for (const field of defaultedFields) {
+    const value = settings[field];
+    if (value !== null) own[field] = { value, origin: "settings" };
+  }
+  return defaultsOf(own, defaultMaxTokens);
 }

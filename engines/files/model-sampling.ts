@@ -4,14 +4,10 @@ import { open } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import type { DefaultedField } from "../generation.ts";
+import type { OwnSetting } from "../sampling-defaults.ts";
 import { readHead } from "./gguf/reader.ts";
 
-export interface OwnSetting {
-  readonly value: number;
-  /** Key from which the value was read, and the name of the file if it is not the model file. */
-  readonly origin: string;
-}
-
+/** `origin`: key from which the value was read, and the name of the file if it is not the model file. */
 export type ModelSampling = Readonly<Partial<Record<DefaultedField, OwnSetting>>>;
 
 export const generationConfigFile = "generation_config.json";

@@ -25,8 +25,15 @@ export const localModel = signal<LocalState>({ status: "none" });
 const mostThreads = 16;
 const cores = navigator.hardwareConcurrency;
 
-/** Number of compute threads. One core is left to the page, if there are more than two. */
-export const threads = preference("localThreads", cores > 2 ? Math.min(cores - 1, mostThreads) : cores, isCount);
+/**
+ * Number of compute threads. The browser counts hardware threads, of which two usually share a core. One thread per core is
+ * the fastest.
+ */
+export const threads = preference(
+  "localThreads",
+  cores > 2 ? Math.min(Math.ceil(cores / 2), mostThreads) : cores,
+  isCount,
+);
 /** Maximum length of a conversation in tokens. */
 export const contextTokens = preference("localContext", 4096, isCount);
 
