@@ -4,7 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { basename, join, resolve, sep } from "node:path";
+import { basename, join, relative, resolve, sep } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
 import { spec, type TestEvent } from "node:test/reporters";
@@ -39,6 +39,9 @@ const rings: Readonly<Record<string, Ring>> = {
 const untimedConcurrency = 2;
 
 const slowestShown = 5;
+const slowestFilesShown = 20;
+/** Durations of the test files that have ended. */
+const fileDurations: { readonly name: string; readonly ms: number }[] = [];
 const builtTests = fileURLToPath(new URL(".", import.meta.url));
 const sourceTests = join(builtTests, "..", "..", "test");
 
@@ -139,6 +142,7 @@ async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<T
  */
 async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   const events: TestEvent[] = [];
+  const startMs = performance.now();
   const abort = new AbortController();
   const timer = setTimeout(() => {
     process.stdout.write(`✖ ${file}: killed after ${limitMs / 1000} s\n`);
@@ -148,6 +152,7 @@ async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   for await (const event of run({ files: [file], signal: abort.signal }) as AsyncIterable<TestEvent>)
     events.push(event);
   clearTimeout(timer);
+  fileDurations.push({ name: relative(builtTests, file), ms: performance.now() - startMs });
   return events;
 }
 
@@ -182,6 +187,12 @@ function count(passed: boolean, data: TestOutcome, tally: Tally): void {
   tally.durations.push({ name: isWholeFile ? basename(name) : name, ms: details.duration_ms });
 }
 
+function showSlowest(title: string, durations: Tally["durations"], shown: number): void {
+  const slowest = [...durations].sort((a, b) => b.ms - a.ms).slice(0, shown);
+  if (slowest.length > 0) process.stdout.write(`\n${title}:\n`);
+  for (const { name, ms } of slowest) process.stdout.write(`  ${(ms / 1000).toFixed(2)} s  ${name}\n`);
+}
+
 function failureType(error: Error | undefined): unknown {
   return error !== undefined && "failureType" in error ? error.failureType : undefined;
 }
@@ -210,9 +221,8 @@ async function main(names: readonly string[]): Promise<void> {
   const tally: Tally = { passed: 0, failed: 0, skipped: 0, durations: [] };
   const parts = names.length === 0 ? Object.entries(rings) : chosen.filter((part) => part !== null);
   for (const [name, ring] of parts) await runRing(name, ring, tally);
-  const slowest = tally.durations.sort((a, b) => b.ms - a.ms).slice(0, slowestShown);
-  if (slowest.length > 0) process.stdout.write("\nslowest:\n");
-  for (const { name, ms } of slowest) process.stdout.write(`  ${(ms / 1000).toFixed(2)} s  ${name}\n`);
+  showSlowest("slowest files", fileDurations, slowestFilesShown);
+  showSlowest("slowest", tally.durations, slowestShown);
   const skipped = tally.skipped === 0 ? "" : `, ${tally.skipped} skipped`;
   process.stdout.write(`\n${tally.passed} passed, ${tally.failed} failed${skipped}\n`);
   if (tally.failed > 0 || tally.passed === 0) process.exitCode = 1;
