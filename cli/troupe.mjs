@@ -13,7 +13,7 @@ const program = join(root, "dist", "cli", "main.js");
 /** Stamp file that cli/build.mjs writes after a build. Its modification time is the start of the build. */
 const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
-const sourceFolders = ["cli", "http", "actors", "engines", "runtime", "ui"];
+const sourceFolders = ["cli", "http", "actors", "engines", "runtime", "browser", "ui"];
 const sourceFiles = ["package.json", "tsconfig.json", "tsconfig.build.json"];
 const minOpenFiles = 256;
 const lockPollMs = 100;
