@@ -1,4 +1,5 @@
-// Agent on /v1/responses that reads files in a folder to answer a question: `node examples/agent.ts "What is this?" FOLDER`.
+// Agent on /v1/responses that reads files in a folder to answer a question.
+// Usage: `node examples/agent.ts "What is this?" FOLDER`.
 // Each round continues the previous stored response, so it sends only the results of the tool calls. Uses no library.
 // Small models are poor agents: use a model with 4B parameters or more (`npx troupe models`). TROUPE_URL is the address
 // of the server, TROUPE_KEY its API key if it has one.

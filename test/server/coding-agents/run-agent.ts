@@ -1,5 +1,5 @@
-// Run of a coding agent: its process with a home folder and a working folder of its own, and a proxy that refuses and records its
-// requests to any host except the server.
+// Run of a coding agent: a process with a separate home folder and working folder, and a proxy that rejects and records
+// requests to all hosts except the server.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
