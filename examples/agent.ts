@@ -1,7 +1,8 @@
-// Agent on /v1/responses that reads files in a folder to answer a question: `node examples/agent.ts "What is this?" FOLDER`.
-// Each round continues the stored response before it, so only the results of the calls are sent. Uses no library. Small models
-// are poor agents: use a model with 4B parameters or more (`npx troupe models`). TROUPE_URL is the address of the server,
-// TROUPE_KEY its API key if it has one.
+// Agent on /v1/responses that reads files in a folder to answer a question.
+// Usage: `node examples/agent.ts "What is this?" FOLDER`.
+// Each round continues the previous stored response, so it sends only the results of the tool calls. Uses no library.
+// Small models are poor agents: use a model with 4B parameters or more (`npx troupe models`). TROUPE_URL is the address
+// of the server, TROUPE_KEY its API key if it has one.
 import { readdir, readFile } from "node:fs/promises";
 import { isAbsolute, relative, resolve } from "node:path";
 

@@ -25,7 +25,7 @@ call /v1/chat/completions '{
   "max_tokens": 8, "stream": true, "stream_options": { "include_usage": true }
 }'
 
-# 4. JSON of a schema.
+# 4. JSON that matches a schema.
 call /v1/chat/completions '{
   "messages": [{ "role": "user", "content": "The sea is calm today, and blue. Describe it." }],
   "max_tokens": 64,
@@ -35,7 +35,7 @@ call /v1/chat/completions '{
   } } }
 }'
 
-# 5. A call of a tool. With `"tool_choice": "auto"`, the default, the model decides whether it calls one.
+# 5. A tool call. With `"tool_choice": "auto"`, the default, the model decides whether to call a tool.
 call /v1/chat/completions '{
   "messages": [{ "role": "user", "content": "How is the weather in Rome?" }],
   "max_tokens": 64, "tool_choice": { "type": "function", "function": { "name": "get_weather" } },
@@ -50,5 +50,5 @@ call /v1/responses '{ "input": "Name a colour.", "max_output_tokens": 32, "store
 # 7. A message, in the format of the Messages API.
 call /v1/messages '{ "model": "default", "max_tokens": 32, "messages": [{ "role": "user", "content": "Name a colour." }] }'
 
-# 8. Embeddings; `dimensions` is not needed. Here only their beginning is shown.
+# 8. Embeddings. `dimensions` is optional. `cut` shows only the first 200 characters.
 call /v1/embeddings '{ "model": "default", "input": ["the sea", "a ship"] }' | cut -c 1-200

@@ -1,4 +1,4 @@
-// Load of `bench adapters`: simultaneous clients that use the adapters in rotation, and the results of the load.
+// Load of `bench adapters`: simultaneous clients that use the adapters in rotation. Returns the results of the load.
 import { performance } from "node:perf_hooks";
 import { type Answer, ask } from "../serving/client/ask.ts";
 import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";

@@ -1,5 +1,6 @@
-// `bench agents`: cost of tools. Compares the speed of many simultaneous agent runs with three Python rounds each to the same
-// runs with tools that return immediately. Also reports the prompt tokens computed per round and the times of Python cells.
+// `bench agents`: cost of tools. Compares the speed of many simultaneous agent runs, with three Python rounds each, to
+// the same runs with tools that return immediately. Also reports the prompt tokens computed per round and the times of
+// Python cells.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -30,7 +31,7 @@ import { report } from "../results.ts";
 
 const rounds = 3;
 const tokensEach = 24;
-/** Size of the KV cache for each run, in tokens. It holds the descriptions of the tools and all rounds. */
+/** KV cache for each run, in tokens: enough for the descriptions of the tools and all rounds. */
 const tokensOfRun = 1536;
 /**
  * Maximum length of a run, in tokens. It is longer than `tokensOfRun`, because the text that a model writes may become
@@ -221,7 +222,7 @@ function withCalls(inference: Pick<Inference, "generate">, usages: Usage[]): Inf
   };
 }
 
-/** Returns the ratio of the computed to the new prompt tokens, over all rounds after the first one. */
+/** Returns the computed prompt tokens divided by the new prompt tokens, over all rounds after the first one. */
 function reuseOf(usages: readonly Usage[]): number {
   let computed = 0;
   let fresh = 0;
@@ -234,7 +235,6 @@ function reuseOf(usages: readonly Usage[]): number {
   return computed / fresh;
 }
 
-/** Tools that return immediately. */
 const instantTools: Tools = {
   run: async (): Promise<ToolOutcome> => {
     const result = {

@@ -1,5 +1,5 @@
-// `bench browser`: the wasm engine in a page of Chromium, beside the same engine in a server, and beside wllama (llama.cpp
-// compiled to WebAssembly) in the same browser.
+// `bench browser`: speed of the wasm engine in a page of Chromium, compared with the same engine in a server, and with
+// wllama (llama.cpp compiled to WebAssembly) in the same browser.
 import { createReadStream, existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
@@ -19,7 +19,7 @@ import { startTroupe } from "../serving/servers.ts";
 import { restMs } from "../serving/sides.ts";
 
 const storyTokens = 128;
-/** A story repeats little of its prompt, so that few tokens are drafted from it. */
+/** Subjects of the requested stories. A story repeats little of its prompt, so prompt lookup drafts few tokens. */
 const subjects = ["a lighthouse", "two brothers", "the last train", "a lost dog", "winter in a harbour"];
 const sentence = "The quick brown fox jumps over the lazy dog near the old river bank. ";
 const sentences = 32;
@@ -100,7 +100,9 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** Measures one answer of a side that has just been started, after a short one that compiles its code. */
+/**
+ * Measures prefill and decode of a side that has just been started, after a short warm-up answer, and closes the side.
+ */
 async function measure({ label, ask, close }: Side, round: number, rates: Map<string, Rates>): Promise<void> {
   await ask("Say hello.", 16);
   await sleep(restMs);
@@ -181,7 +183,9 @@ const contentTypes: Readonly<Record<string, string>> = {
   ".wasm": "application/wasm",
 };
 
-/** Serves the page, the engines and the model, with the headers that let a page share memory between workers. */
+/**
+ * Serves the page, the engines and the model, with the headers that allow shared memory between the workers of a page.
+ */
 async function serve(model: string, wllama: string | null): Promise<{ readonly url: string; readonly server: Server }> {
   const root = fileURLToPath(new URL("../../..", import.meta.url));
   const pathOf = (name: string): string => {

@@ -1,5 +1,6 @@
-// `bench everyday`: thirty everyday prompts with default settings and several seeds. Counts the answers that end by themselves,
-// that repeat themselves, and whose first words follow the instruction. llama-server with its own defaults is the comparison.
+// `bench everyday`: thirty everyday prompts with default settings and several seeds. Counts the answers that end by
+// themselves, the answers that repeat themselves, and the answers whose first words follow the instruction.
+// llama-server with its own defaults is the comparison.
 
 import { basename } from "node:path";
 import arg from "arg";

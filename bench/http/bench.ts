@@ -123,8 +123,8 @@ async function measure(model: string, workload: Workload, seconds: number): Prom
       throw new ServerError("internal", `the clients ended before all streams ran; use more --seconds`);
     });
     await Promise.race([allRunning(front, model, workload.streams), tooSoon]);
-    // The threads that have started since then are the generation thread and its text workers. The inference service
-    // starts them.
+    // The threads that have started since `threadsBefore` are the generation thread and its text workers. The inference
+    // service starts them.
     const agentsThreads = threadsOf(process.pid).filter((thread) => !threadsBefore.has(thread));
     const finish = meterFront({ agentsThreads, modelPid, clientPid: clients.process.pid ?? 0 });
     await sleep(seconds * 1000);

@@ -12,7 +12,7 @@ export interface Question {
   readonly maxTokens: number;
 }
 
-/** When a client disconnects: after `afterTexts` texts, or after `afterMs` if it has no text by that time. */
+/** Time at which a client disconnects: after `afterTexts` texts, or after `afterMs` if it has no text by then. */
 export type HangUp =
   | { readonly afterTexts: number }
   | {

@@ -11,7 +11,7 @@ import { slots } from "./workload.ts";
 
 const collector = new URL("./collect.js", import.meta.url);
 const warning = 40;
-/** Log message of an intended rejection. */
+/** Pattern of the log message of an intended rejection. */
 const ofRefusals = /^requests are refused/;
 const established = "01";
 

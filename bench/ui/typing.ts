@@ -1,5 +1,5 @@
-// Typing: a reader types in the web UI while four answers of 200 tokens per second grow in a conversation of 10,000 messages.
-// The model is scripted; the server, the page and the browser are real.
+// Typing: a user types in the web UI while four answers of 200 tokens per second grow in a conversation of 10,000
+// messages. The model is scripted; the server, the page and the browser are real.
 import type { Browser } from "playwright-core";
 import { begin, done, finish, type Step, text } from "../../test/fixtures/fakes/fake-inference.ts";
 import { startServer } from "../../test/fixtures/http-server.ts";
@@ -14,7 +14,7 @@ const keyPresses = 40;
 const pauseMs = 100;
 
 export interface Typing {
-  /** Durations of tasks above 50 ms, in ms. */
+  /** Durations of the page's tasks that take more than 50 ms, in ms. */
   readonly longTasks: readonly number[];
   /** 90th percentile of the time until a key press is handled, in ms. */
   readonly keyPressMs: number;
@@ -22,7 +22,7 @@ export interface Typing {
   readonly heapBytes: number;
 }
 
-/** An answer of words in paragraphs, with lists and code. */
+/** Yields the events of an answer: words in paragraphs, with lists and code. */
 function* story(): Iterable<Step> {
   yield [begin()];
   for (let i = 0; i < tokensPerSecond * seconds; i++) {

@@ -1,5 +1,5 @@
-// Visitors: 100 visitors load the page of the web UI at the same time, each with a connection of its own and an empty cache. The
-// server runs in a process of its own, which measures the delays of its event loop.
+// Visitors: 100 visitors load the page of the web UI at the same time, each with a separate connection and an empty
+// cache. The server runs in a separate process and measures the delays of its own event loop.
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { LoopDelay } from "../loop-delay.ts";
@@ -7,7 +7,7 @@ import { startTroupe } from "../serving/servers.ts";
 
 const visitorCount = 100;
 const visitsEach = 3;
-/** Pause of a visitor between two visits. */
+/** Pause of a visitor after each visit. */
 const restMs = 1000;
 const settleMs = 1000;
 const headers = { "accept-encoding": "br" };

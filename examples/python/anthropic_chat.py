@@ -1,4 +1,4 @@
-"""Chat with the anthropic package, printed as it arrives: `pip install anthropic`, then
+"""Streaming chat with the anthropic package: `pip install anthropic`, then
 `python examples/python/anthropic_chat.py "Your question"`.
 
 TROUPE_URL is the address of the server (without /v1), TROUPE_KEY its API key if it has one.

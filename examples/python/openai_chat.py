@@ -1,4 +1,5 @@
-"""Chat with the openai package, printed as it arrives: `pip install openai`, then `python examples/python/openai_chat.py "Your question"`.
+"""Streaming chat with the openai package: `pip install openai`, then
+`python examples/python/openai_chat.py "Your question"`.
 
 TROUPE_URL is the address of the server, TROUPE_KEY its API key if it has one.
 """

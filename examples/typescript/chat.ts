@@ -1,5 +1,5 @@
-// Chat that is printed as it arrives: `node examples/typescript/chat.ts "Your question"` (Node 22.18 or newer runs TypeScript).
-// Needs `npm install openai`. TROUPE_URL is the address of the server, TROUPE_KEY its API key if it has one.
+// Streaming chat: `node examples/typescript/chat.ts "Your question"`. Needs Node 22.18 or newer, which runs TypeScript,
+// and `npm install openai`. TROUPE_URL is the address of the server, TROUPE_KEY its API key if it has one.
 import OpenAI from "openai";
 
 const client = new OpenAI({

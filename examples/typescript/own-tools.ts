@@ -1,6 +1,7 @@
-// Program with troupe inside whose functions the model calls: `node examples/typescript/own-tools.ts "How many pears are left?"`.
-// The server runs the tools, so each request is answered at once with the final text. TROUPE_MODEL is the model, a path or a
-// name; models with 4B parameters or more use tools reliably (`npx troupe models`).
+// Embedded server with tools: this program embeds troupe, and the model calls functions of the program.
+// Usage: `node examples/typescript/own-tools.ts "How many pears are left?"`. The embedded server runs the tools, so the
+// response to the request is the final text. TROUPE_MODEL is the model, a path or a name. Models with 4B parameters or
+// more use tools reliably (`npx troupe models`).
 import { createTroupe, tool } from "troupe";
 import { z } from "zod";
 

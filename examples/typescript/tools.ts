@@ -1,6 +1,6 @@
-// Tools in chat completions: the model asks for calls, this program makes them and returns the results, until the model answers.
-// `node examples/typescript/tools.ts "How is the weather in Paris?"`. Needs `npm install openai`. TROUPE_URL is the address of the
-// server, TROUPE_KEY its API key if it has one.
+// Tools in chat completions: the model requests tool calls, and this program runs them and sends the results until the
+// model answers. `node examples/typescript/tools.ts "How is the weather in Paris?"`. Needs `npm install openai`.
+// TROUPE_URL is the address of the server, TROUPE_KEY its API key if it has one.
 import OpenAI from "openai";
 
 const client = new OpenAI({

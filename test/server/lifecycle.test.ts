@@ -10,7 +10,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post, recoveryMs, until } from "../fixtures/streams.ts";
 
-/** Number of engine deaths, and of model changes, of each kind. */
+/** Number of repetitions of each kind of engine death and of model change. */
 const count = Number(process.env.LIFECYCLE_COUNT ?? 3);
 
 /**

@@ -18,7 +18,7 @@ const crowdMs = 8000;
 /** Maximum number of cores that the server may keep busy while no client can connect. */
 const idleLoad = 0.2;
 const mcpSessions = 1000;
-/** Maximum characters logged for one request. */
+/** Maximum number of characters that the server logs for one request. */
 const mostLogged = 4000;
 
 const hiddenRequest = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";

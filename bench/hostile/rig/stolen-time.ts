@@ -11,7 +11,7 @@ const stolenField = 8;
 export class StolenTime {
   readonly #timer: NodeJS.Timeout;
   readonly #beforeMs = stolenMs();
-  /** Stolen time read at each poll of the last `windowMs`. */
+  /** Stolen time at each poll of the last `windowMs`. */
   readonly #window: number[] = [];
   #worstMs = 0;
 

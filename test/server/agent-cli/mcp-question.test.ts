@@ -1,4 +1,4 @@
-// A question of an MCP server's tool to the user of the agent on the command line.
+// `troupe agent`: a tool of an MCP server asks the user a question (elicitation).
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
-// Rig for tests of the agent on the command line: a work folder, a scripted model, and the command as a process of its own, with
-// a terminal or without. Only the model is scripted.
+// Rig for tests of `troupe agent`: a work folder, a scripted model, and the command in a separate process, with or
+// without a terminal. Only the model is scripted.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -37,13 +37,13 @@ export class User {
     for (const folder of [this.folder, this.home]) mkdirSync(folder);
   }
 
-  /** Sets the model's output in the rounds of the next command, and forgets what it has seen. */
+  /** Sets the model's output for each round of the next command, and clears the recorded chats. */
   script(...turns: readonly ScriptedTurn[]): void {
     writeFileSync(this.#script, JSON.stringify(turns));
     rmSync(this.#seen, { force: true });
   }
 
-  /** Returns the chat of each round since `script`. */
+  /** Returns the chat of each round since the last call of `script`. */
   seen(): readonly SeenChat[] {
     if (!existsSync(this.#seen)) return [];
     const lines = readFileSync(this.#seen, "utf8").trimEnd().split("\n");
@@ -107,7 +107,7 @@ export interface TerminalOptions {
 export class Terminal {
   readonly ended: Promise<number>;
   readonly #pty: IPty;
-  /** Everything that was shown. */
+  /** All output so far, with control sequences. */
   raw = "";
   #readTo = 0;
 
@@ -133,7 +133,10 @@ export class Terminal {
     this.#pty.write(keys);
   }
 
-  /** Waits until the terminal shows text that matches, after what was seen before. */
+  /**
+   * Waits until the output since the last match matches. Returns this output without control sequences; throws at a
+   * timeout.
+   */
   async sees(pattern: RegExp): Promise<string> {
     const deadline = Date.now() + limitMs;
     while (Date.now() < deadline) {
@@ -157,7 +160,7 @@ export function python(code: string): readonly [string, unknown] {
   return ["service_execute_python", { code }];
 }
 
-/** Whether a process with this text in its arguments runs. */
+/** Returns whether a process with this text in its command line is running. */
 export function runs(text: string): boolean {
   return spawnSync("pgrep", ["-f", "--", text]).status === 0;
 }

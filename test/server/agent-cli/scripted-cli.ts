@@ -9,7 +9,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { begin, done, FakeInference, finish, type Step, text } from "../../fixtures/fakes/fake-inference.ts";
 import { chatOf, eventsOf, type Turn } from "../agents/rig.ts";
 
-/** Output of a round; `slow`: words that come one each 20 ms. */
+/** Output of a round. `slow`: words, sent at intervals of 20 ms. */
 export type ScriptedTurn = Turn | { readonly slow: readonly string[] };
 
 const turns = JSON.parse(readFileSync(process.env.SCRIPT ?? "", "utf8")) as ScriptedTurn[];

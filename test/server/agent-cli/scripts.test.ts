@@ -1,4 +1,4 @@
-// The agent without a terminal, as scripts use it: exit codes, JSON, sessions, and the safety of the user's folder.
+// `troupe agent` without a terminal, as in scripts: exit codes, JSON, sessions, and protection of the user's folder.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// The agent on a terminal: approvals, edits, interrupts and what is shown. The terminal is a real pseudo-terminal.
+// `troupe agent` on a real pseudo-terminal: approvals, edits, interrupts and the displayed text.
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -9,11 +9,11 @@ export interface CodingAgent {
   readonly name: string;
   /** Path of the model endpoint that it uses. */
   readonly endpoint: string;
-  /** Number of its requests to that endpoint beside those of the task, such as for a title. */
+  /** Number of requests to that endpoint that are not part of the task, such as a request for a title. */
   readonly otherRequests: number;
   /** Returns its command line. `installed`: folder node_modules of the packages. */
   command(installed: string, task: string): readonly string[];
-  /** Returns its variables of the environment. */
+  /** Returns its environment variables. */
   environment(url: string): Readonly<Record<string, string>>;
   /** Returns its settings files: contents by path relative to its home folder. */
   files(url: string): Readonly<Record<string, string>>;
@@ -93,7 +93,7 @@ const opencode: CodingAgent = {
   endpoint: "/v1/chat/completions",
   otherRequests: 1,
   command: (installed, task) => [join(installed, "opencode-linux-x64/bin/opencode"), "run", task],
-  // Without npm_config_offline it installs the package of its plugin API into its home folder.
+  // Without npm_config_offline, opencode installs the package of its plugin API into its home folder.
   environment: () => ({
     OPENCODE_DISABLE_AUTOUPDATE: "1",
     OPENCODE_DISABLE_MODELS_FETCH: "1",
@@ -139,9 +139,9 @@ const qwenCode: CodingAgent = {
       model: { generationConfig: { contextWindowSize: 32768 } },
       privacy: { usageStatisticsEnabled: false },
       general: { enableAutoUpdate: false },
-      // Otherwise it may ask the model for notes on the conversation, in a request of its own.
+      // If enabled, the agent may ask the model for notes on the conversation, in a separate request.
       memory: { enableManagedAutoMemory: false },
-      // Its package has ripgrep without the permission to execute it.
+      // The ripgrep in the agent's package has no execute permission.
       tools: { useRipgrep: false },
     }),
   }),

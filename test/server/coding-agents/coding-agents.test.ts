@@ -1,5 +1,5 @@
 // Coding agents against the server: the real programs without a terminal, with a scripted model behind the real HTTP server. Each
-// does a whole task with its own tools, and with a tool of the server besides them.
+// agent does a whole task with its own tools, then again with a tool of the server in addition.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -96,7 +96,7 @@ async function withServer(
   }
 }
 
-/** Checks that the agent has ended well, and that neither it nor the server has refused what the other sent. */
+/** Asserts that the agent succeeded, and that neither the agent nor the server rejected a message from the other. */
 function requireNoProblem(agent: CodingAgent, run: AgentRun, rig: AgentRig): void {
   const requests = requestsOf(rig);
   assert.equal(run.code, 0, said(run));

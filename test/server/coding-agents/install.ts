@@ -9,8 +9,8 @@ import { promisify } from "node:util";
 import { testCacheFolder } from "../../fixtures/test-cache.ts";
 
 /**
- * Packages with exact versions, none of which has dependencies. The packages of Claude Code, Codex and opencode are those of one
- * platform, which the main packages choose; together with Qwen Code they have 1.1 GB.
+ * Packages with exact versions. None has dependencies. Claude Code, Codex and opencode have one package per platform;
+ * these are the packages for linux-x64. The total size is 1.1 GB.
  */
 const packages = [
   "@anthropic-ai/claude-code-linux-x64@2.1.332",
@@ -34,7 +34,10 @@ export async function installedAgents(): Promise<string> {
   return join(folder, "node_modules");
 }
 
-/** Runs no install scripts: the programs need none. The optional packages are parts such as audio, which no test uses. */
+/**
+ * Installs without install scripts and optional packages. The programs need no scripts, and no test uses parts such as
+ * audio.
+ */
 async function install(folder: string): Promise<void> {
   await writeFile(join(folder, "package.json"), JSON.stringify({ private: true }));
   const options = ["--ignore-scripts", "--omit=optional", "--no-package-lock", "--no-audit", "--no-fund"];

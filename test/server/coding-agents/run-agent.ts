@@ -1,5 +1,5 @@
-// Run of a coding agent: its process with a home folder and a working folder of its own, and a proxy that refuses and records its
-// requests to any host except the server.
+// Run of a coding agent: a process with a separate home folder and working folder, and a proxy that rejects and records
+// requests to all hosts except the server.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ export interface AgentRun {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** Hosts other than the server that the agent wanted to reach. */
+  /** Hosts other than the server to which the agent sent a request. */
   readonly otherHosts: readonly string[];
 }
 
@@ -53,7 +53,7 @@ export async function runAgent(
     stdio: ["ignore", "pipe", "pipe"],
     timeout: runLimitMs,
     killSignal: "SIGKILL",
-    // A process group of its own, so that processes which it leaves behind can be ended.
+    // A separate process group, so that processes left behind by the agent can be killed.
     detached: true,
     env: { ...basicEnvironment(folders.home), ...proxy.environment, ...agent.environment(url) },
   });
@@ -69,7 +69,7 @@ function endGroup(leader: number | undefined): void {
   try {
     if (leader !== undefined) process.kill(-leader, "SIGKILL");
   } catch {
-    // The group has no process any more.
+    // All processes of the group have ended.
   }
 }
 

@@ -1,5 +1,5 @@
-// Tools of an embedding program over HTTP: requests of all protocols that name no tool, with a scripted model; and the program of
-// examples/ with the real default model.
+// Tools of an embedding program over HTTP: requests in each protocol that name no tool, with a scripted model; and the
+// program in examples/ with the real default model.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { after, before, describe, it } from "node:test";

@@ -1,5 +1,5 @@
-// Conformance suite of the MCP protocol against the MCP client. Its other scenarios (auth/…) test OAuth, which the client does not
-// have: it sends the bearer token of the settings.
+// Conformance suite of the MCP protocol against the MCP client. The scenarios auth/… are left out: they test OAuth, and
+// the client only sends the bearer token from its settings.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";

@@ -1,5 +1,5 @@
-// Server shutdown while responses run: those that finish within the deadline are complete, and the others end with an error in
-// the format of their protocol.
+// Server shutdown while responses run: responses that finish within the deadline are complete, and the others end with
+// an error in the format of their protocol.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -58,7 +58,7 @@ with zipfile.ZipFile(path("a.odt", "Heading", "One span.\nNext line."), "w") as 
 
 
 def word(name, piece, count):
-    """Writes a document whose part is `count` times the same piece, compressed."""
+    """Writes a document whose text part is `piece` repeated `count` times, compressed."""
     with zipfile.ZipFile(path(name), "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
         with archive.open("word/document.xml", "w", force_zip64=True) as part:

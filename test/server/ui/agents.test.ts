@@ -109,7 +109,7 @@ describe("tools in the web UI", { skip: !hasBrowser }, () => {
 describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
   let rig: AgentRig;
   let browser: Browser;
-  /** Server that a text must not reach. */
+  /** Server to which no text on the page may send a request. */
   const stranger = createServer((request, response) => {
     reached.push(request.url ?? "");
     response.end();

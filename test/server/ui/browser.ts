@@ -1,5 +1,5 @@
-// Browser for tests of the web UI: Debian's chromium, driven by Playwright. A page counts the requests that leave the server, the
-// scripts that a text could start, and the errors of the page.
+// Browser for tests of the web UI: Debian's chromium, driven by Playwright. Each page records its requests to other
+// servers and its errors.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { type Browser, chromium, type Page } from "playwright-core";

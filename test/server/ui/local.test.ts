@@ -9,7 +9,7 @@ import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
 
-/** Text of a whole answer of a local model. */
+/** Pattern of a complete answer of a local model. */
 const answered = /\(This browser\)\n+\S[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
 
 describe("models in the browser", { skip: !hasBrowser }, () => {
@@ -27,13 +27,13 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await server.stop();
   });
 
-  /** Adds the model from the disk, on the page of the browser's models. */
+  /** Adds a model file from the disk on the page of local models. */
   async function addFromDisk(page: Page, file = path): Promise<void> {
     await page.getByRole("link", { name: "This browser" }).click();
     await page.locator('input[type="file"][accept=".gguf"]').setInputFiles(file);
   }
 
-  /** Removes the randomness of new conversations. */
+  /** Sets temperature 0 for new conversations. */
   async function makeGreedy(page: Page): Promise<void> {
     await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
     await page.reload();

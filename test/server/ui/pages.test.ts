@@ -308,7 +308,7 @@ describe("the web UI is served", () => {
     }
   });
 
-  /** Returns a body as it was sent. */
+  /** Returns the encoding and the bytes of a response body, without decompression. */
   async function bytesOf(
     path: string,
     encodings: string,

@@ -1,4 +1,4 @@
-// Proxy between the browser and the server, whose connections can be cut.
+// Proxy between the browser and the server. A test can cut its connections.
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
 export class CuttableProxy {

@@ -1,4 +1,4 @@
-// Speed of the web UI, as `bench ui` measures it. The bars are loose, because other programs use the machine too.
+// Speed of the web UI, measured as in `bench ui`. The limits are loose, because other programs use the machine too.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Browser } from "playwright-core";
@@ -9,7 +9,7 @@ import { hasBrowser, launch } from "./browser.ts";
 
 const longestTaskMs = 250;
 const mostDelayMs = 25;
-/** Growth of the page's heap that counts as flat: the texts of the answers, several times. */
+/** Maximum growth of the page's heap in bytes: several times the size of the answers' texts. */
 const flatBytes = 12e6;
 
 describe("the speed of the web UI", { skip: !hasBrowser }, () => {

@@ -1,5 +1,6 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies are read field by field
-// Requests of Responses that send the items of earlier calls back: which session they continue, and what the model reads.
+// Requests of the Responses API that send back the items of earlier calls: which session they continue, and what the
+// model reads.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -26,7 +27,7 @@ async function ask(input: readonly Item[], more: object = {}): Promise<{ output:
   return { output, session };
 }
 
-/** Returns the ids of the calls and of the results that the model has read in its last round. */
+/** Returns the ids of the calls and of the results in the chat of the model's last round. */
 function seenIds(): { readonly calls: readonly string[]; readonly results: readonly (string | undefined)[] } {
   const chat = rig.seen().at(-1) ?? [];
   return {
@@ -77,7 +78,7 @@ describe("items of earlier calls", () => {
         async () => {
           for await (const { name, data } of eventsOf(response)) {
             if (name === "response.output_item.done" && items.length < 2) items.push(data.item as Item);
-            // The result of the first call of the second round.
+            // Leave at the result of the first call of the second round.
             if (name === "response.output_item.done" && (data.item as Item).code === "3") leaving.abort();
           }
           assert.fail("the run has ended");
@@ -86,7 +87,8 @@ describe("items of earlier calls", () => {
       );
       assert.equal(items.length, 2);
       const session = sessionOfContainer(String(items[0]?.container_id));
-      // The run must have ended: a request that does not name the session of a run gets a branch.
+      // Wait until the run has ended. While a session has a run, a request that does not name the session gets a branch
+      // of it.
       await sleep(500);
       rig.script("continued");
       const input = [...start, ...items, said("go on")];

@@ -1,5 +1,5 @@
-// Server for tests of MCP tools in runs: its model is scripted and makes one call a round. The HTTP server, the agent loop and the
-// places are real.
+// Server for tests of MCP tools in runs. Its model is scripted and makes one call per round. The HTTP server, the agent
+// loop and the places are real.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,7 +40,7 @@ export const protocols: readonly { readonly name: string; readonly path: string;
 
 export class McpRuns {
   readonly server: TestServer;
-  /** Calls that the model makes, one a round. */
+  /** Calls that the model makes, one per round. */
   calls: (readonly [name: string, args: unknown])[] = [];
   readonly #places: AgentPlaces;
   readonly #folder: string;
@@ -62,7 +62,7 @@ export class McpRuns {
     return await fetch(`${this.server.url}${path}`, { method: "POST", headers, body: content, signal });
   }
 
-  /** Returns the results that the model has seen in the last run, in order. */
+  /** Returns the tool results in the chat of the last run, in order. */
   results(): readonly string[] {
     const run = this.server.inference.runs.at(-1);
     const { messages: chat } = chatOf((run as FakeRun).request);

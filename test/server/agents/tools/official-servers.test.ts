@@ -1,4 +1,5 @@
-// The official MCP servers over every protocol: each of their tools is called in a run; progress and cancellation arrive.
+// The official MCP servers over every protocol: a run calls each of their tools, the client gets progress, and the MCP
+// server gets cancellations.
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -132,7 +133,7 @@ for (const { name: protocol, path, body } of protocols) {
   });
 }
 
-/** Proxy for a server over HTTP. Keeps all that the server receives. */
+/** Proxy for a server over HTTP. Records the bodies of all requests. */
 class Recorder {
   received = "";
   readonly #server: Server;

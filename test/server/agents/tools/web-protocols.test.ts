@@ -14,7 +14,7 @@ const pages: readonly FoundPage[] = [
   { title: "Rhine", url: "https://rhine.example/a_(b)/", description: "A river", content: "The Rhine is long." },
 ];
 
-/** Web that records what it is asked for. */
+/** Fake web that records the searches and the page requests. */
 class FakeWeb implements Web {
   readonly asked: { readonly query?: string; readonly url?: string; readonly options: WebOptions }[] = [];
   failure: ServerError | null = null;
