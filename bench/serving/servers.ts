@@ -42,7 +42,8 @@ export interface ServerSettings {
 /** Starts `troupe serve`. Measuring the loop delay (`watchLoop`) wakes the server every millisecond. */
 export function startTroupe(settings: ServerSettings, watchLoop = false): Promise<RunningServer> {
   const { model, threads, sequences, context, flags } = settings;
-  // The llama engine, which `auto` may choose, is slower with a pool. The slots of llama-server have equal shares too.
+  // With the wasm engine, all sequences share the KV cache. Otherwise each has an equal part: the llama engine, which `auto` may
+  // choose, is slower with a shared KV cache, and the slots of llama-server have equal parts too.
   const { hasShares = !/--engine[ =]wasm/.test(flags.join(" ")) } = settings;
   const kv = hasShares ? ["--max-model-len", Math.floor(context / sequences)] : ["--kv-cache", `${context}tokens`];
   const sizes = ["--max-seqs", sequences, ...kv, "--threads", threads].map(String);
