@@ -25,7 +25,7 @@ const layers = ["runtime", "engines", "actors", "http"];
 const topFolders = [...layers, "cli", "browser", "ui", "test", "bench"];
 /** Maximum number of files in a folder, unless ARCHITECTURE.md says why the folder has more. */
 const mostFiles = 12;
-/** This file, because it quotes violations, and files of which others expect a default export. */
+/** Files that the rules skip: this file, because it quotes violations, and files that must have a default export. */
 const notSources = ["test/layers.test.ts", "ui/vite.config.ts", "browser/vite.config.ts", "browser/node/assert.ts"];
 
 /** Packages that only one folder may import, with that folder. */
@@ -71,7 +71,7 @@ const rules: Readonly<Record<string, Rule>> = {
     const own = folderOf(path);
     if (own === "test" || own === "bench") return [];
     const others = imports.filter((name) => topFolders.includes(folderOf(name)) && folderOf(name) !== own);
-    // The UI knows the worker of the engine for browsers by its messages alone.
+    // The UI may import one file of browser/: the message types of the worker that runs the engine.
     if (own === "ui") return others.filter((name) => name !== "browser/messages.ts");
     if (own === "browser")
       return others.filter((name) => !layers.includes(folderOf(name)) && name !== "ui/compressed.ts");
@@ -80,7 +80,7 @@ const rules: Readonly<Record<string, Rule>> = {
     return imports.filter((name) => topFolders.includes(folderOf(name)) && !below.includes(folderOf(name)));
   },
   "a foreign library is imported by one folder": ({ path, imports }) => {
-    // In a page, files of browser/ load libraries for the folders that load them by name.
+    // Node code loads some libraries by name. In a web page, files of browser/ import these libraries instead.
     if (path.startsWith("test/") || folderOf(path) === "browser") return [];
     return imports.filter((name) => {
       const owner = owners[packageOf(name)];

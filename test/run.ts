@@ -65,7 +65,10 @@ interface Tally {
   readonly durations: { readonly name: string; readonly ms: number }[];
 }
 
-/** Returns the compiled test files of a ring, named after the sources: dist/ also has files whose source was deleted. */
+/**
+ * Returns the compiled test files of a ring. Lists the sources, because dist/ may contain files whose source was
+ * deleted.
+ */
 function filesOf(ring: Ring): string[] {
   const source = join(sourceTests, ring.path);
   if (!existsSync(source)) return [];
@@ -136,9 +139,9 @@ async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<T
 }
 
 /**
- * Runs one file in a separate process. After `limitMs`, kills that process and all that it started: one that stayed alive would
- * keep the pipes of the file open, and the run would not end. Does not use the time limit of `run`, because newer versions of
- * node do not kill the process.
+ * Runs one file in a separate process. After `limitMs`, kills that process and its descendants. A surviving descendant
+ * would keep the pipes of the file open, so the run would not end. Does not use the time limit of `run`, because newer
+ * versions of node do not kill the process.
  */
 async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   const events: TestEvent[] = [];
@@ -169,7 +172,7 @@ function killTree(file: string): void {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // Has ended by itself.
+      // The process has already ended.
     }
   }
 }
@@ -229,5 +232,5 @@ async function main(names: readonly string[]): Promise<void> {
 }
 
 await main(process.argv.slice(2));
-// Does not wait for processes that a test left behind and that hold a pipe of this one.
+// Exits explicitly, because a process that a test left behind may hold a pipe of this process and so keep it running.
 process.exit();

@@ -76,7 +76,7 @@ it("serves every model again when the generation place has ended, also one whose
 
   for (let round = 0; round < 3; round++) {
     const { link } = front;
-    // A message that no model thread would send ends the whole generation thread.
+    // This message is invalid: no model thread sends null. It ends the whole generation thread.
     for (const port of ports.splice(0)) new PortEndpoint(port, { peer: "generation" }).send(tokenChannel, null);
     while (front.link === link || front.link === null) await new Promise((resolve) => setTimeout(resolve, 10));
     const limit = Date.now() + 20_000;

@@ -156,7 +156,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     await expectWhole(a, 4);
     await expectWhole(c, 4);
     assert.deepEqual(statuses(), ["loaded", "unloaded", "loaded"]);
-    // Concurrent requests to all models.
+    // Sends concurrent requests to all models.
     await Promise.all(Array.from({ length: 24 }, (_, i) => expectWhole(models[i % 3] as string, 8)));
     assert.equal(statuses().filter((status) => status === "loaded").length, 2);
     expectConnected();

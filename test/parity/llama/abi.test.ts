@@ -102,7 +102,7 @@ uint32_t (*quantize)(const char *, const char *, const struct llama_model_quanti
   });
 });
 
-/** Checks out the headers of llama.cpp. Returns the compiler's options to find them. */
+/** Checks out the headers of llama.cpp. Returns the compiler options for their include folders. */
 function includesFrom(checkout: string): string[] {
   const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
   const bundle = join(packageRoot, "llama", "gitRelease.bundle");
@@ -111,7 +111,7 @@ function includesFrom(checkout: string): string[] {
   return [`-I${join(checkout, "include")}`, `-I${join(checkout, "ggml/include")}`];
 }
 
-/** Returns why the compiler tests cannot run here; false: they can. */
+/** Returns the reason why the compiler tests cannot run here; false if they can run. */
 function missingTool(): string | false {
   for (const tool of ["git", "cc"]) {
     try {

@@ -158,8 +158,8 @@ describe("a model that generates and whose file names another pooling", () => {
         slot,
         tokens: Int32Array.from({ length }, (_, i) => 9 + slot + i),
       }));
-      // Without a classifier, llama.cpp's score is the first number of the hidden state in a pass with one sequence. So rows
-      // with the pooling `rank` are fed in separate steps.
+      // Without a classifier, llama.cpp's score is the first number of the hidden state, and only in a pass with one
+      // sequence. So rows with the pooling `rank` are fed in separate steps.
       const all = pooling === "last" ? feed(model, ...rows) : rows.map((row) => feed(model, row)[0]);
       assert.equal(model.capabilities.pooling, pooling);
       const { pooledLength } = model.capabilities;

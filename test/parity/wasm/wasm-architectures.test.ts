@@ -1,5 +1,5 @@
-// Parity with llama.cpp on a generated model of every architecture: the logits after every token of prompts of many
-// lengths, fed whole and in chunks, and of tokens fed one by one after them.
+// Parity with llama.cpp on a generated model of every architecture. Compares the logits after every token of a prompt
+// and after later tokens that are fed one by one. The prompts have many lengths, and are fed whole and in chunks.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -26,7 +26,7 @@ const prompt = 16;
 
 /** Maximum error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** Minimum change by the adapter. With a smaller change the comparison would show nothing. */
+/** Minimum change of the logits by the adapter. With a smaller change the comparison would show nothing. */
 const leastChange = 0.05;
 
 const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> = {

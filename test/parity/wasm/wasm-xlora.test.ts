@@ -24,7 +24,7 @@ const globalWeight = 0.5;
 
 /** Maximum error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** Minimum change by the adapters. With a smaller change the comparison would show nothing. */
+/** Minimum change of the logits by the adapters. With a smaller change the comparison would show nothing. */
 const leastChange = 0.05;
 
 /** Returns the logits after the prompt and after every later token. */

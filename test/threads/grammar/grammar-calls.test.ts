@@ -76,8 +76,8 @@ async function start(path: string): Promise<Rig> {
 const allows = (mask: Int32Array, token: number) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1;
 
 /**
- * Outcome for a text: the grammar rejects it, the text may continue, or the text may end. A forced token may extend beyond the
- * text.
+ * Outcome for a text: "refused": the grammar rejects the text; "open": the text may continue; "done": the text may end.
+ * A forced token may extend beyond the text.
  */
 type Outcome = "refused" | "open" | "done";
 

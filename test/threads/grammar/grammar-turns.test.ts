@@ -73,8 +73,8 @@ async function timeOf(compiling: Promise<CompiledGrammar>): Promise<number> {
 }
 
 /**
- * Starts a compilation that can be aborted. Returns a function that aborts it, and a promise that resolves when it has failed
- * with `cancelled`.
+ * Starts a compilation that can be aborted. Returns a function that aborts it, and a promise that resolves when the
+ * compilation has failed with `cancelled`.
  */
 function leaver({ host }: Rig, source: GrammarSource, client: string) {
   const controller = new AbortController();
@@ -181,7 +181,7 @@ describe("grammar threads that the system cannot start", () => {
     }
     recover();
     const compiling = rig.host.compile(schema("one"), anAsker());
-    // The thread for this compilation has been started, but a spare thread has not.
+    // The thread for this compilation has been started, but no spare thread has been started.
     exhaust();
     const one = await compiling;
     const matcher = one.open();

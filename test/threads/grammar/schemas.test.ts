@@ -271,7 +271,7 @@ function allowedTokens(mask: Int32Array): number[] {
 function choose(allowed: readonly number[], random: () => number, isLate: boolean): number {
   if (isLate && allowed.includes(end)) return end;
   const preferred = isLate ? allowed.filter((token) => closing.has(token)) : [];
-  // ASCII tokens are preferred. Most single bytes begin a non-ASCII character, and texts of such characters test little.
+  // Prefers ASCII tokens. Most single bytes begin a non-ASCII character, and texts of non-ASCII characters test little.
   const plain = allowed.filter((token) => token < 0x7f || token > 0xff);
   const from =
     preferred.length > 0 && random() < 0.9 ? preferred : plain.length > 0 && random() < 0.95 ? plain : allowed;

@@ -1,4 +1,5 @@
-// MCP servers that fail, hang or flood: their own calls end in time with an error that says why, and nothing else suffers.
+// MCP servers that fail, hang or flood. A call to such a server ends within its time limit, with an error that names
+// the cause. Calls to other servers are not affected.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { after, before, describe, it } from "node:test";
@@ -9,15 +10,15 @@ import { freePort, McpRig, nodeProcess, serverSettings, until } from "./rig.ts";
 const MIB = 2 ** 20;
 const program = fileURLToPath(new URL("../../fixtures/mcp/hostile-server.js", import.meta.url));
 const killedClient = fileURLToPath(new URL("killed-client.js", import.meta.url));
-/** Limit of the calls in this test. */
+/** Time limit of each call. */
 const callTimeoutMs = 1000;
-/** Maximum growth of this process while a server floods it. */
+/** Maximum growth of this process's memory (RSS, in bytes) while a server floods it. */
 const maxGrowth = 100 * MIB;
 
 const hostile = (name: string, mode = name, args: readonly string[] = []) =>
   serverSettings(name, nodeProcess(program, [mode, ...args]), { callTimeoutMs, toolPrefix: name });
 
-/** Ids of the running processes of the server, without the shells that guard them. */
+/** Returns the ids of the hostile server's running processes in this mode, without the shells that guard them. */
 function processes(mode: string): readonly number[] {
   const lines = execFileSync("ps", ["-eo", "pid,args"], { encoding: "utf8" }).split("\n");
   return lines
@@ -25,7 +26,10 @@ function processes(mode: string): readonly number[] {
     .map((line) => Number.parseInt(line, 10));
 }
 
-/** Calls a tool of the bad server, while the good one answers. Returns the outcome and its time. */
+/**
+ * Calls a tool of the bad server. Until that call ends, calls the good server repeatedly; each of these calls must
+ * succeed. Returns the outcome and duration of the bad call, and the longest duration of a good call.
+ */
 async function disturb(rig: McpRig, tool: string) {
   const startedAt = performance.now();
   const outcome = rig.call(`bad_${tool}`, {}).then(
@@ -87,7 +91,7 @@ describe("MCP servers that misbehave during a call", () => {
     assert.equal(status, "timeout");
     assert.ok(ms < 2 * callTimeoutMs, `${ms} ms`);
     assert.ok(slowest < callTimeoutMs, `${slowest} ms`);
-    // It does not answer a check either, so it is killed and started again.
+    // The server does not answer the client's check either, so the client kills it and starts it again.
     await until(() => rig.client.connected < 2, "the server is disconnected");
     await reconnected(rig);
   });
@@ -136,7 +140,7 @@ describe("MCP servers that flood", () => {
     ["large", /it sent a message of more than 16 MiB/],
   ] as const) {
     it(`a server that writes 100 MB (${tool}) is disconnected; memory stays bounded`, async (test) => {
-      // A client of its own, because the pauses between connections grow.
+      // Each case needs a new client, because the pauses between connection attempts grow.
       const rig = new McpRig([hostile("bad"), hostile("good")]);
       await rig.start(2);
       const before = process.memoryUsage().rss;

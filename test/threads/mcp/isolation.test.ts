@@ -1,4 +1,5 @@
-// MCP servers and what they share: the environment, the sandbox, the place, and the users of several sessions.
+// Isolation of MCP servers: environment variables, sandbox, calls of several sessions, and the end of a server or of
+// the client's place.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -144,7 +145,7 @@ describe("an MCP server over HTTP that is killed", () => {
     const second = await startHttp(port, "streamableHttp");
     await until(() => rig.client.connected === 1, "it is connected again");
     assert.equal((await rig.call("echo", { message: "back" })).content, "Echo: back");
-    // A server that has forgotten its sessions, as after a restart between two calls.
+    // Restarts the server between two calls, so that the server no longer knows the client's session.
     second.child.kill("SIGKILL");
     const third = await startHttp(port, "streamableHttp");
     await rig.call("echo", { message: "lost" }).catch(() => {});

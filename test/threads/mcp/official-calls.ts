@@ -1,4 +1,5 @@
-// Calls of every tool of the official MCP servers, in an order that works, with what each result contains. Names have no prefix.
+// Calls of every tool of the official MCP servers, with a pattern for each result. The order matters, because later
+// calls use what earlier calls created. Tool names have no prefix.
 import { join } from "node:path";
 
 export type OfficialCall = readonly [name: string, args: unknown, result: RegExp];
@@ -27,7 +28,10 @@ export const everythingCalls: readonly OfficialCall[] = [
   ["get_prompt", { name: "args-prompt", arguments: { city: "Bonn" } }, /^user: .*Bonn/],
 ];
 
-/** Calls of the server for files. `folder`: the folder of the server, or an empty one in it; its path contains "troupe-mcp". */
+/**
+ * Returns calls of the filesystem server. `folder` is the server's allowed folder or an empty folder in it. Its path
+ * must contain "troupe-mcp".
+ */
 export function fileCalls(folder: string): readonly OfficialCall[] {
   const path = (name: string): string => join(folder, name);
   return [
@@ -51,7 +55,7 @@ export function fileCalls(folder: string): readonly OfficialCall[] {
 const relations = [{ from: "Ada", to: "Bob", relationType: "knows" }];
 const person = (name: string) => ({ name, entityType: "person", observations: ["is kind"] });
 
-/** Calls of the server for memory, whose memory is empty. */
+/** Calls of the memory server. Its memory must be empty before the first call. */
 export const memoryCalls: readonly OfficialCall[] = [
   ["create_entities", { entities: [person("Ada"), person("Bob")] }, /Ada/],
   ["create_relations", { relations }, /knows/],

@@ -1,4 +1,4 @@
-// The official MCP servers behind the MCP client: each of their tools is called as a model would call it.
+// MCP client with the official MCP servers: each tool of each server is called as a model would call it.
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -21,7 +21,7 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
       } else {
         const started = await startHttp(await freePort(), kind === "http" ? "streamableHttp" : "sse");
         child = started.child;
-        // An old server is recognised by its answer to the first request.
+        // The type is "http" for SSE too: the client recognises an SSE server by its answer to the first request.
         const url = `http://127.0.0.1:${started.port}/${kind === "http" ? "mcp" : "sse"}`;
         rig = new McpRig([serverSettings("e", { type: "http", url, headers: {} })]);
       }

@@ -1,4 +1,4 @@
-// Rig for tests of the MCP client: the real place with real servers. Log lines of all levels are kept.
+// Rig for tests of the MCP client: the real place with real servers. Keeps log lines of all levels.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { createRequire } from "node:module";
@@ -36,7 +36,7 @@ export class McpRig {
     this.client = new McpClient({ init: { ...init, ...changes }, log });
   }
 
-  /** Starts the client and waits until all its servers, or `count`, are connected. */
+  /** Starts the client and waits until at least `count` servers are connected. */
   async start(count: number): Promise<void> {
     await this.client.start();
     await until(
@@ -83,7 +83,7 @@ export function serverSettings(
   return { id: name, name, source, ...rest, ...changes };
 }
 
-/** A server that this Node runs. */
+/** Returns the source of a server: a Node.js process that runs the program at `path`. */
 export function nodeProcess(path: string, args: readonly string[] = [], environment = {}): McpServerSource {
   return { type: "process", command: process.execPath, args: [path, ...args], environment, workFolder: null };
 }

@@ -32,7 +32,7 @@ const settings: SandboxSettings = {
 };
 const open = (given: Partial<SandboxSettings> = {}): Sandbox => openSandbox({ ...settings, ...given }, () => {});
 
-/** Python interpreter, and the folder that the interpreter needs. */
+/** Path of the Python interpreter, and the folders that the interpreter needs. */
 const [python = "", ...prefixes] = JSON.parse(
   spawnSync("python3", ["-c", "import sys, json; print(json.dumps([sys.executable, sys.base_prefix]))"], {
     encoding: "utf8",

@@ -56,7 +56,7 @@ async function isReadable(store: StoredResponses, id: string): Promise<boolean> 
 async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: () => void): Promise<void> {
   await store.add(stored("before", 100_000));
   fill();
-  // Once the free pages of the file are used up, nothing is stored.
+  // Adds fail only after the free pages of the file are used up.
   let kept = 0;
   await assert.rejects(async () => {
     for (; kept < 1000; kept++) await store.add(stored(`small${kept}`, 100_000));

@@ -191,8 +191,8 @@ describe("the state place", () => {
     const other = await killable(init);
     const mine = stateFront(init);
     await mine.start();
-    // The response "running" is deleted while it runs, and then its end is written twice. The response "ended" is deleted after
-    // its end, and then its end is written twice again.
+    // The response "running" is deleted while it runs. The response "ended" is deleted after its end. After the
+    // deletion, the end of each response is written twice.
     for (const id of ["running", "ended"]) {
       await other.responses.ask("add", stored(id, { isRunning: true }));
       if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");

@@ -17,11 +17,11 @@ import { loadableEdges, recordingLog } from "../../fixtures/http-server.ts";
 const id = `resp_${"0".repeat(32)}`;
 const largeBytes = 45_000_000;
 const readers = 50;
-/** Maximum delay of the event loop. In an earlier version, each of many readers blocked the main thread for 300 ms. */
+/** Maximum delay of the event loop. In an earlier version, each reader blocked the main thread for 300 ms. */
 const mostDelayMs = 1500;
 /**
- * Maximum delay of the event loop. In an earlier version, many readers of events blocked the main thread for 0.8 to 1.9 s and
- * used 560 to 820 MB.
+ * Maximum delay of the event loop while readers get the events of a running response. In an earlier version, these
+ * readers blocked the main thread for 0.8 to 1.9 s and used 560 to 820 MB.
  */
 const mostEventDelayMs = 500;
 const mostEventGrowth = 400e6;

@@ -34,7 +34,7 @@ export interface Prepared {
 let count = 0;
 
 export async function prepare(options: Partial<XloraOptions> = {}, keptAfter: number | null = null): Promise<Prepared> {
-  // Adapters that preparation does not round further, so that rounding does not matter here.
+  // With this type and alpha, preparation does not round the adapters further, so rounding does not matter here.
   const adapterOptions = (index: number) => ({ dtype: "F16" as const, alpha: 4, ...options.adapterOptions?.(index) });
   const path = join(folder, `x${count++}`);
   const written = await writeXlora(path, { modelPath, seed: count, ...options, adapterOptions });

@@ -1,4 +1,4 @@
-// X-LoRA in the wasm engine on real threads, against its definition on the same model (fixtures/xlora-reference.ts).
+// X-LoRA in the wasm engine on real threads, compared with a reference by definition (fixtures/xlora-reference.ts).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";

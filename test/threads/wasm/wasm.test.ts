@@ -113,7 +113,7 @@ describe("the wasm engine's threads", () => {
     const abortFlag = new SharedArrayBuffer(1);
     const { model, batch } = await loadEncoder(test, abortFlag);
     const waits = "const { workerData: [flag, go] } = require('node:worker_threads');";
-    // `sets` waits until the step begins, and then for 50 ms.
+    // Waits until the main thread is about to begin the step, and then for 50 ms.
     const sets = "const word = new Int32Array(go); Atomics.wait(word, 0, 0); Atomics.wait(word, 0, 1, 50);";
     const aborts = "new Uint8Array(flag)[0] = 1;";
     const go = new SharedArrayBuffer(4);

@@ -1,4 +1,4 @@
-// Reading pages on the web thread: rules of hosts and requests, documents, limits, and pages that are made to harm the reader.
+// Reading of pages on the web thread: host and request rules, kinds of documents, limits, and malicious pages.
 import assert from "node:assert/strict";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { after, before, describe, it } from "node:test";

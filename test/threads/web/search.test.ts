@@ -1,4 +1,5 @@
-// Searches on the web thread: the formats of the providers, their failures, and what a search returns of the found pages.
+// Searches on the web thread: formats and failures of the providers, and the content that a search returns of each
+// page.
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { describe, it, type TestContext } from "node:test";
@@ -21,7 +22,7 @@ interface Asked {
   readonly body: string;
 }
 
-/** Answers searches at a path, and returns the requests. */
+/** Answers searches at a path. Returns a list to which each received request is added. */
 function answerSearches(
   web: WebRig,
   path: string,
@@ -50,7 +51,7 @@ function answerPages(web: WebRig): void {
   web.answers.set("two.test/", { body: html("<h1>Tides</h1><p>The tide at the pier is highest at noon.</p>") });
 }
 
-/** Checks that a search returns both pages, the second one first, because it has the answer. */
+/** Checks that a search returns both pages. The second page must come first, because it has the answer. */
 async function checkFound(web: WebRig): Promise<void> {
   answerPages(web);
   const found = await web.search("when is the tide highest", { location });

@@ -1,4 +1,5 @@
-// Web search as the settings assemble it: with the rules of production, and the embedding model of the settings.
+// Web search assembled from the settings: with the address rules of a real server, and with the configured embedding
+// model.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

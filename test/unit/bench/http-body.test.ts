@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { BodyReader, type Framing } from "../../../bench/serving/client/http-body.ts";
 
 /**
- * Reads a body that is cut at these positions. Returns its content, and the index of the piece that completed it; -1 = never.
+ * Reads a body that is cut into pieces at these positions. Returns its content, and the index of the piece that
+ * completed it; -1 if no piece did.
  */
 function read(framing: Framing, wire: string, cuts: readonly number[] = []) {
   let body = "";

@@ -46,7 +46,7 @@ describe("the sizes of a llama.cpp context", () => {
     });
     assert.deepEqual([capacity.sequenceTokens, capacity.kvBlocks, contextTokens], [1024, 32, 1024]);
     assert.equal(kvCacheBytes, 1024 * tokenBytes);
-    // One more sequence than slots, because exports use it.
+    // The context has one sequence more than slots: exports use the extra sequence.
     assert.equal(sequences, 5);
   });
 

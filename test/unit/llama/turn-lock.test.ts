@@ -37,7 +37,7 @@ async function until(numbers: Int32Array, index: number, value = 1): Promise<voi
 
 /** Waits until the other side has requested the lock while this side holds it. */
 function untilAsked(lock: TurnLock): Promise<void> {
-  // This word contains the side that waits.
+  // This word of the lock names the waiting side.
   return until(new Int32Array(lock.memory), 2);
 }
 

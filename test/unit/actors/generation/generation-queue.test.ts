@@ -43,7 +43,7 @@ describe("the queue of runs", () => {
     run.ended(0, false);
     run.ended(0, false);
     queue.enter("few", 2);
-    // Two requests of each client wait. If one more were dropped for "few", "few" would have more than the other client.
+    // Two requests of each client wait. Another request of "many" is not dropped, because "few" would then have more.
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 
@@ -54,7 +54,8 @@ describe("the queue of runs", () => {
     run.ended(0, true);
     queue.enter("few", 1);
     queue.enter("few", 1);
-    // Three requests of "many" wait. One of them is dropped for the second request of "few", but none for the third.
+    // Three requests of "many" wait. The queue drops one of them for the second request of "few", but none for the
+    // third.
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 

@@ -1,4 +1,4 @@
-// Consecutive generations, as an agent loop runs them: each returns its result, and the events of all go to one sink.
+// Consecutive generations, as an agent loop runs them: each returns its result, and all events go to the same sink.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Generation, type GenerationOptions, type OutputEvent } from "../../../../actors/generation/generation.ts";

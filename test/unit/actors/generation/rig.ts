@@ -1,5 +1,5 @@
-// Builders for tests of the actors: jobs and consumers for the step loop, a generation whose model only records, and a
-// generation place that is linked to a real step loop over the fake engine.
+// Builders for tests of the actors: jobs and consumers for the step loop, a generation whose model only records its
+// calls, and a generation place that is linked to a real step loop over the fake engine.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -182,8 +182,8 @@ interface Told {
 }
 
 /**
- * Creates a model that only records. The test plays the engine: it feeds tokens to `sinks`, which has one entry for each opened
- * sequence.
+ * Creates a model that only records its calls. The test takes the role of the engine: it feeds tokens to `sinks`, which
+ * has one entry for each opened sequence.
  */
 export async function createModel() {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
@@ -216,7 +216,9 @@ export async function createModel() {
   return { model, told, asked, sinks, answer, closed, vocabulary: text.vocabulary };
 }
 
-/** Creates a generation on a model that only records, with a stream that is connected in the same way as in the actor. */
+/**
+ * Creates a generation on a model that only records its calls. Its stream is connected in the same way as in the actor.
+ */
 export async function createRun(
   changes: Partial<OpenRequest> = {},
   options: { window?: number; adapter?: LeasedAdapter } = {},

@@ -45,7 +45,7 @@ function connectionTo(launch: () => ServerProcess) {
   return { clock, connection, downs };
 }
 
-/** A process that never writes. `ends`: it exits at once. */
+/** Returns a process that never writes. If `ends` is true, the process has already exited. */
 function silentProcess(ends: boolean): ServerProcess {
   let exit = (_reason: string): void => {};
   const exited = new Promise<string>((resolve) => {

@@ -103,7 +103,7 @@ async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
 
 const structured = (id: number, changes: Parameters<typeof job>[1] = {}) => job(id, { maxNewTokens: 24, ...changes });
 
-/** Returns the tokens of three sequences with grammars and of one without, and the counts. */
+/** Returns the tokens of three sequences with a grammar and one without, and the step loop's counts. */
 async function outcome(lateness: (answer: number) => number, setting: Setting = {}, maxNewTokens = 24) {
   const rig = createRig(setting);
   const jobs = [8, 40, 1].map((length, i) => job(i + 1, { length, maxNewTokens }));

@@ -27,7 +27,7 @@ export class SkillRig {
     this.store = new SkillStore({ store, contents: this.contents, folders, now: () => this.now });
   }
 
-  /** `hasFolder`: whether there is a folder of skills, in which `write` writes. */
+  /** Opens a rig. If `hasFolder` is true, the store also reads skills from a folder, into which `write` writes. */
   static async open(hasFolder = false): Promise<SkillRig> {
     const rig = new SkillRig(hasFolder);
     await rig.contents.open();
@@ -39,7 +39,7 @@ export class SkillRig {
     rmSync(this.root, { recursive: true, force: true });
   }
 
-  /** Writes a file of the folder of skills. Returns its path. */
+  /** Writes a file into the skills folder. Returns its path. */
   write(name: string, content: string): string {
     const path = join(this.root, "own", name);
     mkdirSync(dirname(path), { recursive: true });
@@ -47,7 +47,7 @@ export class SkillRig {
     return path;
   }
 
-  /** Uploads files by their names. */
+  /** Uploads the files of a skill, given as file contents by file name. */
   async upload(
     files: Readonly<Record<string, string | Uint8Array>>,
     skill: string | null = null,
@@ -65,7 +65,7 @@ export class SkillRig {
     return this.upload({ "skill.zip": archive }, skill);
   }
 
-  /** Names of the contents, and of what lies in the staging folder. */
+  /** Returns the names of the stored contents, and of the files in the staging folder. */
   onDisk(): { readonly content: readonly string[]; readonly staging: readonly string[] } {
     const names = (folder: string) => readdirSync(join(this.root, "skills", folder)).sort();
     return { content: names("content"), staging: names("staging") };

@@ -9,7 +9,9 @@ import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
 import { attachment, request } from "../generation/rig.ts";
 
-/** Attaches a model whose engine reports these tokens for the probe texts. */
+/**
+ * Returns the message that attaches a model. `probes` changes the tokens that the engine reports for the probe texts.
+ */
 async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
   const { port1, port2 } = new MessageChannel();
   t.after(() => port2.close());

@@ -1,11 +1,12 @@
-// Cleaning of pages: what looks like boilerplate and is text stays; what looks like text and is boilerplate goes.
+// Removal of boilerplate from pages: text that looks like boilerplate is kept, and boilerplate that looks like text is
+// removed.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { pageText } from "../../../../actors/web/extract/page-text.ts";
 
 const filler = `<p>${"The harbour was rebuilt in stone after the flood, and the town has paid for it ever since. ".repeat(8)}</p>`;
 
-/** Returns the text of a page with a main element, or with nothing but blocks. */
+/** Returns the text extracted from a page whose main element has a title, filler text and `html`. */
 const main = (html: string): string => page(`<main><h1>Title</h1>${filler}${html}</main>`);
 const page = (body: string, head = ""): string =>
   pageText(

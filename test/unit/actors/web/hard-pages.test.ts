@@ -1,4 +1,5 @@
-// Pages that are hard to read: very long, deeply nested, damaged, or in no known encoding. And tables, code and lists in detail.
+// Pages that are hard to read: very long, deeply nested, damaged, or in an unknown encoding. Also tests tables, code
+// and lists.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { maxTextLength, pageText } from "../../../../actors/web/extract/page-text.ts";

@@ -12,7 +12,7 @@ export interface FixturePage {
   readonly bytes: Uint8Array;
   /** Main text of the page, written by hand. */
   readonly reference: string;
-  /** Texts that must not be in the extracted text, and texts that must. */
+  /** `gone`: texts that must not be in the extracted text. `kept`: texts that must be in it. */
   readonly gone: readonly string[];
   readonly kept: readonly string[];
 }

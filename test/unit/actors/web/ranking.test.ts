@@ -1,4 +1,4 @@
-// Ranking: the passages that answer a query are selected, by words and by embeddings, within the budget.
+// Ranking: selects the passages that answer a query, by words and by embeddings, up to a number of characters.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { pageText } from "../../../../actors/web/extract/page-text.ts";
@@ -34,7 +34,10 @@ const passages: readonly Passage[] = fixturePages.flatMap(({ bytes, type, url },
 });
 const pageNamed = (name: string): number => fixturePages.findIndex((page) => page.name === name);
 
-/** A fake embedding: counts of the query's stems, so that similar texts have similar vectors. */
+/**
+ * Fake embedding model: a vector counts the word stems (first five letters) of a text, so similar texts have similar
+ * vectors.
+ */
 async function fakeEmbed(texts: readonly string[]): Promise<readonly Float32Array[]> {
   return texts.map((text) => {
     const vector = new Float32Array(256);

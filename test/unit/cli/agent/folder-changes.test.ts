@@ -1,4 +1,4 @@
-// Changes that are found in a work folder, and how they are shown.
+// Changes of files in a work folder: how they are detected, and how they are shown.
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -16,7 +16,7 @@ after(() => rmSync(base, { recursive: true, force: true }));
 
 const entry = new URL("../../../../cli/assembly/adapters/adapter-folder.js", import.meta.url).href;
 
-/** Returns the folder that another process made before it ended in the given way. */
+/** Starts a process that creates an adapter folder and then runs the code `end`. Returns the path of that folder. */
 function madeByAnother(end: string): string {
   const script = `
     const { createAdapterFolder } = await import(${JSON.stringify(entry)});

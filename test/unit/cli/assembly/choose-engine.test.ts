@@ -43,7 +43,7 @@ function host(facts: Host) {
   return { asked, questions };
 }
 
-/** Returns the report of the engine that is chosen. */
+/** Chooses an engine. Returns the report about the choice. */
 async function chosen(questions: EngineQuestions) {
   return (await chooseEngine(questions)).report;
 }

@@ -11,7 +11,7 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-config-"));
 const path = join(folder, "mcp.json");
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Returns how a value refers to an environment variable. */
+/** Returns the text by which a value refers to an environment variable. */
 const reference = (name: string): string => `\${${name}}`;
 
 async function settingsOf(content: unknown, environment: Readonly<Record<string, string>> = {}) {

@@ -20,7 +20,10 @@ export function resolve({ text, ...others }: Request): Config {
   });
 }
 
-/** Returns a file of one model that has these lines under a header. The first of the lines is line 3. */
+/**
+ * Returns the text of a configuration file with one model, and with `lines` under a header. `lines` begins at line 3,
+ * or at line 5 if the header begins with "[models.".
+ */
 export function textWith(header: string, lines: string, command: Command = "serve"): string {
   if (header === "[[models]]") return `command = "${command}"\n[[models]]\n${lines}\nmodel_id = "a"\n`;
   if (header.startsWith("[models.")) return `command = "${command}"${oneModel}${header}\n${lines}\n`;

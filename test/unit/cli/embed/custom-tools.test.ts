@@ -233,11 +233,11 @@ it("the types of a tool follow its schema", () => {
   // @ts-expect-error city is a string
   tool({ name: "a", description: "", schema, run: ({ city }) => city * 2 });
   tool({ name: "a", description: "", schema: nothing, run: ({ city }) => (typeof city === "string" ? city : null) });
-  // @ts-expect-error a value of a JSON schema has no known type
+  // @ts-expect-error with a JSON schema, the types of the arguments are unknown
   tool({ name: "a", description: "", schema: nothing, run: ({ city }) => city.toUpperCase() });
-  // @ts-expect-error the schema of arguments is that of an object
+  // @ts-expect-error the schema of the arguments must describe an object
   tool({ name: "a", description: "", schema: z.string(), run: () => "" });
-  // @ts-expect-error undefined is no result
+  // @ts-expect-error undefined is not a valid result
   tool({ name: "a", description: "", schema, run: () => undefined });
   const tools: readonly Tool[] = [weather];
   assert.equal(tools.length, 1);

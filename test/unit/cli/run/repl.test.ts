@@ -1,4 +1,4 @@
-// A person at a terminal, with streams instead of the terminal and a script instead of the model.
+// REPL with a simulated user. Streams replace the terminal, and a script replaces the model.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,7 +35,7 @@ before(() => {
 afterEach(() => current?.repl.close());
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Simulated person who types and reads. */
+/** Simulated user who types lines and reads the output. */
 class Person {
   readonly inference: FakeInference;
   readonly conversation = new Conversation(["tiny", "other"], "tiny", new Map([["tiny", ["code", "math"]]]));

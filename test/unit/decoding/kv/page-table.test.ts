@@ -157,7 +157,7 @@ function pick(share: number, count: number): number {
   return Math.min(Math.floor(share * count), count - 1);
 }
 
-/** Writes a row for every slot, like a scheduler's step. Releases slots without room. */
+/** Writes a row for every slot, like a scheduler's step. Releases the slots for which too few pages are free. */
 function step(rig: Rig, a: number, b: number, c: number): void {
   const { slots, sequenceTokens } = rig.shape;
   const rows: { slot: number; start: number; end: number; drafts: number }[] = [];
@@ -166,7 +166,7 @@ function step(rig: Rig, a: number, b: number, c: number): void {
     const start = settled + Math.floor(a * (tokens.length - settled));
     const end = Math.min(start + Math.ceil(((b * (slot + 1)) % 1) * longestRow), sequenceTokens);
     const next = slot + 1;
-    // A sequence joins during the step: it shares its neighbour's tokens before the neighbour reserves.
+    // A sequence joins during the step: it shares its neighbour's tokens before the neighbour reserves pages.
     if (next < slots && rig.slots[next]!.tokens.length === 0) rig.copyPrefix(slot, next, settled);
     if (!rig.reserve(slot, end)) rig.release(slot);
     else if (end > start) rows.push({ slot, start, end, drafts: Math.floor(c * (end - start - 1)) });

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { createTurns } from "./rotation-rig.ts";
 
 /**
- * Durations of an adapter switch in milliseconds. With the first value the scheduler keeps an adapter for several steps, with
- * the second for the minimum number of steps.
+ * Durations of an adapter switch in milliseconds. With the first duration, the scheduler keeps an adapter for several
+ * steps; with the second duration, for the minimum number of steps.
  */
 const changes = [8, 0.1];
 

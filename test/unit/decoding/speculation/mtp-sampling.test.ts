@@ -97,7 +97,7 @@ function chiSquare(texts: readonly number[][], token: number, chances: readonly 
 }
 
 describe("tokens that heads drafted by drawing", () => {
-  /** Limit that chance exceeds once in ten thousand, with four degrees of freedom. */
+  /** Chi-square value with a p-value of 0.0001, for four degrees of freedom. */
   const limit = 23.5;
 
   it("have the model's distribution, and are right more often than likeliest ones", () => {

@@ -44,9 +44,9 @@ export interface HubRig {
   /** Returns the path of the model. */
   resolve(source?: string, options?: FetchOptions): Promise<string>;
   assertRefused(source: string, code: string, message: RegExp, options?: FetchOptions): Promise<void>;
-  /** Asserts that the file that `source` names exists with these bytes. */
+  /** Resolves `source` to a file, and asserts that the file contains exactly these bytes. */
   assertFetched(bytes: Buffer, source?: string, options?: FetchOptions): Promise<void>;
-  /** Returns the names in the folder of the blobs. */
+  /** Returns the names of the files in the cache's blobs folder, sorted. */
   blobs(): string[];
 }
 

@@ -161,7 +161,7 @@ describe("the files of an adapter", () => {
     await writePeftAdapter(source, { modelPath, seed: 1, targets: "all-linear" });
     const place = join(folder, "watched");
     const outcome = refusal({ ...options, root: null, source, folder: place });
-    // Writing has begun, so the files are open. Their pairs are read during the next turns of the event loop.
+    // The output folder exists, so the source files are open. Their tensors are read in later turns of the event loop.
     const hasBegun = () => existsIn(place);
     while (!hasBegun()) await turn();
     utimesSync(join(source, "adapter_model.safetensors"), 1, 1);

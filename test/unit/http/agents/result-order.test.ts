@@ -1,4 +1,5 @@
-// Results of parallel tool calls, in the protocols in which a client can send them in another order than that of the calls.
+// Results of parallel tool calls: a client may send them in any order, and the prompt has them in the order of the
+// calls.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";

@@ -1,4 +1,4 @@
-// Tools of a request: what the translations of three protocols give to the agent loop.
+// Tools of a request: the options that three protocols pass to the agent loop.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentOptions } from "../../../../actors/api/agent/agents.ts";
@@ -27,7 +27,7 @@ const ofMessages = (body: object, tools: OfferedTools | null = offered): Wanted 
 const ofResponses = (body: object, tools: OfferedTools | null = offered) =>
   responseTranslator.translate({ input: "hi", ...body }, { responseId: "resp_1", offered: tools }, "refuse").agent;
 
-/** Returns the error of a translation. */
+/** Returns the error that a translation throws. */
 function failure(translate: () => unknown): Pick<ServerError, "code" | "message" | "param"> {
   try {
     translate();

@@ -1,4 +1,4 @@
-// Citations: the places of a text that name pages of a search.
+// Citations: the parts of a text that name pages found by a web search.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ProgressEvent } from "../../../../http/shared/agent/progress-event.ts";

@@ -9,7 +9,9 @@ import { collectAnswer } from "../../../../http/shared/answer/answer.ts";
 import { AnswerMemory } from "../../../../http/shared/answer/answer-memory.ts";
 import { done, failure, finish, reasoning, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
 
-/** Type of the vendor's client, except for the citations of a text: other clients do not accept null there. */
+/**
+ * Message type of the vendor's client without `citations` of text blocks: some other clients do not accept null there.
+ */
 interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
   readonly content: readonly (
     | Anthropic.ThinkingBlock

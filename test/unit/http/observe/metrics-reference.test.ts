@@ -12,7 +12,7 @@ const reference = readFileSync(new URL("../../../../../docs/metrics.md", import.
 const isLinux = process.platform === "linux";
 const skip = isLinux ? false : "the list of process metrics is of Linux";
 
-/** Returns the metrics in docs/metrics.md: name, and type. */
+/** Returns the types of the metrics in docs/metrics.md, by name of the metric. */
 function documented(): Map<string, string> {
   return new Map([...reference.matchAll(/^\| `(\w+)` \| (\w+) \|/gm)].map(([, name = "", type = ""]) => [name, type]));
 }
@@ -35,7 +35,7 @@ describe("docs/metrics.md", () => {
   });
 
   it("has names by the conventions of Prometheus", () => {
-    // prom-client's own names of active handles, requests and resources break the rule that only counters end in _total.
+    // prom-client's metrics of active handles, requests and resources break the rule that only counters end in _total.
     const own = [...documented()].filter(([name]) => !name.startsWith("nodejs_active_"));
     const names = new Set(["service_kv_cache_blocks_total"]);
     for (const [name, type] of own) {

@@ -1,5 +1,6 @@
-// Default requests of coding agents, and the parts of a response that they need: turns with a tool call, in the shapes of Codex
-// (responses), Claude Code (messages), opencode and Qwen Code (chat completions). The texts were written for the tests.
+// Requests that coding agents send by default, and the parts of the response that the agents need. Each turn has a tool
+// call, in the format of Codex (responses), Claude Code (messages), opencode or Qwen Code (chat completions). The texts
+// were written for the tests.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";

@@ -1,4 +1,4 @@
-// Unknown fields of a request: ignored and reported, or refused; misspelt names of known fields are always refused.
+// Unknown fields of a request: ignored and reported, or refused. Misspelt names of known fields are always refused.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";

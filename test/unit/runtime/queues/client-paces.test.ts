@@ -19,7 +19,7 @@ function pacesAt(t: TestContext) {
     short(...clients: readonly string[]): void {
       for (const client of clients) paces.quick(client, 5);
     },
-    /** Returns the client whose item is taken before its turn, if each of these clients has one waiting item. */
+    /** Queues one item per client. Returns the client whose item is taken out of turn; undefined if none is. */
     taken(clients: readonly string[], onlyLongTrusted = false): string | undefined {
       const items = clients.map((client) => ({ client }));
       for (const item of items) queue.add(item, false);

@@ -21,7 +21,7 @@ function head(...fields: readonly string[]): string {
   return ["HTTP/1.1 200 OK", "content-type: text/plain", ...fields, "", ""].join("\r\n");
 }
 
-/** Writes a piece again and again, as fast as the client reads, or each `everyMs`. */
+/** Writes a piece repeatedly: every `everyMs` milliseconds, or as fast as the client reads if `everyMs` is 0. */
 function flood(socket: Socket, piece: string, everyMs = 0): void {
   const write = (): void => {
     if (socket.destroyed) return;

@@ -21,10 +21,10 @@ export const limits: FetchLimits = {
   minBytesPerSecond: 0,
 };
 
-/** Addresses that names resolve to. A list of lists: the answers of one query after another. */
+/** IP addresses by host name. For a list of lists, each DNS query gets the next list; the last list repeats. */
 export type Names = Readonly<Record<string, readonly string[] | readonly (readonly string[])[]>>;
 
-/** Returns a guard whose names are in the table; all other names do not exist. */
+/** Returns a guard that resolves host names by the table. Names that are not in the table do not exist. */
 export function guardOf(names: Names, isAllowed: (address: string) => boolean = isOutside): ConnectionGuard {
   const asked = new Map<string, number>();
   const resolve = async (name: string): Promise<readonly LookupAddress[]> => {
@@ -38,7 +38,7 @@ export function guardOf(names: Names, isAllowed: (address: string) => boolean = 
   return { isAllowed, ports: null, resolve };
 }
 
-/** Fetches with the tests' rule, and returns the text. */
+/** Fetches a URL with the tests' address rule. Returns the body as text. */
 export async function fetchText(url: string, names: Names = {}, changes: Partial<FetchLimits> = {}): Promise<string> {
   const fetcher = new GuardedFetcher(guardOf(names, (address) => isOutside(address) || address === publicAddress));
   const { body } = await fetcher.fetch({ url, limits: { ...limits, ...changes }, checkHead: () => {} }, never);
@@ -48,7 +48,7 @@ export async function fetchText(url: string, names: Names = {}, changes: Partial
 export interface TestServer {
   readonly port: number;
   readonly url: string;
-  /** Number of requests or connections. */
+  /** Number of requests (HTTP server) or connections (TCP server). */
   hits: number;
   stop(): Promise<void>;
 }
@@ -62,7 +62,7 @@ export async function startHttp(listener: RequestListener, address = publicAddre
   return started;
 }
 
-/** Starts a server that writes bytes as it likes. */
+/** Starts a TCP server. `onSocket` may write any bytes, including invalid HTTP. */
 export async function startRaw(onSocket: (socket: Socket) => void): Promise<TestServer> {
   const server = createTcpServer((socket) => {
     started.hits++;

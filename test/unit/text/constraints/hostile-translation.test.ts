@@ -26,7 +26,7 @@ describe("a hostile grammar", () => {
   before(async () => {
     const url = new URL("../../../fixtures/hostile/translation-worker.js", import.meta.url);
     worker = new Worker(url, { resourceLimits: { maxOldGenerationSizeMb: heapMb } });
-    // The code is warmed up before it is timed.
+    // Warms up the code before its time is measured.
     for (let seed = 1; seed <= 20; seed++) await outcomeOf(hostileGrammar(seeded(100_000 + seed)));
   });
   after(() => worker.terminate());

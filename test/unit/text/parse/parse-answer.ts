@@ -26,7 +26,7 @@ export interface Answer {
 export interface RunOptions {
   readonly tools?: readonly ToolSpec[];
   readonly startsThinking?: boolean;
-  /** Whether the token limit has cut the output. */
+  /** Whether the output was cut by the token limit. */
   readonly isCut?: boolean;
 }
 

@@ -8,7 +8,7 @@ import type { ServerError } from "../../../../runtime/errors.ts";
 import { chatMl } from "../../../fixtures/models/tiny-gguf.ts";
 import { tinyMetadata } from "../tokenizer/tiny-vocabulary.ts";
 
-/** Template that trims contents, and opens thinking for the next message. */
+/** Template that trims contents, and starts the next assistant message with `<think>`. */
 const trimming = `{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}{% if add_generation_prompt %}[assistant]<think>{% endif %}{# </think> #}`;
 
 /** Template in the style of Qwen3: it puts thinking, which may be empty, before the last answer. */

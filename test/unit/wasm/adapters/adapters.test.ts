@@ -74,7 +74,7 @@ async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []):
   return { ranks, tensors: new Map(tensors.map((tensor) => [tensor.name, tensor.values])), path };
 }
 
-/** Memories of several threads, with adapters. Computes the products of a site (matrices with the same input). */
+/** Rig with the memories of several threads and their adapters. Computes the products of a site. */
 class Rig {
   readonly #sites: readonly AdapterSite[];
   readonly #threads: { readonly kernels: KernelExports; readonly memory: SharedArrayBuffer }[];

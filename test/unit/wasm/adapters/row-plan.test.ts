@@ -5,7 +5,10 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
-/** Returns the plan of a step: slots in order, slots whose weights were kept earlier, and slots that keep weights now. */
+/**
+ * Returns the plan of a step: the slots in order, the slots whose weights were kept earlier, and the slots whose
+ * weights are kept now.
+ */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);
   const tokens = new Int32Array(256);

@@ -53,7 +53,7 @@ function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   return at;
 }
 
-/** Returns y for n rows of x. Two unused rows are between the rows. */
+/** Returns y for n rows of x. Each row of y is followed by 16 unused floats, which the kernel must not change. */
 function multiply(rig: Rig, type: Type, at: number, rows: number, k: number, x: Float32Array): Float32Array[] {
   const n = x.length / k;
   const bytes = rig.kernels.activationBytes(types[type], n, k);

@@ -11,7 +11,7 @@ const main: ZipEntry = { name: "a/SKILL.md", content: skillText("a") };
 const zeros = (bytes: number): Uint8Array => new Uint8Array(bytes);
 const file = (name: string, rest: Partial<ZipEntry> = {}): ZipEntry => ({ name, content: "x", ...rest });
 
-/** A deflated content that states another size: a small file that would become large. */
+/** Returns fields of a zip entry: `bytes` compressed zero bytes, with a header that states the size `stated`. */
 function bomb(bytes: number, stated: number): Partial<ZipEntry> {
   return { packed: deflateRawSync(zeros(bytes)), size: stated };
 }
@@ -109,7 +109,10 @@ function zip64End(count: number): Uint8Array {
   return Buffer.concat([record, counts, fields([4, 0x07064b50], [4, 0], [4, 0], [4, 0], [4, 1])]);
 }
 
-/** 60,000 entries that share one local header, which is what the field of the end record can state. */
+/**
+ * Returns a zip file with 60,000 entries that share one local header. The 16-bit count in the end record limits the
+ * number.
+ */
 function many(): Uint8Array {
   return zip([main, ...Array.from({ length: 60_000 }, (_, i) => file(`a/${i}`, { offset: 0 }))]);
 }
@@ -141,7 +144,7 @@ describe("skill archives", () => {
     assert.equal(readFileSync(join(found.folder, "SKILL.md"), "utf8"), skillText("a"));
     assert.equal(readFileSync(join(found.folder, "data.bin")).length, 100_000);
     assert.equal(readFileSync(join(found.folder, "stored.txt"), "utf8"), "plain");
-    // The bits for other users, and the bit that changes the user, are cleared.
+    // Unpacking clears the permissions of other users, write permission, and the set-user-id bit.
     assert.deepEqual(
       ["SKILL.md", "scripts/run.sh", "data.bin", "stored.txt"].map(modeOf),
       [0o400, 0o500, 0o400, 0o500],

@@ -76,7 +76,7 @@ describe("the minimum of tokens", () => {
   });
 });
 
-/** Returns options that select the parts of the output to be checked: content, calls or both. */
+/** Returns options that select which parts of the output are checked: content, calls or both. */
 function checking(what: { readonly content?: boolean; readonly calls?: boolean }) {
   return { checks: { asked: new Uint8Array(0), content: false, calls: false, ...what } };
 }
@@ -203,7 +203,7 @@ describe("a choice whose text is parsed", () => {
   it("counts the tokens of thinking and of its marks, also where the prompt has begun it", () => {
     const begun = createChoice({ answer: { createParser: () => new ToyParser(true) } });
     begun.take("ABcd");
-    // The token at which the thinking ends is counted as its end mark, and so as a reasoning token.
+    // "AB" is thinking. The token "c" ends the thinking, so it counts as the end mark, which is a reasoning token.
     assert.equal(begun.choice.reasoningTokenCount, 3);
     const calling = createChoice({ answer: parsed });
     calling.take("A[123456]");
