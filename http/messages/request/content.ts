@@ -65,7 +65,7 @@ const documentBlock = z.strictObject({
   source: documentSource,
   title: z.string().max(MAX_ID_LENGTH).nullish().meta({ description: "File name of the document." }),
   context: ignored(z.string(), "the prompt contains the document's metadata and the beginning of its text"),
-  citations: ignored(z.unknown(), "answers have no citations"),
+  citations: ignored(z.unknown(), "answers do not cite documents"),
   cache_control: cacheControl,
 });
 

@@ -257,7 +257,7 @@ describe("what prediction heads have read", () => {
     return { draft: [...one.draft.subarray(0, one.draftCount)], logits };
   }
 
-  /** Returns the drafts after `total` tokens that were fed at once. */
+  /** Feeds the first `total` tokens in one call, into a slot of their own. Returns the drafts that follow. */
   function afresh(total: number) {
     const slot = model.capacity.maxSequences - 1;
     feed(slot, 0, total - 1);
