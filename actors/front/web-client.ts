@@ -55,7 +55,6 @@ export class WebClient implements Web {
     if (options.embed !== null) this.#system.spawn<EmbedderProtocol>("embedder", embedderOf(options.embed));
   }
 
-  /** Starts the thread. */
   async start(): Promise<void> {
     const { log, init, embed, module = webModule } = this.#options;
     const folder = createProcessFolder("web", [tmpdir()]);

@@ -75,7 +75,9 @@ export class Ledger {
     return firstRow(this.#ages, "born");
   }
 
-  /** Returns the places of the newest entries, the newest first. With `before`, returns only places after it. */
+  /**
+   * Returns the places of the newest entries, the newest first. With `before`, returns only older entries than this.
+   */
   newest(limit: number, before: AgePlace | null): readonly AgePlace[] {
     const from = before === null ? undefined : [before.born, before.key];
     return this.#ages.last(limit, from).map(([born, key]) => ({ born: born as number, key: key as string }));
