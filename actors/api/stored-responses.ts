@@ -139,7 +139,9 @@ export interface StoredResponses {
   /** Replaces the fields that change during generation, if the response is still stored. Throws the errors of `add`. */
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
   find(id: string): Promise<FoundResponse | null>;
-  /** Returns a page of the responses of all clients after the one with the id `after`; null: no response has this id. */
+  /**
+   * Returns a page of all clients' responses, after the response with the id `after`. null: no response has this id.
+   */
   list(request: { readonly after: string | null; readonly limit: number }): Promise<ListedPage | null>;
   /** Deletes a response. Returns whether it was stored. */
   delete(id: string): Promise<boolean>;

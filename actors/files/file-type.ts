@@ -30,8 +30,8 @@ const mime = new Mime(standardTypes).define(
 );
 
 /**
- * Returns the content type of a file. It is found by the first bytes and then by the name for a binary file, and by the
- * name for a text file. Not every type may be shown by a browser: see isInlineSafe.
+ * Returns the content type of a file. For a binary file, it is determined from the first bytes, or else from the name.
+ * For a text file, it is determined from the name. A browser may show only some of the types; see isInlineSafe.
  */
 export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean): Promise<string> {
   const byName = mime.getType(name);

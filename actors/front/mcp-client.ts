@@ -14,11 +14,11 @@ import type { ServerTool, ServerToolCall, ServerToolResult, ToolSource } from ".
 import { mcpModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
-/** The place must answer in this time, or it is restarted. */
+/** Maximum time in ms without a response of the place. After this time, it is restarted. */
 const answersWithinMs = 30_000;
-/** Heap of the place, for messages of many servers at once. */
+/** Heap limit of the place in MiB. It is large, because the place may hold messages of many servers at once. */
 const heapMiB = 1024;
-/** The place itself limits the time of calls. */
+/** Longest possible timeout in ms. No shorter timeout is needed, because the place itself limits the time of calls. */
 const maxTimerMs = 2 ** 31 - 1;
 const restartPolicy: RestartPolicy = {
   kind: "restart",
@@ -33,7 +33,7 @@ export interface McpClientOptions {
   readonly log: Logger;
 }
 
-/** A call that runs now, and what ends its questions. */
+/** A running call. `ended` is aborted when the call ends, which also ends the call's questions to the user. */
 interface RunningCall {
   readonly call: ServerToolCall;
   readonly ended: AbortController;

@@ -17,7 +17,7 @@ import { toolsModule } from "../placement.ts";
 const startTimeoutMs = 30_000;
 /** Time in addition to a tool's own limit, for files to be copied and processes to end. */
 const marginMs = 60_000;
-/** Maximum number of calls for which another call waits: the maximum number of calls of one round. */
+/** Maximum number of earlier calls for which a call waits. It is the maximum number of calls of one round. */
 const waitingCalls = 64;
 const maxTimerMs = 2 ** 31 - 1;
 const restartPolicy: RestartPolicy = {

@@ -16,7 +16,7 @@ import type { EmbedderProtocol, WebPlaceInit, WebProtocol } from "../messages.ts
 import { webModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
-/** More than the time limits of the web thread, which end calls first. */
+/** Timeout of a call in ms. It is longer than the time limits of the web thread, so those limits end a call first. */
 const callTimeoutMs = 60_000;
 const restartPolicy: RestartPolicy = {
   kind: "restart",
@@ -35,10 +35,10 @@ export type EmbedTexts = (
 
 export interface WebClientOptions {
   readonly init: Omit<WebPlaceInit, "folder" | "embeds">;
-  /** null: passages are ranked by their words. */
+  /** Embeds texts to rank the passages of a page; null: passages are ranked by their words. */
   readonly embed: EmbedTexts | null;
   readonly log: Logger;
-  /** Module of the thread; default: the one that allows only public addresses. */
+  /** Module of the thread; default: the module that allows only public addresses. */
   readonly module?: URL;
 }
 
@@ -55,7 +55,6 @@ export class WebClient implements Web {
     if (options.embed !== null) this.#system.spawn<EmbedderProtocol>("embedder", embedderOf(options.embed));
   }
 
-  /** Starts the thread. */
   async start(): Promise<void> {
     const { log, init, embed, module = webModule } = this.#options;
     const folder = createProcessFolder("web", [tmpdir()]);

@@ -24,9 +24,9 @@ export function messagesOf({
 }
 
 /**
- * Returns the splices for the first `common` messages of a client. Each replaces a message of the client with the session's
- * messages that the client sees as one. `cutOff`: whether the session's messages after them, of a run that was cut off, are
- * inserted.
+ * Returns the splices for the first `common` messages of a client. Each splice replaces a message of the client with
+ * several messages of the session, which the client sees as one message. If `cutOff` is true, a splice also inserts the
+ * next messages of the session, which belong to a run that was cut off.
  */
 export function splicesOf(
   messages: readonly SessionMessage[],

@@ -67,8 +67,8 @@ export class SkillContents {
   }
 
   /**
-   * Moves an unpacked version into the content folder. Returns false if a content of this version is there: another server is
-   * storing it, or was killed before its metadata was stored. Throws storage_unavailable.
+   * Moves an unpacked version into the content folder. Returns false if this version already has a content: another
+   * server is storing it, or was killed before it stored the metadata. Throws storage_unavailable.
    */
   async adopt({ staged }: UnpackedSkill, id: string, version: number): Promise<boolean> {
     try {
@@ -103,7 +103,7 @@ export class SkillContents {
     });
   }
 
-  /** Removes staged files or folders; those that do not exist are ignored. */
+  /** Removes staged files or folders. Ignores names that do not exist. */
   async discard(...staged: readonly string[]): Promise<void> {
     for (const name of staged) await removeFolder(join(this.stagingFolder, checkStaged(name))).catch(() => {});
   }

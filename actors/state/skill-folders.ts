@@ -1,5 +1,5 @@
 // Skill folders: the skills of `skills_dir`, a folder of the operator. Each of its folders with a SKILL.md is a skill with one
-// version. They are read when they are asked for, so changes show at once.
+// version. The folders are read at each request, so changes take effect at once.
 import { createHash } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,11 +12,11 @@ import { readSkill } from "../files/skills/skill-folder.ts";
 export interface FolderSkill {
   readonly skill: Skill;
   readonly folder: string;
-  /** SkillContent.state */
+  /** Value of SkillContent.state. */
   readonly state: string;
 }
 
-/** Reports a problem that ends no request. */
+/** Reports a problem that does not make a request fail. */
 export type Warn = (fields: object, message: string) => void;
 
 export class SkillFolders {
@@ -26,7 +26,7 @@ export class SkillFolders {
   readonly #reported = new Map<string, string>();
   #reading: Promise<readonly FolderSkill[]> | null = null;
 
-  /** `folder`: null: the setting is not given. */
+  /** `folder` is null if the setting is absent. */
   constructor(folder: string | null, warn: Warn) {
     this.#folder = folder;
     this.#warn = warn;
@@ -78,7 +78,7 @@ export class SkillFolders {
     }
   }
 
-  /** Returns the skill of a folder; null: it is no skill. A folder with a broken skill is reported. */
+  /** Returns the skill of a folder; null: the folder is not a skill. A folder with an invalid skill is reported. */
   async #skillOf(folder: string, name: string): Promise<FolderSkill | null> {
     const found = await stat(join(folder, skillFileName)).catch(() => null);
     if (found === null) return null;

@@ -38,7 +38,10 @@ const PAGE = 256;
 export class SkillStore implements Skills {
   readonly #options: SkillStoreOptions;
   readonly #now: () => number;
-  /** Additions are stored one after another, so that they do not exceed the limits together. */
+  /**
+   * Promise of the last addition. Additions are stored one after another, so that together they do not exceed the
+   * limits.
+   */
   #storing: Promise<unknown> = Promise.resolve();
   /** Time of the last addition. */
   #lastMs = 0;
@@ -121,7 +124,7 @@ export class SkillStore implements Skills {
     }
   }
 
-  /** Removes contents and staged files that nothing names any more. */
+  /** Removes contents without metadata, and abandoned staged files. */
   async sweep(): Promise<void> {
     await this.#options.store.sweep();
     const kept = new Set(

@@ -76,7 +76,7 @@ export interface Check {
   readonly name: string;
   readonly status: "ok" | "warn" | "error";
   readonly message: string;
-  /** What the user should do; absent: nothing. */
+  /** Advice for the user; absent: the user need not do anything. */
   readonly suggestion?: string;
 }
 

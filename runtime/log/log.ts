@@ -61,7 +61,10 @@ function loggerTo(destination: LogDestination, options: LogOptions): Logger {
   return pino(settings, { write: (line: string) => destination.write(toText(line)) });
 }
 
-/** Returns the fields of a line with long texts cut, also in nested values. The fields are copied only if a text is cut. */
+/**
+ * Returns the fields of a line. Shortens long texts, also in nested values. The fields are copied only if a text is
+ * shortened.
+ */
 function cutFields(fields: Record<string, unknown>, depth = 2): Record<string, unknown> {
   let cutOnes: Record<string, unknown> | null = null;
   for (const key in fields) {

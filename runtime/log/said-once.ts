@@ -1,11 +1,12 @@
-// Messages that are logged once. Their number is bounded, because others may cause them.
+// Messages that are logged only once. Their number is limited, because another program (such as an MCP server) may
+// cause any number of different messages.
 
 const MAX_MESSAGES = 100;
 
 export class SaidOnce {
   readonly #said = new Set<string>();
 
-  /** Returns whether the message has not been logged; false if too many others have been. */
+  /** Returns true if the message is new and must be logged. Returns false for all messages above the limit. */
   isNew(message: string): boolean {
     if (this.#said.has(message) || this.#said.size >= MAX_MESSAGES) return false;
     this.#said.add(message);

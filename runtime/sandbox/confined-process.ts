@@ -115,7 +115,8 @@ export class RunningProcess implements ConfinedProcess {
   }
 
   set isWatched(isWatched: boolean) {
-    // A Python session may wait for hours while other programs use the disk, so its growth is counted from each cell.
+    // A Python session may wait for hours while other programs use the disk. So the disk use of a cell is counted from
+    // the start of the cell.
     if (isWatched && !this.#isWatched) this.#userFreeAtStart = this.#userFree();
     this.#isWatched = isWatched;
     this.#watch(isWatched ? WATCH_MS : IDLE_WATCH_MS);

@@ -18,8 +18,9 @@ export interface SandboxSettings {
   /** Number of processes and threads of one confined command. */
   readonly maxProcs: number;
   /**
-   * Size of the work folder and the temporary folder together, in MiB. For a work folder of the user: size of the temporary
-   * folder, and what a command adds to the file system of the work folder.
+   * Size of the work folder and the temporary folder together, in MiB. If the work folder belongs to the user, its size
+   * does not count. Instead, two sizes have this limit: the temporary folder, and the data that a command adds to the
+   * file system of the work folder.
    */
   readonly maxDiskMb: number;
 }

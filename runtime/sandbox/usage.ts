@@ -79,8 +79,8 @@ export function freeBytes(folder: string): number {
 }
 
 /**
- * Returns at least the bytes that the processes, and their descendants that have ended, have written to files. Bytes written to
- * pipes count too. Infinity: unknown.
+ * Returns an upper bound of the bytes that the processes, and their descendants that have ended, have written to files.
+ * The bound includes bytes written to pipes. Infinity: unknown.
  */
 export function writtenBytes(processes: readonly number[]): number {
   return processes.reduce((sum, pid) => {

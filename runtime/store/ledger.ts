@@ -75,7 +75,9 @@ export class Ledger {
     return firstRow(this.#ages, "born");
   }
 
-  /** Returns the places of the newest entries, the newest first; `before`: only of entries that are older. */
+  /**
+   * Returns the places of the newest entries, the newest first. With `before`, returns only older entries than this.
+   */
   newest(limit: number, before: AgePlace | null): readonly AgePlace[] {
     const from = before === null ? undefined : [before.born, before.key];
     return this.#ages.last(limit, from).map(([born, key]) => ({ born: born as number, key: key as string }));
@@ -86,7 +88,10 @@ export class Ledger {
     return firstRow(this.#expiries, "expiresAt");
   }
 
-  /** Returns the row of the oldest entry of the largest share, except the entry `spared`; null if there is no other entry. */
+  /**
+   * Returns the row of the oldest entry of the largest share. The entry `spared` is never returned. null: there is no
+   * other entry.
+   */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
     // Two shares are enough. If the largest share has only the spared entry, the second share has an entry.

@@ -1,5 +1,5 @@
-// Write queue: changes that wait for a transaction. Changes of one turn of the event loop share a transaction, so many writers
-// wait for the disk only once.
+// Write queue: changes that wait for a transaction. All changes of one turn of the event loop share a transaction.
+// Therefore, they wait for the disk only once in total.
 import { ServerError } from "../errors.ts";
 import { STEP_BYTES } from "./parts.ts";
 import type { Tables } from "./tables.ts";

@@ -1,4 +1,4 @@
-// Dial ticket: lets any thread connect to a place (thread or process) directly, without its spawner.
+// Dial ticket: with a ticket, any thread can connect to a place (thread or process) directly, without its spawner.
 import { connect } from "node:net";
 import type { MessagePort } from "node:worker_threads";
 import type { Endpoint, Transferable } from "../endpoint/endpoint.ts";

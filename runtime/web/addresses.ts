@@ -1,5 +1,5 @@
-// Addresses: which addresses the server may connect to for a client. Only public addresses outside of the machine's own networks
-// are allowed.
+// Addresses: the network addresses to which the server may connect for a client. Only public addresses outside of the
+// machine's own networks are allowed.
 import { BlockList, isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 
@@ -37,7 +37,7 @@ for (const [net, prefix] of [
   blocked.addSubnet(net, prefix, "ipv6");
 }
 
-/** Returns whether an address is public. IPv4 addresses inside IPv6 addresses are not. */
+/** Returns whether an address is public. An IPv6 address that contains an IPv4 address is not public. */
 export function isPublic(address: string): boolean {
   const family = isIP(address);
   if (family === 4) return !blocked.check(address, "ipv4");

@@ -7,7 +7,7 @@ import { isIP, type LookupFunction } from "node:net";
 import { isOutside } from "./addresses.ts";
 import { maxHeaderBytes, maxHeaders, maxInformational, maxUrlLength, refused } from "./limits.ts";
 
-/** Which connections are allowed, and how names are resolved. */
+/** The rules for allowed connections, and the resolver of host names. */
 export interface ConnectionGuard {
   readonly isAllowed: (address: string) => boolean;
   /** Allowed ports; null: all. */

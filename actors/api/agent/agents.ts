@@ -30,7 +30,7 @@ export type InputFile = { readonly message: number } & (
   | { readonly url: string; readonly name: string | null }
 );
 
-/** A skill that a request uses. `version`: null: the latest. */
+/** A skill that a request uses. If `version` is null, the latest version is used. */
 export interface SkillReference {
   readonly id: string;
   readonly version: number | null;
@@ -39,7 +39,7 @@ export interface SkillReference {
 /** Calls of server tools in the earlier answers of a conversation. */
 export interface EarlierCalls {
   readonly ids: readonly string[];
-  /** Session in which the latest of them ran; null: they do not tell it. */
+  /** Session in which the latest call ran, if the calls name it; else null. */
   readonly session: string | null;
 }
 
@@ -61,17 +61,20 @@ export interface AgentOptions {
   readonly isPlain: boolean;
   /** Permission that the request asks for; null: the server's. A request can only tighten it. */
   readonly permission: Permission | null;
-  /** null: the server's limit. */
+  /** Maximum number of rounds; null: the server's limit. */
   readonly maxRounds: number | null;
   /** Maximum number of calls of server tools in all rounds; null: no limit. */
   readonly maxCalls: number | null;
   /** Session that the request names; null: none. */
   readonly sessionId: string | null;
-  /** Calls in the conversation. Their session is continued if the request names none and the conversation is the session's. */
+  /**
+   * Calls of server tools in the conversation. If the request names no session and the conversation belongs to the
+   * session of these calls, the run continues that session.
+   */
   readonly earlierCalls: EarlierCalls;
   /**
-   * Whether the conversation ends with an answer that the run continues: an answer of the session that ended at a limit of tool
-   * rounds or calls.
+   * Whether the run continues the last message of the conversation. This message is an answer that stopped at a limit
+   * of tool rounds or calls.
    */
   readonly continuesAnswer: boolean;
   /** Digest of each message of the conversation (messageDigest). */
@@ -149,7 +152,10 @@ export type ApprovalDecision = {
   readonly rememberForSession: boolean;
   /** Data that a tool asked for; null: none. */
   readonly content: Readonly<Record<string, AnswerValue>> | null;
-  /** With approve: arguments as JSON text that the user has put in place of the model's; null: the model's run. */
+  /**
+   * With `approve`: arguments (JSON text) with which the user has replaced the model's arguments. null: the model's
+   * arguments are used.
+   */
   readonly arguments: string | null;
 };
 
@@ -171,9 +177,12 @@ export interface Agents {
   readonly permission: Permission;
   /** Server tools that requests may offer to the model now. */
   readonly serverTools: readonly OfferedServerTool[];
-  /** Whether requests that name no MCP server offer the tools of all of them. Tools without a server are always offered. */
+  /**
+   * Whether a request that names no MCP server offers the tools of all MCP servers. Tools that belong to no MCP server
+   * are always offered.
+   */
   readonly registersServerTools: boolean;
-  /** Number of the server tools of other servers (MCP), and of these servers that are connected; null: there are none. */
+  /** Number of tools of MCP servers, and number of connected MCP servers; null: no MCP servers are configured. */
   readonly toolServers: { readonly tools: number; readonly connected: number } | null;
   /**
    * Runs a request. Like Inference.generate: iterating yields batches of events, aborting the signal ends the run and its

@@ -42,7 +42,7 @@ export interface McpServerSettings {
 /** Start parameters of the MCP place. */
 export interface McpPlaceInit {
   readonly servers: readonly McpServerSettings[];
-  /** Version of this program, which servers are told. */
+  /** Version of this program, which is sent to the servers. */
   readonly version: string;
   /** Maximum number of concurrent calls of one server. */
   readonly maxConcurrentCalls: number;
@@ -80,7 +80,7 @@ export interface McpCall extends Pick<McpTool, "server" | "action" | "tool"> {
   readonly arguments: string;
   readonly session: string;
   readonly client: string;
-  /** Whether the user can be asked questions of the server. */
+  /** Whether the server may ask the user questions during the call. */
   readonly canAsk: boolean;
 }
 

@@ -15,7 +15,9 @@ export function messageDigest({ role, content, toolCalls = [], toolCallId }: Vis
     .slice(0, 16);
 }
 
-/** Returns the arguments of a call in the form in which all JSON texts of one value are equal. Text that is not JSON is kept. */
+/**
+ * Returns the canonical JSON text of a call's arguments: equal values have equal texts. Text that is not JSON is kept.
+ */
 function canonical(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), withSortedKeys);

@@ -1,10 +1,10 @@
-// Questions: what a tool asks the user of a run during a call, and the answers.
+// Questions: questions that a tool asks the user of a run during a call, and the user's answers.
 
 export type AskUser = (question: ToolQuestion, signal: AbortSignal) => Promise<ToolAnswer>;
 
 /** A question of a tool to the user of the run. */
 export interface ToolQuestion {
-  /** Who asks, as the user sees it. */
+  /** Name of the tool or server that asks, as shown to the user. */
   readonly label: string;
   readonly message: string;
   /** JSON schema of the wanted data: an object with primitive properties. */

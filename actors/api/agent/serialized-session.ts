@@ -139,8 +139,8 @@ function wireMessage({ message: said, visible }: SessionMessage): SerializedSess
 }
 
 /**
- * Returns the session of a serialised form, and stores its files. An existing file with the same id is not replaced. Throws
- * invalid_value, storage_unavailable.
+ * Converts a serialised session to a session, and stores its files. An existing file with the same id is not replaced.
+ * Throws invalid_value, storage_unavailable.
  */
 export async function importedSession(
   id: string,
@@ -223,9 +223,9 @@ function sessionMessage({
 }
 
 /**
- * Returns the digests of the messages as the client sees them. Messages with the same `visible` index become one message: the
- * texts of the assistant's messages, and the calls without a result, which the client runs. The last group has no digest if it
- * ends with a result and has no client call, because it is incomplete.
+ * Returns the digests of the messages as the client sees them. Messages with the same `visible` index become one
+ * message. It contains the texts of the assistant's messages, and the calls without a result, which the client runs.
+ * The last message has no digest if it ends with a result and has no client call, because it is incomplete.
  */
 function digestsOf(messages: readonly SessionMessage[]): readonly string[] {
   const groups: ChatMessage[][] = [];

@@ -29,7 +29,7 @@ export interface ServerToolCall {
   readonly ask: AskUser | null;
 }
 
-/** `progress` grows; `total`: its value at the end, null: unknown. */
+/** `progress` increases up to `total`, which is null if it is unknown. */
 export interface ToolProgress {
   readonly progress: number;
   readonly total: number | null;
@@ -44,7 +44,7 @@ export interface ServerToolResult {
   readonly images: readonly string[];
 }
 
-/** Where server tools come from. */
+/** Provider of server tools, for example the MCP client. */
 export interface ToolSource {
   /** Returns the tools that can be called now. The list may change at any time; a run keeps the tools it began with. */
   tools(): readonly ServerTool[];

@@ -81,8 +81,9 @@ export interface MatchedSession {
   /** Number of messages at the start of the conversation that are also in the session. */
   readonly common: number;
   /**
-   * Splices that replace those messages with the session's messages, including those that the client does not see. If these are
-   * all messages of a session whose last run was cut off, a splice inserts that run's messages after them.
+   * Splices that replace these common messages with the session's messages, including messages that the client does not
+   * see. If the session's last run was cut off, and the conversation contains all earlier messages of the session, a
+   * splice also inserts the messages of that run.
    */
   readonly splices: PromptChanges["splices"];
   /** Ids of the calls of the session's last answer with calls. */
@@ -111,11 +112,12 @@ export interface SessionPage {
 export interface Sessions {
   /** Returns a session and marks it as used; null: unknown or expired. */
   find(id: string): Promise<Session | null>;
-  /** Returns a page of the sessions of all clients after the one with the id `after`; null: no session has this id. */
+  /** Returns a page of all clients' sessions, after the session with the id `after`. null: no session has this id. */
   list(request: { readonly after: string | null; readonly limit: number }): Promise<SessionPage | null>;
   /**
-   * Returns the session that a conversation continues, and marks it as used; null: none. With an id: the session with the id.
-   * Without: the session of this client with the most common messages at the start, at least two.
+   * Returns the session that a conversation continues, and marks it as used; null: none. If `id` is given, it is the
+   * session with this id. Otherwise, it is the session of this client that has the most messages in common with the
+   * start of the conversation, at least two.
    */
   match(request: {
     readonly client: string;
@@ -124,7 +126,7 @@ export interface Sessions {
   }): Promise<MatchedSession | null>;
   /** Stores the state after a request. Resolves when it is durable. Throws storage_unavailable, invalid_value. */
   update(update: SessionUpdate): Promise<void>;
-  /** Stores an imported session, replacing one with the same id. Throws the errors of `update`. */
+  /** Stores an imported session. Replaces an existing session with the same id. Throws the errors of `update`. */
   put(request: { readonly client: string; readonly session: Session }): Promise<void>;
   /** Returns whether the session existed. */
   delete(id: string): Promise<boolean>;

@@ -58,11 +58,11 @@ export interface SkillContent extends SkillVersion {
   readonly id: string;
   /** Path on the host. The folder must not be changed. */
   readonly folder: string;
-  /** Changes when the files change: those of skills_dir can change. */
+  /** Text that changes when the files change. Only the files of a skill in `skills_dir` can change. */
   readonly state: string;
 }
 
-/** Names a version. `version`: null: the latest. */
+/** Identifies a version of a skill. If `version` is null, it is the latest version. */
 export interface VersionOfSkill {
   readonly id: string;
   readonly version: number | null;
@@ -91,7 +91,10 @@ export interface Skills {
   } | null>;
   /** Returns whether the skill existed. Throws unsupported for a skill of skills_dir. */
   delete(id: string): Promise<boolean>;
-  /** Returns whether the version existed. Throws conflict for the only version of a skill, and unsupported as `delete`. */
+  /**
+   * Returns whether the version existed. Throws conflict for the only version of a skill, and unsupported for a skill
+   * of skills_dir.
+   */
   deleteVersion(version: { readonly id: string; readonly version: number }): Promise<boolean>;
 }
 
@@ -100,7 +103,7 @@ export function latestVersion({ versions }: Skill): SkillVersion {
   return versions[versions.length - 1] as SkillVersion;
 }
 
-/** Returns a version of a skill; undefined: it does not exist. `version`: null: the latest. */
+/** Returns a version of a skill, or the latest version if `version` is null. undefined: the version does not exist. */
 export function versionOf(skill: Skill, version: number | null): SkillVersion | undefined {
   return version === null ? latestVersion(skill) : skill.versions.find((one) => one.version === version);
 }

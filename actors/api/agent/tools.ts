@@ -64,8 +64,8 @@ export interface Tools {
   /** Copies files into the work folder of a session. A file that exists already is replaced. */
   mount(message: { readonly session: string; readonly files: readonly FileToMount[] }): Promise<void>;
   /**
-   * Makes the skills of a session the given ones. Returns the path of the folder in which the tools of the session see them,
-   * read-only, by their names.
+   * Replaces the skills of a session. Returns the path, as the tools of the session see it, of a read-only folder with
+   * one subfolder for each skill, named after the skill.
    */
   mountSkills(message: {
     readonly session: string;

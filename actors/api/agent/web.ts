@@ -1,6 +1,6 @@
 // Web: the interface of the tools that search the web and read pages. The web place (actors/web) implements it.
 
-/** How much text of the found pages a search returns. */
+/** Amount of text that a search returns from the found pages. */
 export type SearchContextSize = "low" | "medium" | "high";
 
 /** Options of a request for its web tools. */
@@ -50,14 +50,14 @@ export interface PageText {
 
 export interface Web {
   /**
-   * Searches the web and reads the found pages, the best first. Throws a ServerError: unavailable providers, limits, bad
-   * queries; cancelled after the signal is aborted.
+   * Searches the web and reads the found pages, the best first. Throws a ServerError if the providers are unavailable,
+   * a limit is exceeded or the query is invalid; cancelled after the signal is aborted.
    */
   search(
     request: { readonly query: string; readonly options: WebOptions; readonly client: string },
     signal: AbortSignal,
   ): Promise<readonly FoundPage[]>;
-  /** Reads a page. Throws a ServerError if its URL is not allowed or it cannot be read; cancelled. */
+  /** Reads a page. Throws a ServerError if its URL is not allowed or it cannot be read; cancelled after an abort. */
   read(
     request: { readonly url: string; readonly options: WebOptions; readonly client: string },
     signal: AbortSignal,

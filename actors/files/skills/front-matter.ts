@@ -1,5 +1,5 @@
-// Front matter of SKILL.md: the name and the description of a skill, in YAML between two lines of `---`. The text is a client's,
-// so its size and its aliases are limited, and YAML's tags are not resolved.
+// Front matter of SKILL.md: the name and the description of a skill, in YAML between two lines of `---`. The text comes
+// from a client, so its size and its aliases are limited, and YAML's tags are not resolved.
 import { isMap, parseDocument } from "yaml";
 import { ServerError } from "../../../runtime/errors.ts";
 import { invalidSkill, skillFileName } from "./skill-entries.ts";

@@ -1,5 +1,5 @@
-// Skill archive: the entries of an uploaded zip archive, with the checks that keep an archive from meaning different things to
-// different programs. Nothing is written before all entries are checked. Contents are read as streams.
+// Skill archive: reads the entries of an uploaded zip archive. Rejects an archive that different programs could read in
+// different ways. Nothing is written before all entries are checked. Contents are read as streams.
 import { type Readable, Transform } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -20,7 +20,7 @@ const ENCRYPTED = 0x2041;
 const SIZES_FOLLOW = 0x8;
 const STORED = 0;
 const DEFLATED = 8;
-/** Size that means that the size is in an extra field. */
+/** Value of a size field if the real size is stored in an extra field. */
 const ELSEWHERE = 0xffffffff;
 /** Kinds of files in Unix modes. */
 const KIND = 0o170000;
@@ -39,7 +39,7 @@ export interface SkillArchive {
   close(): void;
 }
 
-/** Opens an archive and checks its entries. Throws invalid_value that says what is wrong. */
+/** Opens an archive and checks its entries. Throws invalid_value with the reason. */
 export async function openArchive(path: string): Promise<SkillArchive> {
   const zip = await openPromise(path, { autoClose: false, strictFileNames: true }).catch(unreadable);
   try {
@@ -81,7 +81,10 @@ function endRecordOf(zip: ZipFile): number {
   return zip.fileSize - END_RECORD_BYTES - zip.comment.length;
 }
 
-/** Checks that the central directory has no more entries than it says, and that the archive is not in the format zip64. */
+/**
+ * Checks that no data follows the counted entries of the central directory, and that the archive is not a zip64
+ * archive.
+ */
 function checkDirectoryEnd(zip: ZipFile): void {
   if (cursorOf(zip) === endRecordOf(zip)) return;
   throw invalidSkill(

@@ -46,7 +46,7 @@ export function checkedPath(path: string): string {
   throw invalidSkill(`expected paths of at most ${skillLimits.maxDepth} folders, got ${depth} in ${shown(path)}`);
 }
 
-/** Creates the error for an upload that is no skill. */
+/** Creates the error for an upload that is not a skill. */
 export function invalidSkill(message: string): ServerError {
   return new ServerError("invalid_value", message, { param: "files" });
 }
@@ -56,7 +56,7 @@ export function shown(path: string): string {
   return JSON.stringify(path.length > 100 ? `${path.slice(0, 100)}…` : path);
 }
 
-/** Paths that are taken. A folder may be named several times, a file only once. */
+/** Paths of the upload so far. The same folder may be added several times, the same file only once. */
 class Tree {
   readonly #kinds = new Map<string, { readonly isFolder: boolean; readonly path: string }>();
 

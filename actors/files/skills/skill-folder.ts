@@ -40,7 +40,8 @@ export async function writeSkill(
 }
 
 /**
- * Reads the folder of a skill. Throws invalid_value if it is no skill, has a link or a special file, or exceeds a limit.
+ * Reads the folder of a skill. Throws invalid_value if it is not a skill, has a link or a special file, or exceeds a
+ * limit.
  */
 export async function readSkill(folder: string): Promise<ReadSkill> {
   const entries = await entriesBelow(folder);
@@ -75,14 +76,14 @@ export function packedSkill({ name, files }: Pick<ReadSkill, "name" | "files">):
   return output;
 }
 
-/** Returns the mode of a file: read-only. Of the mode in the upload, only the permission to run the file is kept. */
+/** Returns the mode of a file: read-only, and executable if the file is executable in the upload. */
 function modeOf(isExecutable: boolean): number {
   return isExecutable ? 0o500 : 0o400;
 }
 
 async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
   const entries: FileOnDisk[] = [];
-  // Names as the disk has them: the checked path of an entry may be in another Unicode form.
+  // These are names as stored on the disk, because the checked path of an entry may be in another Unicode form.
   const open = [""];
   for (let below = open.pop(); below !== undefined; below = open.pop()) {
     for (const child of await readdir(join(folder, below))) {

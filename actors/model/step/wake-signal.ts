@@ -1,4 +1,4 @@
-// Wake signal: lets a loop sleep until it is woken or a time has passed.
+// Wake signal: wakes a sleeping loop before its waiting time has passed.
 
 /** Maximum delay of a timer in ms. For a longer wait no timer is set, so only wake() ends it. */
 const longestTimerMs = 2 ** 31 - 2;

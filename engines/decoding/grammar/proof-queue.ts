@@ -12,8 +12,8 @@ import type { NumberedSource } from "./thread/messages.ts";
 import type { GrammarThread } from "./thread.ts";
 
 /**
- * Maximum total characters of waiting grammars. One client may use at most as many characters as remain free for other
- * clients.
+ * Maximum total characters of waiting grammars. A grammar is rejected if its client would then have more characters
+ * than remain free for other clients.
  */
 const maxCharacters = 64 * 2 ** 20;
 /** Value of the Retry-After header in seconds if the queue is full. */

@@ -33,11 +33,11 @@ export interface RowKernel {
   argmax(): number;
   /**
    * Draws a token from the distribution softmax(row / temperature). `u` is a uniform random number, 0 <= u < 1. The
-   * filters apply in this order; then the probabilities of the remaining tokens are renormalised: top-k keeps the k
-   * likeliest tokens; top-p keeps the smallest set of likeliest tokens with at least this share of the remaining
-   * probability; min-p keeps the tokens with at least this probability relative to the likeliest. Among equally likely
-   * tokens, lower ids are kept. `u` selects a token from the cumulative distribution, in which tokens are in order of
-   * their ids. Returns -1 if no token can be chosen.
+   * filters apply in this order: top-k keeps the k likeliest tokens; top-p keeps the smallest set of likeliest tokens
+   * with at least this share of the remaining probability; min-p keeps the tokens with at least this probability
+   * relative to the likeliest. Among equally likely tokens, lower ids are kept. After the filters, the probabilities of
+   * the remaining tokens are renormalised. `u` selects a token from the cumulative distribution, in which tokens are in
+   * order of their ids. Returns -1 if no token can be chosen.
    */
   draw(filters: Filters, u: number): number;
   /** Returns ln(sum(exp(row))); -Infinity if no token can be chosen. */

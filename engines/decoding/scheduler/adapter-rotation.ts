@@ -17,8 +17,8 @@ const leastSteps = 2;
  */
 const roundMs = 1000;
 /**
- * Number of failed attempts to schedule an adapter whose sequences all wait for grammar masks, after which the
- * quantum of the adapter ends. Chosen by hand.
+ * If all sequences of an adapter wait for grammar masks, its quantum ends after this number of failed attempts to
+ * schedule it. Chosen by hand.
  */
 const mostLooks = 4;
 /** Initial estimate of the time of a switch, and the weight of each new measurement in the estimate. Chosen by hand. */

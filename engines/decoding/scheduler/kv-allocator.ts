@@ -12,9 +12,8 @@ import type { Sequence } from "./sequence.ts";
  */
 const headroomTokens = 64;
 /**
- * Maximum share of the tokens of a swapped-out sequence that may be computed again. If sharing the KV of other
- * sequences leaves no more than this share to compute, the sequence shares their KV and does not swap in its own.
- * Chosen by hand.
+ * Maximum fraction of a swapped-out sequence's tokens that may be computed again. If other sequences or cached copies
+ * hold the KV of all other tokens, the sequence shares that KV and does not swap in its own. Chosen by hand.
  */
 const mostComputedAgain = 1 / 8;
 /**

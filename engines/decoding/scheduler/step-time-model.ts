@@ -28,7 +28,7 @@ const fasterWeight = 0.5;
 const assumedShare = 0.25;
 /** Weight of the assumed cost of a token in the least-squares fit, per measured step. Unit: squared tokens. */
 const assumptionWeight = 3e-3;
-/** Factor by which each step reduces the recorded largest step size, which halves in some 34 steps. Chosen by hand. */
+/** Factor by which each step reduces the recorded largest step size, so it halves in about 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
 /** Maximum time of a step of a sequence that runs without others, in multiples of `maxStepMs`. Chosen by hand. */
 const longestLoneSteps = 4;

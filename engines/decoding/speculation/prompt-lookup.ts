@@ -17,8 +17,8 @@ const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
  */
 const longestMatch = 40;
 /**
- * Minimum number of tokens of a copy of earlier text whose continuation is searched for after a mismatch. A text that
- * is repeated with edits typically continues shortly after the position in the earlier text at which the copy ended.
+ * Minimum length, in tokens, of a copy of earlier text that is continued after a mismatch. The continuation is searched
+ * for in the earlier text, shortly after the end of the copied part, because repeated text often has small edits.
  */
 const copyLength = 8;
 /**

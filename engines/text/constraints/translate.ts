@@ -118,8 +118,8 @@ function saidOf(answer: Expression | null, called: CallRules | null, required: b
 }
 
 /**
- * Text between the model's thinking and the answer. Models write up to two line breaks or a space there, with which the
- * grammar of an answer does not begin.
+ * White space between the model's thinking and the answer. Models write up to two line breaks or a space there, but the
+ * grammar of an answer does not include this white space.
  */
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
 

@@ -68,7 +68,7 @@ export class FixedTokens {
   #places(text: string): Place[] {
     if (!this.#mayHave(text)) return [];
     const units = Buffer.from(text, "utf16le");
-    // Candidate start positions, by token index. A position is first in the list of the longest token that matches
+    // Candidate start positions, by token index. Initially, a position is in the list of the longest token that matches
     // there. If this token overlaps a token that was already found, the position moves to the list of the longest
     // matching token without an overlap.
     const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);

@@ -73,7 +73,7 @@ export interface KernelExports {
   ): void;
   /**
    * Computes out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, for n rows of k floats. `out` may equal
-   * `x`; bias 0 = none.
+   * `x`; if the address `bias` is 0, no bias is added.
    */
   layerNorm(
     x: number,

@@ -1,6 +1,7 @@
-// Thread group: lets compute threads wait for each other at a barrier during a pass, and for the next pass between
-// passes. A wait first spins, because most waits are shorter than the time to wake a sleeping thread. After that, it
-// sleeps. Every thread has a ThreadGroup on the same control block. The leader is thread 0; it also runs the step loop.
+// Thread group: synchronises the compute threads. During a pass, they wait for each other at a barrier; between passes,
+// they wait for the next pass. A wait first spins, because most waits are shorter than the time to wake a sleeping
+// thread. After that, it sleeps. Every thread has a ThreadGroup on the same control block. The leader is thread 0; it
+// also runs the step loop.
 import { existsSync, readlinkSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 

@@ -6,7 +6,10 @@ import { basename, dirname } from "node:path";
 import { isAbandonedFolder } from "../../host/process-folder.ts";
 import { namesIn } from "../kernel-files.ts";
 
-/** Kills this user's bwrap processes whose arguments name a process folder of this kind whose process is dead. Linux only. */
+/**
+ * Kills this user's bwrap processes that dead servers have left. The arguments of such a process name a process folder
+ * of this kind, and the process that created the folder is dead. Linux only.
+ */
 export function endAbandonedBubblewraps(kind: string): void {
   for (const pid of namesIn("/proc").filter((name) => /^\d+$/.test(name))) {
     try {

@@ -11,7 +11,8 @@ import { join } from "node:path";
 const privileged = new Set(["kallsyms", "kcore", "key-users", "keys", "kmsg", "sysrq-trigger", "timer_list"]);
 
 /**
- * Returns arguments of bwrap: folders and writable files become read-only, and files that not every user may read are hidden.
+ * Returns arguments of bwrap that make folders and writable files of /proc read-only. The arguments also hide
+ * `privileged` files, and files that are not readable for all users.
  */
 export function procMounts(): readonly string[] {
   return readdirSync("/proc", { withFileTypes: true }).flatMap((entry) => mountsOf(entry));

@@ -1,6 +1,6 @@
-// File lock: lets one process at a time fetch a file. The process that holds the lock regularly updates the lock file's
-// time. Other processes take over a lock that is no longer updated. After a long sleep of the machine, two processes
-// may hold the lock. This is harmless, because they only do the same work twice.
+// File lock: ensures that only one process at a time fetches a file. The process that holds the lock regularly updates
+// the lock file's time. Other processes take over a lock that is no longer updated. After a long sleep of the machine,
+// two processes may hold the lock. This is harmless, because they only do the same work twice.
 import { mkdir, open, readFile, rm, stat, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname } from "node:path";

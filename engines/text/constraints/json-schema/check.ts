@@ -22,8 +22,8 @@ const require = createRequire(import.meta.url);
 const multiplePrecision = 6;
 
 /**
- * Creates the check for a schema. `subject`: what the texts are, for the reasons. Throws `invalid_value`, or `unsupported`
- * if the schema is too large to be checked.
+ * Creates the check for a schema. `subject` is the name of the texts in the reasons. Throws `invalid_value`, or
+ * `unsupported` if the schema is too large to be checked.
  */
 export function schemaCheck(schema: unknown, subject = "the output"): Check {
   const matches = compiled(schema);

@@ -1,5 +1,6 @@
 // Matrix products of attention: one to four rows of factors times a matrix. The matrix contains floats, or numbers of a
-// KV page that have not been converted. T is f32, i16 for float16, u16 for bfloat16, i8 for Q8_0.
+// KV page that have not been converted. T is the number type of the matrix: f32 for floats, i16 for float16, u16 for
+// bfloat16, i8 for Q8_0.
 //
 // The matrix is stored in panels of eight columns, so it is read sequentially. A panel has `depth` rows of eight
 // numbers. Each panel begins `eightBytes` bytes after the previous panel.

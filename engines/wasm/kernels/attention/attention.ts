@@ -100,8 +100,8 @@ export function attend(
 }
 
 /**
- * Computes attention of all queries over a page with `written` written tokens. If `written` is less than 1, the page
- * has none.
+ * Computes attention of all queries over a page in which `written` tokens have been written. A value less than 1 means
+ * that the page has no written tokens.
  */
 function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
   if (hiddenToFirst >= written) return;

@@ -18,8 +18,8 @@ export function fp4Levels(): v128 {
 }
 
 /**
- * Looks up 16 bytes of a table. All indices must be below 16, because relaxed SIMD may give other results for larger
- * indices.
+ * Looks up 16 indices in a table of 16 bytes. All indices must be below 16, because relaxed SIMD may give other results
+ * for larger indices.
  */
 // @ts-expect-error: decorator
 @inline

@@ -41,9 +41,9 @@ export function parts(type: i32, products: i32): i32 {
 }
 
 /**
- * Returns `constant`, computed so that V8 does not treat it as a constant. `any` is the address of any vector. Since
- * about version 12, V8 recomputes a constant at each use, with three or more instructions. Older V8 versions keep
- * constants in registers; there, this function costs a few percent of speed.
+ * Returns `constant`, computed so that V8 does not treat it as a constant. `any` is the address of any vector, whose
+ * value has no effect. Since about version 12, V8 recomputes a constant at each use, with three or more instructions.
+ * Older V8 versions keep constants in registers; there, this function costs a few percent of speed.
  */
 // @ts-expect-error: decorator
 @inline

@@ -40,8 +40,8 @@ import {
 } from "./operands";
 
 /**
- * Multiplies two groups of four rows, half of the matrix apart, by 4 columns of activations. This tile shape makes the
- * best use of 16 vector registers.
+ * Multiplies two groups of four rows, one from each half of the matrix, by 4 columns of activations. This tile shape
+ * makes the best use of 16 vector registers.
  */
 // @ts-expect-error: decorator
 @inline
@@ -133,8 +133,8 @@ export function tileOf4(
 }
 
 /**
- * Multiplies four groups of four rows, a quarter of the matrix apart, by 2 columns of activations. Four streams of
- * reads use more of the memory bandwidth than one stream.
+ * Multiplies four groups of four rows, one from each quarter of the matrix, by 2 columns of activations. Four streams
+ * of reads use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline
@@ -240,8 +240,8 @@ export function tileOf2(
 }
 
 /**
- * Multiplies four groups of four rows, a quarter of the matrix apart, by one column of activations. Four streams of
- * reads use more of the memory bandwidth than one stream.
+ * Multiplies four groups of four rows, one from each quarter of the matrix, by one column of activations. Four streams
+ * of reads use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline

@@ -21,8 +21,8 @@ const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe00
 const F16_SUM_SCALE: f32 = 4294967296.0;
 
 /**
- * Multiplies the matrix by n columns of activations. The matrix is read in four streams, a quarter of the rows apart,
- * because one stream would not use the full memory bandwidth.
+ * Multiplies the matrix by n columns of activations. The matrix is read in four streams, one for each quarter of its
+ * rows, because one stream would not use the full memory bandwidth.
  */
 export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
   const groupBytes = <usize>k * (sizeof<T>() << 2);

@@ -26,8 +26,8 @@ export function rmsNorm(
 }
 
 /**
- * Computes out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias. Arguments are as in rmsNorm(); bias 0 =
- * none.
+ * Computes out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias. Arguments are as in rmsNorm(). If the
+ * address `bias` is 0, no bias is added.
  */
 export function layerNorm(
   x: usize, xStride: i32, weight: usize, bias: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,

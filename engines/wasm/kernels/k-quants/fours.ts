@@ -16,7 +16,7 @@ import {
 import { unpackStep } from "./panels";
 import { addRows } from "./tiles";
 
-/** Multiplies two groups of rows, half of the matrix apart, by 4 columns of activations. */
+/** Multiplies two groups of rows, one from each half of the matrix, by 4 columns of activations. */
 // @ts-expect-error: decorator
 @inline
 export function multiplyFour(

@@ -145,7 +145,9 @@ function packStep(type: i32, operands: usize, out: usize): void {
   }
 }
 
-/** Returns bit `bit` of each of a block's eight operands: bit i of the result belongs to operand i. */
+/**
+ * Returns bit `bit` of each byte of a block's eight operands. In each byte of the result, bit i belongs to operand i.
+ */
 function singleBits(bit: i32): v128 {
   let bits = i32x4.splat(0);
   for (let i = 0; i < 8; i++) {

@@ -38,8 +38,8 @@ function addOperands(
 }
 
 /**
- * Multiplies four groups of rows, a quarter of the matrix apart, by one column of activations. Four streams of reads
- * use more of the memory bandwidth than one stream.
+ * Multiplies four groups of rows, one from each quarter of the matrix, by one column of activations. Four streams of
+ * reads use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline

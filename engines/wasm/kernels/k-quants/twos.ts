@@ -13,7 +13,7 @@ import {
 import { unpackStep } from "./panels";
 import { addRows } from "./tiles";
 
-/** Multiplies four groups of rows, a quarter of the matrix apart, by 2 columns of activations. */
+/** Multiplies four groups of rows, one from each quarter of the matrix, by 2 columns of activations. */
 // @ts-expect-error: decorator
 @inline
 export function multiplyTwo(
