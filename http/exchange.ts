@@ -89,7 +89,7 @@ export class Exchange {
     return this.#streamType === eventStreamHeaders["content-type"];
   }
 
-  /** Whether the response is a stream of lines of JSON that has begun. */
+  /** Whether the response has begun, as a stream of JSON lines. */
   get isLineStream(): boolean {
     return this.#streamType === lineStreamHeaders["content-type"];
   }

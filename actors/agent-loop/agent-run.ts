@@ -227,7 +227,7 @@ export class AgentRun {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    // The session of a plain request without calls is not stored: it has nothing to continue, and would displace other
+    // The session of a plain request without calls is not stored. Such a session has nothing to continue, and would displace other
     // sessions.
     const isWorthKeeping = !this.#options.agent.isPlain || this.#answer.serverCalls > 0;
     if (isWorthKeeping) await this.#session.save([], this.#answer.message);

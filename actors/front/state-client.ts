@@ -80,7 +80,7 @@ export class StateClient {
       delete: session("delete"),
     };
     const skill = this.#asker<SkillProtocol>("skills");
-    // An upload or a download waits for others, and may take its whole time limit.
+    // An upload or a download waits for earlier ones, and may take its whole time limit.
     const slow = this.#asker<SkillProtocol>("skills", skillTimeoutMs);
     const list = skill("list");
     this.skills = this.#withStaging<SkillProtocol>("skillStagingFolder", {

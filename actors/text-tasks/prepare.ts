@@ -145,7 +145,7 @@ function demandOf({
   };
 }
 
-/** Translates a constraint for the grammar engine. An error names the request's grammar field as its param. */
+/** Translates a constraint for the grammar engine. The param of an error is the request's grammar field. */
 function translated(demand: OutputConstraint): Translation {
   try {
     return translations.of(demand);

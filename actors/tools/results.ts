@@ -118,8 +118,8 @@ function made(model: Readonly<Record<string, unknown>>): Omit<ToolOutcome, "stat
 }
 
 /**
- * Returns a result as JSON. Its texts are shortened until the JSON has at most maxResultBytes bytes, because JSON escapes some
- * characters.
+ * Returns a result as JSON of at most maxResultBytes bytes. JSON is longer than its texts, because it escapes characters.
+ * Therefore the texts are shortened until the JSON fits.
  */
 function contentOf(fields: (limit: number) => object): string {
   for (let limit = MAX_MODEL_OUTPUT; ; limit = Math.floor(limit / 2)) {

@@ -93,7 +93,7 @@ async function storm(
   for (let i = 0; i < changes; i++) {
     const alias = aliases[i % aliases.length] as string;
     const old = loaded.get(alias);
-    // Every third change of an alias unloads the adapter that the alias names.
+    // Every third change of an alias unloads the adapter that has the alias.
     if (old !== undefined && Math.floor(i / aliases.length) % 3 === 2) {
       await change(url, "unload", { lora_name: alias, expected_generation: old });
       loaded.delete(alias);

@@ -43,7 +43,7 @@ export interface StartOptions {
   /** Path of the work folder as the command sees it. */
   readonly workFolder: string;
   readonly hasChannel: boolean;
-  /** File descriptors that the command inherits after the pipes: that of the seccomp filter, if there is one. */
+  /** File descriptors that the command inherits in addition to its pipes, numbered after them: that of the seccomp filter, if there is one. */
   readonly extra: readonly number[];
   /** Whether the last descriptor is a pipe on which bubblewrap reports the process id of the command. */
   readonly hasStatus: boolean;
@@ -146,7 +146,7 @@ export class RunningProcess implements ConfinedProcess {
 
   /**
    * Sends SIGINT to the command, or SIGKILL to all its processes. In a sandbox, the command is the first process of its
-   * namespace, so its end kills all others. Without a sandbox, all processes are in its process group.
+   * namespace, so its end kills all others. Without a sandbox, all processes are in the command's process group.
    */
   #signal(signal: "SIGINT" | "SIGKILL"): void {
     const { pid } = this.#child;

@@ -69,7 +69,7 @@ export class TaskCrew {
     };
   }
 
-  /** Quick workers that can take a task. */
+  /** Idle workers for quick tasks. */
   get free(): readonly TaskWorker[] {
     return this.#kind(false).filter((worker) => worker.isFree);
   }

@@ -56,9 +56,10 @@ export interface GrammarAsker {
 
 export interface GrammarHost {
   /**
-   * Compiles a grammar, or returns it from the cache. Rejects with `invalid_value` or `unsupported` and the reason if
-   * the grammar cannot be used, `queue_full` if too many grammars wait, `cancelled` if the signal of the request is
-   * aborted.
+   * Compiles a grammar, or returns it from the cache. Rejects with
+   * - `invalid_value` or `unsupported`, and the reason, if the grammar cannot be used;
+   * - `queue_full` if too many grammars wait;
+   * - `cancelled` if the signal of the request is aborted.
    */
   compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar>;
   dispose(): Promise<void>;

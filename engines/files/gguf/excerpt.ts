@@ -24,7 +24,7 @@ const arrayType = 9;
  */
 const leastTokens = 1024;
 
-/** Numbers of layers and tokens: in the model, and kept in the excerpt. */
+/** Numbers of layers and tokens of the model, and of those that the excerpt keeps. */
 interface Cut {
   readonly architecture: string;
   readonly layers: number;

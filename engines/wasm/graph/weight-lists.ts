@@ -6,7 +6,7 @@ import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 
 /**
- * Returns the parts of all matrices that a thread holds, in order of use. If the output matrix is the embedding, the
+ * Returns the parts that a thread holds of all matrices, in order of use. If the output matrix is the embedding, the
  * embedding's part appears twice.
  */
 export function threadPieces(divided: DividedGraph, thread: number): Piece[] {

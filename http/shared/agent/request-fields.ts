@@ -87,7 +87,7 @@ export function namedGroups(
   };
 }
 
-/** Specs of the tools of the features that a request switches on. */
+/** Returns the specs of the tools that belong to the features that a request switches on. */
 export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
   return specsOf(groupNames.filter((group) => named[group] === true));
 }

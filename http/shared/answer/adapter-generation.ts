@@ -6,7 +6,7 @@ export const adapterGeneration = z
   .optional()
   .meta({ description: "Version of the adapter that answered, 64 hex digits; absent without an adapter." });
 
-/** Returns the field for spreading into a response body; empty without an adapter. */
+/** Returns an object with the field adapter_generation, to spread into a response body. It is empty without an adapter. */
 export function generationFields(generation: string | null): { readonly adapter_generation?: string } {
   return generation === null ? {} : { adapter_generation: generation };
 }

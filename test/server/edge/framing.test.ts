@@ -25,7 +25,7 @@ const clear: Readonly<Record<string, string>> = {
   "a GET with a body": `GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}`,
 };
 
-/** Requests whose end two servers may interpret differently. */
+/** Ambiguous requests: two servers may disagree about where such a request ends. */
 const unclear: Readonly<Record<string, string>> = {
   xchunked: `${post}Transfer-Encoding: xchunked\r\n\r\n${chunked}`,
   "another coding before chunked": `${post}Transfer-Encoding: gzip, chunked\r\n\r\n${chunked}`,

@@ -1,7 +1,7 @@
-// Kind of a page: finds out from its microdata, JSON-LD and metadata whether it is a discussion or a product.
+// Page kind: the microdata, JSON-LD and metadata of a page say whether it is a discussion or a product.
 import type { DomDocument } from "../dom.ts";
 
-/** `discussion`: comments are main text. `product`: reviews by customers are not. */
+/** `discussion`: comments are main text. `product`: customer reviews are not main text. */
 export type PageKind = "discussion" | "product" | "other";
 
 const discussions = new Set(["QAPage", "Question", "DiscussionForumPosting", "Conversation"]);

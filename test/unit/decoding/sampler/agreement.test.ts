@@ -32,7 +32,7 @@ function randomFilters(uniform: () => number, vocabSize: number): Filters {
   };
 }
 
-/** Returns a 32-bit word of a mask. Each bit is set with this probability; sometimes all bits are set, or none. */
+/** Returns a random 32-bit word of a mask. `density`: probability that a bit is set. Some words have all bits set, or none. */
 function randomWord(uniform: () => number, density: number): number {
   if (uniform() < 0.3) return uniform() < 0.5 ? -1 : 0;
   let bits = 0;

@@ -1,4 +1,4 @@
-// Vocabulary of the tiny model, and hand-made vocabularies of the other two families, for the tests of this folder.
+// Vocabulary of the tiny model, and hand-made vocabularies of the other two kinds of tokenizer, for the tests of this folder.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
