@@ -20,6 +20,7 @@ import { defaultsOf, effectiveSampling, type GenerationDefaults } from "../engin
 import { SharedTokenTexts, tokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../engines/text/tokenizer/vocabulary.ts";
 import { wasmEngine } from "../engines/wasm/engine.ts";
+import { readModel } from "../engines/wasm/load/fit.ts";
 import { textOf } from "../http/responses/fold/event-chunks.ts";
 import { EventText } from "../http/responses/fold/event-text.ts";
 import { ResponseFold } from "../http/responses/fold/fold.ts";
@@ -29,6 +30,7 @@ import { AnswerMemory } from "../http/shared/answer/answer-memory.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { LoadedFacts, ModelToLoad } from "./messages.ts";
+import { addFile, fileAt } from "./node/files.ts";
 import { deserialize } from "./node/v8.ts";
 
 /** Number of answers at the same time: models side by side, or two tabs' worth of questions. */
@@ -38,8 +40,18 @@ const batchTokens = 512;
 const kvContexts = 2;
 /** Time in ms between two messages to the page, which shows an answer 25 times a second. */
 const frameIntervalMs = 20;
+/** The head of a file is read in windows: of this size at first, then of this factor more until the head fits. */
+const leastKept = 2 * 2 ** 20;
+const windowGrowth = 4;
 const client = "page";
 const noPlaces = { begun: () => {}, paused: () => {}, resumed: () => {} };
+
+/** Fields of a request that a model in the browser refuses. */
+interface Body {
+  readonly tools?: readonly unknown[];
+  readonly adapter?: unknown;
+  readonly input?: unknown;
+}
 
 interface Parts {
   readonly name: string;
@@ -72,7 +84,10 @@ export class LocalModel {
     const metadata = parseModelMetadata(head);
     const vocabulary = createVocabulary(metadata.tokenizer);
     const templates = ChatTemplates.open(null, metadata, vocabulary);
-    const model = await wasmEngine.load(specOf(name, threads, context), onProgress);
+    const { trainedContext } = (await readModel(name)).shape;
+    const model = await wasmEngine.load(specOf(name, threads, Math.min(context, trainedContext)), onProgress);
+    // The user may delete the file while the model is loaded. Threads that are started later read its head only.
+    addFile(name, await beginningOf(name, Math.max(leastKept, windowGrowth * head.bytes.byteLength)), head.fileBytes);
     const { card, capacity, capabilities } = model;
     if (!capabilities.generates)
       throw new ServerError("unsupported", `${name} generates no text: choose another model`);
@@ -123,7 +138,8 @@ export class LocalModel {
    * Runs a response. `body`: as of POST /v1/responses. `emit` gets the text of the stream in parts of whole events. Throws if the
    * request is refused; later failures are events.
    */
-  async respond(body: object, signal: AbortSignal, emit: (text: string) => void): Promise<void> {
+  async respond(body: Body, signal: AbortSignal, emit: (text: string) => void): Promise<void> {
+    refuseServerFeatures(body);
     const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
     const translation = responseTranslator.translate(body, { responseId: id, offered: null }, "refuse");
     const request = this.#resolved(translation);
@@ -181,10 +197,7 @@ export class LocalModel {
     lease.release();
   }
 
-  #resolved({ asked, facts, isWhole }: ResponseTranslation): ResolvedRequest {
-    if (facts.adapter) {
-      throw new ServerError("unsupported", "a model in the browser has no adapters: choose none", { param: "adapter" });
-    }
+  #resolved({ asked, isWhole }: ResponseTranslation): ResolvedRequest {
     if (!isWhole) {
       const message = "a model in the browser keeps no responses: send the whole conversation as input";
       throw new ServerError("unsupported", message, { param: "previous_response_id" });
@@ -212,6 +225,19 @@ export class LocalModel {
   } as unknown as Ref<ModelProtocol>;
 }
 
+/** Returns the beginning of a file, in memory. */
+async function beginningOf(name: string, bytes: number): Promise<Blob> {
+  return new Blob([await fileAt(name).content.slice(0, bytes).arrayBuffer()]);
+}
+
+/** Throws `unsupported` for tools, files and adapters, which only a server has. */
+function refuseServerFeatures({ tools, adapter, input }: Body): void {
+  const hasFile = JSON.stringify(input ?? "").includes('"type":"input_file"');
+  const wanted = adapter ? "adapters" : (tools ?? []).length > 0 ? "tools" : hasFile ? "files" : null;
+  if (wanted === null) return;
+  throw new ServerError("unsupported", `a model in the browser has no ${wanted}: choose a model of the server`);
+}
+
 /** As on a server: prompt lookup alone drafts tokens. */
 const speculation = {
   promptLookup: true,
@@ -234,13 +260,13 @@ const limits = {
   maxStepMs: 250,
 };
 
-function specOf(path: string, threads: number, context: number | null): ModelSpec {
+function specOf(path: string, threads: number, context: number): ModelSpec {
   return {
     path,
     maxSequences: slots,
     maxBatchTokens: batchTokens,
     maxModelLength: context,
-    kvBudget: context === null ? null : { tokens: context * kvContexts },
+    kvBudget: { tokens: context * kvContexts },
     kvType: "auto",
     blockTokens: 32,
     pagedKv: null,

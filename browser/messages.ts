@@ -7,8 +7,8 @@ export interface ModelToLoad {
   readonly file: Blob;
   /** Number of compute threads, this worker included. */
   readonly threads: number;
-  /** Maximum length of a conversation in tokens; null: as long as the model and the memory allow. */
-  readonly context: number | null;
+  /** Maximum length of a conversation in tokens. A model that was trained for less gets less. */
+  readonly context: number;
 }
 
 export type PageMessage =

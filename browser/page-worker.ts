@@ -3,7 +3,7 @@ import "./node/globals.ts";
 import sampler from "../dist/engines/decoding/sampler/sampler.wasm?url";
 import plainKernels from "../dist/engines/wasm/kernels/kernels-plain.wasm?url";
 import relaxedKernels from "../dist/engines/wasm/kernels/kernels-relaxed.wasm?url";
-import { toErrorRecord } from "../runtime/errors.ts";
+import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { LocalModel } from "./local-model.ts";
 import type { ModelToLoad, PageMessage, WorkerMessage } from "./messages.ts";
 import { addFile } from "./node/files.ts";
@@ -41,8 +41,24 @@ async function load(wanted: ModelToLoad): Promise<void> {
     model.running.catch(fail);
     send({ kind: "loaded", facts: model.facts });
   } catch (error) {
-    fail(error);
+    fail(error instanceof RangeError ? noMemory(error) : inPageWords(error));
   }
+}
+
+/** WebAssembly and the browser report missing memory as a RangeError. */
+function noMemory(cause: RangeError): ServerError {
+  const message = "the browser has no memory for this: choose a smaller model, fewer threads or a shorter conversation";
+  return new ServerError("config_invalid", message, { cause });
+}
+
+/** The advice of the engine is for the settings of a server. */
+function inPageWords(error: unknown): unknown {
+  if (!(error instanceof ServerError) || error.code !== "config_invalid") return error;
+  const [problem = ""] = error.message.split(";");
+  return new ServerError(
+    "config_invalid",
+    `${problem}; choose a smaller model, or other threads and tokens on this page`,
+  );
 }
 
 async function fetchModule(name: string, url: string): Promise<void> {

@@ -61,7 +61,7 @@ export default defineConfig({
     modulePreload: false,
     reportCompressedSize: false,
     chunkSizeWarningLimit: 4096,
-    license: { fileName: "engine-licenses.txt" },
+    license: { fileName: "licenses.engine.txt" },
     rolldownOptions: {
       input: fileURLToPath(new URL("./page-worker.ts", import.meta.url)),
       output: { entryFileNames: "[name].js" },

@@ -2,6 +2,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Button } from "./base/button.tsx";
+import { copyText } from "./base/clipboard.ts";
 import { Dialog } from "./base/dialog.tsx";
 import { t } from "./base/language.ts";
 import { notify, notifyError } from "./base/notice.tsx";
@@ -98,7 +99,8 @@ function toggle(isOn: Signal<boolean>): void {
 
 function lastAnswer(): Answer | null {
   const last = current.value?.path.value.at(-1);
-  return last?.role === "assistant" ? last : null;
+  const shown = last && current.value?.current(last);
+  return shown?.role === "assistant" ? shown : null;
 }
 
 function regenerate(): void {
@@ -109,5 +111,5 @@ function regenerate(): void {
 function copyAnswer(): void {
   const answer = lastAnswer();
   if (answer === null) return;
-  navigator.clipboard.writeText(textOf(answer)).then(() => notify(t("copied")), notifyError);
+  copyText(textOf(answer)).then(() => notify(t("copied")), notifyError);
 }

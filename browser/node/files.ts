@@ -1,23 +1,29 @@
 // Files that a worker can read: a path is a name in this table. A worker gets the table from the worker that starts it.
 
-const files = new Map<string, Blob>();
-
-/** Adds a file. A worker that is started later has it too. */
-export function addFile(path: string, content: Blob): void {
-  files.set(path, content);
+export interface TableFile {
+  readonly content: Blob;
+  /** Size of the whole file in bytes. `content` may be its beginning only. */
+  readonly bytes: number;
 }
 
-export function fileAt(path: string): Blob {
+const files = new Map<string, TableFile>();
+
+/** Adds a file, or replaces it. A worker that is started later has it too. */
+export function addFile(path: string, content: Blob, bytes = content.size): void {
+  files.set(path, { content, bytes });
+}
+
+export function fileAt(path: string): TableFile {
   const file = files.get(path);
   if (file === undefined) throw Object.assign(new Error(`ENOENT: no such file, open '${path}'`), { code: "ENOENT" });
   return file;
 }
 
-export function allFiles(): ReadonlyMap<string, Blob> {
+export function allFiles(): ReadonlyMap<string, TableFile> {
   return files;
 }
 
 /** Returns the bytes from `start` to `end`. Blocks this thread. */
-export function bytesOf(file: Blob, start = 0, end = file.size): Uint8Array<ArrayBuffer> {
-  return new Uint8Array(new FileReaderSync().readAsArrayBuffer(file.slice(start, end)));
+export function bytesOf({ content }: TableFile, start = 0, end = content.size): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(new FileReaderSync().readAsArrayBuffer(content.slice(start, end)));
 }

@@ -8,17 +8,17 @@ interface ReadOptions {
 export async function open(path: string) {
   const file = fileAt(path);
   return {
-    stat: async () => ({ size: file.size, isFile: () => true }),
+    stat: async () => ({ size: file.bytes, isFile: () => true }),
     read: async (into: Uint8Array, { position }: ReadOptions) => {
       const bytes = bytesOf(file, position, position + into.length);
       into.set(bytes);
       return { bytesRead: bytes.length };
     },
-    readFile: async () => await file.text(),
+    readFile: async () => await file.content.text(),
     close: async () => {},
   };
 }
 
 export async function readFile(path: string): Promise<string> {
-  return await fileAt(path).text();
+  return await fileAt(path).content.text();
 }

@@ -1,7 +1,7 @@
 // The part of node:fs that the engine uses, on the files of files.ts.
-import { allFiles, bytesOf, fileAt } from "./files.ts";
+import { allFiles, bytesOf, fileAt, type TableFile } from "./files.ts";
 
-const opened = new Map<number, Blob>();
+const opened = new Map<number, TableFile>();
 let next = 3;
 
 export function openSync(path: string): number {

@@ -1,11 +1,11 @@
 // The part of node:worker_threads that the engine uses, on web workers. The first message to a worker is its table of files.
 import "./globals.ts";
-import { addFile, allFiles } from "./files.ts";
+import { addFile, allFiles, type TableFile } from "./files.ts";
 
 type Listener = (value: unknown) => void;
 
 interface Start {
-  readonly files: ReadonlyMap<string, Blob>;
+  readonly files: ReadonlyMap<string, TableFile>;
   readonly data: unknown;
 }
 
@@ -50,7 +50,8 @@ export class Worker extends Listeners {
     this.#worker.onmessage = ({ data }) => this.emit("message", data);
     this.#worker.onerror = (event) => {
       event.preventDefault();
-      this.emit("error", new Error(event.message));
+      // The event has no message if the script of the worker could not be loaded.
+      this.emit("error", new Error(event.message || "its script could not be loaded from the server"));
       this.#end(1);
     };
     this.#worker.postMessage({ files: allFiles(), data } satisfies Start);
@@ -134,6 +135,6 @@ async function startData(): Promise<unknown> {
   if (parentPort === null) return null;
   await parentPort.arrival();
   const { files, data } = (parentPort.take() as { readonly message: Start }).message;
-  for (const [path, file] of files) addFile(path, file);
+  for (const [path, { content, bytes }] of files) addFile(path, content, bytes);
   return data;
 }

@@ -35,7 +35,11 @@ let files: Promise<ReadonlyMap<string, UiFile>> | null = null;
 
 /** Returns the files by name. The map is empty if the UI has not been built. */
 export function uiFiles(): Promise<ReadonlyMap<string, UiFile>> {
-  files ??= readFiles();
+  files ??= readFiles().catch((error: unknown) => {
+    // The next request tries again.
+    files = null;
+    throw error;
+  });
   return files;
 }
 

@@ -12,6 +12,13 @@ const policy =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
   "font-src 'self' data:; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/**
+ * Policy of the web workers: a worker has the policy of its own script. The checks of JSON schemas and the grammar library compile
+ * functions.
+ */
+const workerPolicy =
+  "default-src 'none'; script-src 'self' 'wasm-unsafe-eval' 'unsafe-eval'; connect-src 'self'; worker-src 'self'";
+
 const commonHeaders = {
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
@@ -37,7 +44,12 @@ async function sendFile(exchange: Exchange, name: string): Promise<void> {
   const caching = file.isHashed ? `public, max-age=${SECONDS_TO_KEEP}, immutable` : "no-cache";
   const headers = { ...commonHeaders, etag: file.etag, "cache-control": caching };
   if (exchange.request.headers.get("if-none-match") === file.etag) exchange.send(304, headers, "");
-  else sendBody(exchange, file, name === pageName ? { ...headers, "content-security-policy": policy } : headers);
+  else sendBody(exchange, file, { ...headers, ...policyOf(name) });
+}
+
+function policyOf(name: string): Record<string, string> {
+  if (name === pageName) return { "content-security-policy": policy };
+  return name.endsWith(".js") ? { "content-security-policy": workerPolicy } : {};
 }
 
 function sendBody(exchange: Exchange, { contentType, body, brotli }: UiFile, headers: Record<string, string>): void {

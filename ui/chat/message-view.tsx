@@ -2,6 +2,7 @@
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { Button } from "../base/button.tsx";
+import { copyText } from "../base/clipboard.ts";
 import { t } from "../base/language.ts";
 import { notify, notifyError } from "../base/notice.tsx";
 import { bytes } from "../base/times.ts";
@@ -151,7 +152,7 @@ function Branches({ open, message }: { readonly open: OpenConversation; readonly
 function Copy({ text }: { readonly text: string }) {
   const copy = async (): Promise<void> => {
     try {
-      await navigator.clipboard.writeText(text);
+      await copyText(text);
       notify(t("copied"));
     } catch (error) {
       notifyError(error);

@@ -1,5 +1,6 @@
 // Answering: gets an answer from the server, or from a model in this browser, and stores it while it arrives. One tab runs an
 // answer; if that tab is closed, another one resumes it from the response's stored events on the server.
+import { withFreeLock, withLock } from "../base/lock.ts";
 import { LocalError, localName, respondHere } from "../local/local-model.ts";
 import { ask, request, ServerError } from "../server/client.ts";
 import { eventsOf, type ServerEvent } from "../server/events.ts";
@@ -22,16 +23,18 @@ export interface AnsweringOptions {
   readonly signal: AbortSignal;
 }
 
+/** Name of the lock of an answer. The tab that runs the answer holds it. */
+export function answerLock(id: string): string {
+  return `troupe.answer.${id}`;
+}
+
 /**
  * Runs an answer to its end. Only the tab that has the lock of the answer runs it. `isWaiting`: waits until no other
  * tab has the lock; false: does nothing if another tab has it.
  */
 export async function runAnswer(options: AnsweringOptions, isWaiting: boolean): Promise<void> {
-  await navigator.locks.request(
-    `troupe.answer.${options.answer.id}`,
-    { ifAvailable: !isWaiting },
-    async (lock) => void (lock !== null && (await new Answering(options).run())),
-  );
+  const name = answerLock(options.answer.id);
+  await (isWaiting ? withLock : withFreeLock)(name, () => new Answering(options).run());
 }
 
 class Answering {

@@ -1,8 +1,9 @@
 // Open conversation: the conversation that is shown, with its messages and the actions of the user on them.
 import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { withLock } from "../base/lock.ts";
 import { notifyError } from "../base/notice.tsx";
 import type { OutputItem } from "../server/wire.ts";
-import { runAnswer } from "./answering.ts";
+import { answerLock, runAnswer } from "./answering.ts";
 import * as database from "./database.ts";
 import { announce, newConversation, onForeignChange, storeConversation, take } from "./library.ts";
 import {
@@ -228,7 +229,7 @@ export class OpenConversation {
 
   /** Waits until no other tab runs the answer. It may have ended meanwhile. */
   async #takeOver(answer: Answer): Promise<void> {
-    await navigator.locks.request(`troupe.answer.${answer.id}`, async () => {});
+    await withLock(answerLock(answer.id), async () => {});
     const stored = (await database.messagesOf(answer.conversation)).find(({ id }) => id === answer.id);
     if (stored?.role !== "assistant") return;
     if (stored.status === "running") this.#begin(stored);

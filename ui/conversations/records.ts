@@ -118,8 +118,9 @@ export const usualSettings: ChatSettings = {
   asksApproval: true,
 };
 
+/** Returns 128 random bits in hexadecimal. crypto.randomUUID() would need HTTPS. */
 export function newId(): string {
-  return crypto.randomUUID();
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Returns the text of a message as the user reads it, without reasoning and tools. */

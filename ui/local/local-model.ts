@@ -1,6 +1,7 @@
 // Model that runs in this browser: the engine in a web worker. One model is loaded at a time.
 import { signal } from "@preact/signals";
-import type { LoadedFacts, PageMessage, Problem, WorkerMessage } from "../../browser/messages.ts";
+import type { LoadedFacts, PageMessage, WorkerMessage } from "../../browser/messages.ts";
+import { t } from "../base/language.ts";
 import { preference } from "../base/preference.ts";
 import { eventsIn, type ServerEvent } from "../server/events.ts";
 import { modelFile } from "./model-files.ts";
@@ -40,7 +41,8 @@ export const contextTokens = preference("localContext", 4096, isCount);
 /** Why this page cannot run a model; null: it can. */
 export function obstacle(): "notIsolated" | "noStorage" | null {
   if (!crossOriginIsolated) return "notIsolated";
-  return navigator.storage?.getDirectory === undefined ? "noStorage" : null;
+  const writes = globalThis.FileSystemFileHandle?.prototype.createWritable !== undefined;
+  return navigator.storage?.getDirectory !== undefined && writes ? null : "noStorage";
 }
 
 const prefix = "browser:";
@@ -63,28 +65,26 @@ interface Request {
 /** The worker, and the requests that it answers. */
 class Engine {
   readonly name: string;
-  /** Settles when the model is loaded or cannot be loaded. */
+  /** Settles when the model is loaded, cannot be loaded, or is unloaded before that. */
   readonly loaded: Promise<void>;
   readonly #worker: Worker;
   readonly #requests = new Map<number, Request>();
   #next = 1;
+  #hasEnded = false;
+  /** Number of users who have the engine. Only an engine without users makes room for another one. */
+  #users = 0;
+  #onIdle: () => void = () => {};
+  #refuse: (error: LocalError) => void = () => {};
 
   constructor(name: string, file: File) {
     this.name = name;
-    this.#worker = new Worker(new URL("page-worker.js", document.baseURI), {
-      type: "module",
-      name: "page",
-    });
+    this.#worker = new Worker(new URL("page-worker.js", document.baseURI), { type: "module", name: "page" });
     this.loaded = new Promise((resolve, reject) => {
-      const fail = ({ message }: Pick<Problem, "message">): void => {
-        this.#end(message);
-        localModel.value = { status: "failed", name, problem: message };
-        reject(new LocalError(message));
-      };
-      this.#worker.onerror = (event) => fail({ message: event.message });
+      this.#refuse = reject;
+      this.#worker.onerror = ({ message }) => this.#fail(message || t("engineNotLoaded"));
       this.#worker.onmessage = ({ data }: MessageEvent<WorkerMessage>) => {
         if (data.kind === "progress") localModel.value = { status: "loading", name, fraction: data.fraction };
-        else if (data.kind === "failed") fail(data.problem);
+        else if (data.kind === "failed") this.#fail(data.problem.message);
         else if (data.kind === "events") this.#requests.get(data.id)?.take(eventsIn(data.text));
         else if (data.kind === "refused") this.#requests.get(data.id)?.fail(data.problem.message);
         else {
@@ -93,21 +93,40 @@ class Engine {
         }
       };
     });
+    // The error is shown by whoever waits for the load, and as the state of the model.
+    this.loaded.catch(() => {});
     localModel.value = { status: "loading", name, fraction: 0 };
     const model = { name, file, threads: threads.value, context: contextTokens.value };
     this.#send({ kind: "load", model });
   }
 
-  /** Whether a request is in progress. */
-  get isBusy(): boolean {
-    return this.#requests.size > 0;
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** Keeps the engine for a user until release(). */
+  reserve(): void {
+    this.#users++;
+  }
+
+  release(): void {
+    this.#users--;
+    if (this.#users === 0) this.#onIdle();
+  }
+
+  /** Resolves when nobody uses the engine. One caller at a time. */
+  async idle(): Promise<void> {
+    if (this.#users === 0 || this.#hasEnded) return;
+    await new Promise<void>((resolve) => {
+      this.#onIdle = resolve;
+    });
   }
 
   /** Yields the events of a response. Aborting `signal` ends the response with its last events. */
   async *respond(body: object, signal: AbortSignal): AsyncGenerator<readonly ServerEvent[]> {
     const id = this.#next++;
     let arrived: ServerEvent[] = [];
-    let problem: string | null = null;
+    let problem: string | null = this.#hasEnded ? t("modelUnloaded") : null;
     let wake = (): void => {};
     this.#requests.set(id, {
       take: (events) => {
@@ -144,13 +163,21 @@ class Engine {
   }
 
   close(): void {
-    this.#end("the model was unloaded");
+    this.#end(t("modelUnloaded"));
+  }
+
+  #fail(message: string): void {
+    if (this.#hasEnded) return;
+    this.#end(message);
+    localModel.value = { status: "failed", name: this.name, problem: message };
   }
 
   #end(reason: string): void {
+    this.#hasEnded = true;
     this.#worker.terminate();
+    this.#refuse(new LocalError(reason));
     for (const request of this.#requests.values()) request.fail(reason);
-    this.#requests.clear();
+    this.#onIdle();
   }
 
   #send(message: PageMessage): void {
@@ -159,44 +186,73 @@ class Engine {
 }
 
 let engine: Engine | null = null;
-/** Ends when the earlier calls of loadLocal have ended, so that no two models are loaded at the same time. */
+/** Ends when the earlier calls of reserved() have ended, so that models are loaded one after another. */
 let turn: Promise<unknown> = Promise.resolve();
 
-/** Loads a kept model, in place of the one that is loaded. Throws LocalError. */
+/** Loads a kept model, when nobody uses the one that is loaded. Throws LocalError. */
 export async function loadLocal(name: string): Promise<void> {
-  await engineWith(name);
+  (await reserved(name)).release();
 }
 
+/** Unloads the model, or ends its load. Its answers end. */
 export function unloadLocal(): void {
   engine?.close();
   engine = null;
   localModel.value = { status: "none" };
 }
 
-/** Yields the events of a response of a local model, which is loaded if necessary. Throws LocalError. */
+/**
+ * Yields the events of a response of a local model, which is loaded if necessary. Waits while another local model answers. Throws
+ * LocalError.
+ */
 export async function* respondHere(
   name: string,
   body: object,
   signal: AbortSignal,
 ): AsyncGenerator<readonly ServerEvent[]> {
-  const chosen = await engineWith(name);
-  if (signal.aborted) throw new LocalError("stopped before it began");
-  yield* chosen.respond(body, signal);
+  const chosen = await unlessAborted(reserved(name), signal);
+  try {
+    yield* chosen.respond(body, signal);
+  } finally {
+    chosen.release();
+  }
 }
 
-async function engineWith(name: string): Promise<Engine> {
+/** Returns the engine with a model, loaded and reserved for the caller. */
+async function reserved(name: string): Promise<Engine> {
+  const problem = obstacle();
+  if (problem !== null) throw new LocalError(t(problem));
   const mine = turn.then(async () => {
-    if (engine?.name === name && localModel.value.status === "loaded") return engine;
-    if (engine?.isBusy) throw new LocalError(`${engine.name} is answering: wait for the end, or stop it`);
-    const file = await modelFile(name);
-    if (file === null) throw new LocalError(`this browser keeps no model ${name}`);
-    unloadLocal();
-    engine = new Engine(name, file);
-    await engine.loaded;
-    return engine;
+    if (engine === null || engine.hasEnded || engine.name !== name) {
+      const file = await modelFile(name);
+      if (file === null) throw new LocalError(t("modelNotKept", { name }));
+      await engine?.idle();
+      unloadLocal();
+      engine = new Engine(name, file);
+    }
+    const chosen = engine;
+    await chosen.loaded;
+    chosen.reserve();
+    return chosen;
   });
   turn = mine.catch(() => {});
   return await mine;
+}
+
+/** Waits for an engine. If `signal` is aborted before, throws, and releases the engine when it comes. */
+async function unlessAborted(coming: Promise<Engine>, signal: AbortSignal): Promise<Engine> {
+  const stopped = new Promise<never>((_resolve, reject) => {
+    const stop = (): void => reject(new LocalError("stopped"));
+    if (signal.aborted) stop();
+    else signal.addEventListener("abort", stop, { once: true });
+  });
+  stopped.catch(() => {});
+  try {
+    return await Promise.race([coming, stopped]);
+  } catch (error) {
+    coming.then((late) => late.release()).catch(() => {});
+    throw error;
+  }
 }
 
 function isCount(value: unknown): value is number {

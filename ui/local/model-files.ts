@@ -1,72 +1,122 @@
 // Model files that this browser keeps: GGUF files in its private storage (OPFS), which only pages of this server's address can
-// read.
+// read. A file is copied into a folder of its own and moved when it is complete.
 import { signal } from "@preact/signals";
+import { withFreeLock } from "../base/lock.ts";
 
 export interface KeptModel {
   readonly name: string;
   readonly bytes: number;
 }
 
+/** A model that is being copied into the browser. `bytes`: 0 until the copy has begun. */
+export interface Copying {
+  readonly name: string;
+  readonly bytes: number;
+  readonly done: number;
+  readonly stop: AbortController;
+}
+
+/** Content of a model, and the number of its bytes. */
+export interface ModelContent {
+  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
+  readonly bytes: number;
+}
+
 /** Models that are kept, by name; null: not read yet. */
 export const keptModels = signal<readonly KeptModel[] | null>(null);
+/** The copy that this tab makes; null: none. */
+export const copying = signal<Copying | null>(null);
 
-const folderName = "models";
+const kept = "models";
+const partial = "partial";
 const magic = "GGUF";
 
-async function folder(): Promise<FileSystemDirectoryHandle> {
+async function folder(name: string): Promise<FileSystemDirectoryHandle> {
   const root = await navigator.storage.getDirectory();
-  return await root.getDirectoryHandle(folderName, { create: true });
+  return await root.getDirectoryHandle(name, { create: true });
+}
+
+function copyLock(name: string): string {
+  return `troupe.copy.${name}`;
 }
 
 export async function readKeptModels(): Promise<void> {
   const found: KeptModel[] = [];
-  for await (const [name, handle] of (await folder()).entries()) {
-    if (!(handle instanceof FileSystemFileHandle)) continue;
-    const { size } = await handle.getFile();
-    // A file without content belongs to a copy that is in progress, or that was cut off.
-    if (size > 0) found.push({ name, bytes: size });
+  for await (const [name, handle] of (await folder(kept)).entries()) {
+    if (handle instanceof FileSystemFileHandle) found.push({ name, bytes: (await handle.getFile()).size });
   }
   keptModels.value = found.sort((a, b) => a.name.localeCompare(b.name));
+  await removeLeftovers();
+}
+
+/** Removes the parts of copies that ended with their page. */
+async function removeLeftovers(): Promise<void> {
+  const parts = await folder(partial);
+  for await (const name of parts.keys()) {
+    // The browser adds an ending to the name of a file that it is writing.
+    await withFreeLock(copyLock(name.replace(/\.crswap$/, "")), () => parts.removeEntry(name).catch(() => {}));
+  }
 }
 
 /** Returns the file of a kept model; null: there is none with this name. */
 export async function modelFile(name: string): Promise<File | null> {
   try {
-    return await (await (await folder()).getFileHandle(name)).getFile();
+    return await (await (await folder(kept)).getFileHandle(name)).getFile();
   } catch {
     return null;
   }
 }
 
 /**
- * Keeps a model. The file is visible only when it is complete. `onBytes` gets the number of bytes so far. Throws if the content is
- * no GGUF file, or the browser has no room for it.
+ * Copies a model into the browser. Its progress is in `copying`. Throws if a model of this name is kept or being copied, if the
+ * content is no GGUF file, or if the browser has no room for it.
  */
-export async function keepModel(
-  name: string,
-  content: ReadableStream<Uint8Array<ArrayBuffer>>,
-  bytes: number,
-  signal: AbortSignal,
-  onBytes: (bytes: number) => void,
-): Promise<void> {
-  await checkRoom(bytes);
-  // The browser may otherwise delete the file when the disk is full. It may refuse; the file is then kept as long as there is room.
-  await navigator.storage.persist().catch(() => false);
-  const handle = await (await folder()).getFileHandle(name, { create: true });
+export async function keepModel(name: string, open: (signal: AbortSignal) => Promise<ModelContent>): Promise<void> {
+  const stop = new AbortController();
+  const isDone = await withFreeLock(copyLock(name), async () => {
+    if ((await modelFile(name)) !== null) throw new Error(`${name} is kept already: delete it first`);
+    copying.value = { name, bytes: 0, done: 0, stop };
+    try {
+      await copy(name, await open(stop.signal), stop);
+    } catch (error) {
+      if (!stop.signal.aborted) throw error;
+    } finally {
+      copying.value = null;
+    }
+    return true;
+  });
+  if (isDone === null) throw new Error(`${name} is being copied already`);
+  await readKeptModels();
+}
+
+async function copy(name: string, { stream, bytes }: ModelContent, stop: AbortController): Promise<void> {
+  const { signal } = stop;
+  const parts = await folder(partial);
   try {
-    await content
-      .pipeThrough(checked(bytes, onBytes), { signal })
-      .pipeTo(await handle.createWritable({ keepExistingData: false }), { signal });
+    await checkRoom(bytes);
+    // The browser may otherwise delete the file when the disk is full. It may refuse; the file is then kept as long as there is
+    // room.
+    await navigator.storage.persist().catch(() => false);
+    const handle = await parts.getFileHandle(name, { create: true });
+    const show = (done: number): void => {
+      copying.value = { name, bytes, done, stop };
+    };
+    await stream.pipeThrough(checked(bytes, show), { signal }).pipeTo(await handle.createWritable(), { signal });
+    await moved(handle, await folder(kept));
   } catch (error) {
-    if ((await handle.getFile()).size === 0) await (await folder()).removeEntry(name);
+    await stream.cancel().catch(() => {});
+    await parts.removeEntry(name).catch(() => {});
     throw error;
-  } finally {
-    await readKeptModels();
   }
 }
 
+/** TypeScript does not know this method yet. */
+async function moved(handle: FileSystemFileHandle, to: FileSystemDirectoryHandle): Promise<void> {
+  await (handle as unknown as { move(to: FileSystemDirectoryHandle): Promise<void> }).move(to);
+}
+
 export async function dropModel(name: string): Promise<void> {
-  await (await folder()).removeEntry(name);
+  await (await folder(kept)).removeEntry(name);
   await readKeptModels();
 }
 
@@ -76,7 +126,7 @@ async function checkRoom(bytes: number): Promise<void> {
   throw new Error(`the model has ${bytes} bytes, and this browser has room for ${Math.max(0, quota - usage)}`);
 }
 
-/** Passes the content on. Fails if it does not begin like a GGUF file, or has fewer bytes than announced. */
+/** Passes the content on. Fails if it does not begin like a GGUF file, or has another number of bytes than announced. */
 function checked(bytes: number, onBytes: (bytes: number) => void) {
   let count = 0;
   return new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({

@@ -1,9 +1,11 @@
 // Markdown of a model as HTML. The text is not trusted: the HTML is sanitised, links open outside of the page, and images load only
 // from the page itself, so that no text can send a request to another server.
+
 import DOMPurify from "dompurify";
 import { Marked } from "marked";
 import { memo } from "preact/compat";
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import { copyText } from "../base/clipboard.ts";
 import { t } from "../base/language.ts";
 import { notify } from "../base/notice.tsx";
 import { blocksOf } from "./blocks.ts";
@@ -111,7 +113,7 @@ function addCopy(code: HTMLElement): void {
   button.className = "copy-code";
   button.textContent = t("copy");
   button.onclick = async () => {
-    await navigator.clipboard.writeText(code.textContent ?? "");
+    await copyText(code.textContent ?? "");
     notify(t("copied"));
   };
   frame.append(button);

@@ -1,13 +1,15 @@
 // Models that run in the browser: the wasm engine in web workers, with files that the browser keeps.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
-import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
+import { assertClean, hasBrowser, launch, openTab, openUi, send, settled, until } from "./browser.ts";
 
 /** Pattern of a complete answer of a local model. */
 const answered = /\(This browser\)\n+\S[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
@@ -40,7 +42,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
   }
 
   async function choose(page: Page): Promise<void> {
-    await page.getByRole("cell", { name: basename(path) }).waitFor();
+    await page.getByRole("cell", { name: basename(path), exact: true }).waitFor();
     await page.getByRole("button", { name: "New conversation" }).click();
     await page.getByLabel("Model", { exact: true }).selectOption(`browser:${basename(path)}`);
   }
@@ -127,16 +129,96 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     const { page } = ui;
     await page.getByRole("link", { name: "This browser" }).click();
     await page.getByRole("button", { name: `Copy ${basename(path)} from the server` }).click();
-    await page.getByRole("cell", { name: basename(path) }).waitFor();
+    await page.getByRole("cell", { name: basename(path), exact: true }).waitFor();
     await page.getByRole("button", { name: "Load" }).click();
     await page.getByText(/relaxed SIMD/).waitFor();
+    await addFromDisk(page);
+    await page.getByText("is kept already: delete it first").waitFor();
     await page.getByRole("button", { name: "Unload" }).click();
     await page.getByRole("cell", { name: "not loaded" }).waitFor();
+    await page.getByRole("button", { name: "Load" }).click();
+    // A model that is being loaded can be deleted too.
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("button", { name: "Delete: really?" }).click();
     await page.getByText("This browser keeps no models.").waitFor();
+    await addFromDisk(page);
+    await page.getByRole("button", { name: "Load" }).click();
+    await page.getByText(/relaxed SIMD/).waitFor();
     assertClean(ui);
     await page.context().close();
+  });
+
+  it("answer side by side, one after the other, and without their files", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-local-"));
+    const other = join(folder, "other.gguf");
+    copyFileSync(path, other);
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await addFromDisk(page);
+    await page.getByRole("cell", { name: basename(path), exact: true }).waitFor();
+    await addFromDisk(page, other);
+    await page.getByRole("cell", { name: "other.gguf", exact: true }).waitFor();
+    await choose(page);
+    await page.getByRole("button", { name: "Add a model beside" }).click();
+    await page.getByLabel("Model 2").selectOption("browser:other.gguf");
+    await page.getByRole("button", { name: "Settings" }).click();
+    await page.getByLabel("Maximum tokens").fill("16");
+    await page.getByLabel("Maximum tokens").blur();
+    await send(page, "Tell me about lighthouses.");
+    await settled(page);
+    const answers = page.locator("article.assistant");
+    assert.equal(await answers.count(), 2);
+    for (const text of await answers.allInnerTexts()) assert.match(text, answered);
+    // A grammar needs the vocabulary, which must not be read from the file again.
+    const tab = await openTab(page.context(), server.url);
+    await tab.page.getByRole("link", { name: "This browser" }).click();
+    await tab.page.getByRole("button", { name: "Delete other.gguf" }).click();
+    await tab.page.getByRole("button", { name: "Delete: really? other.gguf" }).click();
+    await tab.page.getByRole("cell", { name: "other.gguf", exact: true }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Remove this model" }).click();
+    await page.getByLabel("Model", { exact: true }).selectOption("browser:other.gguf");
+    await page.getByRole("button", { name: "Add a property" }).click();
+    await page.getByLabel("Name of the property").fill("isTall");
+    await page.getByLabel("Type of the property").selectOption("boolean");
+    const constrained = await send(page, "Is a lighthouse tall?");
+    await settled(page);
+    assert.deepEqual(Object.keys(JSON.parse(await constrained.locator(".markdown").innerText())), ["isTall"]);
+    assertClean(ui);
+    await page.context().close();
+    rmSync(folder, { recursive: true });
+  });
+
+  it("are stopped while they load", async () => {
+    const { page } = await openUi(browser, server.url);
+    await addFromDisk(page);
+    await choose(page);
+    const answer = await send(page, "Hello.");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await settled(page);
+    assert.match(await answer.innerText(), /Stopped/);
+    const next = await send(page, "Hello again.");
+    await settled(page);
+    assert.match(await next.innerText(), answered);
+    await page.context().close();
+  });
+
+  it("reach no other server from their workers", async () => {
+    let visits = 0;
+    const elsewhere = createServer((_request, response) => {
+      visits++;
+      response.setHeader("access-control-allow-origin", "*").end("caught");
+    });
+    await new Promise<void>((resolve) => elsewhere.listen(0, "127.0.0.1", resolve));
+    const { port } = elsewhere.address() as AddressInfo;
+    const { page } = await openUi(browser, server.url);
+    const [worker] = await Promise.all([
+      page.waitForEvent("worker"),
+      page.evaluate("void new Worker(new URL('page-worker.js', document.baseURI), { type: 'module', name: 'page' })"),
+    ]);
+    const outcome = await worker.evaluate(`fetch("http://127.0.0.1:${port}/").then(() => "sent", () => "blocked")`);
+    assert.deepEqual([outcome, visits], ["blocked", 0]);
+    await page.context().close();
+    elsewhere.close();
   });
 
   it("answer while the server is gone", async () => {

@@ -54,7 +54,10 @@ function ToolDialog({ open }: { readonly open: OpenConversation }) {
   useEffect(() => {
     ask<{ readonly data: readonly ServerTool[] }>("v1/agent/tools")
       .then(({ data }) => (offered.value = data))
-      .catch(notifyError);
+      .catch((error: unknown) => {
+        offered.value = [];
+        notifyError(error);
+      });
     ask<{ readonly data: readonly Skill[] }>("v1/skills")
       .then(({ data }) => (skills.value = data))
       .catch(() => {

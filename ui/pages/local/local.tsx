@@ -4,17 +4,9 @@ import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
 import { bytes, number } from "../../base/times.ts";
 import { contextTokens, loadLocal, localModel, obstacle, threads, unloadLocal } from "../../local/local-model.ts";
-import { dropModel, keepModel, keptModels, readKeptModels } from "../../local/model-files.ts";
+import { copying, dropModel, keepModel, keptModels, readKeptModels } from "../../local/model-files.ts";
 import { Table } from "../table.tsx";
 import { type KeepModel, ServerModels } from "./server-models.tsx";
-
-/** A model that is being copied into the browser. `bytes`: 0 until the copy has begun. */
-interface Copying {
-  readonly name: string;
-  readonly bytes: number;
-  readonly done: number;
-  readonly stop: AbortController;
-}
 
 export function LocalPage() {
   const problem = obstacle();
@@ -31,22 +23,10 @@ export function LocalPage() {
 }
 
 function Models() {
-  const [copying, setCopying] = useState<Copying | null>(null);
   const chooser = useRef<HTMLInputElement>(null);
   const state = localModel.value;
-  const keep: KeepModel = async (name, open) => {
-    const stop = new AbortController();
-    setCopying({ name, stop, bytes: 0, done: 0 });
-    try {
-      const { stream, bytes: size } = await open(stop.signal);
-      await keepModel(name, stream, size, stop.signal, (done) => setCopying({ name, stop, bytes: size, done }));
-    } catch (error) {
-      if (!stop.signal.aborted) notifyError(error);
-    } finally {
-      setCopying(null);
-    }
-  };
-  const isLoading = state.status === "loading";
+  const copy = copying.value;
+  const keep: KeepModel = (name, open) => void keepModel(name, open).catch(notifyError);
   return (
     <>
       <Table
@@ -55,7 +35,8 @@ function Models() {
         heads={[t("model"), t("size"), t("status"), ""]}
         rows={(keptModels.value ?? []).map(({ name, bytes: size }) => {
           const isThis = state.status !== "none" && state.name === name;
-          const isLoaded = isThis && state.status === "loaded";
+          const action =
+            !isThis || state.status === "failed" ? "load" : state.status === "loading" ? "cancel" : "unload";
           return {
             key: name,
             cells: [
@@ -66,10 +47,10 @@ function Models() {
                 <button
                   type="button"
                   class="button"
-                  disabled={isLoading}
-                  onClick={() => (isLoaded ? unloadLocal() : void loadLocal(name).catch(notifyError))}
+                  aria-label={`${t(action)} ${name}`}
+                  onClick={() => (action === "load" ? void loadLocal(name).catch(notifyError) : unloadLocal())}
                 >
-                  {isLoaded ? t("unload") : t("load")}
+                  {t(action)}
                 </button>
                 <Drop name={name} isUsed={isThis} />
               </span>,
@@ -77,15 +58,15 @@ function Models() {
           };
         })}
       />
-      {copying !== null && (
+      {copy !== null && (
         <p>
-          {t("copying", { name: copying.name })}{" "}
+          {t("copying", { name: copy.name })}{" "}
           <progress
-            aria-label={t("copying", { name: copying.name })}
-            {...(copying.bytes > 0 && { max: copying.bytes, value: copying.done })}
+            aria-label={t("copying", { name: copy.name })}
+            {...(copy.bytes > 0 && { max: copy.bytes, value: copy.done })}
           />{" "}
-          {bytes(copying.done)} / {bytes(copying.bytes)}{" "}
-          <button type="button" class="button" onClick={() => copying.stop.abort()}>
+          {bytes(copy.done)} / {bytes(copy.bytes)}{" "}
+          <button type="button" class="button" onClick={() => copy.stop.abort()}>
             {t("cancel")}
           </button>
         </p>
@@ -99,15 +80,15 @@ function Models() {
           hidden
           onChange={({ currentTarget }) => {
             const file = currentTarget.files?.[0];
-            if (file !== undefined) void keep(file.name, async () => ({ stream: file.stream(), bytes: file.size }));
+            if (file !== undefined) keep(file.name, async () => ({ stream: file.stream(), bytes: file.size }));
             currentTarget.value = "";
           }}
         />
-        <button type="button" class="button main" disabled={copying !== null} onClick={() => chooser.current?.click()}>
+        <button type="button" class="button main" disabled={copy !== null} onClick={() => chooser.current?.click()}>
           {t("addFromDisk")}
         </button>
       </p>
-      <ServerModels isDisabled={copying !== null} onKeep={keep} />
+      <ServerModels isDisabled={copy !== null} onKeep={keep} />
       <Limits />
     </>
   );
@@ -139,7 +120,13 @@ function Drop({ name, isUsed }: { readonly name: string; readonly isUsed: boolea
     dropModel(name).catch(notifyError);
   };
   return (
-    <button type="button" class={isSure ? "button danger" : "button"} onClick={press} onBlur={() => setSure(false)}>
+    <button
+      type="button"
+      class={isSure ? "button danger" : "button"}
+      aria-label={`${isSure ? t("reallySure", { action: t("delete") }) : t("delete")} ${name}`}
+      onClick={press}
+      onBlur={() => setSure(false)}
+    >
       {isSure ? t("reallySure", { action: t("delete") }) : t("delete")}
     </button>
   );

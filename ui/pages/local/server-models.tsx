@@ -1,16 +1,12 @@
 // Models of the server whose files may be copied into this browser (setting share_model_files).
 import { t } from "../../base/language.ts";
+import type { ModelContent } from "../../local/model-files.ts";
 import { request } from "../../server/client.ts";
 import { models } from "../../server/models.ts";
 import type { ModelEntry } from "../../server/wire.ts";
 
-/** Copies a model. `open` returns its content, and the number of its bytes. */
-export type KeepModel = (name: string, open: (signal: AbortSignal) => Promise<ModelContent>) => Promise<void>;
-
-export interface ModelContent {
-  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
-  readonly bytes: number;
-}
+/** Copies a model into the browser. `open` returns its content. */
+export type KeepModel = (name: string, open: (signal: AbortSignal) => Promise<ModelContent>) => void;
 
 interface Props {
   readonly isDisabled: boolean;
@@ -28,7 +24,7 @@ export function ServerModels({ isDisabled, onKeep }: Props) {
           type="button"
           class="button"
           disabled={isDisabled}
-          onClick={() => void onKeep(String(model.file_name), (signal) => contentOf(model, signal))}
+          onClick={() => onKeep(String(model.file_name), (signal) => contentOf(model, signal))}
         >
           {t("copyFromServer", { name: String(model.file_name) })}
         </button>
