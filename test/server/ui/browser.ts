@@ -10,8 +10,8 @@ const timeoutMs = 20_000;
 
 if (process.env.CI && !hasBrowser) throw new Error(`expected chromium at ${executablePath}; install Debian's package`);
 
-export async function launch(): Promise<Browser> {
-  return await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+export async function launch(flags: readonly string[] = []): Promise<Browser> {
+  return await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage", ...flags] });
 }
 
 export interface WatchedPage {

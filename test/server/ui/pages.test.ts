@@ -204,6 +204,30 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
   });
 });
 
+describe("the web UI over plain HTTP from another machine", { skip: !hasBrowser }, () => {
+  it("answers, copies, and says why no model can run in the browser", async () => {
+    const { path } = await realModel();
+    // For the browser, only a loopback address is as safe as HTTPS. The name stands for the address of another machine.
+    const own = await startServer(["-m", path, "--max-model-len", "1024"]);
+    const browser = await launch(["--host-resolver-rules=MAP troupe.test 127.0.0.1"]);
+    const ui = await openUi(browser, own.url.replace("127.0.0.1", "troupe.test").replace("localhost", "troupe.test"));
+    const { page } = ui;
+    assert.equal(await page.evaluate("isSecureContext"), false);
+    const answer = await send(page, "Say hello.");
+    await settled(page);
+    assert.match(await answer.innerText(), /\d+ tokens/);
+    await answer.getByRole("button", { name: "Copy" }).first().click();
+    await page.getByText("Copied").waitFor();
+    await page.reload();
+    await page.locator("article.assistant").waitFor();
+    await page.getByRole("link", { name: "This browser" }).click();
+    await page.getByRole("alert").getByText("open it over HTTPS").waitFor();
+    assertClean(ui);
+    await browser.close();
+    await own.stop();
+  });
+});
+
 describe("adapters in the web UI", { skip: !hasBrowser }, () => {
   it("are loaded, swapped, chosen for a conversation, and unloaded", async () => {
     const model = await tinyModel();
