@@ -36,7 +36,7 @@ async function start(limitMs: number) {
 describe("a start that has to build", () => {
   beforeEach(() => {
     rmSync(root, { recursive: true, force: true });
-    for (const folder of ["cli", "http", "actors", "engines", "runtime", "ui", "node_modules/typescript"]) {
+    for (const folder of ["cli", "http", "actors", "engines", "runtime", "browser", "ui", "node_modules/typescript"]) {
       mkdirSync(join(root, folder), { recursive: true });
     }
     writeFileSync(join(root, "package.json"), JSON.stringify({ type: "module", scripts: { build: "node build.mjs" } }));
