@@ -111,6 +111,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
     await page.keyboard.press("Control+/");
     await page.getByRole("dialog", { name: "Keyboard shortcuts" }).getByText("Ctrl+K", { exact: true }).waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     await page.keyboard.press("Control+k");
     await until(async () => (await focused()) === "Search");
     await page.keyboard.press("Shift+Escape");
