@@ -1,6 +1,5 @@
 // Keyboard shortcuts of the whole page, and the list of them.
 import { type Signal, signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { Button } from "./base/button.tsx";
 import { copyText } from "./base/clipboard.ts";
 import { Dialog } from "./base/dialog.tsx";
@@ -35,20 +34,17 @@ const shortcuts: readonly Shortcut[] = [
   { keys: "mod+/", text: "shortcuts", run: () => toggle(isListed) },
 ];
 
+addEventListener("keydown", (event) => {
+  if (event.isComposing) return;
+  const pressed = shortcuts.find(({ keys }) => keys === keysOf(event));
+  // A dialog keeps the keyboard, except for the shortcut that closes the list.
+  if (pressed === undefined || (document.querySelector("dialog[open]") !== null && pressed.text !== "shortcuts"))
+    return;
+  event.preventDefault();
+  pressed.run();
+});
+
 export function Shortcuts() {
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent): void => {
-      if (event.isComposing) return;
-      const pressed = shortcuts.find(({ keys }) => keys === keysOf(event));
-      // A dialog keeps the keyboard, except for the shortcut that closes the list.
-      if (pressed === undefined || (document.querySelector("dialog[open]") !== null && pressed.text !== "shortcuts"))
-        return;
-      event.preventDefault();
-      pressed.run();
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, []);
   if (!isListed.value) return null;
   return (
     <Dialog title={t("shortcuts")} onClose={() => (isListed.value = false)}>

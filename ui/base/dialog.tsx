@@ -14,12 +14,9 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const shown = dialog.current;
-    const before = document.activeElement;
     shown?.showModal();
-    return () => {
-      shown?.close();
-      if (before instanceof HTMLElement) before.focus();
-    };
+    // The browser gives the focus back to the element that had it before.
+    return () => shown?.close();
   }, []);
   return (
     <dialog ref={dialog} class="dialog" aria-label={title} onClose={onClose} onCancel={onClose}>
