@@ -28,7 +28,10 @@ import { skillText } from "../../fixtures/skills/zip-builder.ts";
 import { SkillRig } from "../../unit/actors/state/skill-rig.ts";
 import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
-const REQUESTS_PER_ROUTE = 2000;
+/** Number of random requests of a route. */
+const REQUESTS_PER_ROUTE = Number(process.env.FUZZ_REQUESTS ?? 2000);
+/** Fraction of these for a route that deletes what is on the disk, because each request needs it there again. */
+const DELETION_SHARE = 1 / 8;
 const ANSWER_LIMIT_MS = 2000;
 /**
  * Error codes with which the fake model fails: errors of a model, and errors of the steps before it, such as the queue.
@@ -241,7 +244,8 @@ describe("the server, sent anything", () => {
         approval_id: ["appr_1"],
       };
       const changes = method === "DELETE" || path.endsWith("/cancel");
-      for (let i = 0; i < REQUESTS_PER_ROUTE; i++) {
+      const count = REQUESTS_PER_ROUTE * (stores !== null && method === "DELETE" ? DELETION_SHARE : 1);
+      for (let i = 0; i < count; i++) {
         world.failWith(null);
         const isTime = i % (changes ? 8 : 100) === 0;
         if (isTime && path.startsWith("/v1/responses")) await stock(world, path.endsWith("/cancel"));
