@@ -63,6 +63,8 @@ export default defineConfig({
     chunkSizeWarningLimit: 4096,
     license: { fileName: "licenses.engine.txt" },
     rolldownOptions: {
+      // The compression takes most of the time, which is no fault.
+      checks: { bundlerTimings: false },
       input: fileURLToPath(new URL("./page-worker.ts", import.meta.url)),
       output: { entryFileNames: "[name].js" },
     },
