@@ -9,11 +9,10 @@ import { ChatTemplates } from "../actors/text-tasks/chat-templates.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "../actors/text-tasks/prepare.ts";
 import { TextModel } from "../actors/text-tasks/text-model.ts";
 import { createGrammarHost } from "../engines/decoding/grammar/host.ts";
-import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
 import { Speculation } from "../engines/decoding/speculation/speculation.ts";
-import type { LoadedModel, LoadProgress, ModelSpec } from "../engines/engine.ts";
+import type { LoadedModel, LoadProgress } from "../engines/engine.ts";
 import { parseModelMetadata } from "../engines/files/gguf/metadata.ts";
-import { readHeadBytes } from "../engines/files/gguf/reader.ts";
+import { bytesToRead, readHeadBytes } from "../engines/files/gguf/reader.ts";
 import { readModelSampling } from "../engines/files/model-sampling.ts";
 import type { OpenRequest, ResolvedRequest } from "../engines/generation.ts";
 import { defaultsOf, effectiveSampling, type GenerationDefaults } from "../engines/sampling-defaults.ts";
@@ -27,22 +26,14 @@ import { ResponseFold } from "../http/responses/fold/fold.ts";
 import { echoedSettings } from "../http/responses/fold/resource.ts";
 import { type ResponseTranslation, responseTranslator } from "../http/responses/request/translator.ts";
 import { AnswerMemory } from "../http/shared/answer/answer-memory.ts";
+import type { MessageOf } from "../runtime/actor/behaviour.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { LoadedFacts, ModelToLoad } from "./messages.ts";
 import { addFile, fileAt } from "./node/files.ts";
 import { deserialize } from "./node/v8.ts";
+import { frameIntervalMs, limits, slots, specOf, speculation } from "./settings.ts";
 
-/** Number of answers at the same time: models side by side, or two tabs' worth of questions. */
-const slots = 4;
-const batchTokens = 512;
-/** Size of the KV cache, as a multiple of a whole conversation: branches and other conversations share it. */
-const kvContexts = 2;
-/** Time in ms between two messages to the page, which shows an answer 25 times a second. */
-const frameIntervalMs = 20;
-/** The head of a file is read in windows: of this size at first, then of this factor more until the head fits. */
-const leastKept = 2 * 2 ** 20;
-const windowGrowth = 4;
 const client = "page";
 const noPlaces = { begun: () => {}, paused: () => {}, resumed: () => {} };
 
@@ -87,7 +78,7 @@ export class LocalModel {
     const { trainedContext } = (await readModel(name)).shape;
     const model = await wasmEngine.load(specOf(name, threads, Math.min(context, trainedContext)), onProgress);
     // The user may delete the file while the model is loaded. Threads that are started later read its head only.
-    addFile(name, await beginningOf(name, Math.max(leastKept, windowGrowth * head.bytes.byteLength)), head.fileBytes);
+    addFile(name, await beginningOf(name, bytesToRead(head.bytes.byteLength)), head.fileBytes);
     const { card, capacity, capabilities } = model;
     if (!capabilities.generates)
       throw new ServerError("unsupported", `${name} generates no text: choose another model`);
@@ -185,16 +176,17 @@ export class LocalModel {
         return true;
       },
     });
-    flush();
     try {
+      flush();
       const { usage } = await generation.run();
       fold.take({ type: "done", usage });
     } catch (error) {
       if (signal.aborted) fold.interrupt("cancelled");
       else fold.fail(toErrorRecord(error));
+    } finally {
+      lease.release();
     }
     flush();
-    lease.release();
   }
 
   #resolved({ asked, isWhole }: ResponseTranslation): ResolvedRequest {
@@ -213,15 +205,17 @@ export class LocalModel {
     return id;
   }
 
-  /** The model actor without a place of its own: messages become calls. */
+  /**
+   * Stands in for the model actor: the messages of a generation become calls. These are `generate` and `cancel`, because a
+   * generation pauses no sequence if `emit` takes every event.
+   */
   readonly #actor = {
     place: "page",
     name: "model",
-    ask: async (_method: string, { jobs }: Parameters<ModelProtocol["generate"]>[0]) =>
+    ask: async (_generate: string, { jobs }: MessageOf<ModelProtocol, "generate">) =>
       await this.#preparation.submit(this.#subscriber, jobs),
-    tell: (method: "cancel" | "setPaused", message: Parameters<ModelProtocol["cancel"]>[0]) => {
-      if (method === "cancel") this.#preparation.cancel(this.#subscriber, message.ids, message.how);
-    },
+    tell: (_cancel: string, { ids, how }: MessageOf<ModelProtocol, "cancel">) =>
+      this.#preparation.cancel(this.#subscriber, ids, how),
   } as unknown as Ref<ModelProtocol>;
 }
 
@@ -236,45 +230,4 @@ function refuseServerFeatures({ tools, adapter, input }: Body): void {
   const wanted = adapter ? "adapters" : (tools ?? []).length > 0 ? "tools" : hasFile ? "files" : null;
   if (wanted === null) return;
   throw new ServerError("unsupported", `a model in the browser has no ${wanted}: choose a model of the server`);
-}
-
-/** As on a server: prompt lookup alone drafts tokens. */
-const speculation = {
-  promptLookup: true,
-  maxDraftTokens: 16,
-  draftModel: null,
-  mtpTokens: null,
-  mtpSampling: "auto",
-} satisfies SpeculationOptions;
-
-const limits = {
-  maxBatchTokens: batchTokens,
-  maxPrefillChunkTokens: batchTokens,
-  maxDecodeStepsBeforePrefill: 4,
-  prefixCacheEntries: 16,
-  maxQueue: 16,
-  queueTimeoutMs: 0,
-  slotShareMs: 0,
-  swapBytes: 0,
-  decodeSlowdown: 4,
-  maxStepMs: 250,
-};
-
-function specOf(path: string, threads: number, context: number): ModelSpec {
-  return {
-    path,
-    maxSequences: slots,
-    maxBatchTokens: batchTokens,
-    maxModelLength: context,
-    kvBudget: { tokens: context * kvContexts },
-    kvType: "auto",
-    blockTokens: 32,
-    pagedKv: null,
-    extraLogitsRows: speculation.maxDraftTokens,
-    threads,
-    mmap: false,
-    gpuLayers: 0,
-    abortFlag: null,
-    computeLock: null,
-  };
 }

@@ -8,9 +8,13 @@ export function equal(actual: unknown, expected: unknown, message = `expected ${
   if (!Object.is(actual, expected)) throw new Error(message);
 }
 
-const assert: typeof ok & { ok: typeof ok; equal: typeof equal; strictEqual: typeof equal } = Object.assign(
+export function fail(message = "failed"): never {
+  throw new Error(message);
+}
+
+const assert: typeof ok & { ok: typeof ok; equal: typeof equal; fail: typeof fail } = Object.assign(
   ok.bind(null) as typeof ok,
-  { ok, equal, strictEqual: equal },
+  { ok, equal, fail },
 );
 
 export default assert;

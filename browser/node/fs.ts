@@ -22,10 +22,8 @@ export function readSync(descriptor: number, into: Uint8Array, at: number, count
 }
 
 /** Reads a whole file. A URL names a module of WebAssembly: its last part is the name of the file. */
-export function readFileSync(path: string | URL, encoding?: string): Uint8Array | string {
-  const file = fileAt(typeof path === "string" ? path : nameOf(path));
-  const bytes = bytesOf(file);
-  return encoding === undefined ? bytes : new TextDecoder().decode(bytes);
+export function readFileSync(path: string | URL): Uint8Array {
+  return bytesOf(fileAt(typeof path === "string" ? path : nameOf(path)));
 }
 
 export function existsSync(path: string): boolean {

@@ -2,8 +2,6 @@
 // they are evaluated.
 import { Buffer } from "buffer/";
 
-const noArguments: readonly string[] = [];
-
 /** Callbacks that wait for the next turn of the event loop. A message to a port is the shortest wait that browsers have. */
 const waiting: (() => void)[] = [];
 const { port1, port2 } = new MessageChannel();
@@ -39,9 +37,7 @@ Object.assign(globalThis, {
   setInterval: (callback: () => void, ms: number) => new Timer(plainInterval(callback, ms)),
   setImmediate,
   process: {
-    argv: noArguments,
     env: {},
-    platform: "browser",
     // The engine asks V8 for its version, to avoid faults of old ones. Browsers with relaxed SIMD have none of them. There is no
     // version of Node.js, because the grammar library tells by it where it runs.
     versions: { v8: "13.0" },

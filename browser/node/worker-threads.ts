@@ -67,10 +67,6 @@ export class Worker extends Listeners {
     return 1;
   }
 
-  ref(): void {}
-
-  unref(): void {}
-
   #end(code: number): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -1,5 +1,6 @@
 // General keys: sampling, batching, prefix cache, chat template, MTP, and the flags of the run command. Part of the table in
 // keys.ts. The general keys of server-side tools are in agentic.ts.
+import { defaultStepLimits } from "../../../engines/decoding/scheduler/limits.ts";
 import { type Key, neverBuilt, planned } from "../key.ts";
 import { boolean, file, flagSwitch, folder, integer, oneOf, text, texts, tokenCount, tokenSource } from "../kinds.ts";
 
@@ -38,12 +39,12 @@ export const generalKeys = {
   },
   maxPrefillChunkTokens: {
     ...tokenCount(1),
-    default: 512,
+    default: defaultStepLimits.maxPrefillChunkTokens,
     help: "Maximum number of tokens of one prompt in one forward pass (chunked prefill)",
   },
   maxDecodeStepsBeforePrefill: {
     ...integer(1),
-    default: 8,
+    default: defaultStepLimits.maxDecodeStepsBeforePrefill,
     help: "Maximum number of consecutive decode-only steps while a prompt waits for prefill",
   },
   noKvCache: {

@@ -1,5 +1,7 @@
 // Keys of the section [troupe]: engine, HTTP front end, threads, queues, timeouts, speculative decoding. Part of the table in
 // keys.ts.
+import { defaultStepLimits } from "../../../engines/decoding/scheduler/limits.ts";
+import { defaultMaxDraftTokens } from "../../../engines/decoding/speculation/options.ts";
 import type { Key } from "../key.ts";
 import {
   boolean,
@@ -124,7 +126,11 @@ export const troupeKeys = {
     default: "auto",
     help: "Speculative decoding; `auto` uses it if it is faster; it does not change the output",
   },
-  maxDraftTokens: { ...integer(1, 64), default: 16, help: "Maximum number of draft tokens per sequence and step" },
+  maxDraftTokens: {
+    ...integer(1, 64),
+    default: defaultMaxDraftTokens,
+    help: "Maximum number of draft tokens per sequence and step",
+  },
   draftModel: {
     ...text("a model", "MODEL"),
     default: null,
@@ -182,12 +188,12 @@ export const troupeKeys = {
   },
   decodeSlowdown: {
     ...numberAbove(1),
-    default: 3,
+    default: defaultStepLimits.decodeSlowdown,
     help: "Maximum slowdown of a decode step by prefill in the same step, as a factor",
   },
   maxStepMs: {
     ...integer(1),
-    default: 280,
+    default: defaultStepLimits.maxStepMs,
     help: "Target duration in milliseconds of a step with prefill, if decode_slowdown allows less; a prompt that runs alone may take up to four times as long",
   },
   frameIntervalMs: {

@@ -20,6 +20,14 @@ export interface StepLimits extends StepTarget {
   readonly maxDecodeStepsBeforePrefill: number;
 }
 
+/** Limits of a step unless the settings give others. They are also those of a model in a web page. */
+export const defaultStepLimits = {
+  maxPrefillChunkTokens: 512,
+  maxDecodeStepsBeforePrefill: 8,
+  decodeSlowdown: 3,
+  maxStepMs: 280,
+} satisfies Omit<StepLimits, "maxBatchTokens">;
+
 export interface SchedulerLimits extends StepLimits {
   /**
    * Maximum number of finished sequences whose KV is cached for sequences with the same prefix. 0: no cache, and

@@ -3,6 +3,9 @@ import type { EngineName, LoadedModel, ModelSpec } from "../../engine.ts";
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { ChooseDraft } from "./mtp-drafter.ts";
 
+/** Maximum number of tokens of a draft unless the settings give another number. */
+export const defaultMaxDraftTokens = 16;
+
 export interface SpeculationOptions {
   /** Whether to draft from the sequence's own earlier tokens (prompt lookup). */
   readonly promptLookup: boolean;

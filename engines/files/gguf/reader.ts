@@ -26,6 +26,8 @@ export interface GgufHead {
 
 const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
+/** Factor by which the window grows until the head fits. */
+const windowGrowth = 4;
 /**
  * Maximum number of key/value pairs, and of tensors. No model has this many, but a damaged head may contain a larger
  * number.
@@ -46,6 +48,11 @@ export async function readHead(path: string, wanted: (key: string) => boolean): 
   } finally {
     await file.close();
   }
+}
+
+/** Returns a number of bytes from the start of a file in which readHead() finds a head of this size. */
+export function bytesToRead(headBytes: number): number {
+  return Math.max(firstWindowBytes, windowGrowth * headBytes);
 }
 
 /** The bytes of a file's head, in memory that threads share. The head is parsed from these bytes without the file. */
@@ -82,7 +89,7 @@ export async function readOpenHead(
   wanted: (key: string) => boolean,
 ): Promise<GgufHead> {
   const { size } = await file.stat();
-  for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
+  for (let windowBytes = firstWindowBytes; ; windowBytes *= windowGrowth) {
     const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
     const { bytesRead } = await file.read(window, { position: 0 });
     // If fewer bytes were read than requested, another program has just truncated the file; its size is then the number
