@@ -1,7 +1,8 @@
 // Answering: gets an answer from the server, or from a model in this browser, and stores it while it arrives. One tab runs an
 // answer; if that tab is closed, another one resumes it from the response's stored events on the server.
 import { withFreeLock, withLock } from "../base/lock.ts";
-import { LocalError, localName, respondHere } from "../local/local-model.ts";
+import { LocalError } from "../local/engine.ts";
+import { localName, respondHere } from "../local/local-model.ts";
 import { ask, request, ServerError } from "../server/client.ts";
 import { eventsOf, type ServerEvent } from "../server/events.ts";
 import { AnswerFold } from "./fold.ts";

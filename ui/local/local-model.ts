@@ -1,25 +1,10 @@
-// Model that runs in this browser: the engine in a web worker. One model is loaded at a time.
+// Local model: the model that runs in this browser. One model is loaded at a time, and answers of several come one after another.
 import { signal } from "@preact/signals";
-import type { LoadedFacts, PageMessage, WorkerMessage } from "../../browser/messages.ts";
 import { t } from "../base/language.ts";
 import { preference } from "../base/preference.ts";
-import { eventsIn, type ServerEvent } from "../server/events.ts";
+import type { ServerEvent } from "../server/events.ts";
+import { Engine, LocalError, type LocalState } from "./engine.ts";
 import { modelFile } from "./model-files.ts";
-
-export type LocalState =
-  | { readonly status: "none" }
-  /** `fraction` of the load, 0..1. */
-  | { readonly status: "loading"; readonly name: string; readonly fraction: number }
-  | { readonly status: "loaded"; readonly name: string; readonly facts: LoadedFacts }
-  | { readonly status: "failed"; readonly name: string; readonly problem: string };
-
-/** Error of a request to a local model. */
-export class LocalError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "LocalError";
-  }
-}
 
 export const localModel = signal<LocalState>({ status: "none" });
 
@@ -55,134 +40,6 @@ export function localId(name: string): string {
 /** Returns the name of a local model; null: the id is that of a model of the server. */
 export function localName(id: string): string | null {
   return id.startsWith(prefix) ? id.slice(prefix.length) : null;
-}
-
-interface Request {
-  take(events: readonly ServerEvent[]): void;
-  fail(problem: string): void;
-}
-
-/** The worker, and the requests that it answers. */
-class Engine {
-  readonly name: string;
-  /** Settles when the model is loaded, cannot be loaded, or is unloaded before that. */
-  readonly loaded: Promise<void>;
-  readonly #worker: Worker;
-  readonly #requests = new Map<number, Request>();
-  #next = 1;
-  #hasEnded = false;
-  /** Number of users who have the engine. Only an engine without users makes room for another one. */
-  #users = 0;
-  #onIdle: () => void = () => {};
-  #refuse: (error: LocalError) => void = () => {};
-
-  constructor(name: string, file: File) {
-    this.name = name;
-    this.#worker = new Worker(new URL("page-worker.js", document.baseURI), { type: "module", name: "page" });
-    this.loaded = new Promise((resolve, reject) => {
-      this.#refuse = reject;
-      this.#worker.onerror = ({ message }) => this.#fail(message || t("engineNotLoaded"));
-      this.#worker.onmessage = ({ data }: MessageEvent<WorkerMessage>) => {
-        if (data.kind === "progress") localModel.value = { status: "loading", name, fraction: data.fraction };
-        else if (data.kind === "failed") this.#fail(data.problem.message);
-        else if (data.kind === "events") this.#requests.get(data.id)?.take(eventsIn(data.text));
-        else if (data.kind === "refused") this.#requests.get(data.id)?.fail(data.problem.message);
-        else {
-          localModel.value = { status: "loaded", name, facts: data.facts };
-          resolve();
-        }
-      };
-    });
-    // The error is shown by whoever waits for the load, and as the state of the model.
-    this.loaded.catch(() => {});
-    localModel.value = { status: "loading", name, fraction: 0 };
-    const model = { name, file, threads: threads.value, context: contextTokens.value };
-    this.#send({ kind: "load", model });
-  }
-
-  get hasEnded(): boolean {
-    return this.#hasEnded;
-  }
-
-  /** Keeps the engine for a user until release(). */
-  reserve(): void {
-    this.#users++;
-  }
-
-  release(): void {
-    this.#users--;
-    if (this.#users === 0) this.#onIdle();
-  }
-
-  /** Resolves when nobody uses the engine. One caller at a time. */
-  async idle(): Promise<void> {
-    if (this.#users === 0 || this.#hasEnded) return;
-    await new Promise<void>((resolve) => {
-      this.#onIdle = resolve;
-    });
-  }
-
-  /** Yields the events of a response. Aborting `signal` ends the response with its last events. */
-  async *respond(body: object, signal: AbortSignal): AsyncGenerator<readonly ServerEvent[]> {
-    const id = this.#next++;
-    let arrived: ServerEvent[] = [];
-    let problem: string | null = this.#hasEnded ? t("modelUnloaded") : null;
-    let wake = (): void => {};
-    this.#requests.set(id, {
-      take: (events) => {
-        arrived.push(...events);
-        wake();
-      },
-      fail: (message) => {
-        problem = message;
-        wake();
-      },
-    });
-    const stop = (): void => this.#send({ kind: "stop", id });
-    signal.addEventListener("abort", stop);
-    try {
-      this.#send({ kind: "respond", id, body });
-      for (;;) {
-        if (arrived.length > 0) {
-          const events = arrived;
-          arrived = [];
-          yield events;
-        } else if (problem !== null) throw new LocalError(problem);
-        else {
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-        }
-      }
-    } finally {
-      signal.removeEventListener("abort", stop);
-      this.#requests.delete(id);
-      // The reader may leave before the end of the response.
-      stop();
-    }
-  }
-
-  close(): void {
-    this.#end(t("modelUnloaded"));
-  }
-
-  #fail(message: string): void {
-    if (this.#hasEnded) return;
-    this.#end(message);
-    localModel.value = { status: "failed", name: this.name, problem: message };
-  }
-
-  #end(reason: string): void {
-    this.#hasEnded = true;
-    this.#worker.terminate();
-    this.#refuse(new LocalError(reason));
-    for (const request of this.#requests.values()) request.fail(reason);
-    this.#onIdle();
-  }
-
-  #send(message: PageMessage): void {
-    this.#worker.postMessage(message);
-  }
 }
 
 let engine: Engine | null = null;
@@ -228,7 +85,10 @@ async function reserved(name: string): Promise<Engine> {
       if (file === null) throw new LocalError(t("modelNotKept", { name }));
       await engine?.idle();
       unloadLocal();
-      engine = new Engine(name, file);
+      const model = { name, file, threads: threads.value, context: contextTokens.value };
+      engine = new Engine(model, (state) => {
+        localModel.value = state;
+      });
     }
     const chosen = engine;
     await chosen.loaded;
