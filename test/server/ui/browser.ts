@@ -51,6 +51,12 @@ export async function openTab(context: Awaited<ReturnType<Browser["newContext"]>
   return { page, foreign, errors };
 }
 
+/** Removes the randomness of new conversations. */
+export async function makeGreedy(page: Page): Promise<void> {
+  await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
+  await page.reload();
+}
+
 /** Sends a message. Returns the article of the answer, which may still grow. */
 export async function send(page: Page, text: string) {
   const before = await page.locator("article.assistant").count();

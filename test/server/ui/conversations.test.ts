@@ -4,7 +4,7 @@ import { after, before, describe, it } from "node:test";
 import type { Browser } from "playwright-core";
 import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
-import { assertClean, hasBrowser, launch, openTab, openUi, send, settled, until } from "./browser.ts";
+import { assertClean, hasBrowser, launch, makeGreedy, openTab, openUi, send, settled, until } from "./browser.ts";
 import { CuttableProxy } from "./proxy.ts";
 
 describe("conversations in the web UI", { skip: !hasBrowser }, () => {
@@ -50,8 +50,10 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
   it("can be stopped and continued", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
+    // Without randomness, the answer is long.
+    await makeGreedy(page);
     await setMaxTokens(page, "400");
-    const answer = await send(page, "Count from 1 to 1000.");
+    const answer = await send(page, "Repeat the word tick a thousand times.");
     await answer.locator(".markdown").waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await settled(page);

@@ -9,7 +9,7 @@ import { after, before, describe, it } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
-import { assertClean, hasBrowser, launch, openTab, openUi, send, settled, until } from "./browser.ts";
+import { assertClean, hasBrowser, launch, makeGreedy, openTab, openUi, send, settled, until } from "./browser.ts";
 
 /** Pattern of a complete answer of a local model. */
 const answered = /\(This browser\)\n+\S[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
@@ -33,12 +33,6 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
   async function addFromDisk(page: Page, file = path): Promise<void> {
     await page.getByRole("link", { name: "This browser" }).click();
     await page.locator('input[type="file"][accept=".gguf"]').setInputFiles(file);
-  }
-
-  /** Sets temperature 0 for new conversations. */
-  async function makeGreedy(page: Page): Promise<void> {
-    await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
-    await page.reload();
   }
 
   async function choose(page: Page): Promise<void> {
