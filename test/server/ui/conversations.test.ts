@@ -53,7 +53,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     // Without randomness, the answer is long.
     await makeGreedy(page);
     await setMaxTokens(page, "400");
-    const answer = await send(page, "Repeat the word tick a thousand times.");
+    const answer = await send(page, "Write a long story about a ship.");
     await answer.locator(".markdown").waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await settled(page);
