@@ -13,6 +13,8 @@ export interface Sizes {
   readonly depth: number;
   readonly newTokens: number;
   readonly sequences: readonly number[];
+  /** Whether both sides compute on the GPU. */
+  readonly gpu: boolean;
 }
 
 /** Tokens per second. The keys come from prefillKey and decodeKey. */
@@ -20,6 +22,11 @@ export type Speeds = ReadonlyMap<string, number>;
 
 export const prefillKey = "prefill";
 export const decodeKey = (sequences: number): string => `decode ${sequences}`;
+
+/** Flags with which llama.cpp's programs put all layers on the GPU, or none. */
+export function layersOnGpu(gpu: boolean): string[] {
+  return ["-ngl", gpu ? "999" : "0"];
+}
 
 /** Runs `program`, which is llama-bench or llama-batched-bench, once. */
 export async function measurePeer(program: string, sizes: Sizes): Promise<Speeds> {
@@ -30,9 +37,10 @@ export async function measurePeer(program: string, sizes: Sizes): Promise<Speeds
 }
 
 /** Measures prefill of one prompt and decode of one sequence. */
-async function llamaBench(program: string, { model, threads, promptTokens, newTokens }: Sizes): Promise<Speeds> {
+async function llamaBench(program: string, { model, threads, promptTokens, newTokens, gpu }: Sizes): Promise<Speeds> {
   const tests = ["-p", String(promptTokens), "-n", String(newTokens), "-r", "1"];
-  const text = await output(program, ["-m", model, ...tests, "-t", String(threads), "-ngl", "0", "-o", "json"]);
+  const device = ["-t", String(threads), ...layersOnGpu(gpu)];
+  const text = await output(program, ["-m", model, ...tests, ...device, "-o", "json"]);
   const results = JSON.parse(text) as { n_prompt: number; n_gen: number; avg_ts: number }[];
   return new Map(results.map(({ n_gen, avg_ts }) => [n_gen === 0 ? prefillKey : decodeKey(1), avg_ts]));
 }
@@ -51,7 +59,7 @@ async function batchedBench(program: string, sizes: Sizes): Promise<Speeds> {
     "-npl",
     sequences.join(","),
   ];
-  const threadFlags = ["-t", String(threads), "-tb", String(threads), "-ngl", "0"];
+  const threadFlags = ["-t", String(threads), "-tb", String(threads), ...layersOnGpu(sizes.gpu)];
   const text = await output(program, ["-m", model, ...lengths, ...threadFlags, "--output-format", "jsonl"]);
   const lines = text.split("\n").filter((line) => line.startsWith("{"));
   const results = lines.map((line) => JSON.parse(line) as { pl: number; speed_tg: number });

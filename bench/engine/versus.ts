@@ -25,6 +25,7 @@ export const usage = `npm run bench -- engine [FLAGS]: tokens/s of prefill and d
   --engine llama        wasm or llama
   --peer PROGRAM        llama-bench or llama-batched-bench; repeat it for both
   --node PROGRAM        a Node to run on; repeat it for several; else this one
+  --gpu                 on the GPU, both sides
   --model ID --threads 2 --rounds 3 --save
 `;
 
@@ -37,6 +38,7 @@ export async function main(argv: readonly string[]): Promise<void> {
       "--rounds": Number,
       "--peer": [String],
       "--node": [String],
+      "--gpu": Boolean,
       "--save": Boolean,
     },
     { argv: [...argv] },
@@ -45,7 +47,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const engine = engineName(flags["--engine"] ?? "llama");
   const roundCount = flags["--rounds"] ?? 3;
   const nodes = flags["--node"] ?? [process.execPath];
-  const sizes: Sizes = { ...shape, model: path, threads: flags["--threads"] ?? 2, sequences };
+  const gpu = flags["--gpu"] ?? false;
+  const sizes: Sizes = { ...shape, model: path, threads: flags["--threads"] ?? 2, sequences, gpu };
   const ours: OurRound[][] = nodes.map(() => []);
   const peers: Speeds[] = [];
   for (let round = 0; round < roundCount; round++) {
@@ -55,7 +58,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const [first] = ours.flat();
   report(
     {
-      name: engine === "llama" ? "engine" : `engine-${engine}`,
+      name: gpu ? "gpu" : engine === "llama" ? "engine" : `engine-${engine}`,
       title: `Tokens/s of the ${engine} engine, everything included, over llama.cpp's own programs`,
       method:
         `${first?.model}, ${first?.engine}, ${sizes.threads} threads. ${roundCount} alternating rounds, medians (of paired ratios). ` +
@@ -81,9 +84,18 @@ async function measurePeers(programs: readonly string[], sizes: Sizes): Promise<
 }
 
 async function measureOurs(node: string, engine: string, sizes: Sizes): Promise<OurRound> {
-  const { model, threads, promptTokens, newTokens, depth } = sizes;
+  const { model, threads, promptTokens, newTokens, depth, gpu } = sizes;
   const lengths = ["--prompt-len", String(promptTokens), "--gen-len", String(newTokens), "--depth", String(depth)];
-  const rounds = ["--iterations", "1", "--warmup", "1", "--threads", String(threads), "--cpu", "--json"];
+  const rounds = [
+    "--iterations",
+    "1",
+    "--warmup",
+    "1",
+    "--threads",
+    String(threads),
+    ...(gpu ? [] : ["--cpu"]),
+    "--json",
+  ];
   const text = await output(node, [troupe, "bench", "-m", model, "--engine", engine, ...lengths, ...rounds]);
   const {
     machine,

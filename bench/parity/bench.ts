@@ -1,5 +1,6 @@
 // `bench parity`: compares the wasm engine's output with llama.cpp's, on the real test model in each data type.
 import { availableParallelism } from "node:os";
+import { basename } from "node:path";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
 import type { EngineName, LoadedModel, ModelSpec } from "../../engines/engine.ts";
@@ -40,6 +41,8 @@ export const usage = `npm run bench -- parity [FLAGS]: whether the wasm engine s
   --engines wasm,llama  beside the reference
   --tokens 4096 --window 4096
   --cache-type auto     number type of the KV cache
+  --model FILE          this file as it is, instead of the number types
+  --gpu                 llama.cpp on the GPU, beside the wasm engine
   --save
 `;
 
@@ -52,6 +55,8 @@ export async function main(argv: readonly string[]): Promise<void> {
       "--window": Number,
       "--engines": String,
       "--cache-type": String,
+      "--model": String,
+      "--gpu": Boolean,
       "--save": Boolean,
     },
     { argv: [...argv] },
@@ -59,19 +64,20 @@ export async function main(argv: readonly string[]): Promise<void> {
   const types = (flags["--types"]?.split(",") ??
     quantizedTypes.filter((type) => !unmeasured.includes(type))) as QuantizedType[];
   const chosen = (flags["--forms"] ?? forms.join(",")).split(",") as Form[];
-  const engines = (flags["--engines"] ?? "wasm,llama").split(",").map(engineName);
+  const gpu = flags["--gpu"] ?? false;
+  const engines = (flags["--engines"] ?? (gpu ? "llama" : "wasm,llama")).split(",").map(engineName);
   const tokenCount = flags["--tokens"] ?? 4096;
   const windowTokens = flags["--window"] ?? tokenCount;
   const lengths = { tokenCount, windowTokens };
   const kvType = (flags["--cache-type"] ?? "auto") as ModelSpec["kvType"];
   const rows: string[][] = [];
-  const measured = async (type: QuantizedType, { path, referencePath }: QuantizedModel) => {
-    const reference = await load("llama", referencePath, lengths, "f16");
+  const measured = async (type: string, { path, referencePath }: QuantizedModel) => {
+    const reference = await load(gpu ? "wasm" : "llama", referencePath, lengths, "f16");
     const tokens = textTokens(reference, tokenCount + 1);
     for (const engine of engines) {
-      const isFloor = engine === "llama" && referencePath === path;
+      const isFloor = !gpu && engine === "llama" && referencePath === path;
       const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
-      const subject = await load(engine, path, lengths, subjectCache);
+      const subject = await load(engine, path, lengths, subjectCache, gpu);
       // llama.cpp runs in decode form only, because the copy of a long KV exceeds the llama engine's size limit for copies, and
       // because chunks do not change its results.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {
@@ -83,11 +89,15 @@ export async function main(argv: readonly string[]): Promise<void> {
     }
     reference.dispose();
   };
-  for (const type of types) await withQuantizedModel(type, (model) => measured(type, model));
+  const file = flags["--model"];
+  if (file) await measured(basename(file), { path: file, referencePath: file });
+  else for (const type of types) await withQuantizedModel(type, (model) => measured(type, model));
   report(
     {
-      name: "wasm-parity",
-      title: "What the wasm engine says over what llama.cpp says",
+      name: gpu ? "gpu" : "wasm-parity",
+      title: gpu
+        ? "What llama.cpp on the GPU says over what the wasm engine says"
+        : "What the wasm engine says over what llama.cpp says",
       method:
         `${tokenCount} tokens of a README, teacher-forced in windows of ${windowTokens}, logits after every token, beside ` +
         `llama.cpp with KV as f16. Chunks: as a prompt, in chunks of ${chunkTokens} tokens. Decode: one token a step. KL in ` +
@@ -95,7 +105,18 @@ export async function main(argv: readonly string[]): Promise<void> {
         "F16. The rows of llama.cpp itself say what rounding alone does: of KV as another type, or, with F16 beside it, of the " +
         "activations it multiplies such blocks with.",
       body: table(
-        ["type", "subject", "form", "node", "positions", "llama ppl", "ppl", "ppl over llama's", "same top", "mean KL"],
+        [
+          "type",
+          "subject",
+          "form",
+          "node",
+          "positions",
+          "reference ppl",
+          "ppl",
+          "over the reference",
+          "same top",
+          "mean KL",
+        ],
         rows,
       ),
     },
@@ -108,6 +129,7 @@ async function load(
   path: string,
   { tokenCount, windowTokens }: Lengths,
   kvType: ModelSpec["kvType"],
+  gpu = false,
 ): Promise<LoadedModel> {
   // Only the wasm engine is fed in chunks, which need `chunkTokens` sequences. llama.cpp allocates the memory of all sequences
   // at once, so its number of sequences is as small as possible.
@@ -120,6 +142,7 @@ async function load(
     // The two models run in turn. With several threads, llama.cpp's idle threads would spin and slow down the other model.
     threads: engine === "llama" ? 1 : Math.min(2, availableParallelism()),
     kvType,
+    gpuLayers: gpu ? -1 : 0,
   };
   return await (await openEngine(engine)).load(specOf(path, changes), () => {});
 }

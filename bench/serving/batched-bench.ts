@@ -2,12 +2,14 @@
 // prompt and response lengths, without sampling, text or HTTP.
 import { ServerError } from "../../runtime/errors.ts";
 import { output } from "../command.ts";
+import { layersOnGpu } from "../engine/peers.ts";
 
 export interface BoundOptions {
   readonly program: string;
   readonly modelFile: string;
   readonly threads: number;
   readonly context: number;
+  readonly gpu: boolean;
 }
 
 export interface BoundShape {
@@ -18,7 +20,7 @@ export interface BoundShape {
 
 /** Returns the output tokens per second. The time includes prefill and decode. */
 export async function boundRate(options: BoundOptions, shape: BoundShape): Promise<number> {
-  const { program, modelFile, threads, context } = options;
+  const { program, modelFile, threads, context, gpu } = options;
   const { sequences, promptTokens, newTokens } = shape;
   const sizes = [
     "-npp",
@@ -34,7 +36,14 @@ export async function boundRate(options: BoundOptions, shape: BoundShape): Promi
     "-tb",
     threads,
   ];
-  const text = await output(program, ["-m", modelFile, ...sizes.map(String), "-ngl", "0", "--output-format", "jsonl"]);
+  const text = await output(program, [
+    "-m",
+    modelFile,
+    ...sizes.map(String),
+    ...layersOnGpu(gpu),
+    "--output-format",
+    "jsonl",
+  ]);
   const line = text.split("\n").find((candidate) => candidate.startsWith("{"));
   if (line === undefined) throw new ServerError("internal", `expected a line of JSON from ${program}; got:\n${text}`);
   const { t_pp, t_tg } = JSON.parse(line) as { t_pp: number; t_tg: number };

@@ -58,8 +58,11 @@ async function findTargets(options: ServingOptions, started: RunningServer[]): P
   return [ours, givenPeer && (await createTarget("peer", { takeLoopDelay: null, ...givenPeer, model, apiKey }))];
 }
 
-function settings({ modelFile, threads, sequences, context }: StartOptions, flags: readonly string[]): ServerSettings {
-  return { model: modelFile ?? "", threads, sequences, context, flags };
+function settings(
+  { modelFile, threads, sequences, context, gpu }: StartOptions,
+  flags: readonly string[],
+): ServerSettings {
+  return { model: modelFile ?? "", threads, sequences, context, flags, gpu };
 }
 
 class ServingRun {
@@ -156,9 +159,9 @@ class ServingRun {
    * was not requested.
    */
   async #bound(load: LoadKind, metrics: RoundMetrics | undefined): Promise<number | null> {
-    const { batchedBench: program, modelFile, threads, context } = this.#options.start;
+    const { batchedBench: program, modelFile, threads, context, gpu } = this.#options.start;
     if (program === null || modelFile === null || load.kind !== "clients" || !metrics?.meanOutputTokens) return null;
-    const options: BoundOptions = { program, modelFile, threads, context };
+    const options: BoundOptions = { program, modelFile, threads, context, gpu };
     return boundRate(options, {
       sequences: load.amount,
       promptTokens: Math.round(metrics.meanPromptTokens),

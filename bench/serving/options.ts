@@ -46,6 +46,8 @@ export interface StartOptions {
   readonly sequences: number;
   readonly flags: readonly string[];
   readonly peerFlags: readonly string[];
+  /** Whether the servers and programs compute on the GPU. */
+  readonly gpu: boolean;
   /** Whether to measure the event loop delay of troupe's main thread. */
   readonly frontDelay: boolean;
 }
@@ -60,6 +62,7 @@ or started here, with equal settings
   --troupe-model FILE              GGUF file for troupe
   --peer-server PROGRAM            llama-server, with the same file
   --threads 2 --context 65536 --sequences 32
+  --gpu                            compute on the GPU; else on the CPU
   --troupe-flags="..." --peer-flags="..."
   --front-delay                    watch the event loop of troupe's front, at some cost to it
 The load
@@ -92,7 +95,7 @@ export function parseOptions(argv: readonly string[]): ServingOptions {
       },
       ...{ "--troupe-model": String, "--peer-server": String, "--batched-bench": String, "--model-file": String },
       ...{ "--threads": Number, "--context": Number, "--sequences": Number, "--troupe-flags": String },
-      ...{ "--peer-flags": String, "--front-delay": Boolean, "--json": String, "--save": Boolean },
+      ...{ "--peer-flags": String, "--gpu": Boolean, "--front-delay": Boolean, "--json": String, "--save": Boolean },
     },
     { argv: [...argv] },
   );
@@ -125,6 +128,7 @@ export function parseOptions(argv: readonly string[]): ServingOptions {
       sequences: flags["--sequences"] ?? 32,
       flags: words(flags["--troupe-flags"]),
       peerFlags: words(flags["--peer-flags"]),
+      gpu: flags["--gpu"] ?? false,
       frontDelay: flags["--front-delay"] ?? false,
     },
   };

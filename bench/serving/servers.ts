@@ -5,6 +5,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { troupe } from "../command.ts";
+import { layersOnGpu } from "../engine/peers.ts";
 import type { LoopDelay } from "../loop-delay.ts";
 
 const startLimitMs = 120_000;
@@ -37,11 +38,13 @@ export interface ServerSettings {
    * choice for the engine.
    */
   readonly hasShares?: boolean;
+  /** Whether the server computes on the GPU; default: on the CPU. */
+  readonly gpu?: boolean;
 }
 
 /** Starts `troupe serve`. Measuring the loop delay (`watchLoop`) wakes the server every millisecond. */
 export function startTroupe(settings: ServerSettings, watchLoop = false): Promise<RunningServer> {
-  const { model, threads, sequences, context, flags } = settings;
+  const { model, threads, sequences, context, flags, gpu } = settings;
   // With the wasm engine, all sequences share the KV cache. Otherwise each has an equal part: the llama engine, which `auto` may
   // choose, is slower with a shared KV cache, and the slots of llama-server have equal parts too.
   const { hasShares = !/--engine[ =]wasm/.test(flags.join(" ")) } = settings;
@@ -49,7 +52,7 @@ export function startTroupe(settings: ServerSettings, watchLoop = false): Promis
   const sizes = ["--max-seqs", sequences, ...kv, "--threads", threads].map(String);
   const command = (port: number) => [
     ...(watchLoop ? [`--import=${probe}`] : []),
-    ...[troupe, "serve", "-m", model, "--host", "127.0.0.1", "--port", String(port), "--cpu"],
+    ...[troupe, "serve", "-m", model, "--host", "127.0.0.1", "--port", String(port), ...(gpu ? [] : ["--cpu"])],
     ...["--disable-access-log", ...sizes, ...flags],
   ];
   return startServer("troupe", process.execPath, command, watchLoop);
@@ -59,10 +62,10 @@ export function startTroupe(settings: ServerSettings, watchLoop = false): Promis
  * Starts llama-server without its store of past prompts. No prompt comes twice, so the store would only cost memory and time.
  */
 export function startPeer(program: string, settings: ServerSettings): Promise<RunningServer> {
-  const { model, threads, sequences, context, flags } = settings;
+  const { model, threads, sequences, context, flags, gpu = false } = settings;
   const sizes = ["-np", sequences, "-c", context, "-t", threads, "-tb", threads].map(String);
   return startServer("llama-server", program, (port) => [
-    ...["-m", model, "--host", "127.0.0.1", "--port", String(port), "-ngl", "0"],
+    ...["-m", model, "--host", "127.0.0.1", "--port", String(port), ...layersOnGpu(gpu)],
     ...["--jinja", "--no-ui", "--cache-ram", "0", ...sizes, ...flags],
   ]);
 }
