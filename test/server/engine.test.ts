@@ -14,6 +14,7 @@ const messages = [{ role: "user" as const, content: "Write one sentence about th
 const greedy = { model: "default", temperature: 0, max_tokens: 24 };
 
 /** Time limit that is far longer than a cancelled request may continue. */
+/** Time in ms for the next request, beside what the same request takes alone. */
 const soonMs = 2000;
 
 const clientOf = ({ url }: RunningServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0 });
@@ -80,10 +81,13 @@ for (const engine of ["wasm", "llama"] as const) {
         const stream = await client.chat.completions.create({ ...long, stream: true });
         await stream[Symbol.asyncIterator]().next();
         stream.controller.abort();
-        const start = performance.now();
-        await client.chat.completions.create({ ...greedy, messages, max_tokens: 1 });
-        const ms = performance.now() - start;
-        assert.ok(ms < soonMs, `the next one was answered after ${ms} ms`);
+        const answerMs = async () => {
+          const start = performance.now();
+          await client.chat.completions.create({ ...greedy, messages, max_tokens: 1 });
+          return performance.now() - start;
+        };
+        const [next, alone] = [await answerMs(), await answerMs()];
+        assert.ok(next < soonMs + 5 * alone, `the next one was answered after ${next} ms; alone it takes ${alone} ms`);
       });
 
       it("stops in order", async () => {

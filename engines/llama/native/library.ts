@@ -102,14 +102,16 @@ async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
   const { getLlama } = await import("node-llama-cpp");
   const gpu = useGpu ? "auto" : false;
   const llama = await getLlama({ gpu, build: "never", skipDownload: true, progressLogs: false });
+  // A backend may load without any device, for example Vulkan's with a renderer for the CPU. All layers then stay on the CPU.
+  const names = llama.gpu === false ? [] : await llama.getGpuDeviceNames();
   return {
-    backend: llama.gpu === false ? "cpu" : llama.gpu,
+    backend: llama.gpu === false || names.length === 0 ? "cpu" : llama.gpu,
     mathCores: llama.cpuMathCores,
     gpuMemory: async () => {
       const { total, free } = await llama.getVramState();
       return { gpuBytes: total, freeBytes: free };
     },
-    gpuNames: () => llama.getGpuDeviceNames(),
+    gpuNames: async () => names,
   };
 }
 

@@ -38,8 +38,9 @@ export function openPrebuilt(log: Pointer): boolean {
 }
 
 /**
- * Whether the file at `path` is the library `name`. On some platforms file names also contain a version or a variant.
+ * Whether the file at `path` is the library `name`. File names may also contain the backend and the version: the library
+ * "llama" is libllama.so, llama.dll or libllama.cuda.v0.5.0.so.
  */
 export function isLibrary(path: string, name: string): boolean {
-  return new RegExp(`^(lib)?${name}(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i").test(basename(path));
+  return new RegExp(`^(lib)?${name}(\\.[a-z]+)?(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i").test(basename(path));
 }
