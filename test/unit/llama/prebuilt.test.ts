@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { isLibrary } from "../../../engines/llama/native/prebuilt.ts";
 
-const scope = join(dirname(createRequire(import.meta.url).resolve("@node-llama-cpp/linux-x64/package.json")), "..");
+const scope = join(dirname(createRequire(import.meta.url).resolve("@node-llama-cpp/linux-x64")), "..", "..");
 const packages = readdirSync(scope).filter((name) => !name.endsWith("-ext"));
 
 describe("the names of llama.cpp's libraries", () => {
