@@ -130,9 +130,10 @@ const rules: Readonly<Record<string, Rule>> = {
  * engines/.
  */
 const forbiddenRooms: Readonly<Record<string, readonly string[]>> = {
-  text: ["decoding", "llama", "wasm", "trial"],
-  decoding: ["llama", "wasm", "trial"],
-  files: ["text", "decoding", "llama", "wasm", "trial"],
+  text: ["decoding", "llama", "wasm", "trial", "quantization"],
+  decoding: ["llama", "wasm", "trial", "quantization"],
+  files: ["text", "decoding", "llama", "wasm", "trial", "quantization"],
+  quantization: ["text", "decoding", "llama", "wasm", "trial"],
 };
 
 /** Returns the folder below engines/, such as `text` for engines/text/tokenizer/x.ts; null for files at its root or outside. */

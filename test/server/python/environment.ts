@@ -1,5 +1,5 @@
-// Python environment of the client tests: a virtual environment with the packages of requirements.txt, in the model cache. The
-// name of its folder is a hash of the requirements, so changed requirements get a new environment.
+// Python environments of tests: virtual environments with the packages of a requirements file, in the model cache. The name of
+// an environment's folder is a hash of the requirements, so changed requirements get a new environment.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -12,12 +12,12 @@ import { testCacheFolder } from "../../fixtures/test-cache.ts";
 /** Folder of the Python files and their requirements, which are not compiled. */
 export const pythonFolder = fileURLToPath(new URL("../../../../test/server/python/cases/", import.meta.url));
 
-const requirements = join(pythonFolder, "requirements.txt");
+const clientRequirements = join(pythonFolder, "requirements.txt");
 const installLimitMs = 8 * 60_000;
 const execute = promisify(execFile);
 
-/** Returns the path of the environment's Python. Creates the environment if it does not exist. */
-export async function pythonEnvironment(): Promise<string> {
+/** Returns the path of the environment's Python. Creates the environment of a requirements file if it does not exist. */
+export async function pythonEnvironment(requirements = clientRequirements): Promise<string> {
   const { stdout } = await execute("python3", ["-c", "import sys; print(sys.version)"]);
   const name = createHash("sha256").update(readFileSync(requirements)).update(stdout).digest("hex").slice(0, 12);
   const folder = join(testCacheFolder(), "test-python", name);
@@ -25,7 +25,7 @@ export async function pythonEnvironment(): Promise<string> {
   const complete = join(folder, "complete");
   if (!existsSync(complete)) {
     await rm(folder, { recursive: true, force: true });
-    await install(folder, python);
+    await install(folder, python, requirements);
     await writeFile(complete, "");
   }
   return python;
@@ -35,7 +35,7 @@ export async function pythonEnvironment(): Promise<string> {
  * Creates the environment without pip, because Debian needs an additional package for an environment with pip. The system's pip
  * installs the packages. The requirements list every package, so pip resolves no dependencies.
  */
-async function install(folder: string, python: string): Promise<void> {
+async function install(folder: string, python: string, requirements: string): Promise<void> {
   await execute("python3", ["-m", "venv", "--without-pip", folder]);
   const options = ["--quiet", "--no-deps", "--no-compile", "--only-binary", ":all:"];
   await execute("python3", ["-m", "pip", "--python", python, "install", ...options, "-r", requirements], {

@@ -3,9 +3,10 @@
 import { join } from "node:path";
 import type { ClassifierLayer } from "../../../engine.ts";
 import { quote } from "../../gguf/invalid-file.ts";
+import type { SafetensorsEntry } from "../../safetensors/head.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
 import { readFloats } from "../lora-pair.ts";
-import { floatSpan, readSafetensors, type SafetensorsEntry } from "../safetensors.ts";
+import { floatSpan, readSafetensors } from "../safetensors.ts";
 import { SourceFile } from "../source-file.ts";
 import type { MixtureConfig } from "./mixture-config.ts";
 

@@ -3,10 +3,11 @@
 // here; the values are read when the prepared adapter is written.
 import { quote } from "../../gguf/invalid-file.ts";
 import type { TensorTable } from "../../gguf/tensors.ts";
+import type { SafetensorsEntry } from "../../safetensors/head.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
 import { type LoraPair, matrixShape } from "../lora-pair.ts";
 import { matrixOf } from "../module-names.ts";
-import { floatSpan, readSafetensors, type SafetensorsEntry } from "../safetensors.ts";
+import { floatSpan, readSafetensors } from "../safetensors.ts";
 import type { SourceFile } from "../source-file.ts";
 import { type PeftConfig, parsePeftConfig } from "./peft-config.ts";
 

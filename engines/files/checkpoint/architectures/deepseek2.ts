@@ -1,0 +1,98 @@
+// DeepSeek V2 and V3: attention with compressed keys and values (MLA), groups of experts.
+import type { Config } from "../config.ts";
+import { ropeSettings } from "../rope.ts";
+import { picked, transposed } from "../row-source.ts";
+import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
+import { ends, experts, feedForward, preNorms } from "./changes.ts";
+
+/** Shared experts, and the bias that chooses experts. */
+export const sharedExperts: TensorTable = {
+  "layers.{l}.mlp.gate.e_score_correction_bias": { to: "blk.{l}.exp_probs_b", suffix: ".bias" },
+  "layers.{l}.mlp.shared_experts.gate_proj": "blk.{l}.ffn_gate_shexp",
+  "layers.{l}.mlp.shared_experts.up_proj": "blk.{l}.ffn_up_shexp",
+  "layers.{l}.mlp.shared_experts.down_proj": "blk.{l}.ffn_down_shexp",
+};
+
+interface HeadSizes {
+  readonly heads: number;
+  /** Rows of a head's keys that are not rotated, and of its values. */
+  readonly key: number;
+  readonly value: number;
+}
+
+function headSizes(config: Config): HeadSizes {
+  return { heads: config.kvHeads, key: config.count("qk_nope_head_dim"), value: config.count("v_head_dim") };
+}
+
+/** Matrix of the keys of each head, transposed: llama.cpp multiplies queries with it. */
+const keys: Change = ({ rows, shape }, config) => {
+  const { heads, key, value } = headSizes(config);
+  const own = picked(rows, { period: key + value, first: 0, count: key });
+  return { rows: transposed(own, key), shape: [key, shape[0] ?? 1, heads] };
+};
+
+const values: Change = ({ rows, shape }, config) => {
+  const { heads, key, value } = headSizes(config);
+  return {
+    rows: picked(rows, { period: key + value, first: key, count: value }),
+    shape: [shape[0] ?? 1, value, heads],
+  };
+};
+
+export const deepseek2: CheckpointArchitecture = {
+  name: "deepseek2",
+  classes: ["DeepseekV2ForCausalLM"],
+  defaults: { rms_norm_eps: 1e-6, kv_lora_rank: 512, rope_interleave: true },
+  addPairs(config, pairs) {
+    config.mustBe("rope_interleave", true);
+    const rank = config.count("kv_lora_rank");
+    const rotated = config.count("qk_rope_head_dim");
+    const hasExperts = config.value("n_routed_experts") !== undefined;
+    pairs.counts({
+      // Keys and values of all heads are computed from one compressed row.
+      "attention.head_count_kv": 1,
+      "attention.q_lora_rank": config.countOr(undefined, "q_lora_rank"),
+      "attention.kv_lora_rank": rank,
+      "attention.key_length": rank + rotated,
+      "attention.value_length": rank,
+      "attention.key_length_mla": config.count("qk_nope_head_dim") + rotated,
+      "attention.value_length_mla": config.count("v_head_dim"),
+      "rope.dimension_count": rotated,
+      vocab_size: config.count("vocab_size"),
+      leading_dense_block_count: config.countOr(hasExperts ? 0 : config.layers, "first_k_dense_replace"),
+      expert_feed_forward_length: config.count("moe_intermediate_size", "intermediate_size"),
+      expert_shared_count: config.countOr(0, "n_shared_experts"),
+    });
+    pairs.floats({ expert_weights_scale: config.numberOr(undefined, "routed_scaling_factor") });
+    if (config.truth(false, "norm_topk_prob")) pairs.truth("expert_weights_norm", true);
+    // llama.cpp divides by 0.1 again.
+    const mscale = ropeSettings(config).main.numberOr(undefined, "mscale_all_dim");
+    if (mscale !== undefined) pairs.floats({ "rope.scaling.yarn_log_multiplier": 0.1 * mscale });
+  },
+  tensors: {
+    ...ends,
+    ...preNorms,
+    ...feedForward,
+    ...experts,
+    ...sharedExperts,
+    "layers.{l}.self_attn.q_proj": "blk.{l}.attn_q",
+    "layers.{l}.self_attn.q_a_proj": "blk.{l}.attn_q_a",
+    "layers.{l}.self_attn.q_a_layernorm": "blk.{l}.attn_q_a_norm",
+    "layers.{l}.self_attn.q_b_proj": "blk.{l}.attn_q_b",
+    "layers.{l}.self_attn.kv_a_proj_with_mqa": "blk.{l}.attn_kv_a_mqa",
+    "layers.{l}.self_attn.kv_a_layernorm": "blk.{l}.attn_kv_a_norm",
+    "layers.{l}.self_attn.kv_b_proj": [
+      { to: "blk.{l}.attn_k_b", change: keys },
+      { to: "blk.{l}.attn_v_b", change: values },
+    ],
+    "layers.{l}.self_attn.o_proj": "blk.{l}.attn_output",
+  },
+  leavesOutExtraLayers: true,
+};
+
+/** DeepSeek V3 weighs experts by another function, which newer configs do not name. */
+export const deepseek3: CheckpointArchitecture = {
+  ...deepseek2,
+  classes: ["DeepseekV3ForCausalLM"],
+  defaults: { ...deepseek2.defaults, scoring_func: "sigmoid", norm_topk_prob: true },
+};

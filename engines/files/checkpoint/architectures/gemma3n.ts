@@ -1,0 +1,95 @@
+// Gemma 3n, text: alternating updates of four streams, per-layer embeddings.
+
+import type { Config } from "../config.ts";
+import { joined, zeros } from "../row-source.ts";
+import type { Change, CheckpointArchitecture } from "./architecture.ts";
+import { attention, feedForward, headNorms } from "./changes.ts";
+import { addGemma3Pairs, gemma3Defaults } from "./gemma3.ts";
+
+/** Rows for the tokens of images and sounds, which have no embedding here. */
+const padded: Change = ({ rows, shape }, config) => {
+  const missing = config.count("vocab_size") - rows.rows;
+  if (missing <= 0) return { rows, shape };
+  return { rows: joined([rows, zeros(missing, rows.columns)]), shape: [shape[0] ?? 1, rows.rows + missing] };
+};
+
+/** Share of a feed-forward's values that the first layers set to 0, and the number of these layers. */
+const sparsity = { share: 0.95, layers: 10 };
+
+function checkSparsity(config: Config): void {
+  const field = "activation_sparsity_pattern";
+  const shares = config.value(field) === undefined ? undefined : config.numbers(field, config.layers);
+  if (shares?.every((share, layer) => share === (layer < sparsity.layers ? sparsity.share : 0)) ?? true) return;
+  throw config.unsupported(field, shares, `${sparsity.share} in the first ${sparsity.layers} layers and 0 in others`);
+}
+
+/** Number of layers with keys and values of their own, which the engine has for all models. */
+const ownKeys = 20;
+
+export const gemma3n: CheckpointArchitecture = {
+  name: "gemma3n",
+  classes: ["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
+  defaults: {
+    ...gemma3Defaults,
+    hidden_size: 2048,
+    num_hidden_layers: 35,
+    num_key_value_heads: 2,
+    max_position_embeddings: 32_768,
+    sliding_window: 512,
+    altup_num_inputs: 4,
+    altup_active_idx: 0,
+    hidden_size_per_layer_input: 256,
+    laurel_rank: 64,
+    num_kv_shared_layers: 15,
+    vocab_size: 262_400,
+    final_logit_softcapping: 30,
+  },
+  addPairs(config, pairs) {
+    config.mustBe("altup_num_inputs", 4);
+    config.mustBe("altup_active_idx", 0);
+    config.mustBe("hidden_size_per_layer_input", 256);
+    config.mustBe("laurel_rank", 64);
+    config.mustBe("num_kv_shared_layers", Math.max(0, config.layers - ownKeys));
+    checkSparsity(config);
+    addGemma3Pairs(config, pairs);
+    pairs.counts({
+      "altup.active_idx": 0,
+      "altup.num_inputs": 4,
+      embedding_length_per_layer_input: 256,
+      "attention.shared_kv_layers": config.layers - ownKeys,
+    });
+    const types = config.layerTexts("layer_types", config.layers);
+    if (types) {
+      const slides = types.map((type) => type === "sliding_attention");
+      pairs.truths("attention.sliding_window_pattern", slides);
+    }
+  },
+  tensors: {
+    embed_tokens: { to: "token_embd", change: padded },
+    embed_tokens_per_layer: { to: "per_layer_token_embd", change: padded },
+    norm: "output_norm",
+    lm_head: null,
+    per_layer_model_projection: "per_layer_model_proj",
+    per_layer_projection_norm: "per_layer_proj_norm",
+    "altup_projections.{e}": "altup_proj",
+    "altup_unembed_projections.{e}": "altup_unembd_proj",
+    ...attention,
+    ...headNorms,
+    ...feedForward,
+    "layers.{l}.input_layernorm": "blk.{l}.attn_norm",
+    "layers.{l}.post_attention_layernorm": "blk.{l}.post_attention_norm",
+    "layers.{l}.pre_feedforward_layernorm": "blk.{l}.ffn_norm",
+    "layers.{l}.post_feedforward_layernorm": "blk.{l}.post_ffw_norm",
+    "layers.{l}.per_layer_input_gate": "blk.{l}.inp_gate",
+    "layers.{l}.per_layer_projection": "blk.{l}.proj",
+    "layers.{l}.post_per_layer_input_norm": "blk.{l}.post_norm",
+    "layers.{l}.altup.correction_coefs": "blk.{l}.altup_correct_coef",
+    "layers.{l}.altup.correct_output_scale": { to: "blk.{l}.altup_correct_scale", suffix: ".weight" },
+    "layers.{l}.altup.prediction_coefs": "blk.{l}.altup_predict_coef",
+    "layers.{l}.altup.modality_router": "blk.{l}.altup_router",
+    "layers.{l}.altup.router_norm": "blk.{l}.altup_router_norm",
+    "layers.{l}.laurel.linear_left": "blk.{l}.laurel_l",
+    "layers.{l}.laurel.linear_right": "blk.{l}.laurel_r",
+    "layers.{l}.laurel.post_laurel_norm": "blk.{l}.laurel_post_norm",
+  },
+};

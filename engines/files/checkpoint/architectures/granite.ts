@@ -1,0 +1,66 @@
+// Granite 3, and the dense ones of Granite 4: Llama with scaled embedding, residuals, scores and logits.
+import type { Config } from "../config.ts";
+import type { Pairs } from "../pairs.ts";
+import type { CheckpointArchitecture } from "./architecture.ts";
+import { gateAndUp, llama3Tensors } from "./changes.ts";
+import { addLlamaPairs, llamaTensors } from "./llama.ts";
+
+export function addGranitePairs(config: Config, pairs: Pairs): void {
+  addLlamaPairs(config, pairs);
+  // The class ignores head_dim.
+  pairs.counts({ "rope.dimension_count": config.width / config.heads });
+  pairs.remove("attention.key_length");
+  pairs.remove("attention.value_length");
+  pairs.floats({
+    "attention.scale": config.numberOr(undefined, "attention_multiplier"),
+    embedding_scale: config.numberOr(undefined, "embedding_multiplier"),
+    residual_scale: config.numberOr(undefined, "residual_multiplier"),
+    logit_scale: config.numberOr(undefined, "logits_scaling"),
+  });
+}
+
+function hasOnlyAttention(config: Config): boolean {
+  const types = config.layerTexts("layer_types", config.layers);
+  return types?.every((type) => type === "attention") ?? true;
+}
+
+export const granite: CheckpointArchitecture = {
+  name: "granite",
+  classes: ["GraniteForCausalLM", "GraniteMoeHybridForCausalLM"],
+  applies: (config) => hasOnlyAttention(config) && !config.countOr(0, "num_local_experts"),
+  defaults: { rms_norm_eps: 1e-6 },
+  addPairs(config, pairs) {
+    addGranitePairs(config, pairs);
+    // Left over in configs of dense models.
+    pairs.remove("expert_count");
+    pairs.remove("expert_used_count");
+  },
+  tensors: {
+    ...llamaTensors,
+    "layers.{l}.shared_mlp.input_linear": gateAndUp("blk.{l}.ffn_gate", "blk.{l}.ffn_up"),
+    "layers.{l}.shared_mlp.output_linear": "blk.{l}.ffn_down",
+  },
+  addTensors: llama3Tensors,
+};
+
+export const graniteMoe: CheckpointArchitecture = {
+  name: "granitemoe",
+  classes: ["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GraniteMoeHybridForCausalLM"],
+  applies: hasOnlyAttention,
+  defaults: { rms_norm_eps: 1e-6 },
+  addPairs(config, pairs) {
+    addGranitePairs(config, pairs);
+    pairs.counts({
+      expert_shared_feed_forward_length: config.countOr(undefined, "shared_intermediate_size") || undefined,
+    });
+  },
+  tensors: {
+    ...llamaTensors,
+    "layers.{l}.block_sparse_moe.router.layer": "blk.{l}.ffn_gate_inp",
+    "layers.{l}.block_sparse_moe.input_linear": gateAndUp("blk.{l}.ffn_gate_exps", "blk.{l}.ffn_up_exps"),
+    "layers.{l}.block_sparse_moe.output_linear": "blk.{l}.ffn_down_exps",
+    "layers.{l}.shared_mlp.input_linear": gateAndUp("blk.{l}.ffn_gate_shexp", "blk.{l}.ffn_up_shexp"),
+    "layers.{l}.shared_mlp.output_linear": "blk.{l}.ffn_down_shexp",
+  },
+  addTensors: llama3Tensors,
+};

@@ -1,0 +1,41 @@
+// Llama, Mistral, SmolLM; Mixtral.
+import type { Config } from "../config.ts";
+import type { Pairs } from "../pairs.ts";
+import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
+import { ends, feedForward, gateAndUp, llama3Tensors, preNorms, turnedAttention } from "./changes.ts";
+
+/** Pairs of the architectures that are built like Llama. */
+export function addLlamaPairs(config: Config, pairs: Pairs): void {
+  pairs.counts({ vocab_size: config.count("vocab_size"), "rope.dimension_count": config.headLength });
+}
+
+export const llamaTensors: TensorTable = { ...ends, ...preNorms, ...turnedAttention, ...feedForward };
+
+export const llama: CheckpointArchitecture = {
+  name: "llama",
+  classes: [
+    "LlamaForCausalLM",
+    "LLaMAForCausalLM",
+    "LlamaModel",
+    "MistralForCausalLM",
+    "MistralModel",
+    "MixtralForCausalLM",
+  ],
+  defaults: { hidden_act: "silu", rms_norm_eps: 1e-6 },
+  addPairs(config, pairs) {
+    config.mustBe("hidden_act", "silu");
+    addLlamaPairs(config, pairs);
+  },
+  tensors: {
+    ...llamaTensors,
+    "layers.{l}.block_sparse_moe.gate": "blk.{l}.ffn_gate_inp",
+    "layers.{l}.block_sparse_moe.experts.{e}.w1": "blk.{l}.ffn_gate_exps",
+    "layers.{l}.block_sparse_moe.experts.{e}.w2": "blk.{l}.ffn_down_exps",
+    "layers.{l}.block_sparse_moe.experts.{e}.w3": "blk.{l}.ffn_up_exps",
+    "layers.{l}.mlp.gate": "blk.{l}.ffn_gate_inp",
+    "layers.{l}.mlp.experts.gate_up_proj": gateAndUp("blk.{l}.ffn_gate_exps", "blk.{l}.ffn_up_exps"),
+    "layers.{l}.mlp.experts.down_proj": "blk.{l}.ffn_down_exps",
+  },
+  addTensors: llama3Tensors,
+  pools: true,
+};

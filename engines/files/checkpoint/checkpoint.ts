@@ -1,0 +1,92 @@
+// Checkpoint: a model in a folder of Hugging Face's format (config.json and safetensors), described as the GGUF file
+// that it would be. Plain data that can be sent to threads. Weights are not read here.
+import { join } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import { quote } from "../gguf/invalid-file.ts";
+import type { TypedValue } from "../gguf/typed-value.ts";
+import { indexFile, readModelTensors } from "../safetensors/shards.ts";
+import type { CheckpointArchitecture } from "./architectures/architecture.ts";
+import { architectureFor, knownClasses } from "./architectures/registry.ts";
+import { Config, isObject, type JsonObject, merged } from "./config.ts";
+import { addSampling } from "./generation.ts";
+import { addHyperparameters } from "./hyperparameters.ts";
+import { readJsonObject } from "./json-file.ts";
+import { Pairs } from "./pairs.ts";
+import { readPoolingType } from "./pooling.ts";
+import { resolveQuantisation } from "./quantised/resolve.ts";
+import { mapTensors, type TensorRecipe } from "./tensor-map.ts";
+
+export interface Checkpoint {
+  /** Value of general.architecture. */
+  readonly architecture: string;
+  /** Paths of the safetensors; row sources name them by index. */
+  readonly files: readonly string[];
+  /**
+   * GGUF key/value pairs, except general.architecture, general.name and general.file_type, and those of the tokenizer
+   * that come from its own files.
+   */
+  readonly pairs: ReadonlyMap<string, TypedValue>;
+  readonly tensors: readonly TensorRecipe[];
+  /** Rows of the token embedding: the vocabulary of the GGUF file must have as many tokens. */
+  readonly vocabSize: number;
+}
+
+export interface CheckpointOptions {
+  /** Changes of config.json (`hf_overrides`), merged object by object. */
+  readonly overrides?: JsonObject;
+}
+
+/**
+ * Reads config.json, generation_config.json, the index and the heads of the safetensors in a folder. Throws
+ * `model_file_invalid` naming the file and the field, and `unsupported` naming what no engine computes.
+ */
+export async function openCheckpoint(folder: string, { overrides = {} }: CheckpointOptions = {}): Promise<Checkpoint> {
+  const path = join(folder, "config.json");
+  const own = await readJsonObject(path);
+  if (own === null) {
+    throw new ServerError("model_file_invalid", `${path} is missing; name a folder with a model, or a .gguf file`);
+  }
+  const whole = merged(own, overrides);
+  const given = new Config(path, whole);
+  const architecture = findArchitecture(given, whole);
+  const config = given.withDefaults(architecture.defaults ?? {});
+  const pairs = await readPairs(folder, architecture, config);
+  const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
+  const quantisation = whole.quantization_config ?? given.value("quantization_config", "compression_config");
+  const sources = await resolveQuantisation(model, quantisation, path);
+  const tensors = mapTensors(architecture, config, sources);
+  const embedding = tensors.find(({ name }) => name === "token_embd.weight");
+  const [columns, vocabSize = 1] = embedding?.shape ?? [];
+  if (columns !== config.width) throw config.invalid("hidden_size", config.width, `${columns}, as the embedding has`);
+  return { architecture: architecture.name, files: model.files, pairs, tensors, vocabSize };
+}
+
+function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitecture {
+  // A model of several parts names the class of its text part inside the config of that part.
+  const nested = isObject(whole.text_config) ? whole.text_config.architectures : undefined;
+  const names = nested ?? whole.architectures;
+  const [name] = Array.isArray(names) ? names : [];
+  if (typeof name !== "string") throw config.invalid("architectures", names, "a list with the name of a class");
+  const found = architectureFor(name, config);
+  if (found) return found;
+  throw new ServerError(
+    "unsupported",
+    `${config.path} has the architecture ${quote(name)}, which cannot be loaded from safetensors; known are ` +
+      `${knownClasses().join(", ")}: use one of these, or a GGUF file of the model with --engine llama`,
+    { param: "architectures" },
+  );
+}
+
+async function readPairs(
+  folder: string,
+  architecture: CheckpointArchitecture,
+  config: Config,
+): Promise<ReadonlyMap<string, TypedValue>> {
+  const pairs = new Pairs(architecture.name, config.path);
+  addHyperparameters(config, pairs);
+  architecture.addPairs?.(config, pairs);
+  addSampling((await readJsonObject(join(folder, "generation_config.json"))) ?? {}, pairs);
+  const pooling = architecture.pools ? await readPoolingType(folder) : null;
+  if (pooling !== null) pairs.counts({ pooling_type: pooling });
+  return pairs.values;
+}

@@ -1,0 +1,21 @@
+// Sampling settings of a checkpoint: the pairs `general.sampling.*`, from its generation_config.json.
+import type { JsonObject } from "./config.ts";
+import type { Pairs } from "./pairs.ts";
+
+/** GGUF keys and types by field. Values of another type are left out, as if they were absent. */
+const settings = {
+  top_k: ["top_k", "i32"],
+  top_p: ["top_p", "f32"],
+  min_p: ["min_p", "f32"],
+  temperature: ["temp", "f32"],
+  repetition_penalty: ["penalty_repeat", "f32"],
+} as const;
+
+export function addSampling(config: JsonObject, pairs: Pairs): void {
+  for (const [field, [key, type]] of Object.entries(settings)) {
+    const value = config[field];
+    if (typeof value !== "number" || !Number.isFinite(value)) continue;
+    if (type === "i32" && !(Number.isInteger(value) && Math.abs(value) < 2 ** 31)) continue;
+    pairs.set(`general.sampling.${key}`, { type, value });
+  }
+}

@@ -1,0 +1,83 @@
+// Method of quantisation: how the tensors of a quantised matrix are found and described.
+import { ServerError } from "../../../../runtime/errors.ts";
+import { quote } from "../../gguf/invalid-file.ts";
+import type { ModelTensors, ShardTensor } from "../../safetensors/shards.ts";
+import type { Config } from "../config.ts";
+import type { StoredRows } from "../row-source.ts";
+import type { SourceTensor } from "../tensor-map.ts";
+import { storedRows } from "./plain.ts";
+
+/** Tensors of a checkpoint that a method has not used yet. */
+export class OpenTensors {
+  readonly model: ModelTensors;
+  readonly #open: Map<string, ShardTensor>;
+
+  constructor(model: ModelTensors) {
+    this.model = model;
+    this.#open = new Map(model.tensors);
+  }
+
+  get rest(): readonly ShardTensor[] {
+    return [...this.#open.values()];
+  }
+
+  /** Returns the stems of all names that end with `ending`. */
+  stems(ending: string): readonly string[] {
+    return [...this.#open.keys()].filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
+  }
+
+  peek(name: string): ShardTensor | undefined {
+    return this.#open.get(name);
+  }
+
+  /** Returns a tensor that is needed, and takes it out. */
+  take(name: string): ShardTensor {
+    const found = this.takeIfThere(name);
+    if (found) return found;
+    throw this.invalid(name, "it is missing");
+  }
+
+  takeIfThere(name: string): ShardTensor | undefined {
+    const found = this.#open.get(name);
+    this.#open.delete(name);
+    return found;
+  }
+
+  /** Returns the rows of a tensor that is needed, and takes it out. Throws if its shape is another. */
+  takeRows(name: string, shape: readonly (number | null)[]): StoredRows {
+    const tensor = this.take(name);
+    const isFitting =
+      tensor.shape.length === shape.length && shape.every((length, i) => length === null || length === tensor.shape[i]);
+    if (isFitting) return this.rows(tensor);
+    const expected = shape.map((length) => length ?? "any").join(" x ");
+    throw this.invalid(name, `it is ${tensor.shape.join(" x ")}; expected ${expected}`);
+  }
+
+  rows(tensor: ShardTensor): StoredRows {
+    return storedRows(tensor, this.model);
+  }
+
+  /** Leaves out the tensors whose names end so. */
+  drop(...endings: readonly string[]): void {
+    for (const name of this.#open.keys()) if (endings.some((ending) => name.endsWith(ending))) this.#open.delete(name);
+  }
+
+  invalid(name: string, problem: string): ServerError {
+    const file = this.model.files[this.model.tensors.get(name)?.file ?? 0];
+    return new ServerError(
+      "model_file_invalid",
+      `${file}: the tensor ${quote(name)} does not fit the model's quantisation: ${problem}; fetch the model again`,
+    );
+  }
+}
+
+/**
+ * Returns the matrices of the quantised tensors, and takes these out of `tensors`. `settings`: quantization_config.
+ * Throws `model_file_invalid` or `unsupported` naming the tensor or the field.
+ */
+export type Method = (tensors: OpenTensors, settings: Config) => Promise<readonly SourceTensor[]>;
+
+/** Returns the GGUF type that has about the precision of matrices with such scales. */
+export function typeLike(scales: StoredRows): number {
+  return scales.type === "BF16" ? 30 : 1;
+}

@@ -1,0 +1,259 @@
+// Row source: where the rows of a tensor come from, as plain data: rows stored in files, and how they are put in order
+// or changed. engines/quantization/rows.ts reads them. The functions here build sources; shapes that do not fit are
+// errors of this program, because the callers check the shapes of a checkpoint.
+
+/** Number types of stored rows, with the names of the safetensors format. */
+export type StoredType =
+  | "F64"
+  | "F32"
+  | "F16"
+  | "BF16"
+  | "F8_E4M3"
+  | "F8_E5M2"
+  | "I8"
+  | "U8"
+  | "I16"
+  | "U16"
+  | "I32"
+  | "U32"
+  | "I64"
+  | "U64"
+  | "BOOL";
+
+export const storedBytes: Readonly<Record<StoredType, number>> = {
+  ...{ F64: 8, F32: 4, F16: 2, BF16: 2, F8_E4M3: 1, F8_E5M2: 1 },
+  ...{ I8: 1, U8: 1, I16: 2, U16: 2, I32: 4, U32: 4, I64: 8, U64: 8, BOOL: 1 },
+};
+
+interface Size {
+  readonly rows: number;
+  readonly columns: number;
+}
+
+/** Rows that lie in a file, one after another, little-endian. */
+export interface StoredRows extends Size {
+  readonly kind: "stored";
+  /** Index of the file in the checkpoint's files. */
+  readonly file: number;
+  readonly offset: number;
+  readonly type: StoredType;
+}
+
+/** Rows of several sources, one source after the other. */
+export interface JoinedRows extends Size {
+  readonly kind: "joined";
+  readonly parts: readonly RowSource[];
+}
+
+/** From each `period` rows of the source, `count` rows: `first`, `first + step` and so on. */
+export interface PickedRows extends Size {
+  readonly kind: "picked";
+  readonly source: RowSource;
+  readonly period: number;
+  readonly first: number;
+  readonly step: number;
+  readonly count: number;
+}
+
+/** Rows in the order [outer][y][x][inner]; those of the source are in the order [outer][x][y][inner]. */
+export interface SwappedRows extends Size {
+  readonly kind: "swapped";
+  readonly source: RowSource;
+  readonly x: number;
+  readonly y: number;
+  readonly inner: number;
+}
+
+/** Like SwappedRows, but for the columns of each row: [y][x][inner] from [x][y][inner]. */
+export interface SwappedColumns extends Size {
+  readonly kind: "swappedColumns";
+  readonly source: RowSource;
+  readonly x: number;
+  readonly y: number;
+  readonly inner: number;
+}
+
+/** Transposed matrices: the source has matrices of `matrixRows` rows, one after another. */
+export interface TransposedRows extends Size {
+  readonly kind: "transposed";
+  readonly source: RowSource;
+  readonly matrixRows: number;
+}
+
+/** The same values with other row breaks: each row is a whole number of rows of the source. */
+export interface ReshapedRows extends Size {
+  readonly kind: "reshaped";
+  readonly source: RowSource;
+}
+
+/** Values changed one by one: x + by, x * by, or -exp(x). */
+export interface ChangedRows extends Size {
+  readonly kind: "shifted" | "scaled" | "negatedExp";
+  readonly source: RowSource;
+  readonly by: number;
+}
+
+/** Values that are not in a file; repeated from the start if there are more rows than values. */
+export interface GivenRows extends Size {
+  readonly kind: "given";
+  readonly values: readonly number[];
+}
+
+/**
+ * Quantised values times a scale for each block of `blockRows` x `blockColumns` values. The blocks of each matrix of
+ * `matrixRows` rows begin anew.
+ */
+export interface BlockScaledRows extends Size {
+  readonly kind: "blockScaled";
+  readonly source: RowSource;
+  readonly scales: RowSource;
+  readonly blockRows: number;
+  readonly blockColumns: number;
+  readonly matrixRows: number;
+}
+
+/**
+ * Whole numbers of `bits` bits in words of 32 bits, minus a zero point, times a scale for each group of columns (GPTQ,
+ * AWQ, compressed-tensors).
+ */
+export interface PackedIntRows extends Size {
+  readonly kind: "packedInts";
+  readonly bits: number;
+  readonly layout: "gptq" | "awq" | "rows";
+  /** gptq: [columns / n][rows]; awq: [columns][rows / n]; rows: [rows][columns / n], n numbers in a word. */
+  readonly words: StoredRows;
+  /** Scales: [groups][rows]; [rows][groups] for the layout `rows`. */
+  readonly scales: RowSource;
+  /** Packed zero points: [groups][rows / n]; [rows / n][groups] for `rows`; null = `zero` everywhere. */
+  readonly zeros: StoredRows | null;
+  /** Zero point if there are no stored ones; else the number added to the stored ones. */
+  readonly zero: number;
+  /** Group of each column; null = `groupSize` columns a group. */
+  readonly groups: StoredRows | null;
+  readonly groupSize: number;
+}
+
+/** 4-bit floats in blocks of 32 with a power of two each (MXFP4): codes of columns 2i and 2i + 1 in byte i. */
+export interface Mxfp4Rows extends Size {
+  readonly kind: "mxfp4";
+  /** U8, columns / 2 bytes a row. */
+  readonly codes: RowSource;
+  /** U8 exponents, columns / 32 a row. */
+  readonly scales: RowSource;
+}
+
+/** Codes of 4 bits, the first in the upper half of a byte, into a table, times a scale a block (bitsandbytes). */
+export interface CodebookRows extends Size {
+  readonly kind: "codebook";
+  /** U8, all codes in one row. */
+  readonly codes: StoredRows;
+  /** Sixteen values. */
+  readonly table: RowSource;
+  /** One scale for each `blockLength` values, in one row. */
+  readonly scales: RowSource;
+  readonly blockLength: number;
+}
+
+/** Values of a table, chosen by stored bytes, times a scale a block, plus an offset (nested scales of bitsandbytes). */
+export interface LookedUpRows extends Size {
+  readonly kind: "lookedUp";
+  readonly codes: StoredRows;
+  /** 256 values. */
+  readonly table: RowSource;
+  readonly scales: RowSource;
+  readonly blockLength: number;
+  readonly offset: number;
+}
+
+export type RowSource =
+  | StoredRows
+  | JoinedRows
+  | PickedRows
+  | SwappedRows
+  | SwappedColumns
+  | TransposedRows
+  | ReshapedRows
+  | ChangedRows
+  | GivenRows
+  | BlockScaledRows
+  | PackedIntRows
+  | Mxfp4Rows
+  | CodebookRows
+  | LookedUpRows;
+
+export function joined(parts: readonly RowSource[]): RowSource {
+  const [first] = parts;
+  if (first === undefined) throw new RangeError("nothing to join");
+  if (parts.length === 1) return first;
+  must(parts.every(({ columns }) => columns === first.columns));
+  return { kind: "joined", parts, rows: parts.reduce((sum, { rows }) => sum + rows, 0), columns: first.columns };
+}
+
+/** Rows `first` to `first + count` of the source. */
+export function sliced(source: RowSource, first: number, count: number): RowSource {
+  if (first === 0 && count === source.rows) return source;
+  return picked(source, { period: source.rows, first, count });
+}
+
+/** Rows chosen from each `period` rows of the source. */
+export function picked(
+  source: RowSource,
+  { period, first, count, step = 1 }: { period: number; first: number; count: number; step?: number },
+): RowSource {
+  must([period, first, count, step].every(Number.isInteger) && source.rows % period === 0);
+  must(first >= 0 && count > 0 && first + (count - 1) * step < period);
+  const rows = (source.rows / period) * count;
+  return { kind: "picked", source, period, first, step, count, rows, columns: source.columns };
+}
+
+/** Rows [x][y][inner] of the source as [y][x][inner], in each x * y * inner rows. */
+export function swapped(source: RowSource, { x, y, inner = 1 }: { x: number; y: number; inner?: number }): RowSource {
+  must([x, y, inner].every((count) => Number.isInteger(count) && count > 0) && source.rows % (x * y * inner) === 0);
+  return { kind: "swapped", source, x, y, inner, rows: source.rows, columns: source.columns };
+}
+
+export function swappedColumns(source: RowSource, { x, y, inner }: { x: number; y: number; inner: number }): RowSource {
+  must([x, y, inner].every(Number.isInteger) && source.columns === x * y * inner);
+  return { kind: "swappedColumns", source, x, y, inner, rows: source.rows, columns: source.columns };
+}
+
+/** Transposes the matrices of `matrixRows` rows that the source has one after another. */
+export function transposed(source: RowSource, matrixRows: number): RowSource {
+  must(Number.isInteger(matrixRows) && matrixRows > 0 && source.rows % matrixRows === 0);
+  const rows = (source.rows / matrixRows) * source.columns;
+  return { kind: "transposed", source, matrixRows, rows, columns: matrixRows };
+}
+
+/** The same values in rows of `columns`. */
+export function reshaped(source: RowSource, columns: number): RowSource {
+  if (columns === source.columns) return source;
+  const rows = (source.rows * source.columns) / columns;
+  must(Number.isInteger(columns) && Number.isInteger(rows) && rows > 0);
+  if (source.kind === "stored") return { ...source, rows, columns };
+  must(columns % source.columns === 0);
+  return { kind: "reshaped", source, rows, columns };
+}
+
+export function shifted(source: RowSource, by: number): RowSource {
+  return { kind: "shifted", source, by, rows: source.rows, columns: source.columns };
+}
+
+export function scaled(source: RowSource, by: number): RowSource {
+  return by === 1 ? source : { kind: "scaled", source, by, rows: source.rows, columns: source.columns };
+}
+
+export function negatedExp(source: RowSource): RowSource {
+  return { kind: "negatedExp", source, by: 0, rows: source.rows, columns: source.columns };
+}
+
+export function given(values: readonly number[]): RowSource {
+  return { kind: "given", values, rows: 1, columns: values.length };
+}
+
+export function zeros(rows: number, columns: number): RowSource {
+  return { kind: "given", values: [0], rows, columns };
+}
+
+function must(holds: boolean): void {
+  if (!holds) throw new RangeError("the rows of a tensor do not fit the change that its architecture makes to them");
+}

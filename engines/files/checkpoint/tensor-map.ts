@@ -1,0 +1,204 @@
+// Tensor map: the tensors of a checkpoint's files as tensors of a GGUF file, by the table of an architecture. Experts
+// are stacked. A tensor that the table does not name is an error, as is a layer without tensors.
+import { ServerError } from "../../../runtime/errors.ts";
+import { quote } from "../gguf/invalid-file.ts";
+import type { CheckpointArchitecture, Shaped, TensorTarget } from "./architectures/architecture.ts";
+import type { Config } from "./config.ts";
+import { joined, type RowSource } from "./row-source.ts";
+
+/** Tensor of a GGUF file, and where its values come from. */
+export interface TensorRecipe {
+  /** Name in the GGUF file. */
+  readonly name: string;
+  /** Dimensions, columns first. `rows.columns` is the first one. */
+  readonly shape: readonly number[];
+  /** GGUF type that has the precision of the files: 0 F32, 1 F16, 30 BF16, 39 MXFP4. */
+  readonly storedType: number;
+  /** Whether the tensor may be stored in a smaller type; vectors, norms and routers are F32. */
+  readonly isMatrix: boolean;
+  readonly rows: RowSource;
+}
+
+/** Tensor of the checkpoint, after its quantisation has been resolved. */
+export interface SourceTensor extends Shaped {
+  readonly name: string;
+  readonly storedType: number;
+}
+
+/** Tensors of the parts of a model that are not text, and buffers that are computed anew. */
+const leftOut = [
+  /^(?:mlp|vit|vpm|siglip2|conformer|merger|resampler|sound_encoder|sound_projection|speech_embeddings)/,
+  /visual\.|vision[._]|audio[._]|talker\.|token2wav\.|code2wav\.|projector\.|pre_mm_projector_norm|image_newline/,
+  /patch_embed|patch_merger\.|(?:^|\.)model\.connector\.|^model\.embed_(?:vision|audio)\./,
+  // Layers that predict further tokens.
+  /^(?:model\.)?mtp\./,
+  /(?:rotary_emb\.inv_freq|attention\.masked_bias|attention\.bias|position_ids)$/,
+];
+
+/** Endings of GGUF names of tensors with two dimensions that engines take as F32 only. */
+const alwaysF32 = [
+  ...["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight"],
+  ...["token_types.weight", "ssm_conv1d.weight", "shortconv.conv.weight"],
+  ...["altup_correct_coef.weight", "altup_predict_coef.weight"],
+];
+
+const maxDimensions = 4;
+
+interface Group {
+  readonly target: TensorTarget;
+  readonly name: string;
+  readonly layer: number | null;
+  readonly order: number;
+  readonly members: { readonly expert: number | null; readonly tensor: SourceTensor }[];
+}
+
+/** Returns the tensors of the GGUF file. Throws `model_file_invalid` naming the tensor. */
+export function mapTensors(
+  architecture: CheckpointArchitecture,
+  config: Config,
+  tensors: Iterable<SourceTensor>,
+): TensorRecipe[] {
+  const groups = groupTensors(architecture, config, tensors);
+  checkLayers(config, groups);
+  const ordered = [...groups.values()].sort((one, other) => {
+    return (one.layer ?? -1) - (other.layer ?? -1) || one.order - other.order;
+  });
+  const recipes = ordered.map((group) => recipeOf(group, config));
+  const added = architecture.addTensors?.(config) ?? [];
+  return [...added.map(({ name, rows, shape }) => ({ name, rows, shape, storedType: 0, isMatrix: false })), ...recipes];
+}
+
+function groupTensors(
+  architecture: CheckpointArchitecture,
+  config: Config,
+  tensors: Iterable<SourceTensor>,
+): Map<string, Group> {
+  const table = new Map(
+    Object.entries(architecture.tensors).map(([name, targets], order) => [name, { targets, order }]),
+  );
+  const groups = new Map<string, Group>();
+  for (const tensor of tensors) {
+    if (leftOut.some((pattern) => pattern.test(tensor.name))) continue;
+    const place = placeOf(tensor.name, architecture.prefixes ?? [], (key) => table.has(key));
+    const entry = place && table.get(place.key);
+    if (!place || !entry) throw unknownTensor(architecture, config, tensor.name);
+    if (entry.targets === null) continue;
+    if (place.layer !== null && place.layer >= config.layers) {
+      if (architecture.leavesOutExtraLayers) continue;
+      throw config.invalid("num_hidden_layers", config.layers, `more layers: there is a tensor ${quote(tensor.name)}`);
+    }
+    for (const [i, target] of targetsOf(entry.targets).entries()) {
+      const name = target.to.replace("{l}", String(place.layer)) + (target.suffix ?? place.suffix);
+      const group = groups.get(name) ?? { target, name, layer: place.layer, order: entry.order + i / 100, members: [] };
+      if (group.members.some(({ expert }) => expert === place.expert)) throw doubled(config, name, tensor.name);
+      group.members.push({ expert: place.expert, tensor });
+      groups.set(name, group);
+    }
+  }
+  return groups;
+}
+
+interface Place {
+  /** Name in the architecture's table. */
+  readonly key: string;
+  readonly suffix: string;
+  readonly layer: number | null;
+  readonly expert: number | null;
+}
+
+/** Returns the name of a tensor in the table of its architecture, and what that name leaves out. */
+function placeOf(name: string, prefixes: readonly string[], isKnown: (key: string) => boolean): Place | null {
+  let rest = name.replace("language_model.", "").replace("text_model.", "");
+  for (const prefix of [...prefixes, "model."]) if (rest.startsWith(prefix)) rest = rest.slice(prefix.length);
+  const numbers: number[] = [];
+  // A number after `layer` or `layers` is the layer, another one the expert or the part of a stack.
+  const general = rest.replace(/(?<=\.)\d{1,9}(?=\.|$)/g, (digits, at: number) => {
+    const isLayer = /(?:^|\.)layers?\.$/.test(rest.slice(0, at));
+    numbers[isLayer ? 0 : 1] = Number(digits);
+    return isLayer ? "{l}" : "{e}";
+  });
+  const [layer = null, expert = null] = numbers;
+  const { stem, ending } = splitName(general);
+  const place = { layer, expert };
+  if (isKnown(general)) return { ...place, key: general, suffix: ending || ".weight" };
+  return isKnown(stem) && ending !== "" ? { ...place, key: stem, suffix: ending } : null;
+}
+
+function splitName(name: string): { stem: string; ending: string } {
+  const [ending = ""] = /\.(?:weight|bias)$/.exec(name) ?? [];
+  return { stem: name.slice(0, name.length - ending.length), ending };
+}
+
+function targetsOf(targets: Exclude<CheckpointArchitecture["tensors"][string], null>): readonly TensorTarget[] {
+  if (typeof targets === "string") return [{ to: targets }];
+  return "to" in targets ? [targets] : targets;
+}
+
+function recipeOf({ target, name, members }: Group, config: Config): TensorRecipe {
+  const stacked = stack(name, members, config);
+  const { rows, shape } = changed(name, target, stacked, config);
+  if (shape.length > maxDimensions || shape.includes(0)) throw misshapen(config, name, shape);
+  const isMatrix = shape.length > 1 && name.endsWith(".weight") && !alwaysF32.some((end) => name.endsWith(end));
+  return { name, shape, rows, storedType: isMatrix ? (members[0]?.tensor.storedType ?? 0) : 0, isMatrix };
+}
+
+function changed(name: string, { change }: TensorTarget, tensor: Shaped, config: Config): Shaped {
+  if (!change) return tensor;
+  try {
+    return change(tensor, config);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw misshapen(config, name, tensor.shape);
+  }
+}
+
+function stack(name: string, members: Group["members"], config: Config): Shaped {
+  const inOrder = members.toSorted((one, other) => (one.expert ?? 0) - (other.expert ?? 0));
+  const [first] = inOrder;
+  if (first === undefined) throw new Error(`${name} has no tensor`);
+  if (first.expert === null) return first.tensor;
+  const { shape } = first.tensor;
+  for (const [i, { expert, tensor }] of inOrder.entries()) {
+    if (expert !== i) throw missing(config, `${name} lacks part ${i} of its ${inOrder.length} parts`);
+    if (tensor.shape.join() !== shape.join()) throw misshapen(config, tensor.name, tensor.shape);
+  }
+  return { rows: joined(inOrder.map(({ tensor }) => tensor.rows)), shape: [...shape, inOrder.length] };
+}
+
+function checkLayers(config: Config, groups: ReadonlyMap<string, Group>): void {
+  const found = new Set([...groups.values()].map(({ layer }) => layer));
+  for (let layer = 0; layer < config.layers; layer++) {
+    if (!found.has(layer)) throw missing(config, `there is no tensor of layer ${layer} of ${config.layers}`);
+  }
+  if (!groups.has("token_embd.weight")) throw missing(config, "there is no token embedding");
+}
+
+function unknownTensor({ name }: CheckpointArchitecture, { path }: Config, tensor: string): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `the files beside ${path} have the tensor ${quote(tensor)}, which the architecture ${name} does not have; ` +
+      "fetch the model again, or a GGUF file of it",
+  );
+}
+
+function missing({ path }: Config, problem: string): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `the files beside ${path} are incomplete: ${problem}; fetch the model again`,
+  );
+}
+
+function doubled({ path }: Config, name: string, tensor: string): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `the files beside ${path} have two tensors for ${name}, one of them ${quote(tensor)}; fetch the model again`,
+  );
+}
+
+function misshapen({ path }: Config, name: string, shape: readonly number[]): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `the files beside ${path} have ${quote(name)} as ${shape.join(" x ")} (columns first), which does not fit ` +
+      "config.json; fetch both again, from one place",
+  );
+}

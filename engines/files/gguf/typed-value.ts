@@ -1,0 +1,25 @@
+// Typed value: a value of a GGUF key/value pair with its GGUF type, as writer.ts encodes it. Plain data.
+
+/** Number types by the number that names them in the file. */
+export const numberTypes = {
+  u8: 0,
+  i8: 1,
+  u16: 2,
+  i16: 3,
+  u32: 4,
+  i32: 5,
+  f32: 6,
+  u64: 10,
+  i64: 11,
+  f64: 12,
+} as const;
+
+export type NumberType = keyof typeof numberTypes;
+
+export type TypedValue =
+  | { readonly type: NumberType; readonly value: number }
+  | { readonly type: "bool"; readonly value: boolean }
+  | { readonly type: "string"; readonly value: string }
+  | { readonly type: "array"; readonly of: NumberType; readonly value: readonly number[] }
+  | { readonly type: "array"; readonly of: "bool"; readonly value: readonly boolean[] }
+  | { readonly type: "array"; readonly of: "string"; readonly value: readonly string[] };

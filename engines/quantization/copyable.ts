@@ -1,0 +1,109 @@
+// Copyable rows: the byte ranges of a source whose rows are stored as they are needed, perhaps in another order. Such a
+// tensor is copied instead of decoded and encoded again.
+import { type RowSource, type StoredType, storedBytes } from "../files/checkpoint/row-source.ts";
+
+export interface ByteRange {
+  /** Index of the file in the checkpoint's files. */
+  readonly file: number;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** Types that GGUF stores with the same bytes, by GGUF type number. */
+const sameBytes: Readonly<Record<number, StoredType>> = { 0: "F32", 1: "F16", 30: "BF16" };
+/** Maximum number of ranges. A source of more of them is decoded instead. */
+const maxRanges = 2 ** 18;
+
+/** Returns the ranges of a source as a tensor of a GGUF type; null if its values must be converted. */
+export function copyable(source: RowSource, ggufType: number): readonly ByteRange[] | null {
+  const type = sameBytes[ggufType];
+  if (type === undefined || !isStoredAs(source, type)) return null;
+  const ranges: ByteRange[] = [];
+  return collect(source, 0, source.rows, ranges) ? ranges : null;
+}
+
+function isStoredAs(source: RowSource, type: StoredType): boolean {
+  switch (source.kind) {
+    case "stored":
+      return source.type === type;
+    case "joined":
+      return source.parts.every((part) => isStoredAs(part, type));
+    case "picked":
+    case "swapped":
+    case "reshaped":
+      return isStoredAs(source.source, type);
+    default:
+      return false;
+  }
+}
+
+/** Adds the ranges of some rows; false if there are too many. */
+function collect(source: RowSource, first: number, count: number, into: ByteRange[]): boolean {
+  switch (source.kind) {
+    case "stored": {
+      const rowBytes = source.columns * storedBytes[source.type];
+      return add(into, { file: source.file, offset: source.offset + first * rowBytes, bytes: count * rowBytes });
+    }
+    case "reshaped": {
+      const share = source.columns / source.source.columns;
+      return collect(source.source, first * share, count * share, into);
+    }
+    case "joined": {
+      let start = 0;
+      return source.parts.every((part) => {
+        const from = Math.max(first, start);
+        const to = Math.min(first + count, start + part.rows);
+        const begin = from - start;
+        start += part.rows;
+        return from >= to || collect(part, begin, to - from, into);
+      });
+    }
+    default:
+      return collectRuns(source, first, count, into);
+  }
+}
+
+function collectRuns(source: RowSource, first: number, count: number, into: ByteRange[]): boolean {
+  if (source.kind !== "picked" && source.kind !== "swapped") return false;
+  for (let done = 0; done < count; ) {
+    const { from, run } = source.kind === "picked" ? pickedRun(source, first + done) : swappedRun(source, first + done);
+    const rows = Math.min(run, count - done);
+    if (!collect(source.source, from, rows, into)) return false;
+    done += rows;
+  }
+  return true;
+}
+
+interface Run {
+  /** Row of the source. */
+  readonly from: number;
+  /** Number of rows that follow one another in the source, too. */
+  readonly run: number;
+}
+
+/** Returns where a row of the picked rows lies in the source. */
+export function pickedRun(source: Extract<RowSource, { kind: "picked" }>, row: number): Run {
+  const { period, first, step, count } = source;
+  const place = row % count;
+  return { from: Math.floor(row / count) * period + first + place * step, run: step === 1 ? count - place : 1 };
+}
+
+/** Returns where a row [y][x][inner] lies in the source, whose rows are [x][y][inner]. */
+export function swappedRun(source: Extract<RowSource, { kind: "swapped" }>, row: number): Run {
+  const { x, y, inner } = source;
+  const size = x * y * inner;
+  const block = Math.floor((row % size) / inner);
+  const offset = row % inner;
+  const from = Math.floor(row / size) * size + ((block % x) * y + Math.floor(block / x)) * inner + offset;
+  return { from, run: inner - offset };
+}
+
+function add(into: ByteRange[], range: ByteRange): boolean {
+  const last = into.at(-1);
+  if (last && last.file === range.file && last.offset + last.bytes === range.offset) {
+    into[into.length - 1] = { ...last, bytes: last.bytes + range.bytes };
+    return true;
+  }
+  into.push(range);
+  return into.length <= maxRanges;
+}

@@ -1,0 +1,100 @@
+// Checkpoints against the official classes: each tiny checkpoint is written by the official safetensors package, made a GGUF
+// file with matrices in F32 and in F16, and computed by the engines. The outputs are compared with those of transformers.
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Batch } from "../../engines/batch.ts";
+import type { Engine } from "../../engines/engine.ts";
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { wasmEngine } from "../../engines/wasm/engine.ts";
+import { architectures } from "../../engines/wasm/graph/architectures/registry.ts";
+import {
+  type CheckpointCase,
+  checkpointCase,
+  writeAsGguf,
+  writeCheckpoint,
+} from "../fixtures/checkpoints/checkpoint-model.ts";
+import { specOf } from "../fixtures/models/models.ts";
+
+/** Maximum error as a share of the range of the outputs. */
+const largestError = 0.005;
+const cases = readdirSync(fileURLToPath(new URL("../../../test/fixtures/checkpoints/cases/", import.meta.url)))
+  .filter((name) => name.endsWith(".json"))
+  .map((name) => name.slice(0, -".json".length));
+const types = { F32: 0, F16: 1 } as const;
+
+describe("checkpoints in safetensors", () => {
+  let directory = "";
+  before(() => {
+    directory = mkdtempSync(join(tmpdir(), "troupe-checkpoints-"));
+  });
+  after(() => rmSync(directory, { recursive: true, force: true }));
+
+  for (const name of cases) {
+    it(`give the outputs of transformers within 0.5 % of their range: ${name}`, async () => {
+      const expected = checkpointCase(name);
+      for (const stored of ["F32", "F16"] as const) {
+        const folder = join(directory, `${name}-${stored}`);
+        await writeCheckpoint(folder, name, stored);
+        for (const [type, number] of Object.entries(types)) {
+          const path = join(directory, `${name}-${stored}-${type}.gguf`);
+          const { architecture } = await writeAsGguf(folder, path, number);
+          const engines = isOnWasm(architecture) ? { llamaEngine, wasmEngine } : { llamaEngine };
+          for (const [engine, loader] of Object.entries(engines)) {
+            const error = await errorOf(loader, path, expected);
+            assert.ok(error <= largestError, `${engine}, ${stored} as ${type}: ${error}`);
+          }
+          rmSync(path);
+        }
+      }
+    });
+  }
+});
+
+function isOnWasm(architecture: string): boolean {
+  return architectures.some(({ name }) => name === architecture);
+}
+
+/** Returns the largest error of an engine's outputs, as a share of the range of the expected ones. */
+async function errorOf(engine: Engine, path: string, expected: CheckpointCase): Promise<number> {
+  const tokens = Int32Array.from(expected.tokens);
+  const spec = { kvType: "f32", maxSequences: 1, threads: 1, extraLogitsRows: tokens.length } as const;
+  const model = await engine.load(specOf(path, spec), () => {});
+  try {
+    assert.ok(model.kv.reserve(0, tokens.length));
+    const batch = new Batch(1, model.capacity.maxBatchTokens);
+    const { embedding, logits = [], kept = [], stride = 1 } = expected;
+    if (embedding) {
+      batch.wantPooled[batch.addRow(0, tokens, 0, tokens.length, 0, 0)] = 1;
+      const { pooled, pooledRow } = model.step(batch);
+      const { pooledLength } = model.capabilities;
+      const own = pooled.slice(pooledRow[0]! * pooledLength, (pooledRow[0]! + 1) * pooledLength);
+      // Engines may return the sum in place of the mean, because embeddings are normalised.
+      const scale = Math.hypot(...embedding) / Math.hypot(...own);
+      return errorShare(
+        embedding,
+        own.map((value) => value * scale),
+      );
+    }
+    batch.addRow(0, tokens, 0, tokens.length, tokens.length, 0);
+    const step = model.step(batch);
+    const { vocabSize } = model.card;
+    const errors = kept.map((position, i) => {
+      const start = (step.logitsRow[0]! + position) * vocabSize;
+      const own = step.logits.slice(start, start + vocabSize).filter((_, at) => at % stride === 0);
+      return errorShare(logits[i]!, own);
+    });
+    return Math.max(...errors);
+  } finally {
+    model.dispose();
+  }
+}
+
+function errorShare(expected: readonly number[], actual: Float32Array): number {
+  assert.equal(actual.length, expected.length);
+  const range = Math.max(...expected) - Math.min(...expected);
+  return expected.reduce((worst, value, i) => Math.max(worst, Math.abs(value - actual[i]!)), 0) / range;
+}

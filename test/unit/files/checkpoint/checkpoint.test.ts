@@ -1,0 +1,196 @@
+// Checkpoints as GGUF files: what is refused, and by which name; fields of configs in their several forms.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { architectures } from "../../../../engines/files/checkpoint/architectures/registry.ts";
+import {
+  type Checkpoint,
+  type CheckpointOptions,
+  openCheckpoint,
+} from "../../../../engines/files/checkpoint/checkpoint.ts";
+import type { JsonObject } from "../../../../engines/files/checkpoint/config.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
+import { caseContent, floats, type StoredTensors, writeFolder } from "./stored-checkpoint.ts";
+
+interface Changes extends CheckpointOptions {
+  readonly config?: JsonObject;
+  /** Fields of config.json that are left out. */
+  readonly without?: readonly string[];
+  readonly tensors?: (tensors: StoredTensors) => StoredTensors;
+  readonly files?: Readonly<Record<string, unknown>>;
+}
+
+/** Opens the checkpoint of a case with some changes. */
+async function opened(name: string, changes: Changes = {}): Promise<Checkpoint> {
+  const content = caseContent(name);
+  const config = { ...content.config, ...changes.config };
+  for (const field of changes.without ?? []) delete config[field];
+  return await inTemporaryFolder(async (folder) => {
+    await writeFolder(folder, config, changes.tensors?.(content.tensors) ?? content.tensors);
+    for (const [file, json] of Object.entries(changes.files ?? {}))
+      await writeFile(join(folder, file), JSON.stringify(json));
+    return await openCheckpoint(folder, changes);
+  });
+}
+
+function value({ pairs, architecture }: Checkpoint, key: string): unknown {
+  return (pairs.get(`${architecture}.${key}`) ?? pairs.get(key))?.value;
+}
+
+function refused(code: string, words: RegExp): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof ServerError, String(error));
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, words);
+    return true;
+  };
+}
+
+describe("a checkpoint", () => {
+  it("is plain data that threads can be sent", async () => {
+    const checkpoint = await opened("llama");
+    assert.deepEqual(structuredClone(checkpoint), checkpoint);
+    assert.equal(checkpoint.vocabSize, 288);
+    assert.deepEqual(
+      checkpoint.tensors.find(({ name }) => name === "blk.1.attn_k.bias"),
+      {
+        name: "blk.1.attn_k.bias",
+        shape: [48],
+        storedType: 0,
+        isMatrix: false,
+        rows: checkpoint.tensors.find(({ name }) => name === "blk.1.attn_k.bias")?.rows,
+      },
+    );
+    for (const { shape, rows } of checkpoint.tensors) assert.equal(rows.columns, shape[0]);
+  });
+
+  it("has the rope fields of older and of newer configs", async () => {
+    const old = { rope_theta: 5000, rope_scaling: { type: "linear", factor: 2 } };
+    const newer = { rope_parameters: { rope_theta: 5000, rope_type: "linear", factor: 2 } };
+    for (const config of [old, newer]) {
+      const checkpoint = await opened("qwen2", {
+        config,
+        without: ["rope_parameters"].filter((name) => !(name in config)),
+      });
+      const keys = ["rope.freq_base", "rope.scaling.type", "rope.scaling.factor"];
+      assert.deepEqual(
+        keys.map((key) => value(checkpoint, key)),
+        [5000, "linear", 2],
+      );
+    }
+  });
+
+  it("takes changes of the config, object by object", async () => {
+    const overrides = { max_position_embeddings: 77, rope_parameters: { factor: 3 } };
+    const checkpoint = await opened("qwen2", { overrides });
+    assert.equal(value(checkpoint, "context_length"), 77);
+    assert.equal(value(checkpoint, "rope.scaling.factor"), 3);
+    assert.equal(value(checkpoint, "rope.scaling.type"), "linear");
+  });
+
+  it("takes the text part of a model of several parts", async () => {
+    const { config, tensors } = caseContent("gemma3");
+    const whole = {
+      architectures: ["Gemma3ForConditionalGeneration"],
+      text_config: { ...config, architectures: null },
+    };
+    const renamed = Object.fromEntries(
+      Object.entries(tensors).map(([name, tensor]) => [name.replace(/^model\./, "language_model.model."), tensor]),
+    );
+    const vision = { "vision_tower.vision_model.embeddings.patch_embedding.weight": floats([2]) };
+    await inTemporaryFolder(async (folder) => {
+      await writeFolder(folder, whole, {
+        ...renamed,
+        ...vision,
+        "multi_modal_projector.mm_soft_emb_norm.weight": floats([2]),
+      });
+      const checkpoint = await openCheckpoint(folder);
+      assert.deepEqual(
+        checkpoint.tensors,
+        (await opened("gemma3")).tensors.map((tensor) => same(checkpoint, tensor.name)),
+      );
+    });
+  });
+
+  it("has the sampling settings of generation_config.json", async () => {
+    const files = { "generation_config.json": { top_k: 20, temperature: 0.6, top_p: "high", do_sample: true } };
+    const { pairs } = await opened("qwen3", { files });
+    const sampling = [...pairs].filter(([key]) => key.startsWith("general.sampling."));
+    assert.deepEqual(sampling, [
+      ["general.sampling.top_k", { type: "i32", value: 20 }],
+      ["general.sampling.temp", { type: "f32", value: 0.6 }],
+    ]);
+  });
+
+  it("is refused by the name of what cannot be read", async () => {
+    const cases: [Changes, string, RegExp][] = [
+      [
+        { config: { architectures: ["NewForCausalLM"] } },
+        "unsupported",
+        /"NewForCausalLM".*known are .*LlamaForCausalLM.*--engine llama/,
+      ],
+      [{ config: { architectures: [] } }, "model_file_invalid", /config\.json has "architectures"/],
+      [{ config: { hidden_size: -1 } }, "model_file_invalid", /config\.json has "hidden_size": -1/],
+      [{ config: { num_hidden_layers: 1e9 } }, "model_file_invalid", /"num_hidden_layers"/],
+      [{ config: { num_hidden_layers: 2 } }, "model_file_invalid", /"num_hidden_layers": 2; expected more layers/],
+      [{ config: { num_hidden_layers: 4 } }, "model_file_invalid", /no tensor of layer 3/],
+      [{ config: { hidden_size: 128 } }, "model_file_invalid", /"hidden_size": 128; expected 64/],
+      [{ config: { hidden_act: "relu" } }, "unsupported", /"hidden_act": "relu"/],
+      [{ config: { rope_parameters: { rope_type: "spiral" } } }, "unsupported", /rope_type.*"spiral"/],
+      [
+        { config: { quantization_config: { quant_method: "aqlm" } } },
+        "unsupported",
+        /"aqlm".*known are gptq, awq.*GGUF/,
+      ],
+      [
+        { tensors: (all) => ({ ...all, "model.layers.0.extra.weight": floats([2]) }) },
+        "model_file_invalid",
+        /extra\.weight/,
+      ],
+      [
+        { tensors: (all) => ({ ...all, "model.layers.0.self_attn.q_proj.weight": floats([3, 64]) }) },
+        "model_file_invalid",
+        /blk\.0\.attn_q\.weight/,
+      ],
+    ];
+    for (const [changes, code, words] of cases) await assert.rejects(opened("llama", changes), refused(code, words));
+    await assert.rejects(
+      opened("gemma2", { config: { query_pre_attn_scalar: 100 } }),
+      refused("unsupported", /query_pre_attn_scalar/),
+    );
+    await assert.rejects(
+      opened("qwen3moe", { config: { norm_topk_prob: false } }),
+      refused("unsupported", /norm_topk_prob/),
+    );
+    await assert.rejects(
+      opened("mixtral", { tensors: (all) => withoutKeys(all, /layers\.1\..*experts\.2\..*w1/) }),
+      refused("model_file_invalid", /blk\.1\.ffn_gate_exps\.weight lacks part 2/),
+    );
+  });
+});
+
+function withoutKeys(tensors: StoredTensors, pattern: RegExp): StoredTensors {
+  return Object.fromEntries(Object.entries(tensors).filter(([name]) => !pattern.test(name)));
+}
+
+function same({ tensors }: Checkpoint, wanted: string) {
+  return tensors.find(({ name }) => name === wanted);
+}
+
+describe("docs/models.md", () => {
+  it("has the architectures that can be loaded from a checkpoint, and their classes", () => {
+    const text = readFileSync(new URL("../../../../../docs/models.md", import.meta.url), "utf8");
+    const names = new Set(architectures.map(({ name }) => name));
+    const rows = [...names].map((own) => {
+      const classes = architectures.filter(({ name }) => name === own).flatMap((one) => one.classes);
+      return `| \`${own}\` | ${classes.map((one) => `\`${one}\``).join(", ")} |`;
+    });
+    assert.ok(
+      text.includes(`| GGUF architecture | classes |\n|---|---|\n${rows.join("\n")}\n`),
+      `expected\n${rows.join("\n")}`,
+    );
+  });
+});
