@@ -106,8 +106,17 @@ function looksSpecial(text: string): boolean {
 /** Warns about the rules of added tokens that GGUF has no key for. */
 export function warnOfRules(added: readonly AddedToken[], warn: Warn): void {
   const ruled = added.filter(({ rules }) => rules.length > 0);
-  if (ruled.length === 0) return;
-  const shown = ruled.slice(0, 3).map(({ text, rules }) => `${quoted(text)} (${rules.join(", ")})`);
-  const more = ruled.length > shown.length ? ` and ${ruled.length - shown.length} more` : "";
-  warn(`the text beside these added tokens is not stripped or checked: ${shown.join(", ")}${more}`);
+  const texts = ruled.map(({ text, rules }) => `${quoted(text)} (${rules.join(", ")})`);
+  if (texts.length > 0) warn(`the text beside these added tokens is not stripped or checked: ${firstOf(texts)}`);
+}
+
+/** Warns about added tokens that the library searches only after spaces were written as U+2581. */
+export function warnOfNormalized(added: readonly AddedToken[], warn: Warn): void {
+  const texts = added.filter(({ isNormalized }) => isNormalized).map(({ text }) => quoted(text));
+  if (texts.length > 0) warn(`these added tokens are found anywhere, not only where a word begins: ${firstOf(texts)}`);
+}
+
+function firstOf(texts: readonly string[]): string {
+  const shown = texts.slice(0, 3).join(", ");
+  return texts.length > 3 ? `${shown} and ${texts.length - 3} more` : shown;
 }

@@ -39,36 +39,52 @@ export function buildsAll(merges: readonly Merge[], texts: Iterable<string>): bo
   return true;
 }
 
-/**
- * Returns scores with which SentencePiece's algorithm joins the same pairs in the same order; null if there are none. That
- * algorithm joins any two symbols whose text is a token, in the order of the scores of the joined tokens. So all pairs
- * that make a token must be merges, and must stand together.
- */
-export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>): Map<string, number> | null {
-  const scores = new Map<string, number>();
-  const pairs = new Set<string>();
-  let last = "";
-  for (const [index, [left, right]] of merges.entries()) {
-    const joined = left + right;
-    if (joined !== last && scores.has(joined)) return null;
-    if (joined !== last) scores.set(joined, -index - 1);
-    last = joined;
-    pairs.add(`${left} ${right}`);
-  }
-  return hasAllPairs(pairs, texts) ? scores : null;
+/** Scores by text, with which SentencePiece's algorithm joins the pairs of merges. */
+export interface MergeScores {
+  readonly scores: ReadonlyMap<string, number>;
+  /** Number of pairs that this algorithm joins in another order than the merges, or although they are no merge. */
+  readonly differences: number;
 }
 
-function hasAllPairs(pairs: ReadonlySet<string>, texts: ReadonlySet<string>): boolean {
+/**
+ * Returns scores for `texts`, in the order of their ids. SentencePiece's algorithm joins any two symbols whose text is a
+ * token, in the order of the scores of the joined tokens. So it does the same as the merges if all pairs that make a token
+ * are merges and stand together.
+ */
+export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>): MergeScores {
+  const scores = new Map<string, number>();
+  const pairs = new Set<string>();
+  let differences = 0;
+  let previous = "";
+  for (const [index, [left, right]] of merges.entries()) {
+    const joined = left + right;
+    if (joined !== previous && scores.has(joined)) differences++;
+    if (!scores.has(joined)) scores.set(joined, -index - 1);
+    previous = joined;
+    pairs.add(`${left} ${right}`);
+  }
+  // Ids follow the scores in SentencePiece's models, so a token without merges comes right after the one before it.
+  let score = 0;
+  for (const text of texts) {
+    score = scores.get(text) ?? score - 0.5;
+    scores.set(text, score);
+  }
+  return { scores, differences: differences + countMissing(pairs, texts) };
+}
+
+/** Returns the number of pairs of texts that make a text but are no merge. */
+function countMissing(pairs: ReadonlySet<string>, texts: ReadonlySet<string>): number {
+  let missing = 0;
   let characters = 0;
   for (const text of texts) {
     characters += text.length;
-    if (characters > maxCharacters) return false;
+    if (characters > maxCharacters) return Number.POSITIVE_INFINITY;
     let end = 0;
     for (const character of text) {
       end += character.length;
       const [left, right] = [text.slice(0, end), text.slice(end)];
-      if (texts.has(left) && texts.has(right) && !pairs.has(`${left} ${right}`)) return false;
+      if (texts.has(left) && texts.has(right) && !pairs.has(`${left} ${right}`)) missing++;
     }
   }
-  return true;
+  return missing;
 }

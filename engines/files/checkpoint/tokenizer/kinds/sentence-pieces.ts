@@ -3,7 +3,7 @@
 import { type JsonField, quoted } from "../source/json-field.ts";
 import type { SentencePieceFile } from "../source/sentence-piece-file.ts";
 import { type AddedToken, type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
-import { spaceSymbol, TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";
+import { spaceSymbol, TokenTable, tokenTypes, type Warn, warnOfNormalized, warnOfRules } from "../token-table.ts";
 import { type Pairs, setFlag, setText } from "../typed-value.ts";
 import { refuseOptions, writeMerges } from "./byte-pairs.ts";
 import { type Merge, mergeScores, readMerges } from "./merges.ts";
@@ -25,6 +25,7 @@ export function piecesOfJson(json: TokenizerJson, size: number | null, warn: War
       .invalid("has no ByteLevel step, and no step writes spaces as U+2581; use a GGUF file");
   }
   warnOfRules(json.added, warn);
+  if (json.normalizers.length > 0) warnOfNormalized(json.added, warn);
   const ids = vocabularyOf(json);
   const added = new Map(json.added.map(({ text, id }) => [text, id]));
   const hasBytes = model.get("byte_fallback").flag() ?? false;
@@ -33,15 +34,15 @@ export function piecesOfJson(json: TokenizerJson, size: number | null, warn: War
   const unknown = model.get("unk_token").text();
 
   const merges = readMerges(json, ids);
-  const texts = new Set([...ids.keys()].filter((text) => !added.has(text) && !isByte(text) && text !== unknown));
+  const byId = [...ids].sort(([, one], [, other]) => one - other).map(([text]) => text);
+  const texts = new Set(byId.filter((text) => !added.has(text) && !isByte(text) && text !== unknown));
   checkWords(spacing, texts, model);
-  const scores = mergeScores(merges, texts);
-  if (scores === null) refuseUnscored(model, merges, spacing);
+  const scores = scoresOf(merges, texts, { spacing, model, warn });
 
   const table = new TokenTable(root.file, sizeFor(size, [...ids.values(), ...added.values()]));
   for (const [text, id] of ids) {
     const type = text === unknown ? tokenTypes.unknown : isByte(text) ? tokenTypes.byte : tokenTypes.normal;
-    table.set(id, text, type, scores?.get(text) ?? -merges.length - 1);
+    table.set(id, text, type, scores?.get(text) ?? 0);
   }
   for (const token of json.added) if (token.text !== unknown) table.setAdded(token, warn, withSpaces);
   const pairs: Pairs = new Map();
@@ -87,19 +88,33 @@ export function piecesOfFile(
 /** Name of the rules that join pairs in the order of merges, in texts with U+2581 for a space. */
 const scorelessPre = "sarvam-moe";
 
-/** Refuses merges that neither scores nor the rules of `scorelessPre` can express. */
-function refuseUnscored(model: JsonField, merges: readonly Merge[], { addsPrefix }: Spacing): void {
-  if (addsPrefix) {
-    throw model
-      .get("merges")
-      .invalid(
-        "lacks pairs that make a token, so no scores give the same tokens; add tokenizer.model, or use a GGUF file",
-      );
+/** Maximum fraction of pairs that scores may join differently. */
+const maxDifferences = 0.01;
+
+interface Surroundings {
+  readonly spacing: Spacing;
+  readonly model: JsonField;
+  readonly warn: Warn;
+}
+
+/** Returns the scores of texts; null: the rules of `scorelessPre` express the merges better. Else refuses them. */
+function scoresOf(
+  merges: readonly Merge[],
+  texts: ReadonlySet<string>,
+  { spacing, model, warn }: Surroundings,
+): ReadonlyMap<string, number> | null {
+  const { scores, differences } = mergeScores(merges, texts);
+  if (differences === 0) return scores;
+  const crossing = merges.find(([left, right]) => /\n[^\n]|[^\n]\n/.test(left + right));
+  if (!spacing.addsPrefix && crossing === undefined) return null;
+  if (differences <= merges.length * maxDifferences) {
+    warn(`${differences} pairs of symbols are not joined in the order of model.merges`);
+    return scores;
   }
-  const broken = merges.find(([left, right]) => /\n[^\n]|[^\n]\n/.test(left + right));
-  if (broken !== undefined) {
-    throw model.get("merges").invalid(`joins ${quoted(broken.join(""))} across a line feed; use a GGUF file`);
-  }
+  const problem = `${differences} pairs of symbols cannot be joined in its order`;
+  throw model
+    .get("merges")
+    .invalid(`is not that of a SentencePiece model: ${problem}; add tokenizer.model, or use a GGUF file`);
 }
 
 /** Refuses words that are encoded separately, if a token may span two of them. */

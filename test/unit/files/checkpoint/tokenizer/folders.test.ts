@@ -89,11 +89,32 @@ describe("the tokens of a folder", () => {
     json.model.vocab.el = Object.keys(json.model.vocab).length;
     json.model.vocab.hel = Object.keys(json.model.vocab).length;
     json.model.merges.push(["e", "l"], ["h", "el"]);
-    await assert.rejects(rig.convert({ "tokenizer.json": json }), /model\.merges lacks pairs that make a token/);
+    await assert.rejects(
+      rig.convert({ "tokenizer.json": json }),
+      /model\.merges is not that of a SentencePiece model: 2 pairs/,
+    );
     const [, replacement] = json.normalizer.normalizers;
     const unprefixed = { ...json, normalizer: replacement };
     const { values } = await rig.convert({ "tokenizer.json": unprefixed });
     assert.deepEqual([values.get("model"), values.get("pre"), values.has("scores")], ["gpt2", "sarvam-moe", false]);
+  });
+
+  it("of merges that lack few pairs get scores and a warning", async () => {
+    const json = piecesJson();
+    const letters = [..."abcdefgijkmnpq"];
+    for (const letter of letters) json.model.vocab[letter] = Object.keys(json.model.vocab).length;
+    for (const left of letters) {
+      for (const right of letters) {
+        json.model.vocab[left + right] = Object.keys(json.model.vocab).length;
+        if (left + right !== "ab") json.model.merges.push([left, right]);
+      }
+    }
+    json.model.vocab = Object.fromEntries(Object.keys(json.model.vocab).map((text, id) => [text, id]));
+    const { values, warnings } = await rig.convert({ "tokenizer.json": json });
+    const scores = values.get("scores") as number[];
+    const scoreOf = (text: string) => scores[(values.get("tokens") as string[]).indexOf(text)]!;
+    assert.ok(scoreOf("aa") > scoreOf("ab") && scoreOf("ab") > scoreOf("ac"));
+    assert.deepEqual(warnings, ["1 pairs of symbols are not joined in the order of model.merges"]);
   });
 
   it("have a file of any name", async () => {
