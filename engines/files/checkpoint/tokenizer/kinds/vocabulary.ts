@@ -1,0 +1,21 @@
+// Vocabulary of a tokenizer as keys of a GGUF file, and what the rest of the conversion needs to know about it.
+import type { Pairs } from "../typed-value.ts";
+
+export interface VocabularyPairs {
+  /** Value of tokenizer.ggml.model. */
+  readonly model: "gpt2" | "llama" | "bert" | "t5";
+  readonly pairs: Pairs;
+  readonly size: number;
+  /** Token ids by the texts of the folder's files. */
+  readonly ids: ReadonlyMap<string, number>;
+  /** Text of the token for unknown text, if the vocabulary itself names it. */
+  readonly unknown: string | null;
+}
+
+/** Returns the number of tokens: `wanted`, or else one more than the largest id. */
+export function sizeFor(wanted: number | null, ids: Iterable<number>): number {
+  if (wanted !== null) return wanted;
+  let largest = -1;
+  for (const id of ids) largest = Math.max(largest, id);
+  return largest + 1;
+}

@@ -1,0 +1,118 @@
+// Tokenizer folder: reads the files of a Hugging Face folder that describe its tokenizer. Every file has a maximum size,
+// and opening one never waits.
+import { constants } from "node:fs";
+import { type FileHandle, open, readdir, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { ServerError } from "../../../../../runtime/errors.ts";
+import { JsonField } from "./json-field.ts";
+
+const mebibyte = 2 ** 20;
+/** Maximum size of tokenizer.json. The largest in use have 35 MB. */
+const maxTokenizerBytes = 256 * mebibyte;
+/** Maximum size of each other file. */
+const maxFileBytes = 64 * mebibyte;
+/** Maximum number of entries of a folder of templates. */
+const maxEntries = 256;
+
+const standardName = "tokenizer.json";
+
+export class TokenizerFolder {
+  readonly path: string;
+  /** Name of the file in the format of tokenizer.json. */
+  readonly #tokenizerName: string;
+
+  private constructor(path: string, tokenizerName: string) {
+    this.path = path;
+    this.#tokenizerName = tokenizerName;
+  }
+
+  /** Opens a folder, or the folder of a file in the format of tokenizer.json. Throws `model_file_invalid`. */
+  static async open(path: string): Promise<TokenizerFolder> {
+    const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+      const message = `cannot open the tokenizer at ${path} (${error.code}); check the path`;
+      throw new ServerError("model_file_invalid", message, { cause: error });
+    });
+    if (found.isDirectory()) return new TokenizerFolder(path, standardName);
+    if (path.endsWith(".json")) return new TokenizerFolder(dirname(path), basename(path));
+    throw new ServerError("model_file_invalid", `${path} is no tokenizer; expected a folder or a tokenizer.json`);
+  }
+
+  tokenizerJson(): Promise<JsonField | null> {
+    return this.json(this.#tokenizerName, maxTokenizerBytes);
+  }
+
+  /** Returns the content of a JSON file; null if there is no such file. */
+  async json(name: string, maxBytes = maxFileBytes): Promise<JsonField | null> {
+    const content = await this.text(name, maxBytes);
+    if (content === null) return null;
+    const path = join(this.path, name);
+    try {
+      const root = new JsonField(path, "", JSON.parse(content));
+      root.required(root.record());
+      return root;
+    } catch (error) {
+      if (error instanceof ServerError) throw error;
+      throw invalid(path, "is not JSON");
+    }
+  }
+
+  async text(name: string, maxBytes = maxFileBytes): Promise<string | null> {
+    const bytes = await this.bytes(name, maxBytes);
+    if (bytes === null) return null;
+    try {
+      return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    } catch {
+      throw invalid(join(this.path, name), "is not UTF-8");
+    }
+  }
+
+  /** Returns the content of a file; null if there is no such file. */
+  async bytes(name: string, maxBytes = maxFileBytes): Promise<Buffer | null> {
+    const path = join(this.path, name);
+    const file = await openIfPresent(path);
+    if (file === null) return null;
+    try {
+      const found = await file.stat();
+      if (!found.isFile()) throw invalid(path, "is not a regular file");
+      if (found.size > maxBytes) throw invalid(path, `has ${found.size} bytes; at most ${maxBytes} are read`);
+      return await readAll(file, found.size);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Returns the names of the files in a subfolder, sorted; none if there is no such folder. */
+  async names(subfolder: string): Promise<string[]> {
+    const names = await readdir(join(this.path, subfolder)).catch(() => []);
+    if (names.length <= maxEntries) return names.sort();
+    throw invalid(join(this.path, subfolder), `has ${names.length} entries; at most ${maxEntries} are read`);
+  }
+}
+
+async function openIfPresent(path: string): Promise<FileHandle | null> {
+  try {
+    return await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw new ServerError("model_file_invalid", `${path} cannot be opened (${code}); check its permissions`, {
+      cause: error,
+    });
+  }
+}
+
+/** Reads at most `size` bytes, also from a file that grows meanwhile. */
+async function readAll(file: FileHandle, size: number): Promise<Buffer> {
+  const bytes = Buffer.alloc(size);
+  let end = 0;
+  while (end < size) {
+    const { bytesRead } = await file.read(bytes, end, size - end, end);
+    if (bytesRead === 0) break;
+    end += bytesRead;
+  }
+  return bytes.subarray(0, end);
+}
+
+function invalid(path: string, problem: string): ServerError {
+  return new ServerError("model_file_invalid", `${path} ${problem}; fetch it again`);
+}

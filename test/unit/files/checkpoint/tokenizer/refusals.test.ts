@@ -1,0 +1,67 @@
+// Tokenizers that GGUF cannot express: refused with the name of the field, or named in a warning.
+import assert from "node:assert/strict";
+import { after, describe, it } from "node:test";
+import { added, byteLevelJson, piecesJson, TokenizerRig, unigramJson, wordPieceJson } from "./tokenizer-rig.ts";
+
+const rig = new TokenizerRig();
+after(() => rig.dispose());
+
+const refuses = (json: object, message: RegExp) =>
+  assert.rejects(rig.convert({ "tokenizer.json": json }), { code: "model_file_invalid", message });
+const warningsOf = async (json: object) => (await rig.convert({ "tokenizer.json": json })).warnings;
+
+describe("what llama.cpp has no rule for", () => {
+  it("is refused by the name of the field", async () => {
+    const bytes = byteLevelJson();
+    await refuses({ ...bytes, normalizer: { type: "Lowercase" } }, /tokenizer\.json: normalizer is "Lowercase"/);
+    const suffixed = { ...bytes, model: { ...bytes.model, end_of_word_suffix: "</w>" } };
+    await refuses(suffixed, /model\.end_of_word_suffix is "<\/w>"/);
+    await refuses({ ...bytes, model: { type: "WordLevel", vocab: {} } }, /model\.type is "WordLevel"/);
+    await refuses({ ...bytes, pre_tokenizer: null }, /pre_tokenizer has no ByteLevel step/);
+    await refuses({ ...wordPieceJson(), normalizer: null }, /normalizer is none; expected one BertNormalizer/);
+    const words = { ...wordPieceJson(), pre_tokenizer: { type: "Whitespace" } };
+    await refuses(words, /pre_tokenizer is "Whitespace"; expected BertPreTokenizer/);
+    await refuses({ ...unigramJson(), normalizer: { type: "NFKC" } }, /normalizer is "NFKC"/);
+    await refuses({ ...unigramJson(), pre_tokenizer: null }, /pre_tokenizer has no Metaspace step/);
+    const odd = { ...unigramJson(), pre_tokenizer: { type: "Metaspace", replacement: "_" } };
+    await refuses(odd, /pre_tokenizer\.replacement is "_"/);
+    const split = { ...piecesJson(), normalizer: null, pre_tokenizer: { type: "Metaspace", split: true } };
+    split.model.vocab["▁a▁"] = Object.keys(split.model.vocab).length;
+    await refuses(split, /model\.vocab has "▁a▁", but words are encoded separately/);
+  });
+
+  it("is named in a warning, if most texts are encoded the same", async () => {
+    const bytes = byteLevelJson();
+    assert.match((await warningsOf({ ...bytes, normalizer: { type: "NFC" } })).join(), /not converted to NFC/);
+    const prefixed = { type: "ByteLevel", add_prefix_space: true, use_regex: true };
+    assert.match(
+      (await warningsOf({ ...bytes, pre_tokenizer: prefixed })).join(),
+      /no space is added before the first word/,
+    );
+    const added_tokens = [...bytes.added_tokens, added(265, "<mask>", { lstrip: true, single_word: true })];
+    assert.match((await warningsOf({ ...bytes, added_tokens })).join(), /"<mask>" \(lstrip, single_word\)/);
+    const uncleaned = { type: "BertNormalizer", clean_text: false, lowercase: true };
+    assert.match((await warningsOf({ ...wordPieceJson(), normalizer: uncleaned })).join(), /clean_text is off/);
+    const first = { type: "Metaspace", prepend_scheme: "first" };
+    assert.match((await warningsOf({ ...unigramJson(), pre_tokenizer: first })).join(), /follows a control token/);
+  });
+});
+
+describe("a damaged tokenizer.json", () => {
+  it("is refused by the name of the field", async () => {
+    const bytes = byteLevelJson();
+    await refuses({ ...bytes, model: 5 }, /model is 5; expected an object/);
+    await refuses({ ...bytes, model: null }, /model is missing/);
+    await refuses({ ...bytes, added_tokens: [{ id: 1.5 }] }, /added_tokens\[0\]\.(id|content) /);
+    await refuses({ ...bytes, model: { ...bytes.model, vocab: { a: -1 } } }, /model\.vocab\.a is not a token id/);
+    await refuses({ ...bytes, model: { ...bytes.model, merges: ["h e", "hello"] } }, /model\.merges\.1 is not a pair/);
+    const missing = { ...bytes, model: { ...bytes.model, merges: [["h", "zzz"]] } };
+    await refuses(missing, /model\.merges\.0 needs "zzz", which is not in model\.vocab/);
+    let deep: object = { type: "NFC" };
+    for (let depth = 0; depth < 1000; depth++) deep = { type: "Sequence", normalizers: [deep] };
+    await refuses({ ...bytes, normalizer: deep }, /is nested more than 8 levels deep/);
+    await assert.rejects(rig.convert({ "tokenizer.json": "{" }), /tokenizer\.json is not JSON/);
+    await assert.rejects(rig.convert({ "tokenizer.json": "[]" }), /tokenizer\.json: its content is a list of 0/);
+    await assert.rejects(rig.convert({ "tokenizer.json": Uint8Array.of(0xff) }), /tokenizer\.json is not UTF-8/);
+  });
+});
