@@ -15,7 +15,7 @@ export const encodableTypes: ReadonlySet<number> = new Set([
 ]);
 
 /** Types that rows can be decoded from. The codebook types of less than 4 bits (IQ1, IQ2, IQ3) are not among them. */
-export const decodableTypes: ReadonlySet<number> = encodableTypes;
+export const decodableTypes: ReadonlySet<number> = new Set(encodableTypes);
 
 const largestF32 = 3.4028234663852886e38;
 const largestF16 = 65_504;

@@ -7,10 +7,15 @@ import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 const BEST: usize = memory.data(48, 16);
 /** Variance of levels, relative to their mean square, below which the regression is not solved. */
 const LEAST_VARIANCE: f32 = 1e-6;
+/**
+ * Smallest relative gain of a better result. It is above the rounding errors of the sums, so that values that are already
+ * quantised keep their scale.
+ */
+const LEAST_GAIN: f32 = 2e-6;
 
 /**
- * Finds scales and mins of the tile, and stores four of each. Mins are not negative. Trial i maps the values' range to
- * top + first + step * i levels; `trials` is even. Overwrites VALUES.
+ * Finds scales and mins of the tile, and stores four of each. Mins are not negative. The first trial maps the values'
+ * range to top levels, the others to top + first levels and so on in steps. `trials` is even. Overwrites VALUES.
  */
 export function searchAffine(
   length: i32, top: f32, first: f32, step: f32, trials: i32, scales: usize, mins: usize,
@@ -33,14 +38,17 @@ export function searchAffine(
   }
   const mean = f32x4.div(values, weights);
   const range = f32x4.sub(high, low);
-  const inverse = v128.and(f32x4.div(f32x4.splat(1), range), f32x4.gt(range, f32x4.splat(0)));
   v128.store(BEST, f32x4.splat(-Infinity));
   v128.store(BEST, f32x4.mul(range, f32x4.splat(1 / top)), 16);
   v128.store(BEST, f32x4.splat(0), 32);
   for (let i = 0; i < trials; i += 2) {
-    const a = f32x4.mul(inverse, f32x4.splat(top + first + step * <f32>i));
-    const b = f32x4.mul(inverse, f32x4.splat(top + first + step * <f32>(i + 1)));
-    tryTwo(bytes, f32x4.splat(top), a, b, weights, mean, low);
+    // Levels count from the best min so far: a better min makes the later trials better too.
+    const shift = v128.load(BEST, 32);
+    const rest = f32x4.sub(range, shift);
+    const inverse = v128.and(f32x4.div(f32x4.splat(1), rest), f32x4.gt(rest, f32x4.splat(0)));
+    const a = f32x4.mul(inverse, f32x4.splat(i == 0 ? top : top + first + step * <f32>(i - 1)));
+    const b = f32x4.mul(inverse, f32x4.splat(top + first + step * <f32>i));
+    tryTwo(bytes, f32x4.splat(top), shift, a, b, weights, mean, low);
   }
   v128.store(scales, v128.load(BEST, 16));
   v128.store(mins, f32x4.neg(f32x4.add(low, v128.load(BEST, 32))));
@@ -49,13 +57,14 @@ export function searchAffine(
 /** Tries two factors from values to levels. */
 // @ts-expect-error: decorator
 @inline
-function tryTwo(bytes: usize, top: v128, a: v128, b: v128, weights: v128, mean: v128, low: v128): void {
+function tryTwo(bytes: usize, top: v128, shift: v128, a: v128, b: v128, weights: v128, mean: v128, low: v128): void {
   let levelsA = f32x4.splat(0), squaresA = levelsA, productsA = levelsA;
   let levelsB = levelsA, squaresB = levelsA, productsB = levelsA;
+  const zero = f32x4.splat(0);
   for (let at: usize = 0; at < bytes; at += 16) {
     const y = v128.load(VALUES + at), weight = v128.load(WEIGHTS + at), product = v128.load(PRODUCTS + at);
-    const levelA = f32x4.pmin(f32x4.nearest(f32x4.mul(y, a)), top);
-    const levelB = f32x4.pmin(f32x4.nearest(f32x4.mul(y, b)), top);
+    const levelA = f32x4.pmax(f32x4.pmin(f32x4.nearest(f32x4.mul(f32x4.sub(y, shift), a)), top), zero);
+    const levelB = f32x4.pmax(f32x4.pmin(f32x4.nearest(f32x4.mul(f32x4.sub(y, shift), b)), top), zero);
     const weightedA = f32x4.mul(weight, levelA), weightedB = f32x4.mul(weight, levelB);
     levelsA = f32x4.add(levelsA, weightedA);
     levelsB = f32x4.add(levelsB, weightedB);
@@ -93,7 +102,7 @@ function keepBetter(levels: v128, squares: v128, products: v128, weights: v128, 
   shift = f32x4.pmin(shift, most);
   const best = v128.load(BEST);
   const isSolved = f32x4.gt(variance, f32x4.mul(squares, f32x4.splat(LEAST_VARIANCE)));
-  const isBetter = v128.and(isSolved, f32x4.gt(gain, best));
+  const isBetter = v128.and(isSolved, f32x4.gt(f32x4.sub(gain, best), f32x4.mul(gain, f32x4.splat(LEAST_GAIN))));
   v128.store(BEST, v128.bitselect(gain, best, isBetter));
   v128.store(BEST, v128.bitselect(scale, v128.load(BEST, 16), isBetter), 16);
   v128.store(BEST, v128.bitselect(shift, v128.load(BEST, 32), isBetter), 32);

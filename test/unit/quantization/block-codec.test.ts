@@ -132,9 +132,19 @@ describe("rows in the types of GGUF files", () => {
   });
 
   it("rounds to the nearest F16, ties to even", () => {
-    const values = Float32Array.of(1 + 2 ** -11, 1 + 3 * 2 ** -11, -(2 ** -25), 3 * 2 ** -25, 65_504, 2 ** -15 + 2 ** -26);
+    const values = Float32Array.of(
+      1 + 2 ** -11,
+      1 + 3 * 2 ** -11,
+      -(2 ** -25),
+      3 * 2 ** -25,
+      65_504,
+      2 ** -15 + 2 ** -26,
+    );
     const expected = [1, 1 + 2 ** -9, 0, 2 ** -23, 65_504, 2 ** -15];
-    assert.deepEqual([...decode(f16, encode(f16, values, 6), 6, 6)].map((value) => value + 0), expected);
+    assert.deepEqual(
+      [...decode(f16, encode(f16, values, 6), 6, 6)].map((value) => value + 0),
+      expected,
+    );
   });
 });
 
