@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import { ServerError } from "../../runtime/errors.ts";
 import { tensorTypes } from "../files/gguf/tensors.ts";
-import { decodableTypes, encodableTypes, largestValue } from "./codec-types.ts";
+import { decodableTypes, encodableTypes, largestValue, usesImportance } from "./codec-types.ts";
 
 /** The types of WebAssembly that are used here. Neither the es2023 library nor Node's types declare them. */
 declare const WebAssembly: {
@@ -79,7 +79,7 @@ export class BlockCodec {
   ): void {
     const rowBytes = checkedRowBytes(type, columns, encodableTypes, "encoded");
     const rows = checkedRows(values, columns, out, rowBytes);
-    const weights = importance && relativeImportance(importance, columns);
+    const weights = importance && usesImportance(type) ? relativeImportance(importance, columns) : null;
     const chunkRows = rowsAtOnce(rows, columns);
     const buffers = this.#allocate(chunkRows * columns, weights?.length ?? 0, chunkRows * rowBytes);
     if (weights) new Float32Array(buffers.memory, buffers.importance, columns).set(weights);
@@ -167,13 +167,21 @@ function relativeImportance(importance: Float32Array, columns: number): Float32A
     const message = `expected an importance for each of ${columns} columns; got ${importance.length}`;
     throw new ServerError("config_invalid", message);
   }
-  const wrong = importance.findIndex((one) => !(one >= 0 && one < Number.POSITIVE_INFINITY));
-  if (wrong >= 0) {
-    const message = `the importance of column ${wrong} is ${importance[wrong]}; expected a number of at least 0`;
-    throw new ServerError("config_invalid", message);
+  let largest = 0;
+  for (let column = 0; column < columns; column++) {
+    const one = importance[column] ?? Number.NaN;
+    if (!(one >= 0 && one < Number.POSITIVE_INFINITY)) {
+      const message = `the importance of column ${column} is ${one}; expected a finite number of at least 0`;
+      throw new ServerError("config_invalid", message);
+    }
+    if (one > largest) largest = one;
   }
-  const largest = importance.reduce((most, one) => Math.max(most, one), 0);
-  return importance.map((one) => (largest === 0 ? 1 : Math.max(one / largest, leastImportance)));
+  const relative = new Float32Array(columns).fill(1);
+  if (largest === 0) return relative;
+  for (let column = 0; column < columns; column++) {
+    relative[column] = Math.max((importance[column] ?? 0) / largest, leastImportance);
+  }
+  return relative;
 }
 
 function invalidValue(type: number, value: number, index: number, columns: number): ServerError {

@@ -17,6 +17,11 @@ export const encodableTypes: ReadonlySet<number> = new Set([
 /** Types that rows can be decoded from. The codebook types of less than 4 bits (IQ1, IQ2, IQ3) are not among them. */
 export const decodableTypes: ReadonlySet<number> = new Set(encodableTypes);
 
+/** Whether the encoder of a type minimises errors, so that the importance of columns has an effect. */
+export function usesImportance(type: number): boolean {
+  return ![f32, f16, bf16, q8_0].includes(type);
+}
+
 const largestF32 = 3.4028234663852886e38;
 const largestF16 = 65_504;
 const largestBF16 = 3.3895313892515355e38;

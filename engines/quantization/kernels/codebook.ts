@@ -11,10 +11,11 @@ const IQ4_MIDPOINTS: usize = memory.data<f32>([
   -115.5, -93.5, -74, -57, -42, -28.5, -16, -4.5, 7, 19, 31.5, 45.5, 61, 79, 101,
 ]);
 const IQ4_BOUNDS: i32 = 15;
-/** Largest level of IQ4_NL, by magnitude. */
-const IQ4_PEAK: f32 = 127;
-/** Number of trials on each side: the largest value becomes level -127 plus or minus this many. */
-const IQ4_SIDE: i32 = 7;
+/** Extreme levels of IQ4_NL. Trials map the value of the largest magnitude to one of them, or up to a distance from it. */
+const IQ4_LOWEST: f32 = -127;
+const IQ4_HIGHEST: f32 = 113;
+const IQ4_REACH: i32 = 12;
+const IQ4_STEP: i32 = 4;
 /** Midpoints between adjacent magnitudes of MXFP4, doubled as the levels are. */
 const FP4_MIDPOINTS: usize = memory.data<f32>([0.5, 1.5, 2.5, 3.5, 5, 7, 10]);
 const FP4_BOUNDS: i32 = 7;
@@ -30,9 +31,9 @@ export function searchLevels(scales: usize): void {
   const inverse = inverseOf(peaks(bytes));
   multiplyWeights(bytes);
   startSearch();
-  tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(IQ4_PEAK)));
-  for (let i = -IQ4_SIDE; i <= IQ4_SIDE; i++) {
-    tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(<f32>i - IQ4_PEAK)));
+  for (let i = -IQ4_REACH; i <= IQ4_REACH; i += IQ4_STEP) {
+    tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(IQ4_LOWEST + <f32>i)));
+    tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(IQ4_HIGHEST + <f32>i)));
   }
   v128.store(scales, bestScales());
 }

@@ -113,7 +113,7 @@ function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
     }
     if (type == IQ4_XS) searchLevels(SCALES + at);
     else if (hasMins(type)) searchMins(type, importance != 0, at);
-    else searchSymmetric(length, <f32>biasOf(type), SCALES + at);
+    else searchSymmetric(length, <f32>biasOf(type), type == Q6_K && importance == 0 ? 0.3 : 0.18, SCALES + at);
     x += tileFloats;
   }
 }
@@ -123,9 +123,9 @@ function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
 @inline
 function searchMins(type: i32, isFine: bool, at: usize): void {
   const top = <f32>highestOf(type);
-  if (isFine) searchAffine(lengthOf(type), top, -0.9, 0.05, 38, SCALES + at, MINS + at);
-  else if (type == Q4_K) searchAffine(32, top, -1, 0.1, 22, SCALES + at, MINS + at);
-  else searchAffine(lengthOf(type), top, -0.5, 0.1, 16, SCALES + at, MINS + at);
+  if (isFine) searchAffine(lengthOf(type), top, -1, 0.1, 22, SCALES + at, MINS + at);
+  else if (type == Q2_K) searchAffine(16, top, -0.6, 0.15, 10, SCALES + at, MINS + at);
+  else searchAffine(32, top, -1.6, 0.2, 18, SCALES + at, MINS + at);
 }
 
 /** Replaces the scales by small integers, and returns the super-scale. */

@@ -5,9 +5,8 @@ import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
 /** Best result so far: the reduction of the error, and the scale. */
 const BEST: usize = memory.data(32, 16);
-const STEP: f32 = 0.1;
 /** Number of trials on each side of -bound, one more on the upper side. */
-const SIDE: i32 = 9;
+const SIDE: i32 = 5;
 
 /** Returns the values of the largest magnitude of a tile's blocks. */
 // @ts-expect-error: decorator
@@ -66,15 +65,15 @@ export function bestScales(): v128 {
   return v128.load(BEST, 16);
 }
 
-/** Finds the scales of the tile, and stores four of them. */
-export function searchSymmetric(length: i32, bound: f32, scales: usize): void {
+/** Finds the scales of the tile, and stores four of them. The trials map the largest values to levels `step` apart. */
+export function searchSymmetric(length: i32, bound: f32, step: f32, scales: usize): void {
   const bytes = <usize>length << 4;
   const inverse = inverseOf(peaks(bytes));
   multiplyWeights(bytes);
   startSearch();
   for (let i = -SIDE; i <= SIDE; i += 2) {
-    const a = f32x4.mul(inverse, f32x4.splat(-bound - STEP * <f32>i));
-    const b = f32x4.mul(inverse, f32x4.splat(-bound - STEP * <f32>(i + 1)));
+    const a = f32x4.mul(inverse, f32x4.splat(-bound - step * <f32>i));
+    const b = f32x4.mul(inverse, f32x4.splat(-bound - step * <f32>(i + 1)));
     tryTwo(bytes, f32x4.splat(-bound), f32x4.splat(bound - 1), a, b);
   }
   v128.store(scales, bestScales());

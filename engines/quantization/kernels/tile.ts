@@ -1,7 +1,7 @@
 // Tile: four blocks of a row, transposed, so that lane b of vector i has value i of block b. The searches work on a
 // tile: they find the scales of four blocks at once and need no sums across lanes. Values are divided by a power of two
 // near the largest value, so no sum of squares overflows or vanishes.
-import { Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../../wasm/kernels/types";
+import { Q4_K, Q5_K, Q6_K } from "../../wasm/kernels/types";
 
 /** Values of the tile. A block has at most 32. */
 export const VALUES: usize = memory.data(512, 16);
@@ -83,11 +83,10 @@ export function weigh(type: i32, length: i32): v128 {
   const bytes = <usize>length << 4;
   let base = f32x4.splat(LEAST_WEIGHT);
   if (type == Q4_K || type == Q5_K) base = f32x4.add(base, f32x4.sqrt(meanSquares(length)));
-  const isLinear = type == Q2_K || type == Q3_K || type == Q4_K || type == Q5_K;
   let sum = f32x4.splat(0);
   for (let at: usize = 0; at < bytes; at += 16) {
     const x = v128.load(VALUES + at);
-    const weight = f32x4.add(base, isLinear ? f32x4.abs(x) : f32x4.mul(x, x));
+    const weight = f32x4.add(base, f32x4.abs(x));
     v128.store(WEIGHTS + at, weight);
     sum = f32x4.add(sum, weight);
   }
