@@ -31,6 +31,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   oversubscribe: () => import("./oversubscribe/main.ts"),
   parity: () => import("./parity/bench.ts"),
   prefix: () => import("./prefix/main.ts"),
+  quantize: () => import("./quantize/main.ts"),
   sampler: () => import("./sampler/bench.ts"),
   scheduler: () => import("./scheduler/bench.ts"),
   serving: () => import("./serving/bench.ts"),

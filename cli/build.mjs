@@ -12,7 +12,10 @@ const require = createRequire(import.meta.url);
 const tsc = join(dirname(require.resolve("typescript/package.json")), "bin", "tsc");
 const asc = join(dirname(require.resolve("assemblyscript/package.json")), "bin", "asc.js");
 
-/** WASM modules: the folder of the sources, the file to compile, and the targets in asconfig.json. */
+/**
+ * WASM modules: the folder of the sources, the file to compile, and the targets in asconfig.json. `shared`: another folder
+ * whose sources the module imports.
+ */
 const modules = [
   {
     folder: "engines/decoding/sampler/kernel",
@@ -23,6 +26,12 @@ const modules = [
     folder: "engines/wasm/kernels",
     entry: "kernels.ts",
     outputs: { relaxed: "engines/wasm/kernels/kernels-relaxed", plain: "engines/wasm/kernels/kernels-plain" },
+  },
+  {
+    folder: "engines/quantization/codec/kernels",
+    shared: "engines/wasm/kernels",
+    entry: "codec.ts",
+    outputs: { "": "engines/quantization/codec/block-codec" },
   },
 ];
 
@@ -45,9 +54,10 @@ function fileTime(path) {
 }
 
 /** Compiles one WASM module, unless its output is newer than its sources. */
-function buildModule(folder, entry, target, output) {
+function buildModule({ folder, shared, entry }, target, output) {
   const source = join(root, folder);
-  if (fileTime(join(root, "dist", `${output}.wasm`)) > newestFile(source)) return true;
+  const newest = Math.max(newestFile(source), shared === undefined ? 0 : newestFile(join(root, shared)));
+  if (fileTime(join(root, "dist", `${output}.wasm`)) > newest) return true;
   const argv = [asc, join(source, entry), "--config", join(source, "asconfig.json")];
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
@@ -63,8 +73,8 @@ function buildForBrowsers(folder, output, sources) {
 /** Builds the WASM modules, then the engine for browsers, which contains them. */
 async function buildEngine() {
   const built = await Promise.all(
-    modules.flatMap(({ folder, entry, outputs }) =>
-      Object.entries(outputs).map(([target, output]) => buildModule(folder, entry, target, output)),
+    modules.flatMap((module) =>
+      Object.entries(module.outputs).map(([target, output]) => buildModule(module, target, output)),
     ),
   );
   if (!built.every(Boolean)) return false;

@@ -76,7 +76,8 @@ function callsPerSecond({ meeting, threads, millisecondsEach }: KernelBenchInit,
   return (calls / spentMs) * 1000;
 }
 
-function meet(words: Int32Array, threads: number): void {
+/** Waits until all threads have called this. */
+export function meet(words: Int32Array, threads: number): void {
   const held = Atomics.load(words, 1);
   if (Atomics.add(words, 0, 1) === threads - 1) {
     Atomics.store(words, 0, 0);

@@ -73,11 +73,12 @@ export async function main(argv: readonly string[]): Promise<void> {
   const rows: string[][] = [];
   const measured = async (type: string, { path, referencePath }: QuantizedModel) => {
     const reference = await load(gpu ? "wasm" : "llama", referencePath, lengths, "f16");
-    const tokens = textTokens(reference, tokenCount + 1);
     for (const engine of engines) {
       const isFloor = !gpu && engine === "llama" && referencePath === path;
       const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
       const subject = await load(engine, path, lengths, subjectCache, gpu);
+      // Only llama.cpp tokenizes by itself.
+      const tokens = textTokens(gpu ? subject : reference, tokenCount + 1);
       // llama.cpp runs in decode form only, because the copy of a long KV exceeds the llama engine's size limit for copies, and
       // because chunks do not change its results.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {

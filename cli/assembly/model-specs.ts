@@ -15,17 +15,17 @@ import { keys } from "../config/keys.ts";
 import type { Progress } from "../progress.ts";
 import { version } from "../version.ts";
 import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
+import { prepareModel } from "./quantization/prepare-model.ts";
 
 /** Minimum number of additional logits rows per step, used by prompts with logprobs. */
 const leastExtraLogitsRows = 16;
 
-/** Returns the path of a model's file. Downloads the file if it is not on this machine. */
-export async function fetchModel(
-  config: Config,
-  { id, modelId, device, format }: ModelConfig,
-  log: Logger,
-  progress: Progress,
-): Promise<string> {
+/**
+ * Returns the path of a model's GGUF file. Downloads the model if it is not on this machine, and converts it if it is no GGUF file
+ * or the settings quantize it.
+ */
+export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
+  const { id, modelId, device, format } = model;
   const { path } = await resolveModel(modelId, {
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
@@ -33,7 +33,7 @@ export async function fetchModel(
     onNotice: (message) => log.info({ model: id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),
   });
-  return path;
+  return await prepareModel(path, { model, threads: config.troupe.threads, log, progress });
 }
 
 /** Returns the spec of a model. Downloads its file if it is not on this machine. */

@@ -57,6 +57,7 @@ export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
   readonly sampling: ValuesOf<Keys["sampling"]>;
   readonly format: ValuesOf<Keys["format"]>;
+  readonly quantization: ValuesOf<Keys["quantization"]>;
   readonly adapter: ValuesOf<Keys["adapter"]>;
   /** Device settings; `cpu` has the same value for all models. */
   readonly device: ValuesOf<Keys["device"]> & { readonly cpu: boolean };
@@ -239,6 +240,7 @@ function resolveModel(
     jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,
     sampling: resolveGroup("sampling", command, given),
     format: resolveGroup("format", command, given),
+    quantization: resolveGroup("quantization", command, given),
     adapter: resolveGroup("adapter", command, given),
     device: { ...resolveGroup("device", command, given), cpu },
   };

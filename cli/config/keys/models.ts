@@ -74,15 +74,13 @@ export const modelKeys = {
   },
   dtype: {
     ...oneOf(["auto", "f16", "bf16", "f32"]),
-    ...planned("auto"),
     default: "auto",
-    help: "Data type of computation",
+    help: "Number type of float weights; `auto` = as in the model's files",
   },
   hfOverrides: {
     ...jsonObject,
-    ...planned(),
     default: null,
-    help: "Values merged recursively into the model's configuration",
+    help: "Values merged recursively into the config.json of a model in safetensors",
   },
   chatTemplate: { ...generalKeys.chatTemplate, ...ofThisModel },
   jinjaExplicit: { ...generalKeys.jinjaExplicit, ...ofThisModel },
@@ -93,10 +91,10 @@ export const modelKeys = {
 export const formatKeys = {
   format: {
     ...oneOf(["plain", "gguf", "ggml"]),
-    ...planned("gguf"),
+    plannedValues: ["ggml"],
     default: null,
-    defaultSays: "detected from the file",
-    help: "Format of the model files",
+    defaultSays: "detected from the files",
+    help: "Format of the model files: `plain` = config.json and safetensors",
   },
   quantizedFile: {
     ...text("the name of a .gguf file", "FILE"),
@@ -106,10 +104,9 @@ export const formatKeys = {
   },
   mmproj: { ...file, ...planned(), default: null, help: "Projector file of a multimodal model" },
   tokModelId: {
-    ...text("a model", "MODEL"),
-    ...planned(),
+    ...text("a folder or a tokenizer.json", "FOLDER"),
     default: null,
-    help: "Model whose tokenizer is used",
+    help: "Folder or file with the tokenizer of a model in safetensors; unset = its own folder",
   },
   gqa: { ...integer(1), ...planned(1), default: 1, help: "Number of query heads per key head, for GGML files" },
 } as const satisfies Record<string, Key>;
@@ -184,18 +181,16 @@ export const quantizationKeys = {
   },
   isq: {
     ...textOrInteger("a quantization such as 4 or q4k", "LEVEL"),
-    ...planned(),
     default: null,
-    help: "Quantization applied while the model is loaded (in-situ quantization)",
+    help: "Quantization applied before the model is loaded (in-situ quantization); the result is kept in the cache",
   },
   fromUqff: { ...texts("UQFF files", "FILE"), ...planned(), default: null, help: "UQFF files to load" },
   isqOrganization: {
     ...oneOf(["default", "moqe"]),
-    ...planned("default"),
     default: "default",
-    help: "Layers that isq quantizes",
+    help: "Matrices that isq quantizes: all, or only those of experts (`moqe`)",
   },
-  imatrix: { ...file, ...planned(), default: null, help: "Importance matrix; conflicts with calibration_file" },
+  imatrix: { ...file, default: null, help: "Importance matrix for isq; conflicts with calibration_file" },
   calibrationFile: { ...file, ...planned(), default: null, help: "Text from which an importance matrix is computed" },
 } as const satisfies Record<string, Key>;
 
@@ -212,7 +207,7 @@ export const deviceKeys = {
     alias: "-n",
     help: "Number of layers per device",
   },
-  topology: { ...file, ...planned(), default: null, help: "File that maps layers to devices and quantizations" },
+  topology: { ...file, default: null, help: "YAML file that gives layers their own quantization" },
   hfCache: { ...folder, default: null, help: "Cache folder of the model hub; unset = the hub library's default" },
 } as const satisfies Record<string, Key>;
 

@@ -1,5 +1,5 @@
 // Row source: where the rows of a tensor come from, as plain data: rows stored in files, and how they are put in order
-// or changed. engines/quantization/rows.ts reads them. The functions here build sources; shapes that do not fit are
+// or changed. engines/quantization/rows/rows.ts reads them. The functions here build sources; shapes that do not fit are
 // errors of this program, because the callers check the shapes of a checkpoint.
 
 /** Number types of stored rows, with the names of the safetensors format. */

@@ -18,7 +18,8 @@ import {
   writeRef,
 } from "./api/hub-cache.ts";
 import { type HubContext, hurried } from "./api/hub-context.ts";
-import { chooseModel, preferredQuantisations } from "./choice/model-choice.ts";
+import { checkpointFiles } from "./choice/checkpoint-choice.ts";
+import { chooseModel, hasGguf, preferredQuantisations } from "./choice/model-choice.ts";
 import { checkRoom, downloadBlob } from "./download/blob-download.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 import { type HubSource, isCommit } from "./hub-source.ts";
@@ -83,8 +84,13 @@ export async function findCached(request: Pick<HubFetch, "source" | "cache" | "c
   }
 }
 
-/** Returns the files of a model, with the generation_config.json of their folder if there is one. */
+/**
+ * Returns the files of a model: a GGUF model with the generation_config.json of its folder if there is one, else the files of a
+ * checkpoint.
+ */
 function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly string[] {
+  const checkpoint = hasGguf(paths) || source.wanted !== null ? null : checkpointFiles(paths);
+  if (checkpoint !== null) return checkpoint;
   const choice = { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations };
   const chosen = chooseModel(paths, choice);
   const config = posix.join(posix.dirname(chosen[0] ?? ""), generationConfigFile);

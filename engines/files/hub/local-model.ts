@@ -5,22 +5,27 @@ import { basename, dirname, join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { suggestion } from "../../../runtime/nearest.ts";
 import { shardPaths } from "../gguf/shards.ts";
-import { chooseModel } from "./choice/model-choice.ts";
+import { checkpointFile, checkpointFiles, isCheckpoint } from "./choice/checkpoint-choice.ts";
+import { chooseModel, hasGguf } from "./choice/model-choice.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
 
 /**
  * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with
- * one model; if the folder has several models, `quantizedFile` names one of them. Throws `model_file_invalid` if it is
+ * one model; if the folder has several models, `quantizedFile` names one of them. A checkpoint is named by its
+ * config.json. Throws `model_file_invalid` if it is
  * not a model.
  */
 export async function findLocalModel(path: string, quantizedFile: string | null): Promise<string | null> {
   const absolute = resolve(path);
   try {
     if (!(await stat(absolute)).isDirectory()) {
+      if (isCheckpoint(absolute)) return absolute;
       agreedFile(path, basename(absolute), quantizedFile);
       return await checkFile(path, absolute);
     }
     const names = await readdir(absolute);
+    if (quantizedFile === null && !hasGguf(names) && checkpointFiles(names) !== null)
+      return join(absolute, checkpointFile);
     const place = `the directory "${path}"`;
     const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: [] });
     return await checkFile(join(path, name), join(absolute, name));

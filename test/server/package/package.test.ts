@@ -79,6 +79,7 @@ describe("the package in an empty folder", () => {
       "dist/engines/wasm/kernels/kernels-relaxed.wasm",
       "dist/engines/wasm/kernels/kernels-plain.wasm",
       "dist/engines/decoding/sampler/sampler.wasm",
+      "dist/engines/quantization/codec/block-codec.wasm",
     ]) {
       assert.ok(paths.includes(needed), `${needed} is missing`);
     }

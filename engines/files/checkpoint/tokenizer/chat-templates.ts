@@ -1,7 +1,7 @@
 // Chat templates of a folder: found in up to three places, copied as texts, never run.
 import type { JsonField } from "./source/json-field.ts";
 import type { TokenizerFolder } from "./source/tokenizer-folder.ts";
-import type { Pairs } from "./typed-value.ts";
+import type { Pairs } from "./token-pairs.ts";
 
 const templateKey = "tokenizer.chat_template";
 const templateFolder = "additional_chat_templates";
@@ -18,7 +18,7 @@ export async function setChatTemplates(pairs: Pairs, folder: TokenizerFolder, co
     else named.set(name.slice(0, maxName).replaceAll(/[^A-Za-z0-9]/g, "_"), template);
   }
   for (const [name, value] of named) pairs.set(`${templateKey}.${name}`, { type: "string", value });
-  if (named.size > 0) pairs.set(`${templateKey}s`, { type: "strings", value: [...named.keys()] });
+  if (named.size > 0) pairs.set(`${templateKey}s`, { type: "array", of: "string", value: [...named.keys()] });
 }
 
 type Templates = readonly (readonly [name: string, template: string])[];

@@ -1,6 +1,6 @@
 // Infill tokens of code models: found by their names, because no file of the folder lists them.
 import type { VocabularyPairs } from "./kinds/vocabulary.ts";
-import { setToken } from "./typed-value.ts";
+import { setToken } from "./token-pairs.ts";
 
 /** Known names by key. If a vocabulary has several, the first counts. */
 const namesByKey: Readonly<Record<string, readonly string[]>> = {

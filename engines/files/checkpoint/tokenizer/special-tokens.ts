@@ -9,8 +9,8 @@ import { type Wrapping, wrappingOf } from "./post-processor.ts";
 import type { FolderContent } from "./source/folder-content.ts";
 import type { JsonField } from "./source/json-field.ts";
 import { type Role, roles } from "./source/roles.ts";
+import { keyPrefix, setFlag, setToken } from "./token-pairs.ts";
 import { tokenTypes, type Warn } from "./token-table.ts";
-import { keyPrefix, setFlag, setToken } from "./typed-value.ts";
 
 /** Names of the roles in keys. The format spells "separator" so; it has no key for "cls". */
 const keys: Readonly<Record<Role, string | null>> = {

@@ -3,7 +3,7 @@
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quoted } from "./source/json-field.ts";
 import type { AddedToken } from "./source/tokenizer-json.ts";
-import { keyPrefix, type Pairs } from "./typed-value.ts";
+import { keyPrefix, type Pairs } from "./token-pairs.ts";
 
 /** Token types of GGUF. */
 export const tokenTypes = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
@@ -70,9 +70,9 @@ export class TokenTable {
     const known = new Set(this.#texts);
     const texts = this.#texts.map((text, id) => text ?? fillerName(id, known));
     this.#refuseTwins(texts);
-    pairs.set(`${keyPrefix}tokens`, { type: "strings", value: texts });
-    pairs.set(`${keyPrefix}token_type`, { type: "i32s", value: this.#types });
-    if (hasScores) pairs.set(`${keyPrefix}scores`, { type: "f32s", value: this.#scores });
+    pairs.set(`${keyPrefix}tokens`, { type: "array", of: "string", value: texts });
+    pairs.set(`${keyPrefix}token_type`, { type: "array", of: "i32", value: this.#types });
+    if (hasScores) pairs.set(`${keyPrefix}scores`, { type: "array", of: "f32", value: this.#scores });
   }
 
   #refuseTwins(texts: readonly string[]): void {

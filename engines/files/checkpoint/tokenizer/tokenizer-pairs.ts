@@ -10,8 +10,8 @@ import { type FolderContent, readContent } from "./source/folder-content.ts";
 import { TokenizerFolder } from "./source/tokenizer-folder.ts";
 import { vocabularyOf } from "./source/tokenizer-json.ts";
 import { setSpecialTokens } from "./special-tokens.ts";
+import type { Pairs } from "./token-pairs.ts";
 import type { Warn } from "./token-table.ts";
-import type { Pairs } from "./typed-value.ts";
 
 /**
  * Returns the pairs of the tokenizer in a folder, or in a file in the format of tokenizer.json. `vocabSize`: number of

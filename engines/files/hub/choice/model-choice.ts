@@ -38,6 +38,11 @@ export function chooseModel(paths: readonly string[], choice: Choice): readonly 
   throw invalid(`"${first}" in ${choice.place} is one of ${files.length} shards; missing: ${lacks}`);
 }
 
+/** Whether there is a GGUF model among the files. */
+export function hasGguf(paths: readonly string[]): boolean {
+  return groupModels(paths).length > 0;
+}
+
 function chooseOne(models: readonly ModelFiles[], paths: readonly string[], choice: Choice): ModelFiles {
   const { place, wanted, preferred } = choice;
   if (wanted !== null) return chooseWanted(models, paths, wanted, place);

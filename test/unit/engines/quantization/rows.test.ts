@@ -20,9 +20,9 @@ import {
   transposed,
   zeros,
 } from "../../../../engines/files/checkpoint/row-source.ts";
-import { copyable } from "../../../../engines/quantization/copyable.ts";
-import { createMxfp4Reader } from "../../../../engines/quantization/packed-mxfp4.ts";
-import { createRowReader } from "../../../../engines/quantization/rows.ts";
+import { copyable } from "../../../../engines/quantization/rows/copyable.ts";
+import { createMxfp4Reader } from "../../../../engines/quantization/rows/packed-mxfp4.ts";
+import { createRowReader } from "../../../../engines/quantization/rows/rows.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-rows-"));
 after(() => rmSync(folder, { recursive: true }));

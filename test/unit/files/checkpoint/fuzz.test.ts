@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { openCheckpoint } from "../../../../engines/files/checkpoint/checkpoint.ts";
-import { createRowReader } from "../../../../engines/quantization/rows.ts";
+import { createRowReader } from "../../../../engines/quantization/rows/rows.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
 import { caseContent, safetensors } from "./stored-checkpoint.ts";

@@ -2,8 +2,8 @@
 // words are identified by their patterns.
 import { type JsonField, quoted } from "../source/json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
+import { keyPrefix, type Pairs, setText } from "../token-pairs.ts";
 import { TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";
-import { keyPrefix, type Pairs, setText } from "../typed-value.ts";
 import { buildsAll, type Merge, readMerges } from "./merges.ts";
 import { identifyPreTokenizer } from "./pre-tokenizers.ts";
 import { sizeFor, type VocabularyPairs } from "./vocabulary.ts";
@@ -63,5 +63,5 @@ function checkNormalizers(normalizers: readonly JsonField[], warn: Warn): void {
 export function writeMerges(pairs: Pairs, merges: readonly Merge[]): void {
   // A merge is written "left right", so a space in a symbol is written as byte-level vocabularies spell it.
   const value = merges.map((merge) => merge.map((symbol) => symbol.replaceAll(" ", "\u0120")).join(" "));
-  pairs.set(`${keyPrefix}merges`, { type: "strings", value });
+  pairs.set(`${keyPrefix}merges`, { type: "array", of: "string", value });
 }

@@ -3,8 +3,8 @@
 import { type JsonField, quoted } from "../source/json-field.ts";
 import type { SentencePieceFile } from "../source/sentence-piece-file.ts";
 import { type AddedToken, type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
+import { type Pairs, setFlag, setText } from "../token-pairs.ts";
 import { spaceSymbol, TokenTable, tokenTypes, type Warn, warnOfNormalized, warnOfRules } from "../token-table.ts";
-import { type Pairs, setFlag, setText } from "../typed-value.ts";
 import { refuseOptions, writeMerges } from "./byte-pairs.ts";
 import { type Merge, mergeScores, readMerges } from "./merges.ts";
 import { type Spacing, spacingOf } from "./spacing.ts";

@@ -2,8 +2,8 @@
 import { type JsonField, quoted } from "../source/json-field.ts";
 import type { SentencePieceFile } from "../source/sentence-piece-file.ts";
 import { type AddedToken, maxTokens, type TokenizerJson, typeOf } from "../source/tokenizer-json.ts";
+import { keyPrefix, type Pairs, setFlag, setText } from "../token-pairs.ts";
 import { TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";
-import { keyPrefix, type Pairs, setFlag, setText } from "../typed-value.ts";
 import { spacingOf } from "./spacing.ts";
 import { sizeFor, type VocabularyPairs } from "./vocabulary.ts";
 
@@ -68,7 +68,7 @@ function pairsOf(table: TokenTable, { addsPrefix, joinsSpaces, map }: TextRules)
   table.write(pairs, true);
   setFlag(pairs, "add_space_prefix", addsPrefix);
   setFlag(pairs, "remove_extra_whitespaces", joinsSpaces);
-  if (map.length > 0) pairs.set(`${keyPrefix}precompiled_charsmap`, { type: "u8s", value: map });
+  if (map.length > 0) pairs.set(`${keyPrefix}precompiled_charsmap`, { type: "array", of: "u8", value: [...map] });
   return pairs;
 }
 

@@ -1,5 +1,5 @@
 // Vocabulary of a tokenizer as keys of a GGUF file, and what the rest of the conversion needs to know about it.
-import type { Pairs } from "../typed-value.ts";
+import type { Pairs } from "../token-pairs.ts";
 
 export interface VocabularyPairs {
   /** Value of tokenizer.ggml.model. */

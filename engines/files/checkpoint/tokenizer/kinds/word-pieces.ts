@@ -2,8 +2,8 @@
 // with U+2581 instead.
 import { type JsonField, quoted } from "../source/json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
+import { type Pairs, setFlag, setText } from "../token-pairs.ts";
 import { spaceSymbol, TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";
-import { type Pairs, setFlag, setText } from "../typed-value.ts";
 import { sizeFor, type VocabularyPairs } from "./vocabulary.ts";
 
 export function wordPieceVocabulary(json: TokenizerJson, size: number | null, warn: Warn): VocabularyPairs {

@@ -1,6 +1,6 @@
 // Stored values: decodes the number types of safetensors to F32.
-import { type StoredType, storedBytes } from "../files/checkpoint/row-source.ts";
-import { halfValues } from "../files/lora/half-floats.ts";
+import { type StoredType, storedBytes } from "../../files/checkpoint/row-source.ts";
+import { halfValues } from "../../files/lora/half-floats.ts";
 
 /** Decodes `count` numbers from the start of `bytes` into `out` from `at` on. */
 export type Decoder = (bytes: DataView, count: number, out: Float32Array, at: number) => void;

@@ -1,5 +1,5 @@
 // Packed MXFP4: copies rows of a checkpoint in MXFP4 into blocks of GGUF's type MXFP4. The values do not change.
-import type { Mxfp4Rows, RowSource } from "../files/checkpoint/row-source.ts";
+import type { Mxfp4Rows, RowSource } from "../../files/checkpoint/row-source.ts";
 import { pickedRun } from "./copyable.ts";
 import { StoredFiles } from "./stored-files.ts";
 

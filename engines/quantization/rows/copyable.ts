@@ -1,6 +1,6 @@
 // Copyable rows: the byte ranges of a source whose rows are stored as they are needed, perhaps in another order. Such a
 // tensor is copied instead of decoded and encoded again.
-import { type RowSource, type StoredType, storedBytes } from "../files/checkpoint/row-source.ts";
+import { type RowSource, type StoredType, storedBytes } from "../../files/checkpoint/row-source.ts";
 
 export interface ByteRange {
   /** Index of the file in the checkpoint's files. */

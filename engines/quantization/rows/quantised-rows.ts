@@ -8,7 +8,7 @@ import type {
   PackedIntRows,
   RowSource,
   StoredRows,
-} from "../files/checkpoint/row-source.ts";
+} from "../../files/checkpoint/row-source.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
 export type ReadRows = (source: RowSource, first: number, count: number, out: Float32Array, at: number) => void;

@@ -1,7 +1,7 @@
 // Stored files: the files of a checkpoint, opened when first read, and the numbers that lie in them. Synchronous.
 import { closeSync, openSync, readSync } from "node:fs";
-import { ServerError } from "../../runtime/errors.ts";
-import { type StoredRows, storedBytes } from "../files/checkpoint/row-source.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { type StoredRows, storedBytes } from "../../files/checkpoint/row-source.ts";
 import { decoderOf } from "./stored-values.ts";
 
 const bufferBytes = 2 ** 20;

@@ -10,7 +10,7 @@ import type {
   SwappedColumns,
   SwappedRows,
   TransposedRows,
-} from "../files/checkpoint/row-source.ts";
+} from "../../files/checkpoint/row-source.ts";
 import { pickedRun, swappedRun } from "./copyable.ts";
 import { QuantisedRows } from "./quantised-rows.ts";
 import { StoredFiles } from "./stored-files.ts";

@@ -1,13 +1,5 @@
-// Typed value: the value of a GGUF key with its type. Also the pairs of a tokenizer, by key.
-
-export type TypedValue =
-  | { readonly type: "u32" | "i32" | "f32"; readonly value: number }
-  | { readonly type: "bool"; readonly value: boolean }
-  | { readonly type: "string"; readonly value: string }
-  | { readonly type: "strings"; readonly value: readonly string[] }
-  | { readonly type: "i32s"; readonly value: readonly number[] }
-  | { readonly type: "f32s"; readonly value: readonly number[] }
-  | { readonly type: "u8s"; readonly value: Uint8Array };
+// Pairs of a tokenizer: GGUF key/value pairs by key.
+import type { TypedValue } from "../../gguf/typed-value.ts";
 
 export type Pairs = Map<string, TypedValue>;
 

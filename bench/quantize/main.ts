@@ -1,0 +1,91 @@
+// Benchmark of the block encoders (`bench quantize`): megabytes of F32 per second, over llama.cpp's ggml_quantize_chunk on as
+// many threads, for every type.
+import arg from "arg";
+import { median, table } from "../../cli/bench/report.ts";
+import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
+import { encodableTypes } from "../../engines/quantization/codec/codec-types.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { spawnPlace } from "../../runtime/thread/place.ts";
+import { report } from "../results.ts";
+import { type QuantizeBenchInit, type QuantizeBenchReady, quantizeBenchModule, type Rates } from "./place.ts";
+
+const placeTimeoutMs = 600_000;
+const mega = 1e6;
+const f32 = 0;
+
+export const usage = `npm run bench -- quantize [FLAGS]: our block encoders over llama.cpp's, MB/s of F32
+
+  --types Q4_0,Q4_K,... number types; else all
+  --threads 1,2         threads that encode at the same time, each its own rows
+  --shape 512,4096      rows and columns that a thread encodes at once
+  --importance no,yes   without and with the importance of columns
+  --rounds 5 --ms 100   rounds, and time of each measurement
+  --save
+`;
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const flags = arg(
+    {
+      ...{ "--types": String, "--threads": String, "--shape": String, "--importance": String },
+      ...{ "--rounds": Number, "--ms": Number, "--save": Boolean },
+    },
+    { argv: [...argv] },
+  );
+  const [rows = 512, columns = 4096] = (flags["--shape"] ?? "512,4096").split(",").map(Number);
+  const types = flags["--types"]?.split(",").map(numberOf) ?? [...encodableTypes].filter((type) => type !== f32);
+  const plan = { types, rows, columns, rounds: flags["--rounds"] ?? 5, millisecondsEach: flags["--ms"] ?? 100 };
+  const lines: string[][] = [];
+  for (const threads of (flags["--threads"] ?? "1,2").split(",").map(Number)) {
+    for (const importance of (flags["--importance"] ?? "no,yes").split(",")) {
+      process.stderr.write(`${threads} threads, importance: ${importance} ...\n`);
+      lines.push(...(await measure({ ...plan, hasImportance: importance === "yes" }, threads)));
+    }
+  }
+  report(
+    {
+      name: `quantize-node${process.versions.node.split(".")[0]}`,
+      title: "Block encoders over ggml_quantize_chunk of llama.cpp",
+      method:
+        `Each thread encodes ${rows} rows of ${columns} normally distributed values in turn with both. MB of F32 per second, ` +
+        `all threads together, medians of ${plan.rounds} rounds of ${plan.millisecondsEach} ms. Ours includes the copies to ` +
+        "and from the memory of the kernels and the check for values that are not finite.",
+      body: table(["type", "importance", "threads", "ours", "llama.cpp", "ours over llama.cpp"], lines),
+    },
+    flags["--save"] ?? false,
+  );
+}
+
+async function measure(plan: Omit<QuantizeBenchInit, "threads" | "meeting">, threads: number): Promise<string[][]> {
+  const init: QuantizeBenchInit = { ...plan, threads, meeting: new SharedArrayBuffer(8) };
+  const places = await Promise.all(
+    Array.from({ length: threads }, (_, i) =>
+      spawnPlace<QuantizeBenchInit, QuantizeBenchReady>({
+        name: `quantize ${i}`,
+        module: quantizeBenchModule,
+        init,
+        kind: "thread",
+        startTimeoutMs: placeTimeoutMs,
+      }),
+    ),
+  );
+  await Promise.all(places.map((place) => place.stop(1000)));
+  return plan.types.map((type, i) => {
+    const rounds = Array.from({ length: plan.rounds }, (_, round) =>
+      addUp(places.map(({ ready }) => ready[i]?.[round] as Rates)),
+    );
+    const [ours, theirs] = [median(rounds.map((one) => one.ours)), median(rounds.map((one) => one.theirs))];
+    const ratio = median(rounds.map((one) => one.ours / one.theirs));
+    const name = tensorTypes.get(type)?.name ?? String(type);
+    const rates = [(ours / mega).toFixed(0), (theirs / mega).toFixed(0), ratio.toFixed(2)];
+    return [name, plan.hasImportance ? "yes" : "no", String(threads), ...rates];
+  });
+}
+
+function addUp(threads: readonly Rates[]): Rates {
+  return threads.reduce((sum, one) => ({ ours: sum.ours + one.ours, theirs: sum.theirs + one.theirs }));
+}
+
+function numberOf(name: string): number {
+  for (const [number, type] of tensorTypes) if (type.name === name && encodableTypes.has(number)) return number;
+  throw new ServerError("config_invalid", `--types expects names of types with an encoder; got "${name}"`);
+}

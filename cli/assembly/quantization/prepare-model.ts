@@ -1,0 +1,85 @@
+// Prepared model: the GGUF file that the engines load. A checkpoint, or a model with a quantization, is converted into the cache
+// once; later starts find the file there.
+import { stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choice.ts";
+import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
+import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
+import { convert } from "../../../engines/quantization/conversion/conversion.ts";
+import { planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { computeThreads } from "../../../runtime/host/cores.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { ModelConfig } from "../../config/config.ts";
+import type { Progress } from "../../progress.ts";
+import { changesWeights, wishesOf } from "./wishes.ts";
+
+/** Interval in ms at which a process looks whether another one has converted the model. */
+const lockPollMs = 500;
+/** Digits of the key in the name of a converted file. */
+const keyDigits = 16;
+
+export interface Preparation {
+  readonly model: ModelConfig;
+  /** Number of threads; 0: one per core. */
+  readonly threads: number;
+  readonly log: Logger;
+  readonly progress: Progress;
+}
+
+/**
+ * Returns the path of the GGUF file of the model at `path`: the same path if it is a GGUF file that no setting changes. Converts the
+ * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
+ */
+export async function prepareModel(path: string, { model, threads, log, progress }: Preparation): Promise<string> {
+  const { id, format, hfOverrides } = model;
+  checkFormat(path, model);
+  const warn = (message: string) => log.warn({ model: id }, message);
+  const wishes = await wishesOf(
+    { ...model.quantization, ...model.device, ...format, ...model, overrides: hfOverrides },
+    warn,
+  );
+  if (!isCheckpoint(path) && !changesWeights(wishes)) return path;
+  const { conversion, isSame, lossyTypes } = await planModel(path, wishes, warn);
+  if (isSame) return path;
+  if (lossyTypes.length > 0)
+    warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
+  const target = join(convertedFolder(), fileName(path, wishes.level?.name ?? null, conversion.key));
+  const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
+  return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal: undefined, onWait }, async () => {
+    if (await isFile(target)) return target;
+    log.info(
+      { model: id, target, bytes: conversion.head.fileBytes },
+      "the model is converted; the result stays in the cache",
+    );
+    const onProgress = (done: number, total: number) => progress.update(`converting ${id}`, done, total);
+    await convert(conversion, { target, threads: computeThreads(threads), onProgress });
+    return target;
+  });
+}
+
+/** Folder of converted models in this program's cache. */
+function convertedFolder(): string {
+  return join(defaultCacheDirectory(process.env), "models", "converted");
+}
+
+/** Returns the name of the converted file: model, level and the digest of all that decides its bytes. */
+function fileName(path: string, level: string | null, key: string): string {
+  const stem = isCheckpoint(path) ? basename(dirname(path)) : basename(path).replace(/\.gguf$/i, "");
+  const parts = [stem, level, key.slice(0, keyDigits)].filter((part) => part !== null);
+  return `${parts.join("-")}.gguf`;
+}
+
+function checkFormat(path: string, { id, format: { format } }: ModelConfig): void {
+  const found = isCheckpoint(path) ? "plain" : "gguf";
+  if (format === null || format === found) return;
+  const message = `format ${format} expects ${format === "plain" ? "config.json and safetensors" : "a .gguf file"}; "${id}" is ${path}`;
+  throw new ServerError("config_invalid", message, { param: "format" });
+}
+
+async function isFile(path: string): Promise<boolean> {
+  return await stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+}

@@ -1,0 +1,65 @@
+// Wishes for the weights of a model: settings and the files that they name, read and checked.
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import type { ModelWishes } from "../../../engines/quantization/conversion/plan-model.ts";
+import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
+import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
+import { parseTopology } from "../../../engines/quantization/plan/topology.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { ModelConfig } from "../../config/config.ts";
+
+/** Settings of a model that change its weights or what is read of a checkpoint. */
+export interface WeightSettings {
+  readonly isq: string | number | null;
+  readonly isqOrganization: "default" | "moqe";
+  readonly imatrix: string | null;
+  readonly topology: string | null;
+  readonly dtype: "auto" | "f16" | "bf16" | "f32";
+  readonly overrides: ModelConfig["hfOverrides"];
+  readonly tokModelId: string | null;
+}
+
+const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
+
+/** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
+export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
+  const { isq, isqOrganization, imatrix, topology, dtype, overrides, tokModelId } = settings;
+  const level = isq === null ? null : parseLevel(isq, "isq");
+  if (level?.note) warn(level.note);
+  const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
+  if (level === null && rules.length === 0 && imatrix !== null) {
+    throw new ServerError(
+      "config_invalid",
+      "imatrix expects isq or a topology, whose errors it weighs; set one of them",
+      {
+        param: "imatrix",
+      },
+    );
+  }
+  return {
+    level,
+    organization: isqOrganization,
+    topology: rules,
+    floatType: floatTypes[dtype],
+    importance: imatrix === null ? null : await readImportance(resolve(imatrix)),
+    overrides: overrides ?? {},
+    tokenizer: tokModelId === null ? null : resolve(tokModelId),
+  };
+}
+
+/** Whether the wishes change the weights of a GGUF file. */
+export function changesWeights({ level, topology, floatType }: ModelWishes): boolean {
+  return level !== null || topology.length > 0 || floatType !== null;
+}
+
+async function readText(path: string, setting: string): Promise<string> {
+  try {
+    return await readFile(resolve(path), "utf8");
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new ServerError("config_invalid", `${setting} names the file "${path}", which cannot be read (${code})`, {
+      param: setting,
+      cause,
+    });
+  }
+}

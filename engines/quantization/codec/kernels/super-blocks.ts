@@ -1,0 +1,149 @@
+// Encoders of the types with super-blocks of 256 columns. A super-block has 8 or 16 blocks, each with a scale (and a min)
+// that is a small integer times the super-scale. Scales are searched first, then expressed by the super-scale, then every
+// value is rounded to the nearest level with its scale as stored.
+import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../../../wasm/kernels/types";
+import { fileSuperBytes, fileSuperScaleAt } from "../../../wasm/kernels/k-quants/file";
+import { searchAffine } from "./affine";
+import { nearestCodes, searchLevels } from "./codebook";
+import { float, half } from "./floats";
+import { fitScales, MINS, SCALES, sixteenLevels, SUMS } from "./levels";
+import { packLevels, packScalesAndMins, packScalesIq4, packScalesQ3 } from "./pack";
+import { searchSymmetric } from "./symmetric";
+import {
+  largestOf, meanSquare, NEGLIGIBLE, powerBelow, transpose, VALUES, weigh, weighImportance, WEIGHTS,
+} from "./tile";
+
+export const SUPER: i32 = 256;
+const SUPER_FLOATS: usize = 1024;
+/** Levels of a super-block, one byte each. */
+const LEVELS: usize = memory.data(256, 16);
+
+// @ts-expect-error: decorator
+@inline
+export function hasMins(type: i32): bool {
+  return type == Q2_K || type == Q4_K || type == Q5_K;
+}
+
+/** Returns the number of columns that share a scale. */
+// @ts-expect-error: decorator
+@inline
+export function lengthOf(type: i32): i32 {
+  return type == Q2_K || type == Q3_K || type == Q6_K ? 16 : 32;
+}
+
+/** Returns the number of levels below zero: level 0 is stored as this number. */
+// @ts-expect-error: decorator
+@inline
+export function biasOf(type: i32): i32 {
+  return type == Q3_K ? 4 : type == Q6_K ? 32 : 0;
+}
+
+// @ts-expect-error: decorator
+@inline
+function highestOf(type: i32): i32 {
+  if (type == Q2_K) return 3;
+  if (type == Q4_K) return 15;
+  return type == Q5_K ? 31 : biasOf(type) - 1;
+}
+
+/** Encodes one row of `columns` floats. `importance` is 0, or the address of the columns' weights. */
+// @ts-expect-error: decorator
+@inline
+export function encodeSuperRow(type: i32, x: usize, columns: i32, importance: usize, out: usize): void {
+  for (const end = x + (<usize>columns << 2); x < end; x += SUPER_FLOATS) {
+    encodeSuper(type, x, importance, out);
+    if (importance) importance += SUPER_FLOATS;
+    out += fileSuperBytes(type);
+  }
+}
+
+// @ts-expect-error: decorator
+@inline
+function encodeSuper(type: i32, x: usize, importance: usize, out: usize): void {
+  const peak = largestOf(x, SUPER);
+  if (peak < NEGLIGIBLE) {
+    memory.fill(out, 0, fileSuperBytes(type));
+    return;
+  }
+  const unit = powerBelow(peak);
+  searchScales(type, x, importance, unit);
+  const scale = fitSuperScale(type);
+  const storedScale = half(scale * unit);
+  const rounded = float(storedScale);
+  store<u16>(out + fileSuperScaleAt(type), storedScale);
+  let roundedMin: f32 = 0;
+  if (hasMins(type)) {
+    const most: f32 = type == Q2_K ? 15 : 63;
+    const storedMin = half(fitScales(MINS, SUPER / lengthOf(type), most, 0, most) * unit);
+    store<u16>(out + fileSuperScaleAt(type) + 2, storedMin);
+    roundedMin = float(storedMin);
+  }
+  for (let i: usize = 0; i < 16; i++) {
+    const block = lengthOf(type) == 16 ? i : i >> 1;
+    const own = rounded * <f32>load<i8>(SCALES + block);
+    const factor = own == 0 ? <f32>0 : 1 / own;
+    const shift = hasMins(type) ? roundedMin * <f32>load<i8>(MINS + block) : 0;
+    const from = x + (i << 6), bias = biasOf(type);
+    v128.store(
+      LEVELS + (i << 4),
+      type == IQ4_XS ? nearestCodes(from, factor) : sixteenLevels(from, shift, factor, -bias, highestOf(type), bias),
+    );
+  }
+  packScales(type, out);
+  packLevels(type, LEVELS, out);
+}
+
+/** Finds the scales of all blocks, and the sums of their weights. Values are divided by `unit`. */
+// @ts-expect-error: decorator
+@inline
+function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
+  const length = lengthOf(type), tileFloats = <usize>length << 4;
+  let spread: f32 = 0;
+  if (importance) {
+    spread = <f32>(meanSquare(x, SUPER) / (<f64>unit * <f64>unit)) * (type == Q2_K ? 1 : 2);
+  }
+  for (let at: usize = 0; at < <usize>(SUPER / length) << 2; at += 16) {
+    transpose(x, length, 1 / unit, VALUES);
+    if (importance) {
+      transpose(importance, length, 1, WEIGHTS);
+      v128.store(SUMS + at, weighImportance(type, length, f32x4.splat(spread)));
+      importance += tileFloats;
+    } else {
+      v128.store(SUMS + at, weigh(type, length));
+    }
+    if (type == IQ4_XS) searchLevels(SCALES + at);
+    else if (hasMins(type)) searchMins(type, importance != 0, at);
+    else searchSymmetric(length, <f32>biasOf(type), type == Q6_K && importance == 0 ? 0.3 : 0.18, SCALES + at);
+    x += tileFloats;
+  }
+}
+
+/** Finds scales and mins of a tile. The grid is finer if there is an importance. */
+// @ts-expect-error: decorator
+@inline
+function searchMins(type: i32, isFine: bool, at: usize): void {
+  const top = <f32>highestOf(type);
+  if (isFine) searchAffine(lengthOf(type), top, -1, 0.1, 22, SCALES + at, MINS + at);
+  else if (type == Q2_K) searchAffine(16, top, -0.6, 0.15, 10, SCALES + at, MINS + at);
+  else searchAffine(32, top, -1.6, 0.2, 18, SCALES + at, MINS + at);
+}
+
+/** Replaces the scales by small integers, and returns the super-scale. */
+// @ts-expect-error: decorator
+@inline
+function fitSuperScale(type: i32): f32 {
+  const count = SUPER / lengthOf(type);
+  if (type == Q2_K) return fitScales(SCALES, count, 15, 0, 15);
+  if (type == Q6_K) return fitScales(SCALES, count, -128, -128, 127);
+  return hasMins(type) ? fitScales(SCALES, count, 63, 0, 63) : fitScales(SCALES, count, -32, -32, 31);
+}
+
+// @ts-expect-error: decorator
+@inline
+function packScales(type: i32, out: usize): void {
+  if (type == Q2_K) v128.store(out, v128.or(v128.load(SCALES), i8x16.shl(v128.load(MINS), 4)));
+  else if (type == Q3_K) packScalesQ3(SCALES, out + 96);
+  else if (type == Q6_K) v128.store(out, v128.load(SCALES), 192);
+  else if (type == IQ4_XS) packScalesIq4(SCALES, out + 2);
+  else packScalesAndMins(SCALES, MINS, out + 4);
+}

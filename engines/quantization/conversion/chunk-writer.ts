@@ -1,0 +1,160 @@
+// Chunk writer: converts rows of a tensor and writes them at their place in the target. Runs in the worker threads of a
+// conversion. Buffers have a limit, however large a tensor is.
+import { closeSync, openSync, readSync, writeSync } from "node:fs";
+import { ServerError } from "../../../runtime/errors.ts";
+import { tensorTypes } from "../../files/gguf/tensors.ts";
+import { BlockCodec } from "../codec/block-codec.ts";
+import { type ByteRange, copyable } from "../rows/copyable.ts";
+import { createRowReader, type RowReader } from "../rows/rows.ts";
+import type { Chunk, ConversionTask, TargetTensor } from "./messages.ts";
+
+/** Bytes copied at once. */
+const copyBytes = 1024 * 1024;
+const f32 = 0;
+
+export class ChunkWriter {
+  readonly #task: ConversionTask;
+  readonly #sources: readonly number[];
+  readonly #target: number;
+  readonly #rows: RowReader;
+  readonly #codec = BlockCodec.create();
+  #floats = new Float32Array(0);
+  #bytes = new Uint8Array(0);
+
+  /** Opens the files. Throws `model_file_invalid` if one cannot be read. */
+  constructor(task: ConversionTask) {
+    this.#task = task;
+    this.#sources = task.files.map((path) => openSync(path, "r"));
+    this.#target = openSync(task.target, "r+");
+    this.#rows = createRowReader(task.files);
+  }
+
+  /** Converts and writes the rows of a chunk. Throws `model_file_invalid` if the source ends early or has no number. */
+  write({ tensor: index, firstRow, rows }: Chunk): void {
+    const tensor = this.#task.tensors[index] as TargetTensor;
+    const columns = tensor.shape[0] ?? 1;
+    const rowBytes = bytesOf(tensor.targetType, columns);
+    const position = tensor.offset + firstRow * rowBytes;
+    const ranges = rangesOf(tensor, firstRow, rows);
+    if (ranges !== null) {
+      this.#copy(ranges, position, tensor);
+      return;
+    }
+    this.#reserve(rows * columns, rows * rowBytes);
+    const floats = this.#floats.subarray(0, rows * columns);
+    const bytes = this.#bytes.subarray(0, rows * rowBytes);
+    this.#read(tensor, firstRow, rows, floats);
+    this.#encode(tensor, firstRow, floats, bytes);
+    this.#put(bytes, position);
+  }
+
+  close(): void {
+    this.#rows.close();
+    for (const file of [...this.#sources, this.#target]) closeSync(file);
+  }
+
+  #read({ name, shape, values }: TargetTensor, firstRow: number, rows: number, floats: Float32Array): void {
+    if (values.kind !== "blocks") {
+      this.#rows.read(values, firstRow, rows, floats);
+      return;
+    }
+    const columns = shape[0] ?? 1;
+    const rowBytes = bytesOf(values.type, columns);
+    const bytes = new Uint8Array(rows * rowBytes);
+    this.#get(values.file, values.offset + firstRow * rowBytes, bytes, name);
+    this.#codec.decodeRows(values.type, bytes, columns, floats);
+  }
+
+  /** Encodes rows. Each matrix of the tensor has its own importance. */
+  #encode(tensor: TargetTensor, firstRow: number, floats: Float32Array, bytes: Uint8Array): void {
+    const { name, shape, targetType, importance } = tensor;
+    const [columns = 1, matrixRows = 1] = shape;
+    const rowBytes = bytesOf(targetType, columns);
+    const rows = floats.length / columns;
+    try {
+      for (let done = 0; done < rows; ) {
+        const matrix = Math.floor((firstRow + done) / matrixRows);
+        const count = importance ? Math.min(rows - done, (matrix + 1) * matrixRows - firstRow - done) : rows;
+        const weights = importance?.subarray(matrix * columns, (matrix + 1) * columns) ?? null;
+        const from = floats.subarray(done * columns, (done + count) * columns);
+        this.#codec.encodeRows(
+          targetType,
+          from,
+          columns,
+          weights,
+          bytes.subarray(done * rowBytes, (done + count) * rowBytes),
+        );
+        done += count;
+      }
+    } catch (cause) {
+      if (!(cause instanceof ServerError)) throw cause;
+      throw new ServerError(cause.code, `tensor "${name}", from row ${firstRow}: ${cause.message}`, { cause });
+    }
+  }
+
+  #copy(ranges: readonly ByteRange[], position: number, { name }: TargetTensor): void {
+    this.#reserve(0, copyBytes);
+    let to = position;
+    for (const { file, offset, bytes: length } of ranges) {
+      for (let done = 0; done < length; ) {
+        const part = this.#bytes.subarray(0, Math.min(copyBytes, length - done));
+        this.#get(file, offset + done, part, name);
+        this.#put(part, to);
+        to += part.length;
+        done += part.length;
+      }
+    }
+  }
+
+  #get(file: number, position: number, into: Uint8Array, tensor: string): void {
+    for (let done = 0; done < into.length; ) {
+      const read = readSync(this.#sources[file] as number, into, done, into.length - done, position + done);
+      if (read === 0) {
+        const path = this.#task.files[file];
+        throw new ServerError("model_file_invalid", `${path} ends in the middle of tensor "${tensor}"; copy it again`);
+      }
+      done += read;
+    }
+  }
+
+  #put(bytes: Uint8Array, position: number): void {
+    for (let done = 0; done < bytes.length; ) {
+      done += writeSync(this.#target, bytes, done, bytes.length - done, position + done);
+    }
+  }
+
+  #reserve(floats: number, bytes: number): void {
+    if (this.#floats.length < floats) this.#floats = new Float32Array(floats);
+    if (this.#bytes.length < bytes) this.#bytes = new Uint8Array(bytes);
+  }
+}
+
+/** Whether a tensor's bytes are copied without a conversion. */
+export function isCopied(tensor: TargetTensor): boolean {
+  return rangesOf(tensor, 0, rowsOf(tensor)) !== null;
+}
+
+/** Number of rows of all matrices of a tensor. */
+export function rowsOf({ shape }: Pick<TargetTensor, "shape">): number {
+  return shape.slice(1).reduce((product, length) => product * length, 1);
+}
+
+/** Returns the bytes to copy for some rows; null if the rows must be converted. */
+function rangesOf(
+  { shape, values, targetType }: TargetTensor,
+  firstRow: number,
+  rows: number,
+): readonly ByteRange[] | null {
+  if (values.kind === "blocks") {
+    // F32 is decoded and encoded again, so that a NaN or an infinity is found.
+    if (values.type !== targetType || targetType === f32) return null;
+    const rowBytes = bytesOf(targetType, shape[0] ?? 1);
+    return [{ file: values.file, offset: values.offset + firstRow * rowBytes, bytes: rows * rowBytes }];
+  }
+  return copyable(values, targetType);
+}
+
+function bytesOf(type: number, columns: number): number {
+  const { blockLength, blockBytes } = tensorTypes.get(type) ?? { blockLength: 1, blockBytes: 0 };
+  return (columns / blockLength) * blockBytes;
+}

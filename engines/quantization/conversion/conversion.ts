@@ -1,0 +1,141 @@
+// Conversion: writes a model as a GGUF file with each tensor in its planned type. Worker threads convert chunks of rows and write
+// them at their places, so no tensor is in memory as a whole. A conversion that was interrupted goes on where it stopped.
+import { createHash } from "node:crypto";
+import { type FileHandle, mkdir, open, rename, stat, statfs } from "node:fs/promises";
+import { dirname } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import { type GgufHead, ggufHead } from "../../files/gguf/writer.ts";
+import { isCopied, rowsOf } from "./chunk-writer.ts";
+import { FinishedChunks } from "./finished-chunks.ts";
+import type { Chunk, TargetTensor } from "./messages.ts";
+import type { ModelSource } from "./model-source.ts";
+import { runWorkers, type WorkersOptions } from "./workers.ts";
+
+export interface ConversionPlan {
+  readonly source: ModelSource;
+  /** GGUF type of each tensor, by name. */
+  readonly types: ReadonlyMap<string, number>;
+  /** Importance of the columns of tensors, by name (messages.ts). */
+  readonly importance: ReadonlyMap<string, Float32Array>;
+  /** Value of general.file_type; null: the file does not name one. */
+  readonly fileType: number | null;
+}
+
+/** A planned conversion. */
+export interface Conversion {
+  /** Digest in hex of source, types, importance and this code: equal conversions write equal files. */
+  readonly key: string;
+  /** Paths of the source. */
+  readonly files: readonly string[];
+  readonly tensors: readonly TargetTensor[];
+  readonly head: GgufHead;
+}
+
+export interface ConversionOptions extends WorkersOptions {
+  readonly target: string;
+  /** Called with the bytes written so far and the size of the file. */
+  readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
+}
+
+/** Number of values that a worker converts at once, unless one row has more. */
+const chunkValues = 2 ** 19;
+/** Version of the conversion. It changes when the same source and types give other bytes. */
+const version = 1;
+
+/** Places the tensors in the file to write. Reads no weights. Throws `model_file_invalid` if a file of the source is missing. */
+export async function planConversion({ source, types, importance, fileType }: ConversionPlan): Promise<Conversion> {
+  const pairs = new Map(source.pairs);
+  if (fileType !== null) pairs.set("general.file_type", { type: "u32", value: fileType });
+  const entries = source.tensors.map((tensor) => ({ ...tensor, type: types.get(tensor.name) ?? tensor.type }));
+  const head = ggufHead(pairs, entries);
+  const tensors = source.tensors.map(
+    (tensor, i): TargetTensor => ({
+      ...tensor,
+      targetType: entries[i]?.type as number,
+      offset: head.offsets[i] as number,
+      importance: importance.get(tensor.name) ?? null,
+    }),
+  );
+  return { key: await keyOf(source.files, head.bytes, importance), files: source.files, tensors, head };
+}
+
+/**
+ * Writes the file. It appears as `target` when it is complete. Throws `model_file_invalid` for a damaged source, `unsupported` for
+ * a type that cannot be converted, `config_invalid` if the disk has no room, `cancelled` if the signal is aborted.
+ */
+export async function convert(conversion: Conversion, options: ConversionOptions): Promise<void> {
+  const { files, tensors, head, key } = conversion;
+  const { target, onProgress } = options;
+  const partial = `${target}.partial`;
+  await mkdir(dirname(target), { recursive: true });
+  const chunks = chunksOf(tensors);
+  const finished = await FinishedChunks.open(partial, key, chunks.length, head.fileBytes);
+  const file = finished.isContinued ? await open(partial, "r+") : await createFile(partial, head);
+  try {
+    const waiting = chunks.filter(({ index }) => !finished.has(index));
+    const totalRows = rowsIn(chunks);
+    let doneRows = totalRows - rowsIn(waiting);
+    await runWorkers({ files, target: partial, tensors }, waiting, options, async (index) => {
+      doneRows += chunks[index]?.rows ?? 0;
+      onProgress?.(Math.floor((doneRows / totalRows) * head.fileBytes), head.fileBytes);
+      await finished.add(index, () => file.datasync());
+    });
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(partial, target);
+  await finished.remove();
+}
+
+function chunksOf(tensors: readonly TargetTensor[]): Chunk[] {
+  const chunks: Chunk[] = [];
+  for (const [index, tensor] of tensors.entries()) {
+    const rows = rowsOf(tensor);
+    const step = isCopied(tensor) ? rows : Math.max(1, Math.floor(chunkValues / (tensor.shape[0] ?? 1)));
+    for (let firstRow = 0; firstRow < rows; firstRow += step) {
+      chunks.push({ index: chunks.length, tensor: index, firstRow, rows: Math.min(step, rows - firstRow) });
+    }
+  }
+  return chunks;
+}
+
+function rowsIn(chunks: readonly Chunk[]): number {
+  return chunks.reduce((sum, { rows }) => sum + rows, 0);
+}
+
+async function keyOf(
+  files: readonly string[],
+  head: Buffer,
+  importance: ReadonlyMap<string, Float32Array>,
+): Promise<string> {
+  const hash = createHash("sha256").update(`${version}\n`);
+  for (const path of files) {
+    const { size, mtimeMs } = await stat(path);
+    hash.update(`${path}\n${size}\n${mtimeMs}\n`);
+  }
+  for (const [name, { buffer, byteOffset, byteLength }] of importance) {
+    hash.update(name).update(new Uint8Array(buffer, byteOffset, byteLength));
+  }
+  return hash.update(head).digest("hex");
+}
+
+async function createFile(path: string, { bytes, fileBytes }: GgufHead): Promise<FileHandle> {
+  await checkRoom(path, fileBytes);
+  const file = await open(path, "w+");
+  await file.write(bytes, 0, bytes.length, 0);
+  await file.truncate(fileBytes);
+  return file;
+}
+
+async function checkRoom(path: string, bytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(dirname(path));
+  const free = bavail * bsize;
+  if (free > bytes) return;
+  const gib = (count: number) => `${(count / 2 ** 30).toFixed(1)} GiB`;
+  throw new ServerError(
+    "config_invalid",
+    `the converted model needs ${gib(bytes)} in ${dirname(path)}, which has ${gib(free)} free; make room there, or set ` +
+      "XDG_CACHE_HOME to a folder on another disk",
+  );
+}

@@ -1,0 +1,78 @@
+// Finished chunks: the record beside a partly converted file, so that a conversion that was interrupted goes on. Chunks are
+// recorded after their bytes are on the disk.
+import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { z } from "zod";
+
+const recordType = z.object({
+  /** Names source, types and code; a record of others is ignored. */
+  key: z.string(),
+  /** One bit for each chunk, in base64. */
+  done: z.string(),
+});
+
+/** Interval in ms at which the record is written. */
+const recordMs = 2000;
+
+export class FinishedChunks {
+  readonly #path: string;
+  readonly #key: string;
+  readonly #bits: Uint8Array;
+  /** Whether bytes of the target belong to the record: it goes on with the file that is there. */
+  readonly isContinued: boolean;
+  #recordedAt = performance.now();
+  #writing: Promise<void> | null = null;
+
+  private constructor(path: string, key: string, bits: Uint8Array, isContinued: boolean) {
+    this.#path = path;
+    this.#key = key;
+    this.#bits = bits;
+    this.isContinued = isContinued;
+  }
+
+  /**
+   * Opens the record of the file at `partial`, which has `fileBytes` bytes. No chunk is finished if the file is missing, or the
+   * record is missing or has another key or number of chunks; such a record is removed.
+   */
+  static async open(partial: string, key: string, chunks: number, fileBytes: number): Promise<FinishedChunks> {
+    const path = `${partial}.json`;
+    const bytes = Math.ceil(chunks / 8);
+    try {
+      const record = recordType.parse(JSON.parse(await readFile(path, "utf8")));
+      const bits = new Uint8Array(Buffer.from(record.done, "base64"));
+      const isSame = record.key === key && bits.length === bytes && (await stat(partial)).size === fileBytes;
+      if (isSame) return new FinishedChunks(path, key, bits, true);
+    } catch {
+      // A missing record or file and a damaged record have the same effect: the conversion begins anew.
+    }
+    await rm(path, { force: true });
+    return new FinishedChunks(path, key, new Uint8Array(bytes), false);
+  }
+
+  has(index: number): boolean {
+    return ((this.#bits[index >> 3] as number) & (1 << (index & 7))) !== 0;
+  }
+
+  /** Adds a chunk. From time to time calls `flush`, which puts the target's bytes on the disk, and writes the record. */
+  async add(index: number, flush: () => Promise<void>): Promise<void> {
+    this.#bits[index >> 3] = (this.#bits[index >> 3] as number) | (1 << (index & 7));
+    if (this.#writing !== null || performance.now() - this.#recordedAt < recordMs) return;
+    const bits = Buffer.from(this.#bits).toString("base64");
+    this.#writing = this.#write(bits, flush).finally(() => {
+      this.#writing = null;
+      this.#recordedAt = performance.now();
+    });
+    await this.#writing;
+  }
+
+  async remove(): Promise<void> {
+    await this.#writing;
+    await rm(this.#path, { force: true });
+  }
+
+  async #write(done: string, flush: () => Promise<void>): Promise<void> {
+    await flush();
+    const written = `${this.#path}.new`;
+    await writeFile(written, JSON.stringify({ key: this.#key, done }));
+    await rename(written, this.#path);
+  }
+}

@@ -1,0 +1,36 @@
+// Messages between a conversion and its worker threads.
+import type { ErrorRecord } from "../../../runtime/errors.ts";
+import type { SourceTensor } from "./model-source.ts";
+
+/** What a worker needs to know before its first chunk. */
+export interface ConversionTask {
+  /** Paths of the source. */
+  readonly files: readonly string[];
+  readonly target: string;
+  readonly tensors: readonly TargetTensor[];
+}
+
+export interface TargetTensor extends SourceTensor {
+  /** GGUF type in the target. */
+  readonly targetType: number;
+  /** Byte position in the target. */
+  readonly offset: number;
+  /**
+   * Importance of the columns for each matrix of the tensor, one matrix after another; null: all columns count the same. A tensor
+   * of experts has one matrix for each of them.
+   */
+  readonly importance: Float32Array | null;
+}
+
+/** Some rows of a tensor. */
+export interface Chunk {
+  /** Index in the list of chunks. */
+  readonly index: number;
+  /** Index of the tensor in the task. */
+  readonly tensor: number;
+  readonly firstRow: number;
+  readonly rows: number;
+}
+
+/** `done`: index of the chunk that is written. */
+export type WorkerReport = { readonly done: number } | { readonly error: ErrorRecord };

@@ -1,0 +1,136 @@
+// Quantization levels: names of `isq` and `quant`, and the number types that they stand for.
+import { ServerError } from "../../../runtime/errors.ts";
+import { suggestion } from "../../../runtime/nearest.ts";
+
+/** A quantization level. All types are GGUF type numbers. */
+export interface Level {
+  /** Name as in GGUF, for example Q4_K. */
+  readonly name: string;
+  /** Type of the matrices of the layers. */
+  readonly type: number;
+  /** Type of token embeddings and output matrix: one level up, because every token passes through them. */
+  readonly endsType: number;
+  /** What the level stands for if the given name belongs to another format; else null. */
+  readonly note: string | null;
+}
+
+const typeNumbers = {
+  F32: 0,
+  F16: 1,
+  Q4_0: 2,
+  Q4_1: 3,
+  Q5_0: 6,
+  Q5_1: 7,
+  Q8_0: 8,
+  Q2_K: 10,
+  Q3_K: 11,
+  Q4_K: 12,
+  Q5_K: 13,
+  Q6_K: 14,
+  IQ4_NL: 20,
+  IQ4_XS: 23,
+  BF16: 30,
+  MXFP4: 39,
+} as const;
+
+type TypeName = keyof typeof typeNumbers;
+
+/** Type of embeddings and output matrix for each type of matrices. */
+const oneUp: Readonly<Record<TypeName, TypeName>> = {
+  F32: "F32",
+  F16: "F16",
+  BF16: "BF16",
+  Q2_K: "Q3_K",
+  Q3_K: "Q4_K",
+  Q4_K: "Q5_K",
+  Q5_K: "Q6_K",
+  Q6_K: "Q8_0",
+  Q4_0: "Q5_0",
+  Q4_1: "Q5_1",
+  Q5_0: "Q8_0",
+  Q5_1: "Q8_0",
+  Q8_0: "Q8_0",
+  IQ4_NL: "Q5_0",
+  IQ4_XS: "Q5_K",
+  MXFP4: "Q8_0",
+};
+
+/**
+ * Types for rows whose length is no multiple of the type's block. The replacement has blocks of 32 values and at least as many
+ * bits.
+ */
+const forOddRows: ReadonlyMap<number, number> = new Map(
+  (
+    [
+      ["Q2_K", "Q4_0"],
+      ["Q3_K", "Q4_0"],
+      ["IQ4_XS", "IQ4_NL"],
+      ["Q4_K", "Q5_0"],
+      ["Q5_K", "Q5_1"],
+      ["Q6_K", "Q8_0"],
+    ] as const
+  ).map(([from, to]) => [typeNumbers[from], typeNumbers[to]]),
+);
+
+/** Level for each number of bits. */
+const levelOfBits: Readonly<Record<string, TypeName>> = {
+  "2": "Q2_K",
+  "3": "Q3_K",
+  "4": "Q4_K",
+  "5": "Q5_K",
+  "6": "Q6_K",
+  "8": "Q8_0",
+};
+
+/** Levels of other formats, and the level that comes next to each. */
+const foreign: Readonly<Record<string, TypeName>> = {
+  AFQ2: "Q2_K",
+  AFQ3: "Q3_K",
+  AFQ4: "Q4_K",
+  AFQ6: "Q6_K",
+  AFQ8: "Q8_0",
+  HQQ4: "Q4_1",
+  HQQ8: "Q8_0",
+  F8E4M3: "Q8_0",
+  F8Q8: "Q8_0",
+  Q8_1: "Q8_0",
+  Q8_K: "Q8_0",
+};
+
+const names = Object.keys(typeNumbers) as readonly TypeName[];
+
+/** GGUF types that a level can name, by number. */
+export const levelTypes: ReadonlySet<number> = new Set(Object.values(typeNumbers));
+
+/**
+ * Returns the level that `given` names: a number of bits (2, 3, 4, 5, 6, 8) or a type, with or without underscores, in any
+ * case. `setting` is the key that the error names. Throws config_invalid.
+ */
+export function parseLevel(given: string | number, setting: string): Level {
+  const text = String(given).trim();
+  const spelled = text.toUpperCase().replaceAll(/[_-]/g, "");
+  const isSpelled = (name: string) => name.replaceAll("_", "") === spelled;
+  const bits = levelOfBits[text];
+  const own = bits ?? names.find(isSpelled);
+  if (own !== undefined) return levelOf(own, null);
+  const other = Object.keys(foreign).find(isSpelled);
+  if (other !== undefined) {
+    const name = foreign[other] as TypeName;
+    return levelOf(name, `${other} is a type of another format; ${name} takes its place`);
+  }
+  const known = `${Object.keys(levelOfBits).join(", ")} bits, or ${names.join(", ")}`;
+  const near = suggestion(text.toUpperCase(), names);
+  throw new ServerError("config_invalid", `${setting} expects ${known}; got "${text}"${near}`, { param: setting });
+}
+
+function levelOf(name: TypeName, note: string | null): Level {
+  return { name, type: typeNumbers[name], endsType: typeNumbers[oneUp[name]], note };
+}
+
+/** Returns the type for rows of `columns` values: `type`, or its replacement if the rows do not fit its blocks. */
+export function fittingType(type: number, columns: number, blockLength: (type: number) => number): number {
+  if (columns % blockLength(type) === 0) return type;
+  const other = forOddRows.get(type);
+  if (other !== undefined && columns % blockLength(other) === 0) return other;
+  return typeNumbers.F16;
+}

@@ -1,0 +1,66 @@
+// Quantization plan: the number type that each tensor of a model gets.
+import { ServerError } from "../../../runtime/errors.ts";
+import { tensorTypes } from "../../files/gguf/tensors.ts";
+import { fittingType, type Level } from "./levels.ts";
+import type { LayerRule } from "./topology.ts";
+
+/** A tensor to plan for. */
+export interface PlannedTensor {
+  /** GGUF name, for example blk.3.ffn_down.weight. */
+  readonly name: string;
+  /** Dimensions, columns first. */
+  readonly shape: readonly number[];
+  /** GGUF type in which the source has the values. */
+  readonly type: number;
+  /** Whether the tensor may have a smaller type. */
+  readonly isMatrix: boolean;
+}
+
+export interface TypeOptions {
+  /** Level of all layers; null: only layers that the topology names are quantized. */
+  readonly level: Level | null;
+  /** "moqe": only the matrices of experts are quantized. */
+  readonly organization: "default" | "moqe";
+  /** Rules for single layers. The first rule that names a tensor decides. */
+  readonly topology: readonly LayerRule[];
+  /** GGUF type of float matrices that are not quantized; null: as in the source. */
+  readonly floatType: number | null;
+}
+
+const f32 = 0;
+const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
+const embedding = /^(?:token_embd|output|per_layer_token_embd)\.weight$/;
+const expert = /\.ffn_(?:gate|up|down|gate_up)_exps\.weight$/;
+/** Returns the GGUF type of each tensor, by name. */
+export function planTypes(tensors: readonly PlannedTensor[], options: TypeOptions): ReadonlyMap<string, number> {
+  return new Map(tensors.map((tensor) => [tensor.name, typeOf(tensor, options)]));
+}
+
+function typeOf(tensor: PlannedTensor, { level, organization, topology, floatType }: TypeOptions): number {
+  const { name, shape, type, isMatrix } = tensor;
+  if (!isMatrix) return floatTypes.has(type) ? f32 : type;
+  const rule = topology.find(({ covers }) => covers(name));
+  const chosen = rule === undefined ? level : rule.level;
+  const isLeftOut = chosen === null || (rule === undefined && organization === "moqe" && !expert.test(name));
+  if (!isLeftOut) {
+    const wanted = embedding.test(name) && rule === undefined ? chosen.endsType : chosen.type;
+    return fittingType(wanted, shape[0] ?? 1, blockLength);
+  }
+  return floatType !== null && floatTypes.has(type) ? floatType : type;
+}
+
+/** Returns the size of a tensor in bytes if it has the GGUF type `type`. */
+export function plannedBytes(shape: readonly number[], type: number): number {
+  const { blockBytes } = typeFacts(type);
+  return (shape.reduce((product, length) => product * length, 1) / blockLength(type)) * blockBytes;
+}
+
+function blockLength(type: number): number {
+  return typeFacts(type).blockLength;
+}
+
+function typeFacts(type: number) {
+  const facts = tensorTypes.get(type);
+  if (facts === undefined) throw new ServerError("internal", `expected a GGUF type; got ${type}`);
+  return facts;
+}
