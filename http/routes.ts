@@ -54,6 +54,7 @@ import {
 } from "./models/management-operation.ts";
 import { modelStatus, reloadModel, unloadModel } from "./models/management-route.ts";
 import { listModelsOperation, modelFileOperation, retrieveModelOperation } from "./models/operation.ts";
+import { requantize, requantizeOperation } from "./models/requantization.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
@@ -614,6 +615,14 @@ export const routes: readonly Route[] = [
     handler: reloadModel,
     operation: reloadModelOperation,
     errors: managementErrors,
+  },
+  {
+    method: "POST",
+    path: "/re_isq",
+    kind: "resource",
+    modelName: "model",
+    handler: requantize,
+    operation: requantizeOperation,
   },
   {
     method: "POST",

@@ -23,4 +23,11 @@ export interface ModelManagement {
   reload(name: string): Promise<ModelOutcome>;
   /** Unloads a model after its requests have ended. Does nothing if it is not loaded. */
   unload(name: string): Promise<ModelOutcome>;
+  /**
+   * Begins to convert the weights of a model to another quantization level, such as "Q4K". The converted model then takes the place
+   * of the loaded one: running requests finish first, new ones wait. Returns the id of the model. The field
+   * `requantization` of the model's entry tells how it goes. Throws invalid_value for an unknown level, model_state_conflict while a model
+   * of this server is converted, and unsupported if the server cannot convert.
+   */
+  requantize(name: string, level: string): string;
 }

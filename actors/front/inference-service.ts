@@ -24,6 +24,7 @@ import { movedWith } from "../api/sealed-content.ts";
 import type { GenerationEvent, LeasedAdapter, ModelStatistics, TextStatistics } from "../messages.ts";
 import { ModelManager } from "../models/model-manager.ts";
 import type { RejectionCounter } from "../models/rejection-counter.ts";
+import { Requantizer } from "../models/requantizer.ts";
 import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
@@ -68,6 +69,7 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #system = new ActorSystem("front");
   readonly #generation: GenerationClient;
   readonly #models: ModelManager;
+  readonly #requantizer: Requantizer;
   /** Next number for a stream or task. */
   #nextId = 1;
   /** Number of generations that have not emitted an event. */
@@ -80,6 +82,7 @@ export class InferenceService implements Inference, ModelManagement {
     const models = () => this.#models.all.map(({ model }) => model);
     this.#generation = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
     this.#models = new ModelManager(options, this.#system, this.#generation);
+    this.#requantizer = new Requantizer(options);
   }
 
   /**
@@ -94,6 +97,7 @@ export class InferenceService implements Inference, ModelManagement {
   /** Stops all threads and processes. The models stop first, so that they generate nothing new. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
+    await this.#requantizer.stop();
     await this.#models.stop(deadlineMs);
     await this.#generation.stop(deadlineMs);
     await this.#system.stop();
@@ -129,6 +133,10 @@ export class InferenceService implements Inference, ModelManagement {
 
   async unload(name: string): Promise<ModelOutcome> {
     return await this.#models.named(name).unload();
+  }
+
+  requantize(name: string, level: string): string {
+    return this.#requantizer.begin(this.#models.named(name), level);
   }
 
   /**

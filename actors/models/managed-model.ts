@@ -14,9 +14,11 @@
 // In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
 // its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
 // keeps its slot only during a reload.
+
+import type { ModelSpec } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
-import type { ModelStatus } from "../api/inference.ts";
+import type { ModelStatus, Requantization } from "../api/inference.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
@@ -46,8 +48,9 @@ export class ManagedModel implements SlotUser {
   status: ModelStatus = "unloaded";
   /** Fraction of the last load, 0..1, as its process has reported it. */
   loadFraction = 0;
+  /** The last change of the weights' quantization; null: none since the server was started. */
+  requantization: Requantization | null = null;
   readonly id: string;
-  readonly served: ServedModel;
   /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
@@ -63,17 +66,26 @@ export class ManagedModel implements SlotUser {
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
   #isClosed = false;
+  /** Spec of the next load, if it differs from the current one. */
+  #nextSpec: ModelSpec | null = null;
+  /** Spec to return to if the current one cannot be loaded; null: the current one has been loaded. */
+  #provenSpec: ModelSpec | null = null;
+  /** Error of the last spec that could not be loaded. */
+  #specError: ServerError | null = null;
 
   constructor(options: ManagedModelOptions) {
     const { served, clock, log } = options;
     this.#options = options;
     this.id = served.id;
-    this.served = served;
     this.adapters = options.adapters;
     this.model = new ModelProcess(options, { onUp: () => this.#up(), onDown: (error) => this.#down(error) });
     this.refusals = new RejectionCounter(served.id, log, clock);
     this.#gate = new RequestGate(options, () => this.reconcile());
     if (options.loadsAtStart) this.#move("reloading", "start");
+  }
+
+  get served(): ServedModel {
+    return this.model.served;
   }
 
   /** The current status, with the error of the last failed load. */
@@ -115,6 +127,22 @@ export class ManagedModel implements SlotUser {
     if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
     if (this.status === "unloaded") return { ...this.outcome, error: null };
     return await this.#call("unload");
+  }
+
+  /**
+   * Loads the model with another spec: requests in flight finish on the loaded model, new ones wait. A model that is not loaded
+   * is loaded with it when a request names it. If the spec cannot be loaded, the model returns to its former one, and its error is
+   * thrown.
+   */
+  async replaceSpec(spec: ModelSpec): Promise<void> {
+    this.#nextSpec = spec;
+    this.#specError = null;
+    while (this.#nextSpec === spec && !this.#isClosed) {
+      if (this.#phase === "out" && this.status === "unloaded") return;
+      const { error } = await this.#call("reload");
+      if (error !== null) throw fromErrorRecord(error);
+    }
+    if (this.#specError !== null) throw this.#specError;
   }
 
   /**
@@ -197,7 +225,16 @@ export class ManagedModel implements SlotUser {
     if (!this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
     this.loadFraction = 0;
+    if (this.#nextSpec !== null) this.#provenSpec = this.#use(this.#nextSpec);
+    this.#nextSpec = null;
     this.model.start();
+  }
+
+  /** Sets the spec of the next start. Returns the one before. */
+  #use(spec: ModelSpec): ModelSpec {
+    const before = this.served.spec;
+    this.model.served = { ...this.served, spec };
+    return before;
   }
 
   /** Stops the process after its requests have ended. */
@@ -232,6 +269,7 @@ export class ManagedModel implements SlotUser {
   #up(): void {
     if (this.#phase === "stopping") return;
     this.#phase = "running";
+    this.#provenSpec = null;
     this.#move("loaded", "ready");
     this.#gate.open();
     this.#desired.loaded(this.outcome);
@@ -246,11 +284,21 @@ export class ManagedModel implements SlotUser {
     if (this.#phase === "stopping") return;
     if (this.#phase === "running" && this.#unloadReason !== null) this.reconcile();
     else if (error === null) this.#move("reloading", "crash");
+    else if (this.#provenSpec !== null) this.#returnTo(this.#provenSpec, error);
     else {
       this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
       this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
       this.#unloaded("failed");
     }
+  }
+
+  /** Loads the former spec, for which the waiting requests wait. */
+  #returnTo(spec: ModelSpec, error: ServerError): void {
+    this.#options.log.error({ model: this.id, reason: error.message }, "the former weights are loaded again");
+    this.#specError = error;
+    this.#provenSpec = null;
+    this.#use(spec);
+    this.model.start();
   }
 
   #move(to: ModelStatus, reason: TransitionReason): void {

@@ -20,11 +20,13 @@ import { prepareModel } from "./quantization/prepare-model.ts";
 /** Minimum number of additional logits rows per step, used by prompts with logprobs. */
 const leastExtraLogitsRows = 16;
 
-/**
- * Returns the path of a model's GGUF file. Downloads the model if it is not on this machine, and converts it if it is no GGUF file
- * or the settings quantize it.
- */
-export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
+/** Returns the path of a model's GGUF file or of a checkpoint's config.json. Downloads the model if it is not on this machine. */
+export async function fetchSource(
+  config: Config,
+  model: ModelConfig,
+  log: Logger,
+  progress: Progress,
+): Promise<string> {
   const { id, modelId, device, format } = model;
   const { path } = await resolveModel(modelId, {
     tokenSource: config.tokenSource,
@@ -33,6 +35,15 @@ export async function fetchModel(config: Config, model: ModelConfig, log: Logger
     onNotice: (message) => log.info({ model: id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),
   });
+  return path;
+}
+
+/**
+ * Returns the path of a model's GGUF file. Downloads the model if it is not on this machine, and converts it if it is no GGUF file
+ * or the settings quantize it.
+ */
+export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
+  const path = await fetchSource(config, model, log, progress);
   return await prepareModel(path, { model, threads: config.troupe.threads, log, progress });
 }
 
@@ -43,7 +54,11 @@ export async function modelSpec(
   log: Logger,
   progress: Progress,
 ): Promise<ModelSpec> {
-  const path = await fetchModel(config, model, log, progress);
+  return specOf(config, model, await fetchModel(config, model, log, progress));
+}
+
+/** Returns the spec of a model whose GGUF file is at `path`. */
+export function specOf(config: Config, model: ModelConfig, path: string): ModelSpec {
   const { blockSize, cacheType } = config.pagedAttn;
   return {
     path,

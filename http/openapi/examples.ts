@@ -258,6 +258,7 @@ export const examples: Readonly<Record<string, Example>> = {
   showModelStatus: { body: { model_id: "default" } },
   reloadModel: { body: { model_id: "default" } },
   unloadModel: { body: { model_id: "default" } },
+  requantizeModel: { body: { ggml_type: "Q4K" } },
   listLoraAdapters: {
     answer: {
       object: "list",

@@ -25,13 +25,18 @@ export interface Preparation {
   readonly threads: number;
   readonly log: Logger;
   readonly progress: Progress;
+  /** Ends the conversion. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
  * Returns the path of the GGUF file of the model at `path`: the same path if it is a GGUF file that no setting changes. Converts the
  * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
  */
-export async function prepareModel(path: string, { model, threads, log, progress }: Preparation): Promise<string> {
+export async function prepareModel(
+  path: string,
+  { model, threads, log, progress, signal }: Preparation,
+): Promise<string> {
   const { id, format, hfOverrides } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
@@ -46,14 +51,14 @@ export async function prepareModel(path: string, { model, threads, log, progress
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
   const target = join(convertedFolder(), fileName(path, wishes.level?.name ?? null, conversion.key));
   const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
-  return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal: undefined, onWait }, async () => {
+  return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal, onWait }, async () => {
     if (await isFile(target)) return target;
     log.info(
       { model: id, target, bytes: conversion.head.fileBytes },
       "the model is converted; the result stays in the cache",
     );
     const onProgress = (done: number, total: number) => progress.update(`converting ${id}`, done, total);
-    await convert(conversion, { target, threads: computeThreads(threads), onProgress });
+    await convert(conversion, { target, threads: computeThreads(threads), signal, onProgress });
     return target;
   });
 }

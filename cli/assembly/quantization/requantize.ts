@@ -1,0 +1,46 @@
+// Requantization: converts the source of a served model to another quantization level, on a part of the cores, because the model
+// answers meanwhile. The result stays in the cache, like that of a conversion at start.
+import type { RequantizeRequest, ServiceOptions } from "../../../actors/front/service-options.ts";
+import type { ModelSpec } from "../../../engines/engine.ts";
+import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { computeThreads } from "../../../runtime/host/cores.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { ModelConfig } from "../../config/config.ts";
+import { prepareModel } from "./prepare-model.ts";
+
+/** A model that can be converted. */
+export interface ConvertibleModel {
+  readonly model: ModelConfig;
+  readonly engine: "llama" | "wasm";
+  /** Path of the GGUF file, or of the config.json of a checkpoint, from which the model is converted. */
+  readonly source: string;
+}
+
+/** Share of the compute threads that a conversion uses while the model serves. */
+const threadShare = 0.5;
+
+/** Returns the function that converts one of the models, given by id. `threads`: the setting. */
+export function requantizer(
+  models: ReadonlyMap<string, ConvertibleModel>,
+  threads: number,
+  log: Logger,
+): NonNullable<ServiceOptions["requantize"]> {
+  return async ({ id, spec, level, signal, onProgress }: RequantizeRequest): Promise<ModelSpec> => {
+    const convertible = models.get(id);
+    if (convertible === undefined) throw new ServerError("internal", `expected the id of a served model; got "${id}"`);
+    const { model, engine, source } = convertible;
+    const path = await prepareModel(source, {
+      model: { ...model, quantization: { ...model.quantization, isq: level } },
+      threads: Math.max(1, Math.floor(computeThreads(threads) * threadShare)),
+      log,
+      progress: { update: (_label, done, total) => onProgress(done / (total ?? done)), stop: () => {} },
+      signal,
+    });
+    const next = { ...spec, path };
+    const refusal = engine === "wasm" ? await wasmRefusal(next) : null;
+    if (refusal !== null)
+      throw new ServerError("unsupported", `the wasm engine cannot run "${id}" as ${level}: ${refusal}`);
+    return next;
+  };
+}
