@@ -40,10 +40,11 @@ export async function prepareModel(path: string, { model, threads, log, progress
     warn,
   );
   if (!isCheckpoint(path) && !changesWeights(wishes)) return path;
-  const { conversion, isSame, lossyTypes } = await planModel(path, wishes, warn);
+  const { conversion, isSame, lossyTypes, replaced } = await planModel(path, wishes, warn);
   if (isSame) return path;
   if (lossyTypes.length > 0)
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
+  for (const replacement of replaced) warn(replacement);
   const target = join(convertedFolder(), fileName(path, wishes.level?.name ?? null, conversion.key));
   const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
   return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal: undefined, onWait }, async () => {
