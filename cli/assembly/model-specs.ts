@@ -21,11 +21,14 @@ import { prepareModel } from "./quantization/prepare-model.ts";
 const leastExtraLogitsRows = 16;
 
 /**
- * Returns the path of a model's GGUF file. Downloads the model if it is not on this machine, and converts it if it is no GGUF file
- * or the settings quantize it.
+ * Returns the path of a model: a GGUF file, or the config.json of a checkpoint. Downloads the model if it is not on this machine.
  */
-export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
-  const { id, modelId, device, format } = model;
+export async function resolveSource(
+  config: Config,
+  { id, modelId, device, format }: ModelConfig,
+  log: Logger,
+  progress: Progress,
+): Promise<string> {
   const { path } = await resolveModel(modelId, {
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
@@ -33,6 +36,12 @@ export async function fetchModel(config: Config, model: ModelConfig, log: Logger
     onNotice: (message) => log.info({ model: id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),
   });
+  return path;
+}
+
+/** Returns the path of a model's GGUF file. Converts the model if it is no GGUF file, or if the settings quantize it. */
+export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
+  const path = await resolveSource(config, model, log, progress);
   return await prepareModel(path, { model, threads: config.troupe.threads, log, progress });
 }
 

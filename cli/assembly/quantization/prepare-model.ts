@@ -32,13 +32,10 @@ export interface Preparation {
  * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
  */
 export async function prepareModel(path: string, { model, threads, log, progress }: Preparation): Promise<string> {
-  const { id, format, hfOverrides } = model;
+  const { id, format } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const wishes = await wishesOf(
-    { ...model.quantization, ...model.device, ...format, ...model, overrides: hfOverrides },
-    warn,
-  );
+  const wishes = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
   if (!isCheckpoint(path) && !changesWeights(wishes)) return path;
   const { conversion, isSame, lossyTypes, replaced } = await planModel(path, wishes, warn);
   if (isSame) return path;
