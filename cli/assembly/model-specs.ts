@@ -16,6 +16,7 @@ import type { Progress } from "../progress.ts";
 import { version } from "../version.ts";
 import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
 import { prepareModel } from "./quantization/prepare-model.ts";
+import { wantedFiles } from "./quantization/quant.ts";
 
 /** Minimum number of additional logits rows per step, used by prompts with logprobs. */
 const leastExtraLogitsRows = 16;
@@ -25,7 +26,7 @@ const leastExtraLogitsRows = 16;
  */
 export async function resolveSource(
   config: Config,
-  { id, modelId, device, format }: ModelConfig,
+  { id, modelId, device, format, quantization: { quant } }: ModelConfig,
   log: Logger,
   progress: Progress,
 ): Promise<string> {
@@ -33,6 +34,7 @@ export async function resolveSource(
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
     quantizedFile: format.quantizedFile,
+    quantisations: wantedFiles(quant),
     onNotice: (message) => log.info({ model: id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),
   });

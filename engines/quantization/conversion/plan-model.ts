@@ -23,6 +23,8 @@ export interface PlannedModel {
   readonly conversion: Conversion;
   /** Whether the file to write would have the same weights as the GGUF file at the path. */
   readonly isSame: boolean;
+  /** GGUF type of most weights of the source's matrices. */
+  readonly sourceType: number;
   /** Names of the types of matrices that are quantized already and would be again. */
   readonly lossyTypes: readonly string[];
   /** Types of the level that rows did not fit, each with the type that takes its place and the number of such matrices. */
@@ -71,6 +73,7 @@ export async function planModel(
   const conversion = await planConversion({ source, types, importance, fileType });
   return {
     conversion,
+    sourceType: mostCommon(source, new Map()),
     isSame: isGguf && source.tensors.every(({ name, type }) => types.get(name) === type),
     replaced: replacements(source, types, wishes),
     lossyTypes: [
