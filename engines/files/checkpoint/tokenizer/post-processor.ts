@@ -1,6 +1,6 @@
 // Post-processor of a tokenizer.json: the special tokens that it puts around a text and between two texts.
 
-import type { JsonField } from "./source/json-field.ts";
+import { type JsonField, quoted } from "./source/json-field.ts";
 import { type TokenizerJson, typeOf } from "./source/tokenizer-json.ts";
 import type { Warn } from "./token-table.ts";
 
@@ -23,7 +23,7 @@ export function wrappingOf({ postProcessors }: TokenizerJson, warn: Warn): Wrapp
     else if (type === "RobertaProcessing" || type === "BertProcessing") {
       const [first, last] = [nameIn(step.get("cls")), nameIn(step.get("sep"))];
       wrapping = { first, last, between: type === "RobertaProcessing" ? [last, last] : [last] };
-    } else if (type !== "ByteLevel") throw step.invalid(`is ${JSON.stringify(type)}, which is not known`);
+    } else if (type !== "ByteLevel") throw step.invalid(`is ${quoted(type)}, which is not known`);
   }
   return wrapping;
 }

@@ -2,7 +2,7 @@
 // words are identified by their patterns.
 import { type JsonField, quoted } from "../source/json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
-import { TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";
+import { TokenTable, tokenTypes, type Warn, warnOfEnds, warnOfRules } from "../token-table.ts";
 import { keyPrefix, type Pairs, setText } from "../typed-value.ts";
 import { buildsAll, type Merge, readMerges } from "./merges.ts";
 import { identifyPreTokenizer } from "./pre-tokenizers.ts";
@@ -20,6 +20,7 @@ export function bytePairVocabulary(json: TokenizerJson, size: number | null, war
   }
   warnOfRules(json.added, warn);
   const ids = vocabularyOf(json);
+  warnOfEnds(ids.keys(), json.added, warn);
   const merges = readMerges(json, ids);
   const added = new Map(json.added.map(({ text, id }) => [text, id]));
   const isBuilt = () =>

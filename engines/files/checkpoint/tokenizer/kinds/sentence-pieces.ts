@@ -3,7 +3,15 @@
 import { type JsonField, quoted } from "../source/json-field.ts";
 import type { SentencePieceFile } from "../source/sentence-piece-file.ts";
 import { type AddedToken, type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
-import { spaceSymbol, TokenTable, tokenTypes, type Warn, warnOfNormalized, warnOfRules } from "../token-table.ts";
+import {
+  spaceSymbol,
+  TokenTable,
+  tokenTypes,
+  type Warn,
+  warnOfEnds,
+  warnOfNormalized,
+  warnOfRules,
+} from "../token-table.ts";
 import { type Pairs, setFlag, setText } from "../typed-value.ts";
 import { refuseOptions, writeMerges } from "./byte-pairs.ts";
 import { type Merge, mergeScores, readMerges } from "./merges.ts";
@@ -24,7 +32,9 @@ export function piecesOfJson(json: TokenizerJson, size: number | null, warn: War
       .get("pre_tokenizer")
       .invalid("has no ByteLevel step, and no step writes spaces as U+2581; use a GGUF file");
   }
+  if (spacing.joinsSpaces || spacing.strips) warn("runs of spaces and spaces around a text are kept");
   warnOfRules(json.added, warn);
+  warnOfEnds(vocabularyOf(json).keys(), json.added, warn);
   if (json.normalizers.length > 0) warnOfNormalized(json.added, warn);
   const ids = vocabularyOf(json);
   const added = new Map(json.added.map(({ text, id }) => [text, id]));

@@ -18,7 +18,7 @@ describe("what llama.cpp has no rule for", () => {
     await refuses(suffixed, /model\.end_of_word_suffix is "<\/w>"/);
     await refuses({ ...bytes, model: { type: "WordLevel", vocab: {} } }, /model\.type is "WordLevel"/);
     await refuses({ ...bytes, pre_tokenizer: null }, /pre_tokenizer has no ByteLevel step/);
-    await refuses({ ...wordPieceJson(), normalizer: null }, /normalizer is none; expected one BertNormalizer/);
+    await refuses({ ...wordPieceJson(), normalizer: null }, /normalizer is "none"; expected one BertNormalizer/);
     const words = { ...wordPieceJson(), pre_tokenizer: { type: "Whitespace" } };
     await refuses(words, /pre_tokenizer is "Whitespace"; expected BertPreTokenizer/);
     await refuses({ ...unigramJson(), normalizer: { type: "NFKC" } }, /normalizer is "NFKC"/);
@@ -40,8 +40,13 @@ describe("what llama.cpp has no rule for", () => {
     );
     const added_tokens = [...bytes.added_tokens, added(265, "<mask>", { lstrip: true, single_word: true })];
     assert.match((await warningsOf({ ...bytes, added_tokens })).join(), /"<mask>" \(lstrip, single_word\)/);
+    bytes.model.vocab["</s>"] = 265;
+    assert.match((await warningsOf(bytes)).join(), /only end a generation, .*"<\/s>"/);
     const uncleaned = { type: "BertNormalizer", clean_text: false, lowercase: true };
     assert.match((await warningsOf({ ...wordPieceJson(), normalizer: uncleaned })).join(), /clean_text is off/);
+    const stripped = piecesJson();
+    stripped.normalizer.normalizers.push({ type: "Strip" } as never);
+    assert.match((await warningsOf(stripped)).join(), /spaces around a text are kept/);
     const first = { type: "Metaspace", prepend_scheme: "first" };
     assert.match((await warningsOf({ ...unigramJson(), pre_tokenizer: first })).join(), /follows a control token/);
   });
