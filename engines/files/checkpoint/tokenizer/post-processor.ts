@@ -30,7 +30,7 @@ export function wrappingOf({ postProcessors }: TokenizerJson, warn: Warn): Wrapp
 
 /** Returns the text of a token that is written as [text, id]. */
 function nameIn(field: JsonField): string {
-  const text = field.elements()[0];
+  const text = field.elements(maxParts)[0];
   if (text === undefined) throw field.invalid("is missing; expected a token's text and id");
   return text.required(text.text());
 }
@@ -50,7 +50,5 @@ function templateWrapping(step: JsonField, warn: Warn): Wrapping {
 
 /** Returns the parts of a template: a special token's name, or null for a text. */
 function tokensOf(template: JsonField): (string | null)[] {
-  const parts = template.elements();
-  if (parts.length > maxParts) throw template.invalid(`has ${parts.length} parts; at most ${maxParts} are read`);
-  return parts.map((part) => part.get("SpecialToken").get("id").text());
+  return template.elements(maxParts).map((part) => part.get("SpecialToken").get("id").text());
 }

@@ -6,8 +6,8 @@ import type { TokenizerJson } from "../source/tokenizer-json.ts";
 export type Merge = readonly [left: string, right: string];
 
 const maxMerges = 4 * 2 ** 20;
-/** Maximum number of characters of a vocabulary whose merges are compared with all possible ones. */
-const maxCharacters = 2 ** 24;
+/** Maximum work of comparing merges with all possible ones, in characters. The largest vocabularies in use need 2^24. */
+const maxWork = 2 ** 28;
 
 /** Reads the merges. Throws `model_file_invalid` if they need a token that is not in `ids`, as the library does. */
 export function readMerges({ model }: TokenizerJson, ids: ReadonlyMap<string, number>): Merge[] {
@@ -75,10 +75,10 @@ export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>
 /** Returns the number of pairs of texts that make a text but are no merge. */
 function countMissing(pairs: ReadonlySet<string>, texts: ReadonlySet<string>): number {
   let missing = 0;
-  let characters = 0;
+  let work = 0;
   for (const text of texts) {
-    characters += text.length;
-    if (characters > maxCharacters) return Number.POSITIVE_INFINITY;
+    work += text.length ** 2;
+    if (work > maxWork) return Number.POSITIVE_INFINITY;
     let end = 0;
     for (const character of text) {
       end += character.length;

@@ -121,7 +121,10 @@ function scoresOf(
     warn(`${differences} pairs of symbols are not joined in the order of model.merges`);
     return scores;
   }
-  const problem = `${differences} pairs of symbols cannot be joined in its order`;
+  const isCompared = differences !== Number.POSITIVE_INFINITY;
+  const problem = isCompared
+    ? `${differences} pairs of symbols cannot be joined in its order`
+    : "its tokens are too long to compare";
   throw model
     .get("merges")
     .invalid(`is not that of a SentencePiece model: ${problem}; add tokenizer.model, or use a GGUF file`);

@@ -132,7 +132,7 @@ describe("mutated tokenizer files", () => {
       } catch (error) {
         assert.ok(error instanceof ServerError, `seed ${seed}: ${(error as Error).stack}`);
         assert.equal(error.code, "model_file_invalid", `seed ${seed}`);
-        assert.ok(error.message.startsWith(rig.path), `seed ${seed}: ${error.message}`);
+        assert.match(error.message, /\.json: \S|: no file names the token/, `seed ${seed}`);
         assert.ok(error.message.length < 4_000, `seed ${seed}: ${error.message.length} characters`);
         counts.refused++;
       }

@@ -52,6 +52,24 @@ describe("what llama.cpp has no rule for", () => {
   });
 });
 
+describe("a tokenizer.json that would take long", () => {
+  it("is refused for its number of values", async () => {
+    const nested = { "tokenizer.json": "[".repeat(9_000_000) };
+    await assert.rejects(rig.convert(nested), /has about 9000000 values; at most 8388608 are read/);
+    const deep = { "tokenizer.json": `{"model":${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}}` };
+    await assert.rejects(rig.convert(deep), /model is a list of 1; expected an object/);
+  });
+
+  it("is refused, if its tokens are too long to compare", async () => {
+    const json = piecesJson();
+    const first = Object.keys(json.model.vocab).length;
+    for (let id = 0; id < 100; id++) json.model.vocab["x".repeat(3000 + id)] = first + id;
+    const started = performance.now();
+    await refuses(json, /its tokens are too long to compare/);
+    assert.ok(performance.now() - started < 5_000);
+  });
+});
+
 describe("a damaged tokenizer.json", () => {
   it("is refused by the name of the field", async () => {
     const bytes = byteLevelJson();
@@ -65,6 +83,13 @@ describe("a damaged tokenizer.json", () => {
     let deep: object = { type: "NFC" };
     for (let depth = 0; depth < 1000; depth++) deep = { type: "Sequence", normalizers: [deep] };
     await refuses({ ...bytes, normalizer: deep }, /is nested more than 8 levels deep/);
+    const long = { ...bytes, model: { ...bytes.model, vocab: { ["x".repeat(5000)]: 1 } } };
+    await refuses(long, /model\.vocab\.x{64}… has 5000 characters; at most 4096/);
+    const many = Array.from({ length: 300 }, () => added(1, "x"));
+    await refuses(
+      { ...bytes, post_processor: { type: "TemplateProcessing", single: many } },
+      /single has 300 elements/,
+    );
     await assert.rejects(rig.convert({ "tokenizer.json": "{" }), /tokenizer\.json is not JSON/);
     await assert.rejects(rig.convert({ "tokenizer.json": "[]" }), /tokenizer\.json: its content is a list of 0/);
     await assert.rejects(rig.convert({ "tokenizer.json": Uint8Array.of(0xff) }), /tokenizer\.json is not UTF-8/);
