@@ -13,6 +13,12 @@ export const tokenTypes = { normal: 1, unknown: 2, control: 3, userDefined: 4, u
 export type Warn = (difference: string) => void;
 
 export const spaceSymbol = "\u2581";
+
+/** Returns a token's text with spaces, as it is searched in a text. */
+export function withSpaces(text: string): string {
+  return text.replaceAll(spaceSymbol, " ");
+}
+
 /** Score of tokens that no merge makes, as in llama.cpp's converter. */
 const addedScore = -1000;
 const unusedScore = -10_000;

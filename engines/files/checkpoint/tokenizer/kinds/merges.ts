@@ -42,16 +42,19 @@ export function buildsAll(merges: readonly Merge[], texts: Iterable<string>): bo
 /** Scores by text, with which SentencePiece's algorithm joins the pairs of merges. */
 export interface MergeScores {
   readonly scores: ReadonlyMap<string, number>;
-  /** Number of pairs that this algorithm joins in another order than the merges, or although they are no merge. */
+  /**
+   * Number of pairs that this algorithm joins in another order than the merges, or although they are no merge. Infinity: the
+   * tokens are too long to compare.
+   */
   readonly differences: number;
 }
 
 /**
  * Returns scores for `texts`, in the order of their ids. SentencePiece's algorithm joins any two symbols whose text is a
  * token, in the order of the scores of the joined tokens. So it does the same as the merges if all pairs that make a token
- * are merges and stand together.
+ * are merges and stand together. `most`: number of differences from which on they need not be counted.
  */
-export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>): MergeScores {
+export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>, most: number): MergeScores {
   const scores = new Map<string, number>();
   const pairs = new Set<string>();
   let differences = 0;
@@ -69,7 +72,7 @@ export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>
     score = scores.get(text) ?? score - 0.5;
     scores.set(text, score);
   }
-  return { scores, differences: differences + countMissing(pairs, texts) };
+  return { scores, differences: differences + (differences > most ? 0 : countMissing(pairs, texts)) };
 }
 
 /** Returns the number of pairs of texts that make a text but are no merge. */
