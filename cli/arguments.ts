@@ -16,12 +16,12 @@ const commandNames = ["serve", "run", "agent", "bench", "from-config"] as const;
  */
 export type CommandName = (typeof commandNames)[number];
 
-const toolNames = ["models", "cache", "login", "doctor", "completions"] as const;
+const toolNames = ["models", "cache", "quantize", "login", "doctor", "completions"] as const;
 
 /** Command without settings; it parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
-const plannedCommands = ["tune", "quantize", "uqff", "update", "uninstall"];
+const plannedCommands = ["tune", "uqff", "update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"];
 
 /** Flags that give a model tools. */

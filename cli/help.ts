@@ -20,6 +20,7 @@ export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   "from-config": "Run the command and settings of a TOML file: from-config -f FILE",
   models: "List recommended models, and the models on this machine",
   cache: "List or delete downloaded models",
+  quantize: "Write a model as GGUF files with smaller weights: quantize -m MODEL --isq 4 -o FILE",
   login: "Store the access token of the model hub",
   doctor: "Check whether this machine can run the server",
   completions: "Print a shell completion script: completions bash|zsh|fish",

@@ -20,6 +20,7 @@ import { version } from "./version.ts";
 const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {
   models: modelsCommand,
   cache: cacheCommand,
+  quantize: async (args) => (await import("./tools/quantize.ts")).quantizeCommand(args),
   login: loginCommand,
   doctor: async (args) => (await import("./tools/doctor.ts")).doctorCommand(args),
   completions: async (args) => (await import("./tools/completions.ts")).completionsCommand(args),

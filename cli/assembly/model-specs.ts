@@ -16,34 +16,34 @@ import type { Progress } from "../progress.ts";
 import { version } from "../version.ts";
 import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
 import { prepareModel } from "./quantization/prepare-model.ts";
+import { wantedFiles } from "./quantization/quant.ts";
 
 /** Minimum number of additional logits rows per step, used by prompts with logprobs. */
 const leastExtraLogitsRows = 16;
 
-/** Returns the path of a model's GGUF file or of a checkpoint's config.json. Downloads the model if it is not on this machine. */
-export async function fetchSource(
+/**
+ * Returns the path of a model: a GGUF file, or the config.json of a checkpoint. Downloads the model if it is not on this machine.
+ */
+export async function resolveSource(
   config: Config,
-  model: ModelConfig,
+  { id, modelId, device, format, quantization: { quant } }: ModelConfig,
   log: Logger,
   progress: Progress,
 ): Promise<string> {
-  const { id, modelId, device, format } = model;
   const { path } = await resolveModel(modelId, {
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
     quantizedFile: format.quantizedFile,
+    quantisations: wantedFiles(quant),
     onNotice: (message) => log.info({ model: id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),
   });
   return path;
 }
 
-/**
- * Returns the path of a model's GGUF file. Downloads the model if it is not on this machine, and converts it if it is no GGUF file
- * or the settings quantize it.
- */
+/** Returns the path of a model's GGUF file. Converts the model if it is no GGUF file, or if the settings quantize it. */
 export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
-  const path = await fetchSource(config, model, log, progress);
+  const path = await resolveSource(config, model, log, progress);
   return await prepareModel(path, { model, threads: config.troupe.threads, log, progress });
 }
 

@@ -19,7 +19,7 @@ import type { Progress } from "../progress.ts";
 import { createAdapterFolder } from "./adapters/adapter-folder.ts";
 import { type AdapterSetting, adapterRoot, modelAdapters, takesAdapters } from "./adapters/model-adapters.ts";
 import { generationDefaults } from "./generation-defaults.ts";
-import { fetchSource, modelEngine, schedulerLimits, specOf } from "./model-specs.ts";
+import { modelEngine, resolveSource, schedulerLimits, specOf } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
 import { prepareModel } from "./quantization/prepare-model.ts";
 import { type ConvertibleModel, requantizer } from "./quantization/requantize.ts";
@@ -114,7 +114,7 @@ async function servedModels(setting: AdapterSetting): Promise<ServedModels> {
   const mayUseGpu = troupe.engine !== "wasm" && config.models.some(({ device }) => !device.cpu);
   if (host.gpuAdvice !== null && mayUseGpu) log.info(host.gpuAdvice);
   for (const model of config.models) {
-    const source = await fetchSource(config, model, log, progress);
+    const source = await resolveSource(config, model, log, progress);
     const path = await prepareModel(source, { model, threads: troupe.threads, log, progress });
     const spec = await withMtp(config, model, specOf(config, model, path), log, progress);
     const report = await modelEngine(config, model, spec, host, log);

@@ -14,8 +14,10 @@ import { architectures } from "../../engines/wasm/graph/architectures/registry.t
 import {
   type CheckpointCase,
   checkpointCase,
+  checkpointValues,
   writeAsGguf,
   writeCheckpoint,
+  writeQuantised,
 } from "../fixtures/checkpoints/checkpoint-model.ts";
 import { specOf } from "../fixtures/models/models.ts";
 
@@ -25,6 +27,11 @@ const cases = readdirSync(fileURLToPath(new URL("../../../test/fixtures/checkpoi
   .filter((name) => name.endsWith(".json"))
   .map((name) => name.slice(0, -".json".length));
 const types = { F32: 0, F16: 1 } as const;
+/** Methods of quantised.py. */
+const methods = [
+  ...["gptq", "gptq-8", "gptq-v2", "awq", "packed", "packed-zeros", "fp8-block", "fp8-tensor", "fp8-channel"],
+  ...["bnb-8", "bnb-4", "bnb-4-nested", "mxfp4"],
+];
 
 describe("checkpoints in safetensors", () => {
   let directory = "";
@@ -53,6 +60,60 @@ describe("checkpoints in safetensors", () => {
     });
   }
 });
+
+describe("quantised checkpoints", () => {
+  for (const method of methods) {
+    it(`have the values of the same model with plain weights: ${method}`, async () => {
+      const directory = mkdtempSync(join(tmpdir(), "troupe-quantised-"));
+      try {
+        const { quantised, plain } = await writeQuantised(directory, method);
+        const expected = await checkpointValues(plain);
+        const actual = await checkpointValues(quantised);
+        assert.deepEqual([...actual.keys()].sort(), [...expected.keys()].sort());
+        for (const [name, values] of expected) {
+          const own = actual.get(name) as Float32Array;
+          const wrong = values.findIndex(
+            (value, i) => Math.abs(value - own[i]!) > 1e-6 * Math.max(1e-3, Math.abs(value)),
+          );
+          assert.equal(wrong, -1, `${name}, value ${wrong}: ${own[wrong]} instead of ${values[wrong]}`);
+        }
+      } finally {
+        rmSync(directory, { recursive: true });
+      }
+    });
+  }
+
+  it("keep MXFP4, and give the outputs of plain weights", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "troupe-quantised-"));
+    try {
+      const { quantised, plain } = await writeQuantised(directory, "mxfp4");
+      const { tensors } = await writeAsGguf(quantised, join(directory, "own.gguf"), 0);
+      assert.equal(tensors.filter(({ storedType }) => storedType === 39).length, 12);
+      await writeAsGguf(plain, join(directory, "plain.gguf"), 0);
+      const { tokens } = checkpointCase("gpt-oss");
+      const logits = await lastLogits(join(directory, "plain.gguf"), tokens);
+      // llama.cpp rounds the inputs of a matrix in MXFP4 to 8 bits.
+      const error = errorShare(logits, Float32Array.from(await lastLogits(join(directory, "own.gguf"), tokens)));
+      assert.ok(error <= 0.01, String(error));
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  });
+});
+
+async function lastLogits(path: string, tokens: readonly number[]): Promise<number[]> {
+  const model = await llamaEngine.load(specOf(path, { kvType: "f32", maxSequences: 1, threads: 1 }), () => {});
+  try {
+    assert.ok(model.kv.reserve(0, tokens.length));
+    const batch = new Batch(1, model.capacity.maxBatchTokens);
+    batch.addRow(0, Int32Array.from(tokens), 0, tokens.length, 1, 0);
+    const { logits, logitsRow } = model.step(batch);
+    const start = logitsRow[0]! * model.card.vocabSize;
+    return [...logits.slice(start, start + model.card.vocabSize)];
+  } finally {
+    model.dispose();
+  }
+}
 
 function isOnWasm(architecture: string): boolean {
   return architectures.some(({ name }) => name === architecture);

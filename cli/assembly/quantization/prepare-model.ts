@@ -6,12 +6,14 @@ import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choic
 import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
-import { planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import type { Level } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
+import { levelToCreate } from "./quant.ts";
 import { changesWeights, wishesOf } from "./wishes.ts";
 
 /** Interval in ms at which a process looks whether another one has converted the model. */
@@ -37,18 +39,19 @@ export async function prepareModel(
   path: string,
   { model, threads, log, progress, signal }: Preparation,
 ): Promise<string> {
-  const { id, format, hfOverrides } = model;
+  const { id, format } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const wishes = await wishesOf(
-    { ...model.quantization, ...model.device, ...format, ...model, overrides: hfOverrides },
-    warn,
-  );
+  const given = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
+  const { quant } = model.quantization;
+  if (quant === null && !isCheckpoint(path) && !changesWeights(given)) return path;
+  const wishes = quant === null ? given : await withQuant(path, quant, given);
   if (!isCheckpoint(path) && !changesWeights(wishes)) return path;
-  const { conversion, isSame, lossyTypes } = await planModel(path, wishes, warn);
+  const { conversion, isSame, lossyTypes, replaced } = await planModel(path, wishes, warn);
   if (isSame) return path;
   if (lossyTypes.length > 0)
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
+  for (const replacement of replaced) warn(replacement);
   const target = join(convertedFolder(), fileName(path, wishes.level?.name ?? null, conversion.key));
   const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
   return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal, onWait }, async () => {
@@ -61,6 +64,15 @@ export async function prepareModel(
     await convert(conversion, { target, threads: computeThreads(threads), signal, onProgress });
     return target;
   });
+}
+
+/** Returns the wishes with the level that `quant` needs. */
+async function withQuant(path: string, quant: string | number, wishes: ModelWishes): Promise<ModelWishes> {
+  const quiet = () => {};
+  const { sourceType } = await planModel(path, wishes, quiet);
+  const bytesAt = async (level: Level) =>
+    (await planModel(path, { ...wishes, level }, quiet)).conversion.head.fileBytes;
+  return { ...wishes, level: await levelToCreate(quant, sourceType, bytesAt) };
 }
 
 /** Folder of converted models in this program's cache. */

@@ -31,7 +31,7 @@ export function requantizer(
     if (convertible === undefined) throw new ServerError("internal", `expected the id of a served model; got "${id}"`);
     const { model, engine, source } = convertible;
     const path = await prepareModel(source, {
-      model: { ...model, quantization: { ...model.quantization, isq: level } },
+      model: { ...model, quantization: { ...model.quantization, quant: null, isq: level } },
       threads: Math.max(1, Math.floor(computeThreads(threads) * threadShare)),
       log,
       progress: { update: (_label, done, total) => onProgress(done / (total ?? done)), stop: () => {} },

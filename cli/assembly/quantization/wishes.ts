@@ -15,7 +15,7 @@ export interface WeightSettings {
   readonly imatrix: string | null;
   readonly topology: string | null;
   readonly dtype: "auto" | "f16" | "bf16" | "f32";
-  readonly overrides: ModelConfig["hfOverrides"];
+  readonly hfOverrides: ModelConfig["hfOverrides"];
   readonly tokModelId: string | null;
 }
 
@@ -23,7 +23,7 @@ const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
 export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
-  const { isq, isqOrganization, imatrix, topology, dtype, overrides, tokModelId } = settings;
+  const { isq, isqOrganization, imatrix, topology, dtype, hfOverrides, tokModelId } = settings;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
@@ -42,7 +42,7 @@ export async function wishesOf(settings: WeightSettings, warn: (message: string)
     topology: rules,
     floatType: floatTypes[dtype],
     importance: imatrix === null ? null : await readImportance(resolve(imatrix)),
-    overrides: overrides ?? {},
+    overrides: hfOverrides ?? {},
     tokenizer: tokModelId === null ? null : resolve(tokModelId),
   };
 }

@@ -175,9 +175,8 @@ export const adapterKeys = {
 export const quantizationKeys = {
   quant: {
     ...textOrInteger("a quantization such as auto, 4 or q4k", "LEVEL"),
-    ...planned(),
     default: null,
-    help: "Quantization to find or create; conflicts with isq and from_uqff",
+    help: "Quantization to find among the model's files, or else to create; `auto` = the best that fits the memory; conflicts with isq and from_uqff",
   },
   isq: {
     ...textOrInteger("a quantization such as 4 or q4k", "LEVEL"),

@@ -8,11 +8,12 @@ import { indexFile, readModelTensors } from "../safetensors/shards.ts";
 import type { CheckpointArchitecture } from "./architectures/architecture.ts";
 import { architectureFor, knownClasses } from "./architectures/registry.ts";
 import { Config, isObject, type JsonObject, merged } from "./config.ts";
+import { denseLayers } from "./dense.ts";
 import { addSampling } from "./generation.ts";
 import { addHyperparameters } from "./hyperparameters.ts";
 import { readJsonObject } from "./json-file.ts";
+import { type EmbeddingModules, readModules } from "./modules.ts";
 import { Pairs } from "./pairs.ts";
-import { readPoolingType } from "./pooling.ts";
 import { resolveQuantisation } from "./quantised/resolve.ts";
 import { mapTensors, type TensorRecipe } from "./tensor-map.ts";
 
@@ -50,7 +51,8 @@ export async function openCheckpoint(folder: string, { overrides = {} }: Checkpo
   const given = new Config(path, whole);
   const architecture = findArchitecture(given, whole);
   const config = given.withDefaults(architecture.defaults ?? {});
-  const pairs = await readPairs(folder, architecture, config);
+  const modules = architecture.pools ? await readModules(folder) : { pooling: null, dense: [] };
+  const pairs = await readPairs(folder, architecture, config, modules);
   const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
   const quantisation = whole.quantization_config ?? given.value("quantization_config", "compression_config");
   const sources = await resolveQuantisation(model, quantisation, path);
@@ -58,7 +60,14 @@ export async function openCheckpoint(folder: string, { overrides = {} }: Checkpo
   const embedding = tensors.find(({ name }) => name === "token_embd.weight");
   const [columns, vocabSize = 1] = embedding?.shape ?? [];
   if (columns !== config.width) throw config.invalid("hidden_size", config.width, `${columns}, as the embedding has`);
-  return { architecture: architecture.name, files: model.files, pairs, tensors, vocabSize };
+  const dense = denseLayers(modules.dense, model.files.length, pairs);
+  return {
+    architecture: architecture.name,
+    files: [...model.files, ...dense.files],
+    pairs: pairs.values,
+    tensors: [...tensors, ...dense.tensors],
+    vocabSize,
+  };
 }
 
 function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitecture {
@@ -79,14 +88,17 @@ function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitec
 
 async function readPairs(
   folder: string,
-  architecture: CheckpointArchitecture,
+  { name, addPairs, hasDenseLayers = false }: CheckpointArchitecture,
   config: Config,
-): Promise<ReadonlyMap<string, TypedValue>> {
-  const pairs = new Pairs(architecture.name, config.path);
+  { pooling, dense }: EmbeddingModules,
+): Promise<Pairs> {
+  const pairs = new Pairs(name, config.path);
   addHyperparameters(config, pairs);
-  architecture.addPairs?.(config, pairs);
+  addPairs?.(config, pairs);
   addSampling((await readJsonObject(join(folder, "generation_config.json"))) ?? {}, pairs);
-  const pooling = architecture.pools ? await readPoolingType(folder) : null;
   if (pooling !== null) pairs.counts({ pooling_type: pooling });
-  return pairs.values;
+  if (dense.length > 0 && !hasDenseLayers) {
+    throw config.unsupported("modules.json", "Dense", "dense layers behind EmbeddingGemma only");
+  }
+  return pairs;
 }

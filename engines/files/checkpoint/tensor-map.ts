@@ -60,6 +60,8 @@ export function mapTensors(
 ): TensorRecipe[] {
   const groups = groupTensors(architecture, config, tensors);
   checkLayers(config, groups);
+  // A tied model uses the embedding, whatever copy of it the files have.
+  if (config.value("tie_word_embeddings") === true) groups.delete("output.weight");
   const ordered = [...groups.values()].sort((one, other) => {
     return (one.layer ?? -1) - (other.layer ?? -1) || one.order - other.order;
   });

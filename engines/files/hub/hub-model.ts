@@ -34,6 +34,8 @@ export interface HubFetch {
   readonly isOptional?: boolean;
   /** Chooses the files of a repository, the main file first; default: the files of a model. Throws if no file fits. */
   readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
+  /** Quantisations that are preferred to the default ones, best first. */
+  readonly quantisations?: readonly string[] | undefined;
   /** Maximum size of each file in bytes; default: no limit. */
   readonly maxFileBytes?: number | undefined;
   readonly onProgress: FetchOptions["onProgress"];
@@ -42,7 +44,7 @@ export interface HubFetch {
 
 /** Fetches the chosen files if necessary. Returns the local path of the first file. */
 export async function resolveHubFiles(request: HubFetch): Promise<string> {
-  const { source, context, onNotice, choose = chooseModelFiles } = request;
+  const { source, context, onNotice, choose = modelChooser(request) } = request;
   const cached = await findCached(request);
   if (context === null) return cached ?? refuseOffline(request);
   // A file at a given commit never changes, so a cached file is used without a request to the hub.
@@ -70,8 +72,10 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
 /**
  * Returns the path of the first chosen file in the cache, without network access; null if the files are not all cached.
  */
-export async function findCached(request: Pick<HubFetch, "source" | "cache" | "choose">): Promise<string | null> {
-  const { source, cache, choose = chooseModelFiles } = request;
+export async function findCached(
+  request: Pick<HubFetch, "source" | "cache" | "choose" | "quantisations">,
+): Promise<string | null> {
+  const { source, cache, choose = modelChooser(request) } = request;
   const folder = repoFolder(cache, source.repo);
   const commit = await cachedCommit(folder, source.revision);
   if (commit === null) return null;
@@ -84,14 +88,22 @@ export async function findCached(request: Pick<HubFetch, "source" | "cache" | "c
   }
 }
 
+function modelChooser({ quantisations = [] }: Pick<HubFetch, "quantisations">): NonNullable<HubFetch["choose"]> {
+  return (source, paths) => chooseModelFiles(source, paths, [...quantisations, ...preferredQuantisations]);
+}
+
 /**
  * Returns the files of a model: a GGUF model with the generation_config.json of its folder if there is one, else the files of a
  * checkpoint.
  */
-function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly string[] {
+function chooseModelFiles(
+  source: HubSource,
+  paths: readonly string[],
+  preferred: readonly string[],
+): readonly string[] {
   const checkpoint = hasGguf(paths) || source.wanted !== null ? null : checkpointFiles(paths);
   if (checkpoint !== null) return checkpoint;
-  const choice = { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations };
+  const choice = { place: placeOf(source), wanted: source.wanted, preferred };
   const chosen = chooseModel(paths, choice);
   const config = posix.join(posix.dirname(chosen[0] ?? ""), generationConfigFile);
   return paths.includes(config) ? [...chosen, config] : chosen;
@@ -153,7 +165,8 @@ function explainUnwritable(folder: string, cause: unknown): unknown {
   return new ServerError("config_invalid", message, { cause });
 }
 
-async function refuseOffline({ source, cache, choose = chooseModelFiles }: HubFetch): Promise<never> {
+async function refuseOffline(request: HubFetch): Promise<never> {
+  const { source, cache, choose = modelChooser(request) } = request;
   const folder = repoFolder(cache, source.repo);
   const commit = await cachedCommit(folder, source.revision);
   const reason = "the hub may not be asked (HF_HUB_OFFLINE)";

@@ -11,11 +11,16 @@ import { agreedFile } from "./choice/quantized-file.ts";
 
 /**
  * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with
- * one model; if the folder has several models, `quantizedFile` names one of them. A checkpoint is named by its
+ * one model; if the folder has several models, `quantizedFile` names one of them, or the first of `quantisations` that is there is
+ * taken. A checkpoint is named by its
  * config.json. Throws `model_file_invalid` if it is
  * not a model.
  */
-export async function findLocalModel(path: string, quantizedFile: string | null): Promise<string | null> {
+export async function findLocalModel(
+  path: string,
+  quantizedFile: string | null,
+  quantisations: readonly string[] = [],
+): Promise<string | null> {
   const absolute = resolve(path);
   try {
     if (!(await stat(absolute)).isDirectory()) {
@@ -27,7 +32,7 @@ export async function findLocalModel(path: string, quantizedFile: string | null)
     if (quantizedFile === null && !hasGguf(names) && checkpointFiles(names) !== null)
       return join(absolute, checkpointFile);
     const place = `the directory "${path}"`;
-    const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: [] });
+    const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: quantisations });
     return await checkFile(join(path, name), join(absolute, name));
   } catch (cause) {
     if (cause instanceof ServerError) throw cause;

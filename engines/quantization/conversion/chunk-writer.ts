@@ -5,18 +5,21 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { tensorTypes } from "../../files/gguf/tensors.ts";
 import { BlockCodec } from "../codec/block-codec.ts";
 import { type ByteRange, copyable } from "../rows/copyable.ts";
+import { createMxfp4Reader, isMxfp4, type Mxfp4Reader } from "../rows/packed-mxfp4.ts";
 import { createRowReader, type RowReader } from "../rows/rows.ts";
 import type { Chunk, ConversionTask, TargetTensor } from "./messages.ts";
 
 /** Bytes copied at once. */
 const copyBytes = 1024 * 1024;
 const f32 = 0;
+const mxfp4 = 39;
 
 export class ChunkWriter {
   readonly #task: ConversionTask;
   readonly #sources: readonly number[];
   readonly #target: number;
   readonly #rows: RowReader;
+  readonly #blocks: Mxfp4Reader;
   readonly #codec = BlockCodec.create();
   #floats = new Float32Array(0);
   #bytes = new Uint8Array(0);
@@ -27,6 +30,7 @@ export class ChunkWriter {
     this.#sources = task.files.map((path) => openSync(path, "r"));
     this.#target = openSync(task.target, "r+");
     this.#rows = createRowReader(task.files);
+    this.#blocks = createMxfp4Reader(task.files);
   }
 
   /** Converts and writes the rows of a chunk. Throws `model_file_invalid` if the source ends early or has no number. */
@@ -43,13 +47,19 @@ export class ChunkWriter {
     this.#reserve(rows * columns, rows * rowBytes);
     const floats = this.#floats.subarray(0, rows * columns);
     const bytes = this.#bytes.subarray(0, rows * rowBytes);
-    this.#read(tensor, firstRow, rows, floats);
-    this.#encode(tensor, firstRow, floats, bytes);
+    const { values, targetType } = tensor;
+    if (targetType === mxfp4 && values.kind !== "blocks" && isMxfp4(values)) {
+      this.#blocks.read(values, firstRow, rows, bytes);
+    } else {
+      this.#read(tensor, firstRow, rows, floats);
+      this.#encode(tensor, firstRow, floats, bytes);
+    }
     this.#put(bytes, position);
   }
 
   close(): void {
     this.#rows.close();
+    this.#blocks.close();
     for (const file of [...this.#sources, this.#target]) closeSync(file);
   }
 

@@ -2,9 +2,9 @@
 // worker thread of a conversion gets a copy.
 import type { RowSource } from "../../files/checkpoint/row-source.ts";
 import { readTensorTable, type TensorInfo } from "../../files/gguf/tensors.ts";
-import { readTypedPairs } from "../../files/gguf/typed-pairs.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
 import type { PlannedTensor } from "../plan/types.ts";
+import { readTypedPairs } from "./typed-pairs.ts";
 
 /** Rows of a GGUF file, in blocks of their type. */
 export interface BlockRows {

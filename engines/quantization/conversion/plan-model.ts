@@ -23,8 +23,12 @@ export interface PlannedModel {
   readonly conversion: Conversion;
   /** Whether the file to write would have the same weights as the GGUF file at the path. */
   readonly isSame: boolean;
+  /** GGUF type of most weights of the source's matrices. */
+  readonly sourceType: number;
   /** Names of the types of matrices that are quantized already and would be again. */
   readonly lossyTypes: readonly string[];
+  /** Types of the level that rows did not fit, each with the type that takes its place and the number of such matrices. */
+  readonly replaced: readonly string[];
 }
 
 const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
@@ -69,7 +73,9 @@ export async function planModel(
   const conversion = await planConversion({ source, types, importance, fileType });
   return {
     conversion,
+    sourceType: mostCommon(source, new Map()),
     isSame: isGguf && source.tensors.every(({ name, type }) => types.get(name) === type),
+    replaced: replacements(source, types, wishes),
     lossyTypes: [
       ...new Set(source.tensors.filter((tensor) => isRequantized(tensor, types)).map(({ type }) => nameOf(type))),
     ],
@@ -122,6 +128,20 @@ function mostCommon({ tensors }: ModelSource, types: ReadonlyMap<string, number>
     values.set(planned, (values.get(planned) ?? 0) + shape.reduce((product, length) => product * length, 1));
   }
   return [...values].reduce((most, one) => (one[1] > most[1] ? one : most), [0, 0])[0];
+}
+
+/** Describes matrices whose rows do not fit the blocks of the level's type. */
+function replacements({ tensors }: ModelSource, types: ReadonlyMap<string, number>, { level }: TypeOptions): string[] {
+  if (level === null) return [];
+  const counts = new Map<string, number>();
+  for (const { name, shape, isMatrix } of tensors) {
+    const type = types.get(name);
+    const columns = shape[0] ?? 1;
+    if (!isMatrix || type === undefined || columns % (tensorTypes.get(level.type)?.blockLength ?? 1) === 0) continue;
+    const text = `rows of ${columns} values do not fit the blocks of ${level.name} and are ${nameOf(type)}`;
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+  return [...counts].map(([text, count]) => `${count} matrices: ${text}`);
 }
 
 function isRequantized({ name, type }: SourceTensor, types: ReadonlyMap<string, number>): boolean {

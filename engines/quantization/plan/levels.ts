@@ -123,6 +123,11 @@ export function parseLevel(given: string | number, setting: string): Level {
   throw new ServerError("config_invalid", `${setting} expects ${known}; got "${text}"${near}`, { param: setting });
 }
 
+/** Quantisations in names of files that have a level's type for most matrices, best first. */
+export function artifactNames({ name }: Level): readonly string[] {
+  return name.endsWith("_K") ? [`${name}_M`, `${name}_L`, `${name}_S`, name] : [name];
+}
+
 function levelOf(name: TypeName, note: string | null): Level {
   return { name, type: typeNumbers[name], endsType: typeNumbers[oneUp[name]], note };
 }

@@ -182,7 +182,8 @@ export class QuantisedRows {
     this.#readRows(source.codes, first, count, out, at);
     for (let i = 0; i < count * columns; i++) {
       const scale = scales[Math.floor((first * columns + i) / blockLength)] as number;
-      out[at + i] = (table[out[at + i] as number] as number) * scale + offset;
+      // The library rounds the product to F32 before it adds.
+      out[at + i] = Math.fround((table[out[at + i] as number] as number) * scale) + offset;
     }
   }
 

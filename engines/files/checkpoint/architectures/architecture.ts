@@ -46,6 +46,8 @@ export interface CheckpointArchitecture {
   readonly addTensors?: (config: Config) => readonly (Shaped & { readonly name: string })[];
   /** Whether layers beyond block_count are left out: they predict further tokens, which the engines do not use. */
   readonly leavesOutExtraLayers?: boolean;
-  /** Whether the model computes embeddings: its pooling is read. */
+  /** Whether the model may compute embeddings: its modules are read. */
   readonly pools?: boolean;
+  /** Whether dense layers may follow the pooling. */
+  readonly hasDenseLayers?: boolean;
 }

@@ -17,6 +17,8 @@ export const gemma3Defaults = {
   hidden_size: 2304,
   intermediate_size: 9216,
   num_hidden_layers: 26,
+  rope_theta: 1_000_000,
+  rope_local_base_freq: 10_000,
 };
 /** Every sixth layer has no sliding window. */
 const period = 6;
@@ -56,10 +58,11 @@ export const gemma3: CheckpointArchitecture = {
   },
 };
 
-/** EmbeddingGemma: attends to both sides; its dense layers come from folders of their own. */
+/** EmbeddingGemma: attends to both sides; two dense layers follow the pooling. */
 export const gemmaEmbedding: CheckpointArchitecture = {
   ...gemma3,
   name: "gemma-embedding",
   classes: ["Gemma3TextModel"],
   pools: true,
+  hasDenseLayers: true,
 };

@@ -23,6 +23,11 @@ export const modernBert: CheckpointArchitecture = {
       "attention.sliding_window": config.count("local_attention"),
       "attention.sliding_window_pattern": config.count("global_attn_every_n_layers"),
     });
+    const types = config.layerTexts("layer_types", config.layers);
+    if (types) {
+      const slides = types.map((type) => type === "sliding_attention");
+      pairs.truths("attention.sliding_window_pattern", slides);
+    }
     pairs.text("rope.scaling.type", "none");
     pairs.text("hidden_activation", config.text("hidden_activation") ?? "gelu");
   },

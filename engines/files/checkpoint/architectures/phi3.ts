@@ -36,6 +36,8 @@ export const phi3: CheckpointArchitecture = {
     });
     pairs.remove("attention.key_length");
     pairs.remove("attention.value_length");
+    // The factors are tensors.
+    pairs.remove("rope.scaling.type");
     if (isLong(config)) pairs.floats({ "rope.scaling.attn_factor": attentionFactor(config) });
   },
   tensors: {

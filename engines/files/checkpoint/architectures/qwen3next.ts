@@ -132,13 +132,26 @@ const valueColumns: Change = ({ rows, shape }, config) => {
   return { rows: swappedColumns(rows, { x: keyHeads, y: share, inner: valueLength }), shape };
 };
 
-const hasExperts = (config: Config) => config.countOr(0, "num_experts") > 0;
+const qwen35Defaults = {
+  rms_norm_eps: 1e-6,
+  hidden_size: 4096,
+  num_hidden_layers: 32,
+  num_attention_heads: 16,
+  num_key_value_heads: 4,
+  head_dim: 256,
+  max_position_embeddings: 32_768,
+  linear_conv_kernel_dim: 4,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 32,
+  rope_theta: 10_000,
+};
 
 export const qwen35: CheckpointArchitecture = {
   name: "qwen35",
   classes: ["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
-  applies: (config) => !hasExperts(config),
-  defaults: { rms_norm_eps: 1e-6 },
+  defaults: { ...qwen35Defaults, intermediate_size: 12_288 },
   addPairs(config, pairs) {
     addLinearPairs(config, pairs);
     const sections = ropeSettings(config).main.numbers("mrope_section") ?? [11, 11, 10];
@@ -161,5 +174,14 @@ export const qwen35moe: CheckpointArchitecture = {
   ...qwen35,
   name: "qwen35moe",
   classes: ["Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"],
-  applies: hasExperts,
+  defaults: {
+    ...qwen35Defaults,
+    hidden_size: 2048,
+    num_hidden_layers: 40,
+    num_key_value_heads: 2,
+    moe_intermediate_size: 512,
+    shared_expert_intermediate_size: 512,
+    num_experts: 256,
+    num_experts_per_tok: 8,
+  },
 };

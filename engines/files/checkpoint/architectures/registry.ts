@@ -14,7 +14,7 @@ import { granite, graniteMoe } from "./granite.ts";
 import { lfm2, lfm2moe } from "./lfm2.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
-import { mistral3 } from "./mistral3.ts";
+import { ministral3, mistral3 } from "./mistral3.ts";
 import { modernBert } from "./modern-bert.ts";
 import { nemotron } from "./nemotron.ts";
 import { nomicBert } from "./nomic-bert.ts";
@@ -31,21 +31,8 @@ import { stablelm } from "./stablelm.ts";
 export const architectures: readonly CheckpointArchitecture[] = [
   ...[llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, gemma3, gemmaEmbedding],
   ...[granite, graniteMoe, olmo2, phi3, stablelm],
-  ...[
-    smollm3,
-    mistral3,
-    llama4,
-    glm4,
-    glm4moe,
-    gptOss,
-    lfm2,
-    lfm2moe,
-    deepseek2,
-    deepseek3,
-    gemma3n,
-    falconH1,
-    nemotron,
-  ],
+  ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
+  ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
   ...[qwen3next, qwen35, qwen35moe],
   ...[bert, roberta, distilbert, nomicBert, modernBert],
 ];

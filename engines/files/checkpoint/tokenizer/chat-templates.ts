@@ -48,8 +48,7 @@ function templatesIn(field: JsonField): Templates {
     const template = field.text();
     return template === null ? [] : [["default", template]];
   }
-  if (field.value.length > maxTemplates) throw field.invalid(`has more than ${maxTemplates} templates`);
-  return field.elements().map((entry) => {
+  return field.elements(maxTemplates).map((entry) => {
     const [name, template] = [entry.get("name"), entry.get("template")];
     return [name.required(name.text()), template.required(template.text())] as const;
   });

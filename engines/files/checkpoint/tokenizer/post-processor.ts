@@ -1,6 +1,6 @@
 // Post-processor of a tokenizer.json: the special tokens that it puts around a text and between two texts.
 
-import type { JsonField } from "./source/json-field.ts";
+import { type JsonField, quoted } from "./source/json-field.ts";
 import { type TokenizerJson, typeOf } from "./source/tokenizer-json.ts";
 import type { Warn } from "./token-table.ts";
 
@@ -23,14 +23,14 @@ export function wrappingOf({ postProcessors }: TokenizerJson, warn: Warn): Wrapp
     else if (type === "RobertaProcessing" || type === "BertProcessing") {
       const [first, last] = [nameIn(step.get("cls")), nameIn(step.get("sep"))];
       wrapping = { first, last, between: type === "RobertaProcessing" ? [last, last] : [last] };
-    } else if (type !== "ByteLevel") throw step.invalid(`is ${JSON.stringify(type)}, which is not known`);
+    } else if (type !== "ByteLevel") throw step.invalid(`is ${quoted(type)}, which is not known`);
   }
   return wrapping;
 }
 
 /** Returns the text of a token that is written as [text, id]. */
 function nameIn(field: JsonField): string {
-  const text = field.elements()[0];
+  const text = field.elements(maxParts)[0];
   if (text === undefined) throw field.invalid("is missing; expected a token's text and id");
   return text.required(text.text());
 }
@@ -50,7 +50,5 @@ function templateWrapping(step: JsonField, warn: Warn): Wrapping {
 
 /** Returns the parts of a template: a special token's name, or null for a text. */
 function tokensOf(template: JsonField): (string | null)[] {
-  const parts = template.elements();
-  if (parts.length > maxParts) throw template.invalid(`has ${parts.length} parts; at most ${maxParts} are read`);
-  return parts.map((part) => part.get("SpecialToken").get("id").text());
+  return template.elements(maxParts).map((part) => part.get("SpecialToken").get("id").text());
 }

@@ -1,6 +1,7 @@
 // Token table: text, type and score of every token by id, for the keys of a GGUF file. llama.cpp ends the process if two
 // tokens have the same text, so the table refuses that.
 import { ServerError } from "../../../../runtime/errors.ts";
+import { endNames } from "../../gguf/end-of-generation.ts";
 import { quoted } from "./source/json-field.ts";
 import type { AddedToken } from "./source/tokenizer-json.ts";
 import { keyPrefix, type Pairs } from "./token-pairs.ts";
@@ -12,6 +13,12 @@ export const tokenTypes = { normal: 1, unknown: 2, control: 3, userDefined: 4, u
 export type Warn = (difference: string) => void;
 
 export const spaceSymbol = "\u2581";
+
+/** Returns a token's text with spaces, as it is searched in a text. */
+export function withSpaces(text: string): string {
+  return text.replaceAll(spaceSymbol, " ");
+}
+
 /** Score of tokens that no merge makes, as in llama.cpp's converter. */
 const addedScore = -1000;
 const unusedScore = -10_000;
@@ -114,6 +121,13 @@ export function warnOfRules(added: readonly AddedToken[], warn: Warn): void {
 export function warnOfNormalized(added: readonly AddedToken[], warn: Warn): void {
   const texts = added.filter(({ isNormalized }) => isNormalized).map(({ text }) => quoted(text));
   if (texts.length > 0) warn(`these added tokens are found anywhere, not only where a word begins: ${firstOf(texts)}`);
+}
+
+/** Warns about ordinary tokens with the name of an end token: llama.cpp uses them only to end a generation. */
+export function warnOfEnds(names: Iterable<string>, added: readonly AddedToken[], warn: Warn): void {
+  const known = new Set(added.map(({ text }) => text));
+  const texts = [...names].filter((name) => endNames.has(name) && !known.has(name)).map(quoted);
+  if (texts.length > 0) warn(`these tokens only end a generation, and are never found in a text: ${firstOf(texts)}`);
 }
 
 function firstOf(texts: readonly string[]): string {

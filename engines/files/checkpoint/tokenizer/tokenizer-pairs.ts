@@ -2,7 +2,8 @@
 // what llama.cpp's converter writes; where it only approximates the folder's tokenizer, a warning says so.
 import { setChatTemplates } from "./chat-templates.ts";
 import { bytePairVocabulary, isByteLevel } from "./kinds/byte-pairs.ts";
-import { piecesOfFile, piecesOfJson } from "./kinds/sentence-pieces.ts";
+import { piecesOfFile } from "./kinds/file-pieces.ts";
+import { piecesOfJson } from "./kinds/json-pieces.ts";
 import { unigramOfFile, unigramOfJson } from "./kinds/unigram.ts";
 import type { VocabularyPairs } from "./kinds/vocabulary.ts";
 import { wordPieceVocabulary } from "./kinds/word-pieces.ts";

@@ -123,7 +123,8 @@ alias = "chat"
 kind = "text"
 max_model_len = 4096
 default_max_tokens = 1000
-dtype = "auto"
+dtype = "bf16"
+hf_overrides = { rope_theta = 1.0 }
 chat_template = "m.jinja"
 jinja_explicit = "n.jinja"
 
@@ -139,6 +140,7 @@ frequency_penalty = -0.5
 [models.format]
 format = "gguf"
 quantized_file = "q4.gguf"
+tok_model_id = "/tokenizer"
 gqa = 1
 
 [models.adapter]
@@ -149,16 +151,19 @@ max_lora_rank = 64
 lora_max_bytes = "1GiB"
 
 [models.quantization]
-isq_organization = "default"
+isq = "q4k"
+isq_organization = "moqe"
+imatrix = "m.imatrix"
 
 [models.device]
 cpu = true
+topology = "layers.yml"
 hf_cache = "/models"
 `;
 
 /** Configuration with the keys that cannot be combined with the keys above. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
-const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n`;
+const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\n`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
@@ -168,21 +173,12 @@ const refused: Readonly<Record<string, readonly string[]>> = {
   "[[models]]": [
     'tokenizer = "tokenizer.json"',
     'arch = "llama"',
-    'dtype = "bf16"',
-    "hf_overrides = { rope_theta = 1.0 }",
     'matformer_config_path = "slices.json"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
   ],
-  "[models.format]": ['format = "plain"', 'mmproj = "mmproj.gguf"', 'tok_model_id = "m"', "gqa = 8"],
-  "[models.quantization]": [
-    'quant = "auto"',
-    "isq = 4",
-    'from_uqff = ["a.uqff", "b.uqff"]',
-    'isq_organization = "moqe"',
-    'imatrix = "i.dat"',
-    'calibration_file = "c.txt"',
-  ],
-  "[models.device]": ['device_layers = "0:16;1:16"', 'topology = "t.yml"'],
+  "[models.format]": ['mmproj = "mmproj.gguf"', "gqa = 8"],
+  "[models.quantization]": ['from_uqff = ["a.uqff", "b.uqff"]', 'calibration_file = "c.txt"'],
+  "[models.device]": ['device_layers = "0:16;1:16"'],
   "[models.multimodal]": ["max_edge = 1024", "max_num_images = 1", "max_image_length = 1024"],
 };
 
@@ -196,6 +192,8 @@ describe("a file with every key of the contract that this build can keep", () =>
       kind: "text",
       maxModelLen: 4096,
       defaultMaxTokens: 1000,
+      dtype: "bf16",
+      hfOverrides: { rope_theta: 1 },
       sampling: {
         temperature: 0.6,
         topK: 20,
@@ -207,7 +205,8 @@ describe("a file with every key of the contract that this build can keep", () =>
       },
       chatTemplate: "m.jinja",
       jinjaExplicit: "n.jinja",
-      format: { quantizedFile: "q4.gguf" },
+      format: { format: "gguf", quantizedFile: "q4.gguf", tokModelId: "/tokenizer" },
+      quantization: { quant: null, isq: "q4k", isqOrganization: "moqe", imatrix: "m.imatrix" },
       adapter: {
         enableLora: true,
         lora: [
@@ -223,7 +222,7 @@ describe("a file with every key of the contract that this build can keep", () =>
         xloraOrder: null,
         tgtNonGranularIndex: null,
       },
-      device: { cpu: true, hfCache: "/models" },
+      device: { cpu: true, topology: "layers.yml", hfCache: "/models" },
     });
     assert.deepEqual(config.pagedAttn, {
       mode: "auto",
@@ -292,8 +291,8 @@ describe("a planned key", () => {
   });
 
   it("is refused as a flag too", () => {
-    assertRefused({ flags: { "--isq": "q4k" } }, /^"--isq" is not supported yet/);
-    assertRefused({ flags: { "--hf-overrides": '{"a":{"b":1}}' } }, /^"--hf-overrides" is not supported yet/);
+    assertRefused({ flags: { "--from-uqff": "a.uqff" } }, /^"--from-uqff" is not supported yet/);
+    assertRefused({ flags: { "--device-layers": "0:16" } }, /^"--device-layers" is not supported yet/);
     assertRefused({ command: "run", flags: { "--image": ["a.png"], "--input": "x" } }, /^"--image" is not supported/);
     resolve({ flags: { "--prefix-cache-n": "0", "--no-ui": true, "--paged-attn": "auto" } });
   });

@@ -102,7 +102,10 @@ describe("a variable", () => {
     resolve({ command: "bench", environment: { TROUPE_PORT: "many" } });
     assertRefused({ environment: { TROUPE_PORT: "many" } }, /^environment: TROUPE_PORT expects a whole number/);
     assertRefused({ environment: { TROUPE_API_KEY: "my secret" } }, /TROUPE_API_KEY expects .*not shown here$/);
-    assertRefused({ environment: { TROUPE_ISQ: "q4k" } }, /^environment: "TROUPE_ISQ" is not supported yet/);
+    assertRefused(
+      { environment: { TROUPE_FROM_UQFF: "a.uqff" } },
+      /^environment: "TROUPE_FROM_UQFF" is not supported yet/,
+    );
     assertRefused(
       { environment: { TROUPE_KV_CACHE: "1GiB" }, flags: { "--gpu-memory-utilization": "0.5" } },
       'environment: "TROUPE_KV_CACHE" conflicts with "--gpu-memory-utilization"; remove one of them',

@@ -3,7 +3,7 @@
 import { type JsonField, quoted } from "../source/json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
 import { keyPrefix, type Pairs, setText } from "../token-pairs.ts";
-import { TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";
+import { TokenTable, tokenTypes, type Warn, warnOfEnds, warnOfRules } from "../token-table.ts";
 import { buildsAll, type Merge, readMerges } from "./merges.ts";
 import { identifyPreTokenizer } from "./pre-tokenizers.ts";
 import { sizeFor, type VocabularyPairs } from "./vocabulary.ts";
@@ -20,6 +20,7 @@ export function bytePairVocabulary(json: TokenizerJson, size: number | null, war
   }
   warnOfRules(json.added, warn);
   const ids = vocabularyOf(json);
+  warnOfEnds(ids.keys(), json.added, warn);
   const merges = readMerges(json, ids);
   const added = new Map(json.added.map(({ text, id }) => [text, id]));
   const isBuilt = () =>

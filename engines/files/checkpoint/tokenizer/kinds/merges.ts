@@ -6,8 +6,8 @@ import type { TokenizerJson } from "../source/tokenizer-json.ts";
 export type Merge = readonly [left: string, right: string];
 
 const maxMerges = 4 * 2 ** 20;
-/** Maximum number of characters of a vocabulary whose merges are compared with all possible ones. */
-const maxCharacters = 2 ** 24;
+/** Maximum work of comparing merges with all possible ones, in characters. The largest vocabularies in use need 2^24. */
+const maxWork = 2 ** 28;
 
 /** Reads the merges. Throws `model_file_invalid` if they need a token that is not in `ids`, as the library does. */
 export function readMerges({ model }: TokenizerJson, ids: ReadonlyMap<string, number>): Merge[] {
@@ -42,16 +42,19 @@ export function buildsAll(merges: readonly Merge[], texts: Iterable<string>): bo
 /** Scores by text, with which SentencePiece's algorithm joins the pairs of merges. */
 export interface MergeScores {
   readonly scores: ReadonlyMap<string, number>;
-  /** Number of pairs that this algorithm joins in another order than the merges, or although they are no merge. */
+  /**
+   * Number of pairs that this algorithm joins in another order than the merges, or although they are no merge. Infinity: the
+   * tokens are too long to compare.
+   */
   readonly differences: number;
 }
 
 /**
  * Returns scores for `texts`, in the order of their ids. SentencePiece's algorithm joins any two symbols whose text is a
  * token, in the order of the scores of the joined tokens. So it does the same as the merges if all pairs that make a token
- * are merges and stand together.
+ * are merges and stand together. `most`: number of differences from which on they need not be counted.
  */
-export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>): MergeScores {
+export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>, most: number): MergeScores {
   const scores = new Map<string, number>();
   const pairs = new Set<string>();
   let differences = 0;
@@ -69,16 +72,16 @@ export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>
     score = scores.get(text) ?? score - 0.5;
     scores.set(text, score);
   }
-  return { scores, differences: differences + countMissing(pairs, texts) };
+  return { scores, differences: differences + (differences > most ? 0 : countMissing(pairs, texts)) };
 }
 
 /** Returns the number of pairs of texts that make a text but are no merge. */
 function countMissing(pairs: ReadonlySet<string>, texts: ReadonlySet<string>): number {
   let missing = 0;
-  let characters = 0;
+  let work = 0;
   for (const text of texts) {
-    characters += text.length;
-    if (characters > maxCharacters) return Number.POSITIVE_INFINITY;
+    work += text.length ** 2;
+    if (work > maxWork) return Number.POSITIVE_INFINITY;
     let end = 0;
     for (const character of text) {
       end += character.length;

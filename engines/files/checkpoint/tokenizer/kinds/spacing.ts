@@ -12,13 +12,15 @@ export interface Spacing {
   readonly splitsWords: boolean;
   /** Whether runs of white space count as one space. */
   readonly joinsSpaces: boolean;
+  /** Whether white space around a text is removed. */
+  readonly strips: boolean;
   /** Steps that do something else. */
   readonly others: readonly JsonField[];
 }
 
 /** Returns what the steps of a file do to spaces. */
 export function spacingOf({ normalizers, preTokenizers }: TokenizerJson, warn: Warn): Spacing {
-  const spacing = { writesSpaces: false, addsPrefix: false, splitsWords: false, joinsSpaces: false };
+  const spacing = { writesSpaces: false, addsPrefix: false, splitsWords: false, joinsSpaces: false, strips: false };
   const others: JsonField[] = [];
   for (const step of [...normalizers, ...preTokenizers]) {
     const type = typeOf(step);
@@ -27,7 +29,8 @@ export function spacingOf({ normalizers, preTokenizers }: TokenizerJson, warn: W
     else if (type === "Metaspace") Object.assign(spacing, metaspace(step, warn), { writesSpaces: true });
     else if (type === "WhitespaceSplit") Object.assign(spacing, { splitsWords: true, joinsSpaces: true });
     else if (isRunReplacement(step)) spacing.joinsSpaces = true;
-    else if (!(type === "Strip" || (spacing.writesSpaces && splitsAtSpaces(step)))) others.push(step);
+    else if (type === "Strip") spacing.strips = true;
+    else if (!(spacing.writesSpaces && splitsAtSpaces(step))) others.push(step);
   }
   const hasMetaspace = preTokenizers.some((step) => typeOf(step) === "Metaspace");
   if (hasMetaspace && spacing.addsPrefix && !spacing.joinsSpaces) {

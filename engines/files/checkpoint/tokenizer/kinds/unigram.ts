@@ -11,7 +11,9 @@ export function unigramOfJson(json: TokenizerJson, size: number | null, warn: Wa
   const { model, root, added } = json;
   const spacing = spacingOf(json, warn);
   if (!spacing.writesSpaces) throw root.get("pre_tokenizer").invalid("has no Metaspace step; use a GGUF file");
+  if (spacing.strips && !spacing.joinsSpaces) warn("spaces around a text are kept");
   const map = charactersMap(spacing.others);
+  if (map.length > 0) warn("characters are replaced by the longest match, as in SentencePiece, also across graphemes");
   if (model.get("byte_fallback").flag() ?? false)
     warn("a character without a piece becomes the unknown token, not bytes");
   warnOfRules(added, warn);

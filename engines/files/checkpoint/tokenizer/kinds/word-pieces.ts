@@ -13,6 +13,9 @@ export function wordPieceVocabulary(json: TokenizerJson, size: number | null, wa
     throw root.get("pre_tokenizer").invalid(`is ${quoted(other ? typeOf(other) : "none")}; expected BertPreTokenizer`);
   }
   warnOfRules(added, warn);
+  warn(
+    "long words are cut into pieces, accents are removed by llama.cpp's tables, and \\v, \\f, U+0085 separate words",
+  );
   const ids = vocabularyOf(json);
   const addedIds = new Map(added.map(({ text, id }) => [text, id]));
   const inside = model.get("continuing_subword_prefix").text() ?? "##";
@@ -37,7 +40,7 @@ function writeNormalizer(pairs: Pairs, { root, normalizers }: TokenizerJson, war
   const [step, another] = normalizers;
   if (step === undefined || another !== undefined || typeOf(step) !== "BertNormalizer") {
     const types = normalizers.map(typeOf).join(", ") || "none";
-    throw root.get("normalizer").invalid(`is ${types}; expected one BertNormalizer, use a GGUF file`);
+    throw root.get("normalizer").invalid(`is ${quoted(types)}; expected one BertNormalizer, use a GGUF file`);
   }
   setFlag(pairs, "normalizer.lowercase", isOn(step, "lowercase"));
   const strips = step.get("strip_accents").flag();

@@ -64,9 +64,11 @@ export class JsonField {
     return this.#typed(Array.isArray, "a list") as readonly unknown[] | null;
   }
 
-  /** Returns the elements of a list as fields; none if the list is absent. */
-  elements(): JsonField[] {
-    return (this.list() ?? []).map((value, index) => new JsonField(this.file, `${this.name}[${index}]`, value));
+  /** Returns the elements of a list of at most `most` as fields; none if the list is absent. */
+  elements(most: number): JsonField[] {
+    const list = this.list() ?? [];
+    if (list.length > most) throw this.invalid(`has ${list.length} elements; at most ${most} are read`);
+    return list.map((value, index) => new JsonField(this.file, `${this.name}[${index}]`, value));
   }
 
   required<T>(value: T | null): T {

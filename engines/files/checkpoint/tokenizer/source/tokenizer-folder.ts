@@ -8,7 +8,9 @@ import { JsonField } from "./json-field.ts";
 
 const mebibyte = 2 ** 20;
 /** Maximum size of tokenizer.json. The largest in use have 35 MB. */
-const maxTokenizerBytes = 256 * mebibyte;
+const maxTokenizerBytes = 128 * mebibyte;
+/** Maximum number of values in a JSON file: each takes far more memory than its bytes. The largest files have 2 million. */
+const maxValues = 8 * 2 ** 20;
 /** Maximum size of each other file. */
 const maxFileBytes = 64 * mebibyte;
 /** Maximum number of entries of a folder of templates. */
@@ -43,11 +45,13 @@ export class TokenizerFolder {
 
   /** Returns the content of a JSON file; null if there is no such file. */
   async json(name: string, maxBytes = maxFileBytes): Promise<JsonField | null> {
-    const content = await this.text(name, maxBytes);
-    if (content === null) return null;
+    const bytes = await this.bytes(name, maxBytes);
+    if (bytes === null) return null;
     const path = join(this.path, name);
+    const values = countValues(bytes);
+    if (values > maxValues) throw invalid(path, `has about ${values} values; at most ${maxValues} are read`);
     try {
-      const root = new JsonField(path, "", JSON.parse(content));
+      const root = new JsonField(path, "", JSON.parse(decoded(path, bytes)));
       root.required(root.record());
       return root;
     } catch (error) {
@@ -58,12 +62,7 @@ export class TokenizerFolder {
 
   async text(name: string, maxBytes = maxFileBytes): Promise<string | null> {
     const bytes = await this.bytes(name, maxBytes);
-    if (bytes === null) return null;
-    try {
-      return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    } catch {
-      throw invalid(join(this.path, name), "is not UTF-8");
-    }
+    return bytes === null ? null : decoded(join(this.path, name), bytes);
   }
 
   /** Returns the content of a file; null if there is no such file. */
@@ -111,6 +110,24 @@ async function readAll(file: FileHandle, size: number): Promise<Buffer> {
     end += bytesRead;
   }
   return bytes.subarray(0, end);
+}
+
+function decoded(path: string, bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw invalid(path, "is not UTF-8");
+  }
+}
+
+/** Returns an upper limit of the number of values in JSON: each is behind a comma or an opening bracket. */
+function countValues(bytes: Uint8Array): number {
+  let count = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] as number;
+    if (byte === 0x2c || byte === 0x5b || byte === 0x7b) count++;
+  }
+  return count;
 }
 
 function invalid(path: string, problem: string): ServerError {

@@ -4,6 +4,8 @@ import { isRecord, type JsonField } from "./json-field.ts";
 
 /** Maximum number of tokens. The largest vocabularies in use have 262,144. */
 export const maxTokens = 2 ** 20;
+/** Maximum length of a token. The longest in use have a few hundred characters. */
+const maxTokenLength = 4096;
 const maxDepth = 8;
 const maxSteps = 64;
 
@@ -37,7 +39,7 @@ export function parseTokenizerJson(root: JsonField): TokenizerJson {
     kind: model.get("type").text() ?? guessKind(model),
     added: root
       .get("added_tokens")
-      .elements()
+      .elements(maxTokens)
       .map((field) => addedToken(field, field.get("id"))),
     normalizers: flatten(root.get("normalizer"), "normalizers"),
     preTokenizers: flatten(root.get("pre_tokenizer"), "pretokenizers"),
@@ -60,6 +62,9 @@ export function vocabularyOf({ model }: TokenizerJson): Map<string, number> {
   for (const [text, id] of entries) {
     if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id >= maxTokens) {
       throw field.get(text).invalid(`is not a token id; expected a whole number below ${maxTokens}`);
+    }
+    if (text.length > maxTokenLength) {
+      throw field.get(text).invalid(`has ${text.length} characters; at most ${maxTokenLength} are possible`);
     }
     ids.set(text, id);
   }
@@ -94,7 +99,7 @@ function flatten(field: JsonField, key: string): JsonField[] {
     if (!isRecord(step.value)) throw step.invalid("is not a step; expected an object with a type");
     if (typeOf(step) !== "Sequence") steps.push(step);
     else if (depth === maxDepth) throw step.invalid(`is nested more than ${maxDepth} levels deep`);
-    else for (const inner of step.get(key).elements()) visit(inner, depth + 1);
+    else for (const inner of step.get(key).elements(maxSteps)) visit(inner, depth + 1);
     if (steps.length > maxSteps) throw field.invalid(`has more than ${maxSteps} steps`);
   };
   visit(field, 0);

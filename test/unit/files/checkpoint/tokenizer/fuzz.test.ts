@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { ServerError } from "../../../../../runtime/errors.ts";
-import { byteLevelJson, piecesJson, TokenizerRig, unigramJson, wordPieceJson } from "./tokenizer-rig.ts";
+import { byteLevelJson, pieceFile, piecesJson, TokenizerRig, unigramJson, wordPieceJson } from "./tokenizer-rig.ts";
 
 const mutations = Number(process.env.TOKENIZER_MUTATIONS ?? 1_000);
 const limitMs = 2_000;
@@ -81,7 +81,38 @@ const files = () => ({
   "generation_config.json": { eos_token_id: 2 },
 });
 
+const pieces = [
+  ["<unk>", 0, 2],
+  ["<s>", 0, 3],
+  ["</s>", 0, 3],
+  ["<0x0A>", 0, 6],
+  ["▁", -1, 1],
+  ["a", -2.5, 1],
+] as const;
+
 describe("mutated tokenizer files", () => {
+  it(`are converted or refused if they are SentencePiece files (${mutations})`, async () => {
+    const whole = [1, 2].map((kind) =>
+      pieceFile(pieces, { kind, charactersMap: Uint8Array.of(4, 0, 0, 0, 0, 0, 0, 0, 65, 0) }),
+    );
+    let refused = 0;
+    for (let seed = 0; seed < mutations; seed++) {
+      const random = seededNumbers(seed);
+      for (let skipped = 0; skipped < 8; skipped++) random(2);
+      const bytes = Buffer.from(whole[random(2)]!);
+      for (let count = 1 + random(4); count > 0; count--) bytes[random(bytes.length)] = random(256);
+      await rig
+        .convert({ "tokenizer.model": bytes.subarray(0, bytes.length - random(2) * random(9)) })
+        .catch((error) => {
+          assert.ok(error instanceof ServerError, `seed ${seed}: ${(error as Error).stack}`);
+          assert.equal(error.code, "model_file_invalid", `seed ${seed}`);
+          assert.ok(error.message.startsWith(rig.path), `seed ${seed}: ${error.message}`);
+          refused++;
+        });
+    }
+    assert.ok(refused > mutations / 4, `${refused} refused`);
+  });
+
   it(`are converted or refused (${mutations})`, async () => {
     const kinds = [byteLevelJson, piecesJson, unigramJson, wordPieceJson];
     const counts = { converted: 0, refused: 0 };
@@ -101,7 +132,7 @@ describe("mutated tokenizer files", () => {
       } catch (error) {
         assert.ok(error instanceof ServerError, `seed ${seed}: ${(error as Error).stack}`);
         assert.equal(error.code, "model_file_invalid", `seed ${seed}`);
-        assert.ok(error.message.startsWith(rig.path), `seed ${seed}: ${error.message}`);
+        assert.match(error.message, /\.json: \S|: no file names the token/, `seed ${seed}`);
         assert.ok(error.message.length < 4_000, `seed ${seed}: ${error.message.length} characters`);
         counts.refused++;
       }

@@ -18,7 +18,7 @@ describe("what llama.cpp has no rule for", () => {
     await refuses(suffixed, /model\.end_of_word_suffix is "<\/w>"/);
     await refuses({ ...bytes, model: { type: "WordLevel", vocab: {} } }, /model\.type is "WordLevel"/);
     await refuses({ ...bytes, pre_tokenizer: null }, /pre_tokenizer has no ByteLevel step/);
-    await refuses({ ...wordPieceJson(), normalizer: null }, /normalizer is none; expected one BertNormalizer/);
+    await refuses({ ...wordPieceJson(), normalizer: null }, /normalizer is "none"; expected one BertNormalizer/);
     const words = { ...wordPieceJson(), pre_tokenizer: { type: "Whitespace" } };
     await refuses(words, /pre_tokenizer is "Whitespace"; expected BertPreTokenizer/);
     await refuses({ ...unigramJson(), normalizer: { type: "NFKC" } }, /normalizer is "NFKC"/);
@@ -40,10 +40,33 @@ describe("what llama.cpp has no rule for", () => {
     );
     const added_tokens = [...bytes.added_tokens, added(265, "<mask>", { lstrip: true, single_word: true })];
     assert.match((await warningsOf({ ...bytes, added_tokens })).join(), /"<mask>" \(lstrip, single_word\)/);
+    bytes.model.vocab["</s>"] = 265;
+    assert.match((await warningsOf(bytes)).join(), /only end a generation, .*"<\/s>"/);
     const uncleaned = { type: "BertNormalizer", clean_text: false, lowercase: true };
     assert.match((await warningsOf({ ...wordPieceJson(), normalizer: uncleaned })).join(), /clean_text is off/);
+    const stripped = piecesJson();
+    stripped.normalizer.normalizers.push({ type: "Strip" } as never);
+    assert.match((await warningsOf(stripped)).join(), /spaces around a text are kept/);
     const first = { type: "Metaspace", prepend_scheme: "first" };
     assert.match((await warningsOf({ ...unigramJson(), pre_tokenizer: first })).join(), /follows a control token/);
+  });
+});
+
+describe("a tokenizer.json that would take long", () => {
+  it("is refused for its number of values", async () => {
+    const nested = { "tokenizer.json": "[".repeat(9_000_000) };
+    await assert.rejects(rig.convert(nested), /has about 9000000 values; at most 8388608 are read/);
+    const deep = { "tokenizer.json": `{"model":${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}}` };
+    await assert.rejects(rig.convert(deep), /model is a list of 1; expected an object/);
+  });
+
+  it("is refused, if its tokens are too long to compare", async () => {
+    const json = piecesJson();
+    const first = Object.keys(json.model.vocab).length;
+    for (let id = 0; id < 100; id++) json.model.vocab["x".repeat(3000 + id)] = first + id;
+    const started = performance.now();
+    await refuses(json, /its tokens are too long to compare/);
+    assert.ok(performance.now() - started < 5_000);
   });
 });
 
@@ -60,6 +83,13 @@ describe("a damaged tokenizer.json", () => {
     let deep: object = { type: "NFC" };
     for (let depth = 0; depth < 1000; depth++) deep = { type: "Sequence", normalizers: [deep] };
     await refuses({ ...bytes, normalizer: deep }, /is nested more than 8 levels deep/);
+    const long = { ...bytes, model: { ...bytes.model, vocab: { ["x".repeat(5000)]: 1 } } };
+    await refuses(long, /model\.vocab\.x{64}… has 5000 characters; at most 4096/);
+    const many = Array.from({ length: 300 }, () => added(1, "x"));
+    await refuses(
+      { ...bytes, post_processor: { type: "TemplateProcessing", single: many } },
+      /single has 300 elements/,
+    );
     await assert.rejects(rig.convert({ "tokenizer.json": "{" }), /tokenizer\.json is not JSON/);
     await assert.rejects(rig.convert({ "tokenizer.json": "[]" }), /tokenizer\.json: its content is a list of 0/);
     await assert.rejects(rig.convert({ "tokenizer.json": Uint8Array.of(0xff) }), /tokenizer\.json is not UTF-8/);

@@ -1,8 +1,8 @@
 // Typed pairs: the key/value pairs of a GGUF file with their types, to write them into another file.
-import { Cursor, type GgufValue } from "./cursor.ts";
-import { damagedFile } from "./invalid-file.ts";
-import { readHeadBytes } from "./reader.ts";
-import { numberTypes, type TypedValue } from "./typed-value.ts";
+import { Cursor, type GgufValue } from "../../files/gguf/cursor.ts";
+import { damagedFile } from "../../files/gguf/invalid-file.ts";
+import { readHeadBytes } from "../../files/gguf/reader.ts";
+import { numberTypes, type TypedValue } from "../../files/gguf/typed-value.ts";
 
 const boolType = 7;
 const stringType = 8;

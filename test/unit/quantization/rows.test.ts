@@ -19,10 +19,10 @@ import {
   swappedColumns,
   transposed,
   zeros,
-} from "../../../../engines/files/checkpoint/row-source.ts";
-import { copyable } from "../../../../engines/quantization/rows/copyable.ts";
-import { createMxfp4Reader } from "../../../../engines/quantization/rows/packed-mxfp4.ts";
-import { createRowReader } from "../../../../engines/quantization/rows/rows.ts";
+} from "../../../engines/files/checkpoint/row-source.ts";
+import { copyable } from "../../../engines/quantization/rows/copyable.ts";
+import { createMxfp4Reader } from "../../../engines/quantization/rows/packed-mxfp4.ts";
+import { createRowReader } from "../../../engines/quantization/rows/rows.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-rows-"));
 after(() => rmSync(folder, { recursive: true }));

@@ -1,0 +1,178 @@
+// `troupe quantize`: writes a model as GGUF files at one or more quantization levels. The model may be a GGUF file or a checkpoint,
+// local or on the hub.
+import { mkdir, writeFile } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import arg from "arg";
+import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
+import { convert } from "../../engines/quantization/conversion/conversion.ts";
+import { type PlannedModel, planModel } from "../../engines/quantization/conversion/plan-model.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { computeThreads } from "../../runtime/host/cores.ts";
+import { createLogger } from "../../runtime/log/log.ts";
+import { modelKinds, parseArguments } from "../arguments.ts";
+import { resolveSource } from "../assembly/model-specs.ts";
+import { wishesOf } from "../assembly/quantization/wishes.ts";
+import { type Config, type ModelConfig, resolveConfig } from "../config/config.ts";
+import { createProgress, type Progress } from "../progress.ts";
+import { version } from "../version.ts";
+import { sizeText, textTable } from "./table.ts";
+
+const usage = `troupe quantize -m MODEL --isq LEVEL [--isq LEVEL …] -o FILE.gguf|FOLDER [FLAGS]
+
+  -m, --model-id MODEL        a .gguf file, a folder with safetensors, or a model of the hub
+  --isq LEVEL                 2, 3, 4, 5, 6 or 8 bits, or a type such as q4k, q8_0, bf16; repeat it for several files
+  -o, --output PATH           a .gguf file for one level; else a folder
+  --imatrix FILE              importance matrix of llama.cpp
+  --topology FILE             YAML file that gives layers their own level
+  --isq-organization NAME     default, or moqe: only the matrices of experts
+  --dtype TYPE                type of matrices that stay floats: auto, f32, f16, bf16
+  --hf-overrides JSON         values merged into the config.json of a checkpoint
+  --tok-model-id FOLDER       folder or file with the tokenizer of a checkpoint
+  -f, --quantized-file FILE   file to take if the model has several
+  --threads N                 0: one per core
+  --no-readme                 write no README.md into the folder
+`;
+
+const spec = {
+  ...{ "--model-id": String, "-m": "--model-id", "--isq": [String], "--output": String, "-o": "--output" },
+  ...{ "--imatrix": String, "--topology": String, "--isq-organization": String, "--dtype": String },
+  ...{ "--hf-overrides": String, "--tok-model-id": String, "--quantized-file": String, "-f": "--quantized-file" },
+  ...{ "--threads": String, "--no-readme": Boolean, "--help": Boolean, "-h": "--help" },
+} satisfies arg.Spec;
+
+/** Flags that `serve` has too. Their values are checked there. */
+const settingFlags = [
+  ...["--model-id", "--imatrix", "--topology", "--isq-organization", "--dtype"],
+  ...["--hf-overrides", "--tok-model-id", "--quantized-file", "--threads"],
+] as const;
+
+interface Written {
+  readonly path: string;
+  readonly level: string;
+  readonly planned: PlannedModel;
+  readonly seconds: number;
+}
+
+/** Runs the command; `args` are the words after `troupe quantize`. Throws config_invalid for unknown arguments. */
+export async function quantizeCommand(args: readonly string[]): Promise<void> {
+  const flags = parse(args);
+  if (flags["--help"]) return void process.stdout.write(usage);
+  const { "--isq": levels = [], "--output": output } = flags;
+  if (flags["--model-id"] === undefined || output === undefined || levels.length === 0) {
+    throw invalid(`quantize expects -m, --isq and -o; usage:\n${usage}`);
+  }
+  const isFile = /\.gguf$/i.test(output);
+  if (isFile && levels.length > 1)
+    throw invalid(`-o names one file, but --isq names ${levels.length} levels; name a folder`);
+  const config = settingsOf(flags);
+  const [model] = config.models as readonly [ModelConfig];
+  const progress = createProgress();
+  const log = createLogger({ level: "warn", format: "text" });
+  try {
+    const source = await resolveSource(config, model, log, progress);
+    const written: Written[] = [];
+    for (const level of levels) {
+      const targetOf = (name: string) =>
+        isFile ? resolve(output) : join(resolve(output), `${stemOf(source)}-${name}.gguf`);
+      written.push(await writeLevel(source, level, config, targetOf, progress));
+    }
+    if (!isFile && !flags["--no-readme"]) await writeReadme(resolve(output), model.modelId, written);
+    progress.stop();
+    process.stdout.write(`${table(written)}\n`);
+  } finally {
+    progress.stop();
+  }
+}
+
+function settingsOf(flags: ReturnType<typeof parse>): Config {
+  const words = settingFlags.flatMap((name) => {
+    const value = flags[name];
+    return value === undefined ? [] : [name, value];
+  });
+  const { flags: parsed } = parseArguments(["serve", ...words]);
+  return resolveConfig({ command: "serve", flags: parsed, environment: process.env, defaultModel: "" });
+}
+
+async function writeLevel(
+  source: string,
+  given: string,
+  config: Config,
+  targetOf: (level: string) => string,
+  progress: Progress,
+): Promise<Written> {
+  const [model] = config.models as readonly [ModelConfig];
+  const warn = (message: string) => void process.stderr.write(`troupe: ${message}\n`);
+  const wishes = await wishesOf(
+    { ...model.quantization, isq: given, ...model.device, ...model.format, ...model },
+    warn,
+  );
+  const planned = await planModel(source, wishes, warn);
+  const { lossyTypes, replaced, conversion } = planned;
+  for (const replacement of replaced) warn(replacement);
+  if (lossyTypes.length > 0)
+    warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
+  const level = wishes.level?.name ?? given;
+  const target = targetOf(level);
+  if (target === source) throw invalid(`-o names the model itself, ${target}; name another file`);
+  const start = performance.now();
+  await convert(conversion, {
+    target,
+    threads: computeThreads(config.troupe.threads),
+    onProgress: (done, total) => progress.update(`writing ${basename(target)}`, done, total),
+  });
+  return { path: target, level, planned, seconds: (performance.now() - start) / 1000 };
+}
+
+async function writeReadme(folder: string, model: string, written: readonly Written[]): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  const rows = written.map(({ path, level, planned }) => {
+    const { fileBytes } = planned.conversion.head;
+    return `| ${basename(path)} | ${level} | ${sizeText(fileBytes)} | ${bitsOf(planned)} |`;
+  });
+  const text = [
+    `# ${basename(model)}, quantized`,
+    "",
+    `GGUF files made from \`${model}\` by troupe ${version}. Each can be served with \`troupe serve -m FILE\`.`,
+    "",
+    "| file | level | size | bits a weight |",
+    "|---|---|---|---|",
+    ...rows,
+    "",
+  ];
+  await writeFile(join(folder, "README.md"), text.join("\n"));
+}
+
+function table(written: readonly Written[]): string {
+  const rows = written.map(({ path, level, planned, seconds }) => {
+    const { fileBytes } = planned.conversion.head;
+    return [level, sizeText(fileBytes), bitsOf(planned), `${seconds.toFixed(1)} s`, path];
+  });
+  return textTable([["level", "size", "bits a weight", "time", "file"], ...rows]);
+}
+
+/** Returns the mean number of bits of a weight. */
+function bitsOf({ conversion: { tensors, head } }: PlannedModel): string {
+  const weights = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, length) => product * length, 1), 0);
+  return ((8 * (head.fileBytes - head.bytes.length)) / weights).toFixed(2);
+}
+
+function stemOf(source: string): string {
+  return isCheckpoint(source) ? basename(dirname(source)) : basename(source).replace(/\.gguf$/i, "");
+}
+
+function parse(args: readonly string[]) {
+  const [kind] = args;
+  const words = kind !== undefined && modelKinds.includes(kind) ? args.slice(1) : args;
+  try {
+    const { _: others, ...flags } = arg(spec, { argv: [...words] });
+    if (others.length > 0) throw invalid(`unexpected "${others[0]}"; usage:\n${usage}`);
+    return flags;
+  } catch (cause) {
+    if (!(cause instanceof arg.ArgError)) throw cause;
+    throw invalid(`${cause.message}; usage:\n${usage}`);
+  }
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message);
+}

@@ -1,0 +1,139 @@
+// Conversions of GGUF files in real worker threads: types, bytes, interruption, damaged sources.
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { readModelMetadata } from "../../../engines/files/gguf/metadata.ts";
+import { readTensorTable, type TensorInfo, tensorTypes } from "../../../engines/files/gguf/tensors.ts";
+import { BlockCodec } from "../../../engines/quantization/codec/block-codec.ts";
+import { convert } from "../../../engines/quantization/conversion/conversion.ts";
+import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
+import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "troupe-conversion-"));
+const source = join(folder, "source.gguf");
+const target = join(folder, "target.gguf");
+const partial = `${target}.partial`;
+const nothing: ModelWishes = {
+  ...{ level: null, organization: "default", topology: [], floatType: null },
+  ...{ importance: null, overrides: {}, tokenizer: null },
+};
+const silent = () => {};
+
+async function convertTo(level: string, changes: Partial<ModelWishes> = {}, signal?: AbortSignal): Promise<void> {
+  const { conversion } = await planModel(source, { ...nothing, level: parseLevel(level, "isq"), ...changes }, silent);
+  await convert(conversion, { target, threads: 2, signal });
+}
+
+function valuesOf(path: string, { type, offset, bytes, shape }: TensorInfo): Float32Array {
+  const values = new Float32Array(shape.reduce((product, length) => product * length, 1));
+  const stored = readFileSync(path).subarray(offset, offset + bytes);
+  BlockCodec.create().decodeRows(type, stored, shape[0] ?? 1, values);
+  return values;
+}
+
+describe("a conversion", () => {
+  before(() => writeTinyModel(source, { seed: 5, width: 256, layers: 3 }));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  beforeEach(() => {
+    for (const path of [target, partial, `${partial}.json`]) rmSync(path, { force: true });
+  });
+
+  it("writes each tensor in its type, close to the source, and keeps the other facts of the file", async () => {
+    await convertTo("Q8_0");
+    const [before, after] = [await readTensorTable(source), await readTensorTable(target)];
+    assert.deepEqual([...after.tensors.keys()], [...before.tensors.keys()]);
+    for (const [name, tensor] of after.tensors) {
+      assert.equal(tensorTypes.get(tensor.type)?.name, tensor.shape.length > 1 ? "Q8_0" : "F32", name);
+      const from = valuesOf(source, before.tensors.get(name) as TensorInfo);
+      const largest = from.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      for (const [i, value] of valuesOf(target, tensor).entries()) {
+        assert.ok(Math.abs(value - (from[i] as number)) <= largest / 127, `${name}: ${value} for ${from[i]}`);
+      }
+    }
+    const [old, now] = [await readModelMetadata(source), await readModelMetadata(target)];
+    assert.deepEqual(now.tokenizer, old.tokenizer);
+    assert.deepEqual(now.chatTemplates, old.chatTemplates);
+    assert.equal(now.weightType, "Q8_0");
+  });
+
+  it("does not depend on the number of threads", async () => {
+    await convertTo("Q4_K");
+    const bytes = readFileSync(target);
+    const { conversion } = await planModel(source, { ...nothing, level: parseLevel(4, "isq") }, silent);
+    await convert(conversion, { target, threads: 1 });
+    assert.deepEqual(readFileSync(target), bytes);
+  });
+
+  it("weighs errors by an importance matrix of the same model, and refuses that of another", async () => {
+    await convertTo("Q4_K");
+    const plain = readFileSync(target);
+    const weights = new Float32Array(256).fill(1).map((_, i) => (i < 8 ? 100 : 1));
+    await convertTo("Q4_K", { importance: new Map([["blk.0.attn_q.weight", weights]]) });
+    assert.notDeepEqual(readFileSync(target), plain);
+    const other = convertTo("Q4_K", { importance: new Map([["blk.0.attn_q.weight", new Float32Array(7)]]) });
+    await assert.rejects(other, {
+      code: "config_invalid",
+      message: /has 7 values for "blk\.0\.attn_q\.weight"; expected 256/,
+    });
+    const strange = convertTo("Q4_K", { importance: new Map([["a.weight", weights]]) });
+    await assert.rejects(strange, { code: "config_invalid", message: /no entry for any matrix/ });
+  });
+
+  it("that was interrupted goes on with what was written, and ends with the same file", async () => {
+    await convertTo("Q8_0");
+    const whole = readFileSync(target);
+    rmSync(target);
+    const { conversion } = await planModel(source, { ...nothing, level: parseLevel(8, "isq") }, silent);
+    // A record as an interrupted conversion leaves it: the first chunk is written, the others are not.
+    const [first] = conversion.tensors;
+    const chunk = whole.subarray(0, (first?.offset ?? 0) + 1000);
+    writeFileSync(partial, Buffer.concat([chunk, Buffer.alloc(whole.length - chunk.length)]));
+    const count = conversion.tensors.length;
+    const bits = Buffer.alloc(Math.ceil(count / 8), 0xff);
+    bits[bits.length - 1] = 0;
+    writeFileSync(`${partial}.json`, JSON.stringify({ key: conversion.key, done: bits.toString("base64") }));
+    await convert(conversion, { target, threads: 2 });
+    const continued = readFileSync(target);
+    const last = conversion.tensors.at(-1)?.offset ?? 0;
+    assert.deepEqual(continued.subarray(last), whole.subarray(last), "what was not recorded is written");
+    assert.notDeepEqual(continued, whole, "what was recorded is not written again");
+    assert.ok(!existsSync(`${partial}.json`));
+  });
+
+  it("ignores the record of another conversion", async () => {
+    writeFileSync(partial, Buffer.alloc(10));
+    writeFileSync(`${partial}.json`, JSON.stringify({ key: "of another", done: "/w==" }));
+    await convertTo("Q8_0");
+    assert.ok((await readTensorTable(target)).tensors.size > 0);
+  });
+
+  it("that is cancelled says so, and leaves no file under the final name", async () => {
+    await assert.rejects(convertTo("Q8_0", {}, AbortSignal.abort()), { code: "cancelled" });
+    assert.ok(!existsSync(target));
+  });
+
+  it("of a source with a NaN names tensor, row and column", async () => {
+    const damaged = join(folder, "nan.gguf");
+    const bytes = readFileSync(source);
+    const { tensors } = await readTensorTable(source);
+    const { offset = 0 } = tensors.get("blk.1.ffn_up.weight") ?? {};
+    bytes.writeFloatLE(Number.NaN, offset + 4 * 256 * 3 + 4 * 5);
+    writeFileSync(damaged, bytes);
+    const { conversion } = await planModel(damaged, { ...nothing, level: parseLevel(8, "isq") }, silent);
+    const message = /tensor "blk\.1\.ffn_up\.weight", from row 0: the value in row 3, column 5 is NaN/;
+    await assert.rejects(convert(conversion, { target, threads: 2 }), { code: "model_file_invalid", message });
+    assert.ok(!existsSync(target));
+  });
+
+  it("of a source that is cut off meanwhile fails", async () => {
+    const cut = join(folder, "cut.gguf");
+    writeFileSync(cut, readFileSync(source));
+    const { conversion } = await planModel(cut, { ...nothing, level: parseLevel(8, "isq") }, silent);
+    truncateSync(cut, statSync(cut).size - 5000);
+    const failed = convert(conversion, { target, threads: 1 });
+    await assert.rejects(failed, { code: "model_file_invalid", message: /ends in the middle of tensor/ });
+  });
+});

@@ -1,0 +1,67 @@
+// Importance matrices: both formats of llama.cpp, and damaged files.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { ggufHead } from "../../../engines/files/gguf/writer.ts";
+import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "troupe-importance-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+const path = join(folder, "m.imatrix");
+
+const int = (value: number) => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32LE(value);
+  return bytes;
+};
+const floats = (...values: number[]) => Buffer.from(Float32Array.from(values).buffer);
+const name = "blk.0.attn_q.weight";
+const binary = Buffer.concat([int(1), int(name.length), Buffer.from(name), int(2), int(3), floats(2, 4, 0)]);
+
+function gguf(sums: Buffer, counts: Buffer): Buffer {
+  const tensors = [
+    { name: `${name}.in_sum2`, type: 0, shape: [2, 2] },
+    { name: `${name}.counts`, type: 0, shape: [1, 2] },
+  ];
+  const { bytes, offsets, fileBytes } = ggufHead(new Map(), tensors);
+  const file = Buffer.alloc(fileBytes);
+  bytes.copy(file);
+  for (const [i, data] of [sums, counts].entries()) data.copy(file, offsets[i]);
+  return file;
+}
+
+describe("an importance matrix", () => {
+  it("is read from the binary format: sums over calls", async () => {
+    writeFileSync(path, binary);
+    assert.deepEqual([...(await readImportance(path))], [[name, Float32Array.of(1, 2, 0)]]);
+  });
+
+  it("is read from GGUF: sums over counts of each matrix; matrices without data have ones", async () => {
+    writeFileSync(path, gguf(floats(8, 4, 5, 5), floats(4, 0)));
+    assert.deepEqual([...(await readImportance(path))], [[name, Float32Array.of(2, 1, 1, 1)]]);
+  });
+
+  const refused: Readonly<Record<string, [bytes: Buffer, message: RegExp]>> = {
+    "is empty": [Buffer.alloc(0), /it ends after 0 bytes/],
+    "ends early": [binary.subarray(0, -1), /it ends after \d+ bytes, in an entry/],
+    "claims many entries": [Buffer.concat([int(1e9), binary]), /it claims 1000000000 entries/],
+    "has a negative number": [
+      Buffer.concat([binary.subarray(0, -4), floats(-1)]),
+      /"blk\.0\.attn_q\.weight" has the value -0\.5/,
+    ],
+    "has no sums": [ggufHead(new Map(), []).bytes, /no tensor that ends in "\.in_sum2"/],
+    "is a cut GGUF": [gguf(floats(8, 4, 5, 5), floats(4, 0)).subarray(0, 100), /m\.imatrix/],
+  };
+  for (const [what, [bytes, message]] of Object.entries(refused)) {
+    it(`that ${what} is refused`, async () => {
+      writeFileSync(path, bytes);
+      await assert.rejects(readImportance(path), { code: "config_invalid", message });
+    });
+  }
+
+  it("that is missing is refused", async () => {
+    await assert.rejects(readImportance(join(folder, "none")), { code: "config_invalid", message: /ENOENT/ });
+  });
+});
