@@ -3,6 +3,12 @@
 import { decideApproval, listApprovals } from "./agent/approvals-route.ts";
 import { decideApprovalOperation, listApprovalsOperation, listToolsOperation } from "./agent/operation.ts";
 import { listTools } from "./agent/tools-route.ts";
+import {
+  applyCalibrationOperation,
+  calibrationStatusOperation,
+  startCalibrationOperation,
+} from "./calibration/operation.ts";
+import { applyCalibration, calibrationStatus, startCalibration } from "./calibration/route.ts";
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
 import { detokenizeOperation, tokenizeOperation } from "./chat/tokens/operation.ts";
@@ -618,6 +624,15 @@ export const routes: readonly Route[] = [
   },
   {
     method: "POST",
+    path: "/v1/models/unload",
+    kind: "resource",
+    modelName: "model_id",
+    handler: unloadModel,
+    operation: unloadModelOperation,
+    errors: managementErrors,
+  },
+  {
+    method: "POST",
     path: "/re_isq",
     kind: "resource",
     modelName: "model",
@@ -626,12 +641,27 @@ export const routes: readonly Route[] = [
   },
   {
     method: "POST",
-    path: "/v1/models/unload",
+    path: "/calibration/start",
     kind: "resource",
-    modelName: "model_id",
-    handler: unloadModel,
-    operation: unloadModelOperation,
-    errors: managementErrors,
+    modelName: "model",
+    handler: startCalibration,
+    operation: startCalibrationOperation,
+  },
+  {
+    method: "GET",
+    path: "/calibration/status",
+    kind: "resource",
+    modelName: "query",
+    handler: calibrationStatus,
+    operation: calibrationStatusOperation,
+  },
+  {
+    method: "POST",
+    path: "/calibration/apply",
+    kind: "resource",
+    modelName: "model",
+    handler: applyCalibration,
+    operation: applyCalibrationOperation,
   },
   {
     method: "GET",

@@ -1,6 +1,7 @@
 // ModelManagement: the interface to load and unload models and to read their status. The transitions between the statuses
 // are in docs/models.md.
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import type { CalibrationControl } from "./calibration.ts";
 import type { ModelStatus } from "./inference.ts";
 
 /** Result of loading or unloading a model. */
@@ -14,7 +15,7 @@ export interface ModelOutcome {
 }
 
 /** Every `name` is a model id or "default". All methods throw model_not_found. */
-export interface ModelManagement {
+export interface ModelManagement extends CalibrationControl {
   statusOf(name: string): ModelOutcome;
   /**
    * Loads a model. A loaded model is first unloaded when its requests have ended; new requests wait until it is loaded again.

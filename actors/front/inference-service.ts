@@ -8,6 +8,7 @@ import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { BodyToTranslate } from "../api/body-translators.ts";
+import type { CalibrationStatus } from "../api/calibration.ts";
 import type { EngineMetric } from "../api/engine-metric.ts";
 import type {
   ConvertedTokens,
@@ -24,8 +25,9 @@ import { movedWith } from "../api/sealed-content.ts";
 import type { GenerationEvent, LeasedAdapter, ModelStatistics, TextStatistics } from "../messages.ts";
 import { ModelManager } from "../models/model-manager.ts";
 import type { RejectionCounter } from "../models/rejection-counter.ts";
-import { Requantizer } from "../models/requantizer.ts";
 import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
+import { applyCalibration, calibrationStatus, startCalibration } from "../models/weights/calibration.ts";
+import { Requantizer } from "../models/weights/requantizer.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
 import { leaseFor } from "./request-adapter.ts";
@@ -137,6 +139,18 @@ export class InferenceService implements Inference, ModelManagement {
 
   requantize(name: string, level: string): string {
     return this.#requantizer.begin(this.#models.named(name), level);
+  }
+
+  async startCalibration(name: string): Promise<CalibrationStatus> {
+    return await startCalibration(this.#models.named(name));
+  }
+
+  async calibrationStatus(name: string): Promise<CalibrationStatus> {
+    return await calibrationStatus(this.#models.named(name));
+  }
+
+  async applyCalibration(name: string, saveAs: string | null): Promise<CalibrationStatus> {
+    return await applyCalibration(this.#models.named(name), this.#requantizer, saveAs);
   }
 
   /**

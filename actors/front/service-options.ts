@@ -2,12 +2,19 @@
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
-import type { ModelSpec } from "../../engines/engine.ts";
+import type { InputSums, ModelSpec } from "../../engines/engine.ts";
 import type { RestartPolicy } from "../../runtime/actor/supervision.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { GenerationPlaceInit } from "../messages.ts";
 import type { ServedModel } from "../models/served-model.ts";
+
+/** Inputs of a model's matrices, collected while it served. */
+export interface Collected {
+  readonly sums: readonly InputSums[];
+  /** Name of the file to which the importance matrix is written; null: none. */
+  readonly saveAs: string | null;
+}
 
 /** A model to convert, and to what. */
 export interface RequantizeRequest {
@@ -15,6 +22,8 @@ export interface RequantizeRequest {
   /** Spec with which the model is loaded now. */
   readonly spec: ModelSpec;
   readonly level: string;
+  /** Source of the importance of columns; null: the setting `imatrix`. */
+  readonly collected: Collected | null;
   readonly signal: AbortSignal;
   /** Called with the fraction of the conversion, 0..1. */
   readonly onProgress: (fraction: number) => void;

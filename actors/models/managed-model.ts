@@ -15,7 +15,6 @@
 // its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
 // keeps its slot only during a reload.
 
-import type { ModelSpec } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus, Requantization } from "../api/inference.ts";
@@ -27,7 +26,7 @@ import { ModelProcess, type ModelProcessOptions } from "./model-process.ts";
 import type { ModelSlots, SlotUser } from "./model-slots.ts";
 import { RejectionCounter } from "./rejection-counter.ts";
 import { type GateOptions, RequestGate } from "./request-gate.ts";
-import { failed, loading, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
+import { failed, loading, type ModelWeights, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
 import { checkTransition, type TransitionReason } from "./transitions.ts";
 
 export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
@@ -66,12 +65,12 @@ export class ManagedModel implements SlotUser {
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
   #isClosed = false;
-  /** Spec of the next load, if it differs from the current one. */
-  #nextSpec: ModelSpec | null = null;
-  /** Spec to return to if the current one cannot be loaded; null: the current one has been loaded. */
-  #provenSpec: ModelSpec | null = null;
-  /** Error of the last spec that could not be loaded. */
-  #specError: ServerError | null = null;
+  /** Weights of the next load, if they differ from the current ones. */
+  #next: ModelWeights | null = null;
+  /** Weights to return to if the current ones cannot be loaded; null: the current ones have been loaded. */
+  #proven: ModelWeights | null = null;
+  /** Error of the last weights that could not be loaded. */
+  #weightsError: ServerError | null = null;
 
   constructor(options: ManagedModelOptions) {
     const { served, clock, log } = options;
@@ -130,19 +129,19 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Loads the model with another spec: requests in flight finish on the loaded model, new ones wait. A model that is not loaded
-   * is loaded with it when a request names it. If the spec cannot be loaded, the model returns to its former one, and its error is
+   * Loads the model with other weights: requests in flight finish on the loaded model, new ones wait. A model that is not loaded
+   * is loaded with it when a request names it. If they cannot be loaded, the model returns to its former ones, and the error is
    * thrown.
    */
-  async replaceSpec(spec: ModelSpec): Promise<void> {
-    this.#nextSpec = spec;
-    this.#specError = null;
-    while (this.#nextSpec === spec && !this.#isClosed) {
+  async replaceWeights(weights: ModelWeights): Promise<void> {
+    this.#next = weights;
+    this.#weightsError = null;
+    while (this.#next === weights && !this.#isClosed) {
       if (this.#phase === "out" && this.status === "unloaded") return;
       const { error } = await this.#call("reload");
       if (error !== null) throw fromErrorRecord(error);
     }
-    if (this.#specError !== null) throw this.#specError;
+    if (this.#weightsError !== null) throw this.#weightsError;
   }
 
   /**
@@ -225,16 +224,16 @@ export class ManagedModel implements SlotUser {
     if (!this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
     this.loadFraction = 0;
-    if (this.#nextSpec !== null) this.#provenSpec = this.#use(this.#nextSpec);
-    this.#nextSpec = null;
+    if (this.#next !== null) this.#proven = this.#use(this.#next);
+    this.#next = null;
     this.model.start();
   }
 
-  /** Sets the spec of the next start. Returns the one before. */
-  #use(spec: ModelSpec): ModelSpec {
-    const before = this.served.spec;
-    this.model.served = { ...this.served, spec };
-    return before;
+  /** Sets the weights of the next start. Returns those before. */
+  #use(weights: ModelWeights): ModelWeights {
+    const { spec, level } = this.served;
+    this.model.served = { ...this.served, ...weights };
+    return { spec, level };
   }
 
   /** Stops the process after its requests have ended. */
@@ -269,7 +268,7 @@ export class ManagedModel implements SlotUser {
   #up(): void {
     if (this.#phase === "stopping") return;
     this.#phase = "running";
-    this.#provenSpec = null;
+    this.#proven = null;
     this.#move("loaded", "ready");
     this.#gate.open();
     this.#desired.loaded(this.outcome);
@@ -284,7 +283,7 @@ export class ManagedModel implements SlotUser {
     if (this.#phase === "stopping") return;
     if (this.#phase === "running" && this.#unloadReason !== null) this.reconcile();
     else if (error === null) this.#move("reloading", "crash");
-    else if (this.#provenSpec !== null) this.#returnTo(this.#provenSpec, error);
+    else if (this.#proven !== null) this.#returnTo(this.#proven, error);
     else {
       this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
       this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
@@ -292,12 +291,12 @@ export class ManagedModel implements SlotUser {
     }
   }
 
-  /** Loads the former spec, for which the waiting requests wait. */
-  #returnTo(spec: ModelSpec, error: ServerError): void {
+  /** Loads the former weights, for which the waiting requests wait. */
+  #returnTo(weights: ModelWeights, error: ServerError): void {
     this.#options.log.error({ model: this.id, reason: error.message }, "the former weights are loaded again");
-    this.#specError = error;
-    this.#provenSpec = null;
-    this.#use(spec);
+    this.#weightsError = error;
+    this.#proven = null;
+    this.#use(weights);
     this.model.start();
   }
 

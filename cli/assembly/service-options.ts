@@ -9,6 +9,7 @@ import type { TextTaskSettings } from "../../actors/messages.ts";
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { EngineName } from "../../engines/engine.ts";
 import { nativeHost } from "../../engines/llama/native/native-host.ts";
+import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { ownCpuQuota } from "../../runtime/host/cores.ts";
 import type { EngineReport } from "../../runtime/host/system.ts";
@@ -128,6 +129,7 @@ async function servedModels(setting: AdapterSetting): Promise<ServedModels> {
     models.push({
       id: model.id,
       engine,
+      level: model.quantization.isq === null ? null : parseLevel(model.quantization.isq, "isq").name,
       spec: { ...spec, abortFlag, computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,

@@ -18,5 +18,14 @@ export function unmanaged(inference: Inference): ModelManagement {
     );
   };
   const refuseLater = async (name: string): Promise<ModelOutcome> => refuse(name);
-  return { statusOf, reload: refuseLater, unload: refuseLater, requantize: refuse };
+  const calibrate = async (name: string) => refuse(name);
+  return {
+    statusOf,
+    reload: refuseLater,
+    unload: refuseLater,
+    requantize: refuse,
+    startCalibration: calibrate,
+    calibrationStatus: calibrate,
+    applyCalibration: calibrate,
+  };
 }

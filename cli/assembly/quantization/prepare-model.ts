@@ -7,6 +7,7 @@ import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
 import type { Level } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
@@ -29,6 +30,8 @@ export interface Preparation {
   readonly progress: Progress;
   /** Ends the conversion. */
   readonly signal?: AbortSignal | undefined;
+  /** Importance of the columns, in place of that of the setting `imatrix`. */
+  readonly importance?: Importance | null;
 }
 
 /**
@@ -37,12 +40,13 @@ export interface Preparation {
  */
 export async function prepareModel(
   path: string,
-  { model, threads, log, progress, signal }: Preparation,
+  { model, threads, log, progress, signal, importance = null }: Preparation,
 ): Promise<string> {
   const { id, format } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const given = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
+  const wanted = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
+  const given = importance === null ? wanted : { ...wanted, importance };
   const { quant } = model.quantization;
   if (quant === null && !isCheckpoint(path) && !changesWeights(given)) return path;
   const wishes = quant === null ? given : await withQuant(path, quant, given);

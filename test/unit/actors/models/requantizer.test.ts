@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import type { RequantizeRequest } from "../../../../actors/front/service-options.ts";
-import { Requantizer } from "../../../../actors/models/requantizer.ts";
+import type { ModelWeights } from "../../../../actors/models/served-model.ts";
+import { Requantizer } from "../../../../actors/models/weights/requantizer.ts";
 import type { ModelSpec } from "../../../../engines/engine.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { come, ModelRig, turns, watch } from "./lifecycle-rig.ts";
@@ -17,16 +18,18 @@ async function loadedModel() {
   return await rig.loaded("a");
 }
 
-function specAt(path: string, spec: ModelSpec): ModelSpec {
-  return { ...spec, path };
+function weightsAt(path: string, spec: ModelSpec): ModelWeights {
+  return { spec: { ...spec, path }, level: path };
 }
 
-describe("another spec of a model", () => {
+describe("other weights of a model", () => {
   it("is loaded when the running requests have ended; new ones wait for it", async () => {
     const tested = await loadedModel();
     const running = come(tested);
     await turns();
-    const replaced = watch(tested.managed.replaceSpec(specAt("new", tested.managed.served.spec)).then(() => true));
+    const replaced = watch(
+      tested.managed.replaceWeights(weightsAt("new", tested.managed.served.spec)).then(() => true),
+    );
     const late = come(tested);
     await turns();
     assert.deepEqual([running.state, late.state, tested.places.length], ["in", "waits", 1]);
@@ -42,7 +45,7 @@ describe("another spec of a model", () => {
   it("gives way to the former one if it cannot be loaded, and no request is lost", async () => {
     const tested = await loadedModel();
     const before = tested.managed.served.spec;
-    const replaced = tested.managed.replaceSpec(specAt("bad", before));
+    const replaced = tested.managed.replaceWeights(weightsAt("bad", before));
     const refused = assert.rejects(replaced, /cannot be read/);
     const late = come(tested);
     await turns();
@@ -57,7 +60,7 @@ describe("another spec of a model", () => {
   it("is used by the next load of a model that is not loaded", async () => {
     const tested = await loadedModel();
     await tested.managed.unload();
-    await tested.managed.replaceSpec(specAt("new", tested.managed.served.spec));
+    await tested.managed.replaceWeights(weightsAt("new", tested.managed.served.spec));
     assert.deepEqual([tested.managed.status, tested.places.length], ["unloaded", 1]);
     const request = come(tested);
     await turns();
@@ -82,8 +85,8 @@ describe("a change of the quantization", () => {
       served: { spec: { path: "old" } },
       requantization: null,
       replaced: [] as string[],
-      async replaceSpec({ path }: ModelSpec) {
-        this.replaced.push(path);
+      async replaceWeights({ spec }: ModelWeights) {
+        this.replaced.push(spec.path);
       },
     };
     return { requests, ends, logged, model, requantizer: new Requantizer({ requantize, log }) };

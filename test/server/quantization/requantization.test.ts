@@ -2,11 +2,11 @@
 // may not grow.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
-import { realModel } from "../fixtures/models/models.ts";
-import { type RunningServer, startServer } from "../fixtures/serve.ts";
-import { ask, expectWhole, openStream, post } from "../fixtures/streams.ts";
+import { after, describe, it } from "node:test";
+import { realModel } from "../../fixtures/models/models.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
+import { ask, expectWhole, openStream, post } from "../../fixtures/streams.ts";
+import { changed, temporaryCache } from "./changes.ts";
 
 /** Number of concurrent streams, and of changes. The long form has 32 and 20. */
 const streams = Number(process.env.REQUANTIZE_STREAMS ?? 4);
@@ -14,33 +14,11 @@ const changes = Number(process.env.REQUANTIZE_CHANGES ?? 3);
 /** Index of the first change whose memory is compared with that after the last one, which has the same level. */
 const firstMeasured = (changes - 1) % 2;
 const tokens = 40;
-const changeLimitMs = 240_000;
 /** Growth of the resident memory from the first measurement to the last, in bytes. */
 const mostGrowth = 24 * 2 ** 20;
 
-interface Entry {
-  readonly id: string;
-  readonly status: string;
-  readonly quantization?: string;
-  readonly requantization?: { readonly ggml_type: string; readonly status: string; readonly error?: string };
-}
-
-async function entry(url: string): Promise<Entry> {
-  const { data } = (await (await fetch(`${url}/v1/models`)).json()) as { data: Entry[] };
-  return data[0]!;
-}
-
-/** Waits until the change in progress has ended. Returns the model's entry. */
-async function changed(url: string): Promise<Entry> {
-  const limit = Date.now() + changeLimitMs;
-  for (;;) {
-    const found = await entry(url);
-    const { status } = found.requantization ?? { status: "none" };
-    if (status === "done" || status === "failed") return found;
-    assert.ok(Date.now() < limit, `the change did not end: ${JSON.stringify(found)}`);
-    await sleep(50);
-  }
-}
+const cache = temporaryCache();
+after(cache.remove);
 
 /** Resident memory in bytes of the server and, if the engine runs in a process, of the newest engine process. */
 function residentBytes({ process: { pid }, enginePids }: RunningServer): number {
@@ -66,7 +44,7 @@ for (const engine of ["wasm", "llama"] as const) {
     it("cuts no stream, and memory stays the same", async () => {
       const { path } = await realModel();
       const flags = ["--engine", engine, "-m", path, "--max-model-len", "512", "--max-seqs", "8"];
-      const server = await startServer(flags);
+      const server = await startServer(flags, cache.environment);
       try {
         let isOver = false;
         const clients = Array.from({ length: streams }, () => streamUntil(server.url, () => isOver));
@@ -96,7 +74,7 @@ for (const engine of ["wasm", "llama"] as const) {
 describe("a change of the quantization", () => {
   it("is refused for an unknown level, an unknown model, and while another one runs", async () => {
     const { path } = await realModel();
-    const server = await startServer(["-m", path, "--max-model-len", "256", "--max-seqs", "2"]);
+    const server = await startServer(["-m", path, "--max-model-len", "256", "--max-seqs", "2"], cache.environment);
     try {
       const change = async (body: object) => {
         const response = await post(`${server.url}/re_isq`, body);

@@ -1,16 +1,21 @@
 // Requantizer: changes the quantization of a model while it serves. The source of the model is converted in the background; then
 // the converted model takes the place of the loaded one. One model of the server is converted at a time.
-import { parseLevel } from "../../engines/quantization/plan/levels.ts";
-import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { Logger } from "../../runtime/log/log.ts";
-import type { Requantization } from "../api/inference.ts";
-import type { ServiceOptions } from "../front/service-options.ts";
-import type { ManagedModel } from "./managed-model.ts";
+import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
+import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { Requantization } from "../../api/inference.ts";
+import type { Collected, ServiceOptions } from "../../front/service-options.ts";
+import type { ManagedModel } from "../managed-model.ts";
 
 type Requantize = NonNullable<ServiceOptions["requantize"]>;
 
+interface Change {
+  readonly level: string;
+  readonly collected: Collected | null;
+}
+
 /** The part of a model that is used here. */
-type Requantized = Pick<ManagedModel, "id" | "served" | "requantization" | "replaceSpec">;
+type Requantized = Pick<ManagedModel, "id" | "served" | "requantization" | "replaceWeights">;
 
 export interface RequantizerOptions extends Pick<ServiceOptions, "requantize"> {
   readonly log: Pick<Logger, "info" | "error">;
@@ -28,7 +33,7 @@ export class Requantizer {
   }
 
   /** Begins a change in the background. Returns the id of the model. Throws invalid_value, model_state_conflict, unsupported. */
-  begin(model: Requantized, wanted: string): string {
+  begin(model: Requantized, wanted: string, collected: Collected | null = null): string {
     const level = levelNamed(wanted);
     const { requantize } = this.#options;
     if (requantize === undefined) {
@@ -40,7 +45,7 @@ export class Requantizer {
       throw new ServerError("model_state_conflict", message);
     }
     this.#running = model.id;
-    void this.#run(model, level, requantize).finally(() => {
+    void this.#run(model, { level, collected }, requantize).finally(() => {
       this.#running = null;
     });
     return model.id;
@@ -52,7 +57,7 @@ export class Requantizer {
     await this.#conversion.catch(() => undefined);
   }
 
-  async #run(model: Requantized, level: string, requantize: Requantize): Promise<void> {
+  async #run(model: Requantized, { level, collected }: Change, requantize: Requantize): Promise<void> {
     const { log } = this.#options;
     const { id } = model;
     const show = (status: Requantization["status"], progress: number, error: string | null = null) => {
@@ -65,12 +70,12 @@ export class Requantizer {
     try {
       const { spec } = model.served;
       const onProgress = (fraction: number) => show("converting", fraction);
-      const conversion = requantize({ id, spec, level, signal: this.#stopped.signal, onProgress });
+      const conversion = requantize({ id, spec, level, collected, signal: this.#stopped.signal, onProgress });
       this.#conversion = conversion;
       const next = await conversion;
       const convertMs = msSinceStart();
       show("loading", 1);
-      if (next.path !== spec.path) await model.replaceSpec(next);
+      if (next.path !== spec.path) await model.replaceWeights({ spec: next, level });
       show("done", 1);
       log.info({ model: id, level, convertMs, swapMs: msSinceStart() - convertMs }, "the quantization is changed");
     } catch (error) {
