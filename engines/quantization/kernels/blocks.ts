@@ -1,15 +1,18 @@
 // Encoders of the types with blocks of 32 columns. Four blocks, a tile, are encoded at a time. Without importance, scale and
 // min follow from the extremes of a block. With importance, and always for IQ4_NL, they are searched.
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../../wasm/kernels/types";
-import { searchAffine } from "./affine";
-import { encodeFp4, nearestCodes, searchLevels } from "./codebook";
+import { nearestCodes } from "./codes";
+import { largest, largestLanes, smallest } from "./extremes";
 import { fourFloats, fourHalves } from "./floats";
-import { levelsToBytes, MINS, SCALES } from "./levels";
+import { encodeFp4 } from "./fp4";
+import { levelsToBytes } from "./levels";
 import { nibbles } from "./pack";
-import { searchSymmetric } from "./symmetric";
+import { searchAffine } from "./search/affine";
+import { searchLevels } from "./search/codebook";
+import { searchSymmetric } from "./search/symmetric";
 import {
   largestOf, meanSquare, meanSquares, NEGLIGIBLE, powerBelow, transpose, VALUES, weigh, weighImportance, WEIGHTS,
-} from "./tile";
+} from "./search/tile";
 
 export const BLOCK: i32 = 32;
 const BLOCK_FLOATS: usize = 128;
@@ -24,6 +27,9 @@ const SHIFTS: usize = memory.data(16, 16);
 /** Scales and mins of the tile's blocks as F16, each in 32 bits. */
 const STORED_SCALES: usize = memory.data(16, 16);
 const STORED_MINS: usize = memory.data(16, 16);
+/** Scales and mins that a search found. */
+const SCALES: usize = memory.data(16, 16);
+const MINS: usize = memory.data(16, 16);
 /** Largest mean square of a row over that of a tile. */
 const MOST_SPREAD: f64 = 1e24;
 /** Trials of the affine search with importance. */
@@ -129,53 +135,6 @@ function encodeExtremes(type: i32, x: usize, count: i32, out: usize): void {
     const peaks = v128.bitselect(low, high, f32x4.ge(f32x4.neg(low), high));
     writeTile(type, x, count, f32x4.mul(peaks, f32x4.splat(-1 / <f32>biasOf(type))), f32x4.splat(0), out);
   }
-}
-
-/** Returns a vector whose largest lane is the largest value, or magnitude, of a block. */
-// @ts-expect-error: decorator
-@inline
-function largest(at: usize, isMagnitude: bool): v128 {
-  return f32x4.pmax(
-    f32x4.pmax(
-      f32x4.pmax(valueOrSize(at, isMagnitude), valueOrSize(at + 16, isMagnitude)),
-      f32x4.pmax(valueOrSize(at + 32, isMagnitude), valueOrSize(at + 48, isMagnitude)),
-    ),
-    f32x4.pmax(
-      f32x4.pmax(valueOrSize(at + 64, isMagnitude), valueOrSize(at + 80, isMagnitude)),
-      f32x4.pmax(valueOrSize(at + 96, isMagnitude), valueOrSize(at + 112, isMagnitude)),
-    ),
-  );
-}
-
-// @ts-expect-error: decorator
-@inline
-function valueOrSize(at: usize, isMagnitude: bool): v128 {
-  return isMagnitude ? f32x4.abs(v128.load(at)) : v128.load(at);
-}
-
-/** Returns a vector whose smallest lane is the smallest value of a block. */
-// @ts-expect-error: decorator
-@inline
-function smallest(at: usize): v128 {
-  return f32x4.pmin(
-    f32x4.pmin(
-      f32x4.pmin(v128.load(at), v128.load(at, 16)),
-      f32x4.pmin(v128.load(at, 32), v128.load(at, 48)),
-    ),
-    f32x4.pmin(
-      f32x4.pmin(v128.load(at, 64), v128.load(at, 80)),
-      f32x4.pmin(v128.load(at, 96), v128.load(at, 112)),
-    ),
-  );
-}
-
-/** Returns the largest lanes of four vectors, in order. */
-// @ts-expect-error: decorator
-@inline
-function largestLanes(a: v128, b: v128, c: v128, d: v128): v128 {
-  const ab = f32x4.pmax(i32x4.shuffle(a, b, 0, 4, 1, 5), i32x4.shuffle(a, b, 2, 6, 3, 7));
-  const cd = f32x4.pmax(i32x4.shuffle(c, d, 0, 4, 1, 5), i32x4.shuffle(c, d, 2, 6, 3, 7));
-  return f32x4.pmax(i64x2.shuffle(ab, cd, 0, 2), i64x2.shuffle(ab, cd, 1, 3));
 }
 
 /** Encodes a tile with scales from a search. `spread`: mean square of the row. */
