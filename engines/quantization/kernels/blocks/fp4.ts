@@ -1,17 +1,17 @@
 // Encoder of MXFP4: blocks of 32 values with a power of two as scale. The levels and their order are those of the codebook in
 // engines/wasm/kernels/block-quants/codebook.ts.
-import { sumOfLanes } from "../../wasm/kernels/arithmetic";
-import { fp4Levels, lookUp } from "../../wasm/kernels/block-quants/codebook";
-import { countBounds } from "./codes";
-import { storeFloats } from "./levels";
-import { largestOf } from "./search/tile";
+import { sumOfLanes } from "../../../wasm/kernels/arithmetic";
+import { fp4Levels, lookUp } from "../../../wasm/kernels/block-quants/codebook";
+import { countBounds } from "../codes";
+import { storeFloats } from "../levels";
+import { largestOf } from "../search/tile";
+import { BLOCK } from "./format";
 
 /** Midpoints between adjacent magnitudes of MXFP4, doubled as the levels are. */
 const MIDPOINTS: usize = memory.data<f32>([0.5, 1.5, 2.5, 3.5, 5, 7, 10]);
 const BOUNDS: i32 = 7;
 /** Largest level. A larger value, in units of the smallest level, is clipped. */
 const LARGEST_LEVEL: f32 = 12;
-const BLOCK: i32 = 32;
 /** A block of MXFP4 with smaller values is encoded as zeros. */
 const NEGLIGIBLE: f32 = 1e-30;
 /** A block with one of the scales that are tried, decoded. */
