@@ -7,6 +7,7 @@ import { encodableTypes } from "../../engines/quantization/codec/codec-types.ts"
 import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { report } from "../results.ts";
+import { comparePerplexity } from "./perplexity.ts";
 import { type QuantizeBenchInit, type QuantizeBenchReady, quantizeBenchModule, type Rates } from "./place.ts";
 
 const placeTimeoutMs = 600_000;
@@ -20,6 +21,7 @@ export const usage = `npm run bench -- quantize [FLAGS]: our block encoders over
   --shape 512,4096      rows and columns that a thread encodes at once
   --importance no,yes   without and with the importance of columns
   --rounds 5 --ms 100   rounds, and time of each measurement
+  --perplexity          perplexity of the default model instead, over llama.cpp's quantizer
   --save
 `;
 
@@ -27,10 +29,13 @@ export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {
       ...{ "--types": String, "--threads": String, "--shape": String, "--importance": String },
-      ...{ "--rounds": Number, "--ms": Number, "--save": Boolean },
+      ...{ "--rounds": Number, "--ms": Number, "--perplexity": Boolean, "--save": Boolean },
     },
     { argv: [...argv] },
   );
+  if (flags["--perplexity"]) {
+    return await comparePerplexity(flags["--types"]?.split(",") ?? null, flags["--save"] ?? false);
+  }
   const [rows = 512, columns = 4096] = (flags["--shape"] ?? "512,4096").split(",").map(Number);
   const types = flags["--types"]?.split(",").map(numberOf) ?? [...encodableTypes].filter((type) => type !== f32);
   const plan = { types, rows, columns, rounds: flags["--rounds"] ?? 5, millisecondsEach: flags["--ms"] ?? 100 };

@@ -4,7 +4,7 @@ import { stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choice.ts";
 import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
-import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
+import { convertedFolder, defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
 import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
@@ -56,7 +56,10 @@ export async function prepareModel(
   if (lossyTypes.length > 0)
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
   for (const replacement of replaced) warn(replacement);
-  const target = join(convertedFolder(), fileName(path, wishes.level?.name ?? null, conversion.key));
+  const target = join(
+    convertedFolder(defaultCacheDirectory(process.env)),
+    fileName(path, wishes.level?.name ?? null, conversion.key),
+  );
   const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
   return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal, onWait }, async () => {
     if (await isFile(target)) return target;
@@ -77,11 +80,6 @@ async function withQuant(path: string, quant: string | number, wishes: ModelWish
   const bytesAt = async (level: Level) =>
     (await planModel(path, { ...wishes, level }, quiet)).conversion.head.fileBytes;
   return { ...wishes, level: await levelToCreate(quant, sourceType, bytesAt) };
-}
-
-/** Folder of converted models in this program's cache. */
-function convertedFolder(): string {
-  return join(defaultCacheDirectory(process.env), "models", "converted");
 }
 
 /** Returns the name of the converted file: model, level and the digest of all that decides its bytes. */

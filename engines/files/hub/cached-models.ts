@@ -1,12 +1,12 @@
-// Cached models: lists the models of the hub cache and of the package cache with their size on disk, and removes
+// Cached models: lists the models of the hub cache, of the package cache and those that were converted, with their size on disk, and removes
 // models. Never follows links out of the cache. Called by cli/tools/cache.ts and cli/tools/models.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
-import { packageRoot } from "./model-cache.ts";
+import { convertedFolder, packageRoot } from "./model-cache.ts";
 
 export interface CachedModel {
-  /** Model name as accepted by `-m`: `owner/name` or `pypi:package==version`. */
+  /** Model name as accepted by `-m`: `owner/name`, `pypi:package==version`, or the path of a converted model. */
   readonly id: string;
   readonly revisions: readonly string[];
   /** Complete model files. */
@@ -15,7 +15,7 @@ export interface CachedModel {
   readonly diskBytes: number;
   /** Time of the last write or read of a file in milliseconds since 1970, as far as the file system records it. */
   readonly lastUsedMs: number;
-  /** Directories that are deleted when the model is removed. */
+  /** Files and directories that are deleted when the model is removed. */
   readonly directories: readonly string[];
 }
 
@@ -31,7 +31,9 @@ const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
 
 /** Lists the models of both caches, sorted by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
-  const models = [...(await listHub(caches.hubCache)), ...(await listPackages(caches.cacheDirectory))];
+  const { hubCache, cacheDirectory } = caches;
+  const lists = await Promise.all([listHub(hubCache), listPackages(cacheDirectory), listConverted(cacheDirectory)]);
+  const models = lists.flat();
   return models.sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
@@ -101,8 +103,25 @@ async function listPackages(cacheDirectory: string): Promise<CachedModel[]> {
   return models;
 }
 
-async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes" | "lastUsedMs">> {
-  const names = await readdir(directory, { recursive: true }).catch(() => []);
+/** Lists converted models, and conversions that were interrupted. */
+async function listConverted(cacheDirectory: string): Promise<CachedModel[]> {
+  const folder = convertedFolder(cacheDirectory);
+  const names = (await namesIn(folder)).filter((name) => /\.gguf(?:\.partial)?$/.test(name));
+  return await Promise.all(
+    names.map(async (name) => {
+      const id = join(folder, name);
+      const files = name.endsWith(".partial") ? [] : [{ name, sizeBytes: (await sizeOf(id)) ?? 0 }];
+      return { id, revisions: [], files, directories: [id, `${id}.json`], ...(await measure(folder, [name])) };
+    }),
+  );
+}
+
+/** Measures the files of a directory; `names`: only these. */
+async function measure(
+  directory: string,
+  names?: readonly string[],
+): Promise<Pick<CachedModel, "diskBytes" | "lastUsedMs">> {
+  names ??= await readdir(directory, { recursive: true }).catch(() => []);
   const found = await Promise.all(names.map((name) => lstat(join(directory, name)).catch(() => null)));
   const files = found.filter((entry) => entry !== null).filter((entry) => entry.isFile());
   const blockBytes = 512;

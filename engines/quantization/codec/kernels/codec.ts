@@ -1,12 +1,15 @@
 // Exports of the codec module: encoders and decoders of the number types of GGUF files. The module keeps no state between
 // calls. All pointers are byte offsets into its memory, aligned to 16 bytes. Memory below base() is the module's own. The
 // host places all buffers above it, each with 32 bytes after its end that may be read and overwritten.
-import { BF16, F16, F32, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0 } from "../../../wasm/kernels/types";
-import { blockBytes, encodeBlockRow } from "./blocks";
+import { fileSuperBytes } from "../../../wasm/kernels/k-quants/file";
+import {
+  BF16, F16, F32, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0,
+} from "../../../wasm/kernels/types";
+import { encodeBlockRow } from "./blocks/encode";
+import { blockBytes } from "./blocks/format";
 import { decodeBlocks, decodeSupers } from "./decode";
 import { decodeFloats, encodeFloats } from "./floats";
 import { encodeSuperRow, SUPER } from "./super-blocks";
-import { fileSuperBytes } from "../../../wasm/kernels/k-quants/file";
 
 /** Returns the address of the memory that the host may use. */
 export function base(): usize {

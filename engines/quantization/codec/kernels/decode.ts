@@ -2,7 +2,7 @@
 import { fp4Levels, iq4Levels, lookUp } from "../../../wasm/kernels/block-quants/codebook";
 import { fileSuperBytes, fileSuperScaleAt, takeApart } from "../../../wasm/kernels/k-quants/file";
 import { IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q8_0 } from "../../../wasm/kernels/types";
-import { BLOCK, biasOf, blockBytes, hasFifthBits, hasMins } from "./blocks";
+import { BLOCK, biasOf, blockBytes, hasFifthBits, hasMins } from "./blocks/format";
 import { float } from "./floats";
 import { addToFloats, storeFloats } from "./levels";
 import { biasOf as superBiasOf, hasMins as hasSuperMins, lengthOf, SUPER } from "./super-blocks";

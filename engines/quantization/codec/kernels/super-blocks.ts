@@ -3,15 +3,17 @@
 // value is rounded to the nearest level with its scale as stored.
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../../../wasm/kernels/types";
 import { fileSuperBytes, fileSuperScaleAt } from "../../../wasm/kernels/k-quants/file";
-import { searchAffine } from "./affine";
-import { nearestCodes, searchLevels } from "./codebook";
+import { nearestCodes } from "./codes";
 import { float, half } from "./floats";
-import { fitScales, MINS, SCALES, sixteenLevels, SUMS } from "./levels";
+import { sixteenLevels } from "./levels";
 import { packLevels, packScalesAndMins, packScalesIq4, packScalesQ3 } from "./pack";
-import { searchSymmetric } from "./symmetric";
+import { searchAffine } from "./search/affine";
+import { searchLevels } from "./search/codebook";
+import { fitScales, MINS, SCALES, SUMS } from "./search/super-scale";
+import { searchSymmetric } from "./search/symmetric";
 import {
   largestOf, meanSquare, NEGLIGIBLE, powerBelow, transpose, VALUES, weigh, weighImportance, WEIGHTS,
-} from "./tile";
+} from "./search/tile";
 
 export const SUPER: i32 = 256;
 const SUPER_FLOATS: usize = 1024;
@@ -97,7 +99,7 @@ function encodeSuper(type: i32, x: usize, importance: usize, out: usize): void {
 // @ts-expect-error: decorator
 @inline
 function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
-  const length = lengthOf(type), tileFloats = <usize>length << 4;
+  const length = lengthOf(type), tileBytes = <usize>length << 4;
   let spread: f32 = 0;
   if (importance) {
     spread = <f32>(meanSquare(x, SUPER) / (<f64>unit * <f64>unit)) * (type == Q2_K ? 1 : 2);
@@ -107,14 +109,14 @@ function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
     if (importance) {
       transpose(importance, length, 1, WEIGHTS);
       v128.store(SUMS + at, weighImportance(type, length, f32x4.splat(spread)));
-      importance += tileFloats;
+      importance += tileBytes;
     } else {
       v128.store(SUMS + at, weigh(type, length));
     }
     if (type == IQ4_XS) searchLevels(SCALES + at);
     else if (hasMins(type)) searchMins(type, importance != 0, at);
     else searchSymmetric(length, <f32>biasOf(type), type == Q6_K && importance == 0 ? 0.3 : 0.18, SCALES + at);
-    x += tileFloats;
+    x += tileBytes;
   }
 }
 

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, beforeEach, describe, it, type TestContext } from "node:test";
@@ -56,6 +65,21 @@ describe("troupe cache", () => {
       writeFileSync(join(packageFolder, version, "m.gguf"), "GGUF");
     }
   }
+
+  it("lists and deletes converted models, and what is left of interrupted conversions", async (context) => {
+    const folder = join(base, "troupe", "models", "converted");
+    mkdirSync(folder, { recursive: true });
+    for (const name of ["a.gguf", "b.gguf.partial", "b.gguf.partial.json"]) writeFileSync(join(folder, name), "GGUF");
+    const { out } = await outputOf(context, () => cacheCommand(["list", "--json"]));
+    const listed = JSON.parse(out).map(({ id }: { id: string }) => id);
+    assert.deepEqual(
+      listed.filter((id: string) => id.startsWith(folder)),
+      [join(folder, "a.gguf"), join(folder, "b.gguf.partial")],
+    );
+    await outputOf(context, () => cacheCommand(["delete", "-m", join(folder, "b.gguf.partial"), "-y"]));
+    assert.deepEqual(readdirSync(folder), ["a.gguf"]);
+    rmSync(folder, { recursive: true });
+  });
 
   it("lists what both caches hold", async (context) => {
     await fill();

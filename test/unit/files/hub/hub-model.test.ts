@@ -36,6 +36,19 @@ describe("a model of the hub", () => {
     assert.deepEqual(rig.blobs(), [etag]);
   });
 
+  it("fetches all files of a checkpoint if the repository has no GGUF file", async () => {
+    const files = ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+    const others = ["model.safetensors.index.json", "tokenizer.json", "1_Pooling/config.json"];
+    const unused = ["README.md", "onnx/model.onnx", "consolidated.safetensors"];
+    rig.put(Object.fromEntries([...files, ...others, ...unused].map((name) => [name, Buffer.from(name)])));
+    const path = await rig.resolve(repo);
+    const folder = dirname(path);
+    assert.equal(basename(path), "config.json");
+    for (const name of [...files, ...others]) assert.equal(readFileSync(join(folder, name), "utf8"), name);
+    for (const name of unused) assert.ok(!existsSync(join(folder, name)), name);
+    assert.equal(await rig.resolve(repo, offline), path);
+  });
+
   it("comes with the generation_config.json of its folder", async () => {
     rig.put({
       [file]: bytes,

@@ -33,7 +33,7 @@ describe("a model given as a path", () => {
     await assertRefused(
       "organisation",
       "model_file_invalid",
-      /^no file at .*a model is a path of a \.gguf file, owner\/name\[:FILE\] on the hub, a name that `troupe models` lists, or pypi:/,
+      /^no file at .*a model is a path of a \.gguf file or of a folder with safetensors, owner\/name\[:FILE\] on the hub, a name that `troupe models` lists, or pypi:/,
     );
   });
 
@@ -54,6 +54,28 @@ describe("a model given as a folder", () => {
     mkdirSync(folder);
     for (const name of names) writeFileSync(join(folder, name), model);
   };
+
+  it("may be a checkpoint: its config.json stands for it", async () => {
+    fill("config.json", "model.safetensors", "tokenizer.json");
+    const path = join(folder, "config.json");
+    assert.deepEqual(await resolve(folder), { path });
+    assert.deepEqual(await resolve(path), { path });
+    fill("config.json", "model.safetensors", "a-Q4_0.gguf");
+    assert.deepEqual(await resolve(folder), { path: join(folder, "a-Q4_0.gguf") });
+    fill("config.json", "pytorch_model.bin");
+    await assertRefused(
+      folder,
+      "model_file_invalid",
+      /its weights are in another format; GGUF files are read, and safetensors/,
+    );
+  });
+
+  it("is in the quantisation that is preferred, among several", async () => {
+    fill("a-Q4_0.gguf", "a-Q8_0.gguf", "a-F16.gguf");
+    const preferring = (...quantisations: string[]) => resolveModel(folder, { quantisations });
+    assert.deepEqual(await preferring("Q8_0", "F16"), { path: join(folder, "a-Q8_0.gguf") });
+    assert.deepEqual(await preferring("Q6_K", "F16"), { path: join(folder, "a-F16.gguf") });
+  });
 
   it("is the one model in it, whatever else is there", async () => {
     fill("a-Q4_0.gguf", "mmproj-F16.gguf", "README.md");

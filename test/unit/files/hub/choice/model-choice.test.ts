@@ -105,6 +105,6 @@ describe("the model that is chosen", () => {
 
   it("is suggested where its name is mistyped, and another format is pointed out", () => {
     assert.throws(() => choose(named("Q4_K_M"), "Q4_KM"), refused(/no model "Q4_KM" .*did you mean "Q4_K_M"\?/));
-    assert.throws(() => choose(["model.safetensors"]), refused(/in another format: look for/));
+    assert.throws(() => choose(["model.safetensors"]), refused(/in another format; GGUF files are read/));
   });
 });

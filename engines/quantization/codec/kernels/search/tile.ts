@@ -1,7 +1,7 @@
 // Tile: four blocks of a row, transposed, so that lane b of vector i has value i of block b. The searches work on a
 // tile: they find the scales of four blocks at once and need no sums across lanes. Values are divided by a power of two
 // near the largest value, so no sum of squares overflows or vanishes.
-import { Q4_K, Q5_K, Q6_K } from "../../../wasm/kernels/types";
+import { Q4_K, Q5_K, Q6_K } from "../../../../wasm/kernels/types";
 
 /** Values of the tile. A block has at most 32. */
 export const VALUES: usize = memory.data(512, 16);
