@@ -12,7 +12,9 @@ import type { ModelConfig } from "../../config/config.ts";
 export interface WeightSettings {
   readonly isq: string | number | null;
   readonly isqOrganization: "default" | "moqe";
+  readonly quant: string | number | null;
   readonly imatrix: string | null;
+  readonly calibrationFile: string | null;
   readonly topology: string | null;
   readonly dtype: "auto" | "f16" | "bf16" | "f32";
   readonly hfOverrides: ModelConfig["hfOverrides"];
@@ -23,18 +25,14 @@ const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
 export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
-  const { isq, isqOrganization, imatrix, topology, dtype, hfOverrides, tokModelId } = settings;
+  const { isq, isqOrganization, quant, imatrix, calibrationFile, topology, dtype, hfOverrides, tokModelId } = settings;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
-  if (level === null && rules.length === 0 && imatrix !== null) {
-    throw new ServerError(
-      "config_invalid",
-      "imatrix expects isq or a topology, whose errors it weighs; set one of them",
-      {
-        param: "imatrix",
-      },
-    );
+  const weights = imatrix !== null ? "imatrix" : calibrationFile === null ? null : "calibration_file";
+  if (level === null && rules.length === 0 && quant === null && weights !== null) {
+    const message = `${weights} expects isq or a topology, whose errors it weighs; set one of them`;
+    throw new ServerError("config_invalid", message, { param: weights });
   }
   return {
     level,
