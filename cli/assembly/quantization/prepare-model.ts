@@ -14,7 +14,7 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { levelToCreate } from "./quant.ts";
-import { changesWeights, wishesOf } from "./wishes.ts";
+import { changesFile, wishesOf } from "./wishes.ts";
 
 /** Interval in ms at which a process looks whether another one has converted the model. */
 const lockPollMs = 500;
@@ -39,9 +39,9 @@ export async function prepareModel(path: string, { model, threads, log, progress
   const warn = (message: string) => log.warn({ model: id }, message);
   const given = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
   const { quant } = model.quantization;
-  if (quant === null && !isCheckpoint(path) && !changesWeights(given)) return path;
+  if (quant === null && !isCheckpoint(path) && !changesFile(given)) return path;
   const wishes = quant === null ? given : await withQuant(path, quant, given);
-  if (!isCheckpoint(path) && !changesWeights(wishes)) return path;
+  if (!isCheckpoint(path) && !changesFile(wishes)) return path;
   const { conversion, isSame, lossyTypes, replaced } = await planModel(path, wishes, warn);
   if (isSame) return path;
   if (lossyTypes.length > 0)
