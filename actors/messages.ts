@@ -6,7 +6,7 @@ import type { PrefixStoreOptions } from "../engines/decoding/prefix-store/prefix
 import type { SchedulerLimits } from "../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/decoding/speculation/speculation.ts";
-import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
+import type { Capabilities, Capacity, EngineName, InputSums, ModelCard, ModelSpec } from "../engines/engine.ts";
 import type { HeadBytes } from "../engines/files/gguf/reader.ts";
 import type { GenerateEvent, GenerateRequest, ResolvedRequest, Sampling } from "../engines/generation.ts";
 import type { GrammarSource } from "../engines/grammar-source.ts";
@@ -18,6 +18,7 @@ import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { FoundPage, PageText, WebOptions } from "./api/agent/web.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
+import type { CalibrationStatus } from "./api/calibration.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
 import type { ConvertedTokens, Embeddings, EmbedRequest, ModelFileFacts, TokensRequest } from "./api/inference.ts";
 
@@ -38,6 +39,11 @@ export interface ModelProtocol {
    */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;
+  /** Begins to collect the inputs of the model's matrices. Throws unsupported. */
+  startCalibration(message: null): CalibrationStatus;
+  calibrationStatus(message: null): CalibrationStatus;
+  /** Returns what was collected; empty: nothing is collected. */
+  calibrationSums(message: null): readonly InputSums[];
   /** Loads a prepared adapter, so that jobs can use it. Throws the errors of AdapterHost.load, unsupported, conflict. */
   loadAdapter(message: AdapterToLoad): Promise<void>;
   /** Frees an adapter after its sequences have ended, then resolves. New jobs that name the adapter are rejected. */

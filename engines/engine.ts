@@ -307,6 +307,27 @@ export interface AdapterHost {
   unload(id: number): void;
 }
 
+/** Sums over the input rows of one matrix. A stack of matrices (experts) has the values of all its matrices, one after another. */
+export interface InputSums {
+  /** Name of the matrix in the model file. */
+  readonly name: string;
+  /** For each column of a matrix: the sum of the squares of its input. */
+  readonly squares: Float32Array;
+  /** For each matrix: the number of its input rows. */
+  readonly rows: Float32Array;
+}
+
+/** Collection of the inputs of all matrices of the layers, from which an importance matrix is made. It is off at first. */
+export interface Calibration {
+  readonly isCollecting: boolean;
+  /** Starts to collect; earlier sums are dropped. Call between steps. */
+  start(): void;
+  /** Ends collecting and drops the sums. Call between steps. */
+  stop(): void;
+  /** Returns the sums of all matrices, also of those without input rows. */
+  sums(): readonly InputSums[];
+}
+
 /** A loaded model. All calls must be made on the thread that loaded it, and none during a step. */
 export interface LoadedModel {
   readonly card: ModelCard;
@@ -323,6 +344,8 @@ export interface LoadedModel {
   readonly mtp?: MtpHeads | null;
   /** Loaded adapters; null or absent: the model takes no adapters. */
   readonly adapters?: AdapterHost | null;
+  /** Collects the inputs of the matrices; null or absent: the engine cannot. */
+  readonly calibration?: Calibration | null;
   /**
    * Runs ONE forward pass, synchronously, on the model's own thread. Throws ServerError `model_failed` if the engine
    * fails.

@@ -3,6 +3,12 @@
 import { decideApproval, listApprovals } from "./agent/approvals-route.ts";
 import { decideApprovalOperation, listApprovalsOperation, listToolsOperation } from "./agent/operation.ts";
 import { listTools } from "./agent/tools-route.ts";
+import {
+  applyCalibrationOperation,
+  calibrationStatusOperation,
+  startCalibrationOperation,
+} from "./calibration/operation.ts";
+import { applyCalibration, calibrationStatus, startCalibration } from "./calibration/route.ts";
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
 import { detokenizeOperation, tokenizeOperation } from "./chat/tokens/operation.ts";
@@ -54,6 +60,7 @@ import {
 } from "./models/management-operation.ts";
 import { modelStatus, reloadModel, unloadModel } from "./models/management-route.ts";
 import { listModelsOperation, modelFileOperation, retrieveModelOperation } from "./models/operation.ts";
+import { requantize, requantizeOperation } from "./models/requantization.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
@@ -623,6 +630,38 @@ export const routes: readonly Route[] = [
     handler: unloadModel,
     operation: unloadModelOperation,
     errors: managementErrors,
+  },
+  {
+    method: "POST",
+    path: "/re_isq",
+    kind: "resource",
+    modelName: "model",
+    handler: requantize,
+    operation: requantizeOperation,
+  },
+  {
+    method: "POST",
+    path: "/calibration/start",
+    kind: "resource",
+    modelName: "model",
+    handler: startCalibration,
+    operation: startCalibrationOperation,
+  },
+  {
+    method: "GET",
+    path: "/calibration/status",
+    kind: "resource",
+    modelName: "query",
+    handler: calibrationStatus,
+    operation: calibrationStatusOperation,
+  },
+  {
+    method: "POST",
+    path: "/calibration/apply",
+    kind: "resource",
+    modelName: "model",
+    handler: applyCalibration,
+    operation: applyCalibrationOperation,
   },
   {
     method: "GET",

@@ -19,10 +19,23 @@ export interface ModelEntry {
   readonly defaults: GenerationDefaults;
   /** Fraction of the load in progress, 0..1; null: the model is not being loaded. */
   readonly loadProgress: number | null;
+  /** The last change of the weights' quantization; null or absent: none since the server was started. */
+  readonly requantization?: Requantization | null;
   /** Capabilities of the model; null until it is loaded for the first time. */
   readonly capabilities: ModelCapabilities | null;
   /** Adapters that requests can select, in the order in which they were loaded. */
   readonly adapters: readonly AdapterEntry[];
+}
+
+/** Change of the quantization of a model's weights: the last one, or the one in progress. */
+export interface Requantization {
+  /** Name of the quantization level, for example Q4_K. */
+  readonly level: string;
+  readonly status: "converting" | "loading" | "done" | "failed";
+  /** Fraction of the conversion, 0..1. */
+  readonly progress: number;
+  /** Why it failed; null: it has not. */
+  readonly error: string | null;
 }
 
 export interface AdapterEntry {

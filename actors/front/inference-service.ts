@@ -8,6 +8,7 @@ import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { BodyToTranslate } from "../api/body-translators.ts";
+import type { CalibrationStatus } from "../api/calibration.ts";
 import type { EngineMetric } from "../api/engine-metric.ts";
 import type {
   ConvertedTokens,
@@ -25,6 +26,8 @@ import type { GenerationEvent, LeasedAdapter, ModelStatistics, TextStatistics } 
 import { ModelManager } from "../models/model-manager.ts";
 import type { RejectionCounter } from "../models/rejection-counter.ts";
 import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
+import { applyCalibration, calibrationStatus, startCalibration } from "../models/weights/calibration.ts";
+import { Requantizer } from "../models/weights/requantizer.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
 import { leaseFor } from "./request-adapter.ts";
@@ -68,6 +71,7 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #system = new ActorSystem("front");
   readonly #generation: GenerationClient;
   readonly #models: ModelManager;
+  readonly #requantizer: Requantizer;
   /** Next number for a stream or task. */
   #nextId = 1;
   /** Number of generations that have not emitted an event. */
@@ -80,6 +84,7 @@ export class InferenceService implements Inference, ModelManagement {
     const models = () => this.#models.all.map(({ model }) => model);
     this.#generation = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
     this.#models = new ModelManager(options, this.#system, this.#generation);
+    this.#requantizer = new Requantizer(options);
   }
 
   /**
@@ -94,6 +99,7 @@ export class InferenceService implements Inference, ModelManagement {
   /** Stops all threads and processes. The models stop first, so that they generate nothing new. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
+    await this.#requantizer.stop();
     await this.#models.stop(deadlineMs);
     await this.#generation.stop(deadlineMs);
     await this.#system.stop();
@@ -129,6 +135,22 @@ export class InferenceService implements Inference, ModelManagement {
 
   async unload(name: string): Promise<ModelOutcome> {
     return await this.#models.named(name).unload();
+  }
+
+  requantize(name: string, level: string): string {
+    return this.#requantizer.begin(this.#models.named(name), level);
+  }
+
+  async startCalibration(name: string): Promise<CalibrationStatus> {
+    return await startCalibration(this.#models.named(name));
+  }
+
+  async calibrationStatus(name: string): Promise<CalibrationStatus> {
+    return await calibrationStatus(this.#models.named(name));
+  }
+
+  async applyCalibration(name: string, saveAs: string | null): Promise<CalibrationStatus> {
+    return await applyCalibration(this.#models.named(name), this.#requantizer, saveAs);
   }
 
   /**

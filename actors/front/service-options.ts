@@ -2,11 +2,32 @@
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
+import type { InputSums, ModelSpec } from "../../engines/engine.ts";
 import type { RestartPolicy } from "../../runtime/actor/supervision.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { GenerationPlaceInit } from "../messages.ts";
 import type { ServedModel } from "../models/served-model.ts";
+
+/** Inputs of a model's matrices, collected while it served. */
+export interface Collected {
+  readonly sums: readonly InputSums[];
+  /** Name of the file to which the importance matrix is written; null: none. */
+  readonly saveAs: string | null;
+}
+
+/** A model to convert, and to what. */
+export interface RequantizeRequest {
+  readonly id: string;
+  /** Spec with which the model is loaded now. */
+  readonly spec: ModelSpec;
+  readonly level: string;
+  /** Source of the importance of columns; null: the setting `imatrix`. */
+  readonly collected: Collected | null;
+  readonly signal: AbortSignal;
+  /** Called with the fraction of the conversion, 0..1. */
+  readonly onProgress: (fraction: number) => void;
+}
 
 export interface ServiceOptions {
   readonly models: readonly ServedModel[];
@@ -28,6 +49,11 @@ export interface ServiceOptions {
   readonly maxLoadedModels: number | null;
   /** A model is unloaded after this time without a request; 0: never. */
   readonly idleUnloadMs: number;
+  /**
+   * Converts the source of a model to another quantization level and returns the spec of the result, or the given spec if it has
+   * that level already. Absent: models cannot be converted.
+   */
+  readonly requantize?: (request: RequantizeRequest) => Promise<ModelSpec>;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly clock?: Clock;

@@ -1,13 +1,22 @@
 // Model actor: translates messages into calls of the request preparation and the step loop. Each connection that sends
 // messages becomes a subscriber that receives tokens.
+
+import type { LoadedModel } from "../../engines/engine.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { type ModelProtocol, type TokenFrame, tokenChannel } from "../messages.ts";
+import { calibrationStatus, calibrationSums, startCalibration } from "./calibration.ts";
 import type { RequestPreparation } from "./request-preparation.ts";
 import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
-export function modelActor(loop: StepLoop, preparation: RequestPreparation): Behaviour<ModelProtocol> {
+export interface ModelActorParts {
+  readonly model: LoadedModel;
+  readonly loop: StepLoop;
+  readonly preparation: RequestPreparation;
+}
+
+export function modelActor({ model, loop, preparation }: ModelActorParts): Behaviour<ModelProtocol> {
   const subscribers = new Map<Endpoint, Subscriber>();
 
   /** Returns the subscriber of the sender's connection. When the connection ends, its sequences are cancelled. */
@@ -32,6 +41,9 @@ export function modelActor(loop: StepLoop, preparation: RequestPreparation): Beh
     pool: (message, context) => new DeferredReply(loop.pool(subscriberOf(context), message)),
     cancel: ({ ids, how }, context) => preparation.cancel(subscriberOf(context), ids, how),
     statistics: () => loop.snapshot(),
+    startCalibration: () => startCalibration(model),
+    calibrationStatus: () => calibrationStatus(model),
+    calibrationSums: () => calibrationSums(model),
     loadAdapter: (adapter) => new DeferredReply(loop.adapters.load(adapter)),
     unloadAdapter: ({ id }) => new DeferredReply(loop.adapters.unload(id)),
     setPaused: ({ ids, paused }, context) => loop.setPaused(subscriberOf(context), ids, paused),

@@ -54,7 +54,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     loop.dispose();
     model.dispose();
   };
-  const behaviour = modelActor(loop, new RequestPreparation({ loop, grammars, store }));
+  const behaviour = modelActor({ model, loop, preparation: new RequestPreparation({ loop, grammars, store }) });
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // A stop message has aborted the load.

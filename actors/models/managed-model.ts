@@ -14,9 +14,10 @@
 // In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
 // its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
 // keeps its slot only during a reload.
+
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
-import type { ModelStatus } from "../api/inference.ts";
+import type { ModelStatus, Requantization } from "../api/inference.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
@@ -25,7 +26,7 @@ import { ModelProcess, type ModelProcessOptions } from "./model-process.ts";
 import type { ModelSlots, SlotUser } from "./model-slots.ts";
 import { RejectionCounter } from "./rejection-counter.ts";
 import { type GateOptions, RequestGate } from "./request-gate.ts";
-import { failed, loading, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
+import { failed, loading, type ModelWeights, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
 import { checkTransition, type TransitionReason } from "./transitions.ts";
 
 export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
@@ -46,8 +47,9 @@ export class ManagedModel implements SlotUser {
   status: ModelStatus = "unloaded";
   /** Fraction of the last load, 0..1, as its process has reported it. */
   loadFraction = 0;
+  /** The last change of the weights' quantization; null: none since the server was started. */
+  requantization: Requantization | null = null;
   readonly id: string;
-  readonly served: ServedModel;
   /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
@@ -63,17 +65,26 @@ export class ManagedModel implements SlotUser {
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
   #isClosed = false;
+  /** Weights of the next load, if they differ from the current ones. */
+  #next: ModelWeights | null = null;
+  /** Weights to return to if the current ones cannot be loaded; null: the current ones have been loaded. */
+  #proven: ModelWeights | null = null;
+  /** Error of the last weights that could not be loaded. */
+  #weightsError: ServerError | null = null;
 
   constructor(options: ManagedModelOptions) {
     const { served, clock, log } = options;
     this.#options = options;
     this.id = served.id;
-    this.served = served;
     this.adapters = options.adapters;
     this.model = new ModelProcess(options, { onUp: () => this.#up(), onDown: (error) => this.#down(error) });
     this.refusals = new RejectionCounter(served.id, log, clock);
     this.#gate = new RequestGate(options, () => this.reconcile());
     if (options.loadsAtStart) this.#move("reloading", "start");
+  }
+
+  get served(): ServedModel {
+    return this.model.served;
   }
 
   /** The current status, with the error of the last failed load. */
@@ -115,6 +126,22 @@ export class ManagedModel implements SlotUser {
     if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
     if (this.status === "unloaded") return { ...this.outcome, error: null };
     return await this.#call("unload");
+  }
+
+  /**
+   * Loads the model with other weights: requests in flight finish on the loaded model, new ones wait. A model that is not loaded
+   * is loaded with it when a request names it. If they cannot be loaded, the model returns to its former ones, and the error is
+   * thrown.
+   */
+  async replaceWeights(weights: ModelWeights): Promise<void> {
+    this.#next = weights;
+    this.#weightsError = null;
+    while (this.#next === weights && !this.#isClosed) {
+      if (this.#phase === "out" && this.status === "unloaded") return;
+      const { error } = await this.#call("reload");
+      if (error !== null) throw fromErrorRecord(error);
+    }
+    if (this.#weightsError !== null) throw this.#weightsError;
   }
 
   /**
@@ -197,7 +224,16 @@ export class ManagedModel implements SlotUser {
     if (!this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
     this.loadFraction = 0;
+    if (this.#next !== null) this.#proven = this.#use(this.#next);
+    this.#next = null;
     this.model.start();
+  }
+
+  /** Sets the weights of the next start. Returns those before. */
+  #use(weights: ModelWeights): ModelWeights {
+    const { spec, level } = this.served;
+    this.model.served = { ...this.served, ...weights };
+    return { spec, level };
   }
 
   /** Stops the process after its requests have ended. */
@@ -232,6 +268,7 @@ export class ManagedModel implements SlotUser {
   #up(): void {
     if (this.#phase === "stopping") return;
     this.#phase = "running";
+    this.#proven = null;
     this.#move("loaded", "ready");
     this.#gate.open();
     this.#desired.loaded(this.outcome);
@@ -246,11 +283,21 @@ export class ManagedModel implements SlotUser {
     if (this.#phase === "stopping") return;
     if (this.#phase === "running" && this.#unloadReason !== null) this.reconcile();
     else if (error === null) this.#move("reloading", "crash");
+    else if (this.#proven !== null) this.#returnTo(this.#proven, error);
     else {
       this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
       this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
       this.#unloaded("failed");
     }
+  }
+
+  /** Loads the former weights, for which the waiting requests wait. */
+  #returnTo(weights: ModelWeights, error: ServerError): void {
+    this.#options.log.error({ model: this.id, reason: error.message }, "the former weights are loaded again");
+    this.#weightsError = error;
+    this.#proven = null;
+    this.#use(weights);
+    this.model.start();
   }
 
   #move(to: ModelStatus, reason: TransitionReason): void {

@@ -9,7 +9,7 @@ import { LoraRegistry } from "../lora-registry/lora-registry.ts";
 import { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelReport } from "../messages.ts";
 import { modelModule } from "../placement.ts";
-import { ManagedModel } from "./managed-model.ts";
+import { ManagedModel, type ManagedModelOptions } from "./managed-model.ts";
 import { resolveName, unknownModel } from "./model-names.ts";
 import type { ModelUsers } from "./model-process.ts";
 import { ModelSlots } from "./model-slots.ts";
@@ -35,7 +35,7 @@ export class ModelManager {
     this.#atStart = new Set([defaultModelId, ...others].slice(0, maxLoadedModels ?? models.length));
     for (const served of models) {
       const adapters = this.#adaptersOf(served, gate);
-      const spawn = (signal: AbortSignal) => this.#spawn(served, signal);
+      const spawn: ManagedModelOptions["spawn"] = (now, signal) => this.#spawn(now, signal);
       const [loadsAtStart, maxWaiting] = [this.#atStart.has(served.id), limits.maxQueue];
       const own = { served, adapters, spawn, loadsAtStart, maxWaiting };
       this.#models.set(served.id, new ManagedModel({ ...options, ...own, system, users, slots, clock }));
@@ -70,7 +70,7 @@ export class ModelManager {
   }
 
   entries(): readonly ModelEntry[] {
-    return this.all.map(({ id, status, createdAt, served, model, adapters, loadFraction }) => {
+    return this.all.map(({ id, status, createdAt, served, model, adapters, loadFraction, requantization }) => {
       const { defaults, spec } = served;
       return {
         id,
@@ -79,6 +79,7 @@ export class ModelManager {
         path: spec.path,
         defaults,
         loadProgress: status === "reloading" ? loadFraction : null,
+        requantization,
         capabilities: model.capabilities,
         adapters: adapters?.entries() ?? [],
       };

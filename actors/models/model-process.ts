@@ -36,7 +36,7 @@ export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "l
   readonly loadsAtStart: boolean;
   /** Manages adapters that are loaded at run time; null: the model supports none. */
   readonly adapters: ModelAdapters | null;
-  readonly spawn: (signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
+  readonly spawn: (served: ServedModel, signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
   readonly users: ModelUsers;
   readonly system: ActorSystem;
   readonly clock: Clock;
@@ -53,7 +53,8 @@ export interface ModelProcessHooks {
 const statisticsTimeoutMs = 5000;
 
 export class ModelProcess {
-  readonly served: ServedModel;
+  /** Settings of the worker. A change takes effect when the worker is started the next time. */
+  served: ServedModel;
   readonly statistics = new CumulativeStatistics();
   /** Capabilities of the model; null before it is loaded for the first time. */
   capabilities: ModelCapabilities | null = null;
@@ -83,7 +84,7 @@ export class ModelProcess {
       name: `model ${served.id}`,
       start: (signal) => {
         this.#startedMs = performance.now();
-        return spawn(signal);
+        return spawn(this.served, signal);
       },
       policy: restart,
       clock,
@@ -119,7 +120,8 @@ export class ModelProcess {
   }
 
   async #up(place: Place<ModelPlaceReady>): Promise<void> {
-    const { served, users, log } = this.#options;
+    const { users, log } = this.#options;
+    const { served } = this;
     this.#started = place;
     await this.#loadAdapters(place);
     // The worker may have ended while its adapters were loaded. #down has already reported that.
@@ -138,7 +140,8 @@ export class ModelProcess {
   }
 
   async #loadAdapters(place: Place<ModelPlaceReady>): Promise<void> {
-    const { served, adapters, system, loadTimeoutMs } = this.#options;
+    const { adapters, system, loadTimeoutMs } = this.#options;
+    const { served } = this;
     const model = system.ref<ModelProtocol>("model", place.endpoint);
     if (served.ownAdapter !== null) {
       const { generation, path } = served.ownAdapter;

@@ -12,6 +12,8 @@ export interface ServedModel {
   readonly id: string;
   readonly engine: EngineName;
   readonly spec: ModelSpec;
+  /** Level at which the model was quantized when it was loaded; null or absent: it was not. */
+  readonly level?: string | null | undefined;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly kind: PlaceKind;
@@ -23,6 +25,9 @@ export interface ServedModel {
    */
   readonly ownAdapter: PreparedAdapter | null;
 }
+
+/** The settings of a model that change with its quantization. */
+export type ModelWeights = Pick<ServedModel, "spec" | "level">;
 
 /** Statistics of a model. queueFull and queueTimeouts count its rejected requests since the server was started. */
 export interface ServedStatistics extends ModelStatistics {

@@ -32,7 +32,10 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   };
   place.system.spawn<ModelProtocol>(
     "model",
-    { ...modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })), onStop },
+    {
+      ...modelActor({ model, loop, preparation: new RequestPreparation({ loop, grammars: null, store: null }) }),
+      onStop,
+    },
     { mailboxLimit },
   );
   const { card, capacity, capabilities } = model;

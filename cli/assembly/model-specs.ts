@@ -54,7 +54,11 @@ export async function modelSpec(
   log: Logger,
   progress: Progress,
 ): Promise<ModelSpec> {
-  const path = await fetchModel(config, model, log, progress);
+  return specOf(config, model, await fetchModel(config, model, log, progress));
+}
+
+/** Returns the spec of a model whose GGUF file is at `path`. */
+export function specOf(config: Config, model: ModelConfig, path: string): ModelSpec {
   const { blockSize, cacheType } = config.pagedAttn;
   return {
     path,

@@ -9,6 +9,7 @@ import type { TextTaskSettings } from "../../actors/messages.ts";
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { EngineName } from "../../engines/engine.ts";
 import { nativeHost } from "../../engines/llama/native/native-host.ts";
+import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { ownCpuQuota } from "../../runtime/host/cores.ts";
 import type { EngineReport } from "../../runtime/host/system.ts";
@@ -19,8 +20,10 @@ import type { Progress } from "../progress.ts";
 import { createAdapterFolder } from "./adapters/adapter-folder.ts";
 import { type AdapterSetting, adapterRoot, modelAdapters, takesAdapters } from "./adapters/model-adapters.ts";
 import { generationDefaults } from "./generation-defaults.ts";
-import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
+import { modelEngine, resolveSource, schedulerLimits, specOf } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
+import { prepareModel } from "./quantization/prepare-model.ts";
+import { type ConvertibleModel, requantizer } from "./quantization/requantize.ts";
 import { type DraftedModel, speculationOptions } from "./speculation.ts";
 
 /** Time in milliseconds for the worker threads and processes to stop after the last generation. */
@@ -49,7 +52,7 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
   const { troupe } = config;
   const root = adapterRoot(config);
   const adapterFolder = takesAdapters(config) ? createAdapterFolder() : "";
-  const { models, engines } = await servedModels({ config, folder: adapterFolder, log, progress });
+  const { models, engines, convertible } = await servedModels({ config, folder: adapterFolder, log, progress });
   const speculation = await speculationOptions(config, firstOf(config, models), log, progress);
   progress.stop();
   return {
@@ -73,6 +76,7 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
     restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 5000, maxRestarts: 5 },
     loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
     log,
+    requantize: requantizer(convertible, troupe.threads, log),
     onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
   };
 }
@@ -93,20 +97,31 @@ function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): Pre
   return prefixCacheDir === null ? null : { folder: resolve(prefixCacheDir), maxBytes: prefixCacheDisk };
 }
 
-async function servedModels(setting: AdapterSetting): Promise<{ models: ServedModel[]; engines: EngineReport[] }> {
+interface ServedModels {
+  readonly models: readonly ServedModel[];
+  readonly engines: readonly EngineReport[];
+  /** Sources of the models by id. */
+  readonly convertible: ReadonlyMap<string, ConvertibleModel>;
+}
+
+async function servedModels(setting: AdapterSetting): Promise<ServedModels> {
   const { config, log, progress } = setting;
   const { troupe } = config;
   const models: ServedModel[] = [];
   const engines: EngineReport[] = [];
+  const convertible = new Map<string, ConvertibleModel>();
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
   const host = nativeHost();
   const mayUseGpu = troupe.engine !== "wasm" && config.models.some(({ device }) => !device.cpu);
   if (host.gpuAdvice !== null && mayUseGpu) log.info(host.gpuAdvice);
   for (const model of config.models) {
-    const spec = await withMtp(config, model, await modelSpec(config, model, log, progress), log, progress);
+    const source = await resolveSource(config, model, log, progress);
+    const path = await prepareModel(source, { model, threads: troupe.threads, log, progress });
+    const spec = await withMtp(config, model, specOf(config, model, path), log, progress);
     const report = await modelEngine(config, model, spec, host, log);
     const { engine } = report;
     engines.push({ model: model.id, ...report });
+    convertible.set(model.id, { model, engine, source });
     const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
     const kind = placeKindOf(engine, config.troupe.isolate);
     if (engine === "llama" && kind === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.id);
@@ -114,6 +129,7 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
     models.push({
       id: model.id,
       engine,
+      level: model.quantization.isq === null ? null : parseLevel(model.quantization.isq, "isq").name,
       spec: { ...spec, abortFlag, computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
@@ -122,7 +138,7 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
       ...adapters,
     });
   }
-  return { models, engines };
+  return { models, engines, convertible };
 }
 
 /** Returns the first model, which is the only one if a draft model is set. */

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
-import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { Calibration, Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import { sharedPassTokens } from "./load/encoder-sizes.ts";
 import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
@@ -28,6 +28,7 @@ export class WasmEncoder implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
+  readonly calibration: Calibration;
   /**
    * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no
    * check.
@@ -58,6 +59,7 @@ export class WasmEncoder implements LoadedModel {
       adaptersPerStep: 0,
     };
     this.kv = new NoKv(capacity);
+    this.calibration = leader.createCollector();
     this.#plan = plan;
     this.#pooler = leader.createPooler();
     this.#pass = leader.pass;

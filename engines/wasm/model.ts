@@ -2,7 +2,7 @@
 // group. It splits a step into passes and computes the leader's part of each pass.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
-import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { Calibration, Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import type { WasmAdapters } from "./adapters/host.ts";
 import type { PagedKv } from "./kv/paged-kv.ts";
 import type { MixtureParts } from "./mixture/mixture.ts";
@@ -39,6 +39,7 @@ export class WasmModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
+  readonly calibration: Calibration;
   /**
    * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no
    * check.
@@ -65,6 +66,7 @@ export class WasmModel implements LoadedModel {
     this.tokens = tokens;
     this.kv = kv;
     this.adapters = adapters;
+    this.calibration = leader.createCollector();
     this.#pooler = leader.createPooler();
     this.#pass = leader.pass;
     this.#plan = plan;

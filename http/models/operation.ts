@@ -16,6 +16,15 @@ const defaultsSchema = z
   })
   .meta({ id: "ModelDefaults" });
 
+const requantizationSchema = z
+  .strictObject({
+    ggml_type: z.string().meta({ description: "Quantization level that was asked for." }),
+    status: z.enum(["converting", "loading", "done", "failed"]),
+    progress: z.number().meta({ description: "Fraction of the conversion, 0..1." }),
+    error: z.string().optional().meta({ description: "Why it failed; the model is unchanged then." }),
+  })
+  .meta({ id: "Requantization" });
+
 export const modelSchema = z
   .strictObject({
     id: z.string().meta({ description: 'Name of the model in requests; the entry "default" is the default model.' }),
@@ -53,6 +62,13 @@ export const modelSchema = z
     defaults: defaultsSchema.optional().meta({
       description: "Values of the fields that a request leaves out; absent for a model that does not generate text.",
     }),
+    quantization: z
+      .string()
+      .optional()
+      .meta({ description: "Number type of most weights, for example Q4_K; absent until the model's first load." }),
+    requantization: requantizationSchema
+      .optional()
+      .meta({ description: "The last change of the quantization (`POST /re_isq`); absent if there was none." }),
     file_name: z.string().optional().meta({
       description:
         "Name of the file that GET /v1/models/{model}/file returns; absent without `share_model_files`, and for a model in several files.",

@@ -11,6 +11,7 @@ import { hasVersionHeader } from "../shared/version-header.ts";
 import { sharedFileName } from "./file-route.ts";
 import { modelInfo, modelPage, modelPageQuery } from "./messages-form.ts";
 import type { WireModel } from "./operation.ts";
+import { wireRequantization } from "./requantization.ts";
 
 const DEFAULT_ID = "default";
 
@@ -69,6 +70,7 @@ function modelEntry(id: string, model: ModelEntry, facts: ServerFacts): WireMode
     status: model.status,
     ...(model.capabilities === null ? {} : sizesOf(model.capabilities)),
     ...(model.loadProgress === null ? {} : { load_progress: model.loadProgress }),
+    ...quantizationOf(model),
     ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
     tools_available: model.capabilities?.generates ?? false,
     ...(toolServers === null
@@ -86,6 +88,15 @@ function sizesOf(capabilities: ModelCapabilities): Partial<WireModel> {
     parameter_count: parameterCount,
     weight_bytes: weightBytes,
     kv_cache_bytes: kvCacheBytes,
+  };
+}
+
+function quantizationOf({ capabilities, requantization }: ModelEntry): Partial<WireModel> {
+  const quantization = capabilities?.file?.weightType ?? null;
+  const change = requantization === undefined || requantization === null ? null : wireRequantization(requantization);
+  return {
+    ...(quantization === null ? {} : { quantization }),
+    ...(change === null ? {} : { requantization: change }),
   };
 }
 

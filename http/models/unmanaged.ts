@@ -10,12 +10,22 @@ export function unmanaged(inference: Inference): ModelManagement {
     if (model !== undefined && adapter === null) return { id, status: model.status, error: null };
     throw new ServerError("model_not_found", `${JSON.stringify(name)} is not a base model`, { param: "model_id" });
   };
-  const refuse = async (name: string): Promise<ModelOutcome> => {
+  const refuse = (name: string): never => {
     const { id } = statusOf(name);
     throw new ServerError(
       "unsupported",
-      `requests cannot load or unload the models of this server; "${id}" is unchanged`,
+      `requests cannot load, unload or convert the models of this server; "${id}" is unchanged`,
     );
   };
-  return { statusOf, reload: refuse, unload: refuse };
+  const refuseLater = async (name: string): Promise<ModelOutcome> => refuse(name);
+  const calibrate = async (name: string) => refuse(name);
+  return {
+    statusOf,
+    reload: refuseLater,
+    unload: refuseLater,
+    requantize: refuse,
+    startCalibration: calibrate,
+    calibrationStatus: calibrate,
+    applyCalibration: calibrate,
+  };
 }

@@ -65,6 +65,14 @@ const system = {
   hf_cache_path: "/home/user/.cache/huggingface/hub",
   engines: [{ model: "default", engine: "wasm", reason: "set by configuration", trial: null }],
 };
+const calibration = {
+  collecting: true,
+  layers: 210,
+  layers_tracking: 210,
+  total_rows: 215_040,
+  min_rows: 1024,
+  max_rows: 1024,
+};
 const adapter = { id: "my-adapter", object: "lora_adapter", generation, rank: 16, bytes: 2 ** 20 };
 const ollamaModel = {
   name: "qwen3-0.6b",
@@ -258,6 +266,13 @@ export const examples: Readonly<Record<string, Example>> = {
   showModelStatus: { body: { model_id: "default" } },
   reloadModel: { body: { model_id: "default" } },
   unloadModel: { body: { model_id: "default" } },
+  requantizeModel: { body: { ggml_type: "Q4K" } },
+  startCalibration: {
+    body: {},
+    answer: { ...calibration, layers_tracking: 0, total_rows: 0, min_rows: 0, max_rows: 0 },
+  },
+  showCalibration: { answer: calibration },
+  applyCalibration: { body: { save_cimatrix: "traffic.gguf" }, answer: calibration },
   listLoraAdapters: {
     answer: {
       object: "list",

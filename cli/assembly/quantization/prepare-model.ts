@@ -7,6 +7,7 @@ import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
 import { convertedFolder, defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
 import type { Level } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
@@ -27,17 +28,25 @@ export interface Preparation {
   readonly threads: number;
   readonly log: Logger;
   readonly progress: Progress;
+  /** Ends the conversion. */
+  readonly signal?: AbortSignal | undefined;
+  /** Importance of the columns, in place of that of the setting `imatrix`. */
+  readonly importance?: Importance | null;
 }
 
 /**
  * Returns the path of the GGUF file of the model at `path`: the same path if it is a GGUF file that no setting changes. Converts the
  * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
  */
-export async function prepareModel(path: string, { model, threads, log, progress }: Preparation): Promise<string> {
+export async function prepareModel(
+  path: string,
+  { model, threads, log, progress, signal, importance = null }: Preparation,
+): Promise<string> {
   const { id, format } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const given = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
+  const wanted = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
+  const given = importance === null ? wanted : { ...wanted, importance };
   const { quant } = model.quantization;
   if (quant === null && !isCheckpoint(path) && !changesFile(given)) return path;
   const wishes = quant === null ? given : await withQuant(path, quant, given);
@@ -52,14 +61,14 @@ export async function prepareModel(path: string, { model, threads, log, progress
     fileName(path, wishes.level?.name ?? null, conversion.key),
   );
   const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
-  return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal: undefined, onWait }, async () => {
+  return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal, onWait }, async () => {
     if (await isFile(target)) return target;
     log.info(
       { model: id, target, bytes: conversion.head.fileBytes },
       "the model is converted; the result stays in the cache",
     );
     const onProgress = (done: number, total: number) => progress.update(`converting ${id}`, done, total);
-    await convert(conversion, { target, threads: computeThreads(threads), onProgress });
+    await convert(conversion, { target, threads: computeThreads(threads), signal, onProgress });
     return target;
   });
 }

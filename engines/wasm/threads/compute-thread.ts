@@ -15,6 +15,7 @@ import { AttentionBlock } from "../pass/attention-block.ts";
 import { EmbeddingTables } from "../pass/embedding-tables.ts";
 import { Experts } from "../pass/experts.ts";
 import { FeedForward } from "../pass/feed-forward.ts";
+import { InputCollector } from "../pass/input-collector.ts";
 import { Pooler } from "../pass/pooler.ts";
 import { fillRotation } from "../pass/rotation.ts";
 import { multiplyAtSite, type StepParts } from "../pass/step-runner.ts";
@@ -174,6 +175,11 @@ export class ComputeThread {
       scoring,
       floats: this.#floats,
     });
+  }
+
+  /** Creates the collector of the inputs of all matrices. Only the leader uses one, although every thread has all inputs. */
+  createCollector(): InputCollector {
+    return new InputCollector(this.#divided, this.#products, this.#floats);
   }
 
   #runStep(step: DividedStep, n: number): void {

@@ -4,6 +4,7 @@
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
+import type { InputCollector } from "../pass/input-collector.ts";
 import type { Share } from "../plan/partition-plan.ts";
 import type { AllGather } from "./all-gather.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
@@ -23,6 +24,8 @@ export interface ProductParts {
 export class ThreadProducts {
   /** Address of this thread's slab: its results, which gather() sends to the other threads. */
   readonly ownSlab: number;
+  /** Collects the inputs of the products; null: they are not collected. */
+  collector: InputCollector | null = null;
   readonly #shape: ProductParts["shape"];
   readonly #index: number;
   readonly #kernels: KernelExports;
@@ -50,16 +53,10 @@ export class ThreadProducts {
    * already prepared; -1 = not prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix
    * of a stack (experts).
    */
-  multiply(
-    { pieces, stride }: Share,
-    x: number,
-    columns: number,
-    n: number,
-    out: number,
-    preparedAs = -1,
-    index = 0,
-  ): number {
+  multiply(share: Share, x: number, columns: number, n: number, out: number, preparedAs = -1, index = 0): number {
+    const { pieces, stride } = share;
     const { prepared, weights, biases } = this.#at;
+    this.collector?.add(share, x, n, index);
     let current = preparedAs;
     for (const { matrix, padded, slabColumn } of pieces) {
       const { name, tensor, bias } = matrix;

@@ -4,8 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
+import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
 import { ggufHead } from "../../../engines/files/gguf/writer.ts";
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
+import { importanceOf, writeImportance } from "../../../engines/quantization/importance/importance-writer.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-importance-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -63,5 +65,23 @@ describe("an importance matrix", () => {
 
   it("that is missing is refused", async () => {
     await assert.rejects(readImportance(join(folder, "none")), { code: "config_invalid", message: /ENOENT/ });
+  });
+});
+
+describe("sums over the inputs of matrices", () => {
+  it("are written as a file that is read as their means", async () => {
+    const target = join(folder, "written", "sums.gguf");
+    const sums = [
+      { name, squares: Float32Array.of(2, 4, 6, 8), rows: Float32Array.of(2, 0) },
+      { name: "blk.1.attn_q.weight", squares: Float32Array.of(9), rows: Float32Array.of(3) },
+      { name: "blk.2.attn_q.weight", squares: Float32Array.of(0), rows: Float32Array.of(0) },
+    ];
+    const importance = importanceOf(sums);
+    assert.deepEqual(importance.get(name), Float32Array.of(1, 2, 1, 1));
+    await writeImportance(target, sums, { dataset: "text", chunkTokens: 512, chunks: 2 });
+    const expected = new Map([...importance].filter(([matrix]) => matrix !== "blk.2.attn_q.weight"));
+    assert.deepEqual(await readImportance(target), expected);
+    const { fields } = await readTensorTable(target);
+    assert.deepEqual([fields.get("imatrix.chunk_size"), fields.get("imatrix.chunk_count")], [512, 2]);
   });
 });

@@ -296,7 +296,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   const modelSystem = new ActorSystem("model");
   modelSystem.spawn<ModelProtocol>(
     "model",
-    modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })),
+    modelActor({ model: engine, loop, preparation: new RequestPreparation({ loop, grammars: null, store: null }) }),
   );
   const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);

@@ -120,7 +120,7 @@ export class ModelRig {
       },
       adapters: null,
       loadsAtStart: false,
-      spawn: (signal) => this.#spawn(places, signal),
+      spawn: (_served, signal) => this.#spawn(places, signal),
       users: {
         attach: async (_served, place) => {
           attached.push(place.name);

@@ -1,0 +1,33 @@
+// Calibration in a model's place: the state of the collection, from the sums of the engine.
+import type { InputSums, LoadedModel } from "../../engines/engine.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { CalibrationStatus } from "../api/calibration.ts";
+
+/** Starts to collect. Throws `unsupported` if the engine cannot. */
+export function startCalibration(model: LoadedModel): CalibrationStatus {
+  const { calibration = null, card } = model;
+  if (calibration === null) {
+    const message = `the ${card.engine} engine cannot collect the inputs of matrices; start the server with --engine wasm, or set imatrix or calibration_file`;
+    throw new ServerError("unsupported", message);
+  }
+  calibration.start();
+  return calibrationStatus(model);
+}
+
+export function calibrationStatus({ calibration }: LoadedModel): CalibrationStatus {
+  const isCollecting = calibration?.isCollecting ?? false;
+  const sums = calibration?.sums() ?? [];
+  const rows = sums.flatMap((one) => [...one.rows]);
+  return {
+    isCollecting,
+    layers: sums.length,
+    layersTracking: sums.filter((one) => one.rows.some((count) => count > 0)).length,
+    totalRows: rows.reduce((sum, count) => sum + count, 0),
+    minRows: rows.reduce((least, count) => Math.min(least, count), rows[0] ?? 0),
+    maxRows: rows.reduce((most, count) => Math.max(most, count), 0),
+  };
+}
+
+export function calibrationSums({ calibration }: LoadedModel): readonly InputSums[] {
+  return calibration?.sums() ?? [];
+}

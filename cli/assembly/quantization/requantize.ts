@@ -1,0 +1,69 @@
+// Requantization: converts the source of a served model to another quantization level, on a part of the cores, because the model
+// answers meanwhile. The result stays in the cache, like that of a conversion at start.
+import { join } from "node:path";
+import type { Collected, RequantizeRequest, ServiceOptions } from "../../../actors/front/service-options.ts";
+import type { ModelSpec } from "../../../engines/engine.ts";
+import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
+import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
+import { importanceOf, writeImportance } from "../../../engines/quantization/importance/importance-writer.ts";
+import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { computeThreads } from "../../../runtime/host/cores.ts";
+import type { Logger } from "../../../runtime/log/log.ts";
+import type { ModelConfig } from "../../config/config.ts";
+import { prepareModel } from "./prepare-model.ts";
+
+/** A model that can be converted. */
+export interface ConvertibleModel {
+  readonly model: ModelConfig;
+  readonly engine: "llama" | "wasm";
+  /** Path of the GGUF file, or of the config.json of a checkpoint, from which the model is converted. */
+  readonly source: string;
+}
+
+/** Share of the compute threads that a conversion uses while the model serves. */
+const threadShare = 0.5;
+/** Tokens of a chunk, of which the file of an importance matrix has the number. */
+const chunkTokens = 512;
+
+/** Returns the function that converts one of the models, given by id. `threads`: the setting. */
+export function requantizer(
+  models: ReadonlyMap<string, ConvertibleModel>,
+  threads: number,
+  log: Logger,
+): NonNullable<ServiceOptions["requantize"]> {
+  return async ({ id, spec, level, collected, signal, onProgress }: RequantizeRequest): Promise<ModelSpec> => {
+    const convertible = models.get(id);
+    if (convertible === undefined) throw new ServerError("internal", `expected the id of a served model; got "${id}"`);
+    const { model, engine, source } = convertible;
+    const path = await prepareModel(source, {
+      model: { ...model, quantization: { ...model.quantization, quant: null, isq: level } },
+      threads: Math.max(1, Math.floor(computeThreads(threads) * threadShare)),
+      log,
+      progress: { update: (_label, done, total) => onProgress(done / (total ?? done)), stop: () => {} },
+      signal,
+      importance: collected === null ? null : await importanceFrom(collected, log),
+    });
+    const next = { ...spec, path };
+    const refusal = engine === "wasm" ? await wasmRefusal(next) : null;
+    if (refusal !== null)
+      throw new ServerError("unsupported", `the wasm engine cannot run "${id}" as ${level}: ${refusal}`);
+    return next;
+  };
+}
+
+/** Folder of saved importance matrices in this program's cache. */
+function calibrationFolder(): string {
+  return join(defaultCacheDirectory(process.env), "calibration");
+}
+
+/** Returns the importance of what was collected. Writes it to a file if that is wanted. */
+async function importanceFrom({ sums, saveAs }: Collected, log: Logger): Promise<Importance> {
+  if (saveAs !== null) {
+    const path = join(calibrationFolder(), saveAs);
+    const rows = sums.reduce((most, one) => Math.max(most, ...one.rows), 0);
+    await writeImportance(path, sums, { dataset: "requests", chunkTokens, chunks: Math.ceil(rows / chunkTokens) });
+    log.info({ path }, "the importance matrix is written; the setting imatrix takes it");
+  }
+  return importanceOf(sums);
+}

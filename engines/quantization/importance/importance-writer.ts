@@ -1,0 +1,65 @@
+// Importance writer: sums over the inputs of matrices as an importance matrix, in memory and as a GGUF file that importance-file.ts
+// and llama.cpp read.
+import { mkdir, rename, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { ggufHead } from "../../files/gguf/writer.ts";
+import type { Importance } from "./importance-file.ts";
+
+/** Sums over the inputs of one matrix, or of a stack of matrices (experts), one matrix after another. */
+interface Sums {
+  /** Name of the matrix in the model file. */
+  readonly name: string;
+  /** Sum of squares of each column. */
+  readonly squares: Float32Array;
+  /** Number of input rows of each matrix. */
+  readonly rows: Float32Array;
+}
+
+/** Where the sums come from, for the file. */
+interface Origin {
+  readonly dataset: string;
+  /** Tokens of a chunk, and number of chunks. */
+  readonly chunkTokens: number;
+  readonly chunks: number;
+}
+
+const f32 = 0;
+
+/** Returns the mean squares of the columns. Columns without data count like the others. */
+export function importanceOf(sums: readonly Sums[]): Importance {
+  return new Map(
+    sums.map(({ name, squares, rows }) => {
+      const columns = squares.length / rows.length;
+      const means = squares.map((sum, i) => {
+        const count = rows[Math.floor(i / columns)] as number;
+        return count > 0 ? sum / count : 1;
+      });
+      return [name, means];
+    }),
+  );
+}
+
+/** Writes the sums to a file. Matrices without input rows are left out. */
+export async function writeImportance(path: string, all: readonly Sums[], origin: Origin): Promise<void> {
+  const sums = all.filter(({ rows }) => rows.some((count) => count > 0));
+  const entries = sums.flatMap(({ name, squares, rows }) => [
+    { name: `${name}.in_sum2`, type: f32, shape: [squares.length / rows.length, rows.length], values: squares },
+    { name: `${name}.counts`, type: f32, shape: [1, rows.length], values: rows },
+  ]);
+  const pairs = new Map([
+    ["general.type", { type: "string", value: "imatrix" }],
+    ["imatrix.datasets", { type: "array", of: "string", value: [origin.dataset] }],
+    ["imatrix.chunk_count", { type: "u32", value: origin.chunks }],
+    ["imatrix.chunk_size", { type: "u32", value: origin.chunkTokens }],
+  ] as const);
+  const { bytes, offsets, fileBytes } = ggufHead(pairs, entries);
+  const file = Buffer.alloc(fileBytes);
+  bytes.copy(file);
+  for (const [i, { values }] of entries.entries()) {
+    file.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength), offsets[i] as number);
+  }
+  await mkdir(dirname(path), { recursive: true });
+  const partial = `${path}.${process.pid}.partial`;
+  await writeFile(partial, file);
+  await rename(partial, path);
+}

@@ -1,0 +1,103 @@
+// Input collector: sums the squares of each column of the inputs of all matrices of the layers, for an importance matrix. The
+// leader has the whole input of every product, so it alone collects. The output matrix is left out, like in llama-imatrix.
+import type { Calibration, InputSums } from "../../engine.ts";
+import type { DividedGraph, DividedStep, Share } from "../plan/partition-plan.ts";
+
+/** Product of a pass: matrices that are multiplied by the same input. */
+interface Product {
+  /** Names of the tensors. */
+  readonly tensors: ReadonlySet<string>;
+  readonly columns: number;
+  /** Sums of all matrices of a stack, one matrix after another. Doubles, because traffic of days may be collected. */
+  readonly squares: Float64Array;
+  readonly rows: Float64Array;
+}
+
+/** The part of ThreadProducts that is used here. */
+interface Products {
+  own(shares: readonly Share[]): Share;
+  collector: InputCollector | null;
+}
+
+export class InputCollector implements Calibration {
+  readonly #divided: DividedGraph;
+  readonly #source: Products;
+  readonly #floats: Float32Array;
+  /** Products by the leader's share of their matrices; null: nothing is collected. */
+  #products: ReadonlyMap<Share, Product> | null = null;
+
+  /** `floats`: a view of the whole memory of the leader. */
+  constructor(divided: DividedGraph, source: Products, floats: Float32Array) {
+    this.#divided = divided;
+    this.#source = source;
+    this.#floats = floats;
+  }
+
+  get isCollecting(): boolean {
+    return this.#products !== null;
+  }
+
+  start(): void {
+    const lists = this.#divided.layers.flat().flatMap(sharesOf);
+    this.#products = new Map(lists.map((shares) => [this.#source.own(shares), productOf(shares)]));
+    this.#source.collector = this;
+  }
+
+  stop(): void {
+    this.#products = null;
+    this.#source.collector = null;
+  }
+
+  /** Adds n input rows at address x of the matrix `index` of a stack. Called for every product of a pass. */
+  add(share: Share, x: number, n: number, index: number): void {
+    const product = this.#products?.get(share);
+    if (product === undefined) return;
+    const { columns, squares, rows } = product;
+    const floats = this.#floats;
+    const first = index * columns;
+    rows[index] = (rows[index] as number) + n;
+    let at = x >>> 2;
+    for (let row = 0; row < n; row++) {
+      for (let column = 0; column < columns; column++, at++) {
+        const value = floats[at] as number;
+        squares[first + column] = (squares[first + column] as number) + value * value;
+      }
+    }
+  }
+
+  sums(): readonly InputSums[] {
+    const found = new Map<string, InputSums>();
+    for (const { tensors, squares, rows } of this.#products?.values() ?? []) {
+      const sums = { squares: Float32Array.from(squares), rows: Float32Array.from(rows) };
+      // Gate and up of some models are parts of one tensor. Their inputs are equal.
+      for (const name of tensors) found.set(name, { name, ...sums });
+    }
+    return [...found.values()];
+  }
+}
+
+/** Returns the matrices of a step, grouped by product. */
+function sharesOf(step: DividedStep): readonly (readonly Share[])[] {
+  switch (step.kind) {
+    case "attention":
+      return [step.input, step.output];
+    case "feedForward":
+      return step.gate === null ? [step.up, step.down] : [step.gate, step.up, step.down];
+    case "experts":
+      return [step.gate, step.up, step.down];
+    default:
+      return [];
+  }
+}
+
+function productOf(shares: readonly Share[]): Product {
+  const matrices = shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix));
+  const columns = matrices[0]?.columns ?? 0;
+  const count = matrices[0]?.count ?? 1;
+  return {
+    tensors: new Set(matrices.map(({ tensor }) => tensor.name)),
+    columns,
+    squares: new Float64Array(columns * count),
+    rows: new Float64Array(count),
+  };
+}
