@@ -7,6 +7,7 @@ import { encodableTypes } from "../../engines/quantization/codec/codec-types.ts"
 import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { report } from "../results.ts";
+import { compareMemory } from "./memory.ts";
 import { comparePerplexity } from "./perplexity.ts";
 import { type QuantizeBenchInit, type QuantizeBenchReady, quantizeBenchModule, type Rates } from "./place.ts";
 
@@ -21,6 +22,7 @@ export const usage = `npm run bench -- quantize [FLAGS]: our block encoders over
   --shape 512,4096      rows and columns that a thread encodes at once
   --importance no,yes   without and with the importance of columns
   --rounds 5 --ms 100   rounds, and time of each measurement
+  --memory LEVEL        peak memory of loading 1.5 GB of safetensors at this level instead
   --perplexity          perplexity of the default model instead, over llama.cpp's quantizer
   --save
 `;
@@ -29,10 +31,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {
       ...{ "--types": String, "--threads": String, "--shape": String, "--importance": String },
-      ...{ "--rounds": Number, "--ms": Number, "--perplexity": Boolean, "--save": Boolean },
+      ...{ "--rounds": Number, "--ms": Number, "--memory": String, "--perplexity": Boolean, "--save": Boolean },
     },
     { argv: [...argv] },
   );
+  if (flags["--memory"] !== undefined) return await compareMemory(flags["--memory"], flags["--save"] ?? false);
   if (flags["--perplexity"]) {
     return await comparePerplexity(flags["--types"]?.split(",") ?? null, flags["--save"] ?? false);
   }

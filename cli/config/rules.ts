@@ -16,6 +16,7 @@ const codeExecution = [entryAt("agentic", "enableCodeExecution"), agent];
 const shell = [entryAt("agentic", "enableShell"), agent];
 const tools = [...new Set([...search, ...codeExecution, ...shell])];
 const input = [entryAt("run", "input")];
+const quant = entryAt("quantization", "quant");
 const matformerConfig = entryAt("general", "matformerConfigPath");
 const prefixCacheDir = entryAt("troupe", "prefixCacheDir");
 const enableLora = entryAt("adapter", "enableLora");
@@ -36,6 +37,7 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("agentic", "shellTimeout"), shell],
   [entryAt("agentic", "shellWorkdir"), shell],
   [entryAt("agentic", "skillsDir"), shell],
+  [entryAt("quantization", "isqOrganization"), [entryAt("quantization", "isq"), quant]],
   [entryAt("general", "matformerSliceName"), [matformerConfig]],
   [entryAt("models", "matformerSliceName"), [entryAt("models", "matformerConfigPath"), matformerConfig]],
   [entryAt("adapter", "loraMaxAdapters"), [enableLora, lora]],
@@ -58,7 +60,6 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
 const kvCache = entryAt("pagedAttn", "kvCache");
 const gpuMemory = entryAt("pagedAttn", "gpuMemoryUtilization");
 const pagedMode = entryAt("pagedAttn", "mode");
-const quant = entryAt("quantization", "quant");
 const speculation = entryAt("troupe", "speculation");
 const draftModel = entryAt("troupe", "draftModel");
 const mtpModel = entryAt("general", "mtpModel");
@@ -77,6 +78,7 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [speculation, mtpNPredict, "off"],
   [draftModel, mtpModel],
   [draftModel, mtpNPredict],
+  [entryAt("models", "tokenizer"), entryAt("format", "tokModelId")],
   [quant, entryAt("quantization", "isq")],
   [quant, entryAt("quantization", "fromUqff")],
   [entryAt("quantization", "calibrationFile"), entryAt("quantization", "imatrix")],

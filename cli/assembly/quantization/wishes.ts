@@ -19,13 +19,19 @@ export interface WeightSettings {
   readonly dtype: "auto" | "f16" | "bf16" | "f32";
   readonly hfOverrides: ModelConfig["hfOverrides"];
   readonly tokModelId: string | null;
+  readonly tokenizer: string | null;
 }
 
 const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
 export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
+<<<<<<< HEAD
   const { isq, isqOrganization, quant, imatrix, calibrationFile, topology, dtype, hfOverrides, tokModelId } = settings;
+=======
+  const { isq, isqOrganization, imatrix, topology, dtype, hfOverrides } = settings;
+  const tokenizer = settings.tokenizer ?? settings.tokModelId;
+>>>>>>> main
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
@@ -41,13 +47,19 @@ export async function wishesOf(settings: WeightSettings, warn: (message: string)
     floatType: floatTypes[dtype],
     importance: imatrix === null ? null : await readImportance(resolve(imatrix)),
     overrides: hfOverrides ?? {},
-    tokenizer: tokModelId === null ? null : resolve(tokModelId),
+    tokenizer: tokenizer === null ? null : resolve(tokenizer),
   };
 }
 
-/** Whether the wishes change the weights of a GGUF file. */
-export function changesWeights({ level, topology, floatType }: ModelWishes): boolean {
-  return level !== null || topology.length > 0 || floatType !== null;
+/** Whether the wishes ask for more than a GGUF file as it is. Some are refused for such a file when it is planned. */
+export function changesFile({ level, topology, floatType, tokenizer, overrides = {} }: ModelWishes): boolean {
+  return (
+    level !== null ||
+    topology.length > 0 ||
+    floatType !== null ||
+    tokenizer !== null ||
+    Object.keys(overrides).length > 0
+  );
 }
 
 async function readText(path: string, setting: string): Promise<string> {

@@ -60,10 +60,9 @@ export const modelKeys = {
   },
   tokenizer: {
     ...file,
-    ...planned(),
     default: null,
     alias: "-t",
-    help: "Tokenizer file that replaces the model's own",
+    help: "tokenizer.json that replaces that of a model in safetensors",
   },
   arch: {
     ...text("an architecture", "ARCH"),

@@ -66,6 +66,7 @@ export async function planModel(
   warn: (message: string) => void,
 ): Promise<PlannedModel> {
   const isGguf = basename(path) !== "config.json";
+  if (isGguf) refuseCheckpointWishes(path, wishes);
   const source = isGguf ? await openGgufSource(path) : await openCheckpointSource(dirname(path), wishes, warn);
   const types = planTypes(source.tensors, wishes);
   const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
@@ -80,6 +81,13 @@ export async function planModel(
       ...new Set(source.tensors.filter((tensor) => isRequantized(tensor, types)).map(({ type }) => nameOf(type))),
     ],
   };
+}
+
+function refuseCheckpointWishes(path: string, { overrides = {}, tokenizer }: ModelWishes): void {
+  const param = tokenizer !== null ? "tok_model_id" : "hf_overrides";
+  if (tokenizer === null && Object.keys(overrides).length === 0) return;
+  const message = `${param} changes what is read of a model in safetensors, but ${path} is a GGUF file; remove the setting`;
+  throw new ServerError("config_invalid", message, { param });
 }
 
 async function openCheckpointSource(

@@ -115,8 +115,8 @@ describe("the default model as a checkpoint", () => {
   });
 
   it("is refused with settings that it does not fit", async () => {
-    const refused = async (flags: readonly string[], message: RegExp) => {
-      const { code, stderr } = await runCommand(["serve", "-m", checkpoint, ...flags], environment);
+    const refused = async (flags: readonly string[], message: RegExp, model = checkpoint) => {
+      const { code, stderr } = await runCommand(["serve", "-m", model, ...flags], environment);
       assert.notEqual(code, 0);
       assert.match(stderr, message);
     };
@@ -124,6 +124,11 @@ describe("the default model as a checkpoint", () => {
     await refused(["--isq", "q9"], /isq expects/);
     await refused(["--hf-overrides", '{"architectures":["NoSuchModel"]}'], /"NoSuchModel", which cannot be loaded/);
     await refused(["--tok-model-id", join(folder, "none")], /none/);
+    await refused(
+      ["--hf-overrides", '{"rope_theta":1}'],
+      /hf_overrides changes what is read of a model in safetensors/,
+      gguf,
+    );
     await refused(["--imatrix", "m.imatrix"], /imatrix expects isq or a topology/);
   });
 });

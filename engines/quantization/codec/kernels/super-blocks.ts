@@ -113,7 +113,7 @@ function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
     } else {
       v128.store(SUMS + at, weigh(type, length));
     }
-    if (type == IQ4_XS) searchLevels(SCALES + at);
+    if (type == IQ4_XS) searchLevels(importance != 0, SCALES + at);
     else if (hasMins(type)) searchMins(type, importance != 0, at);
     else searchSymmetric(length, <f32>biasOf(type), type == Q6_K && importance == 0 ? 0.3 : 0.18, SCALES + at);
     x += tileBytes;

@@ -163,7 +163,7 @@ hf_cache = "/models"
 
 /** Configuration with the keys that cannot be combined with the keys above. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
-const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\ncalibration_file = "c.txt"\n`;
+const mixed = `command = "serve"\n${oneModel}tokenizer = "tokenizer.json"\n[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\ncalibration_file = "c.txt"\n`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
@@ -171,7 +171,6 @@ const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "non
 const refused: Readonly<Record<string, readonly string[]>> = {
   "": ['matformer_config_path = "slices.csv"', 'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"'],
   "[[models]]": [
-    'tokenizer = "tokenizer.json"',
     'arch = "llama"',
     'matformer_config_path = "slices.json"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
@@ -192,6 +191,7 @@ describe("a file with every key of the contract that this build can keep", () =>
       kind: "text",
       maxModelLen: 4096,
       defaultMaxTokens: 1000,
+      tokenizer: null,
       dtype: "bf16",
       hfOverrides: { rope_theta: 1 },
       sampling: {

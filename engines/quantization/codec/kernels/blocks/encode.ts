@@ -105,7 +105,7 @@ function encodeSearched(type: i32, x: usize, count: i32, importance: usize, spre
   } else {
     weigh(type, BLOCK);
   }
-  if (type == IQ4_NL) searchLevels(SCALES);
+  if (type == IQ4_NL) searchLevels(importance != 0, SCALES);
   else if (hasMins(type)) searchAffine(BLOCK, <f32>highestOf(type), FIRST, STEP, TRIALS, SCALES, MINS);
   else searchSymmetric(BLOCK, <f32>biasOf(type), 0.18, SCALES);
   const mins = hasMins(type) ? f32x4.neg(f32x4.mul(v128.load(MINS), units)) : f32x4.splat(0);

@@ -6,21 +6,32 @@ import { levelsToBytes } from "../levels";
 import { bestScales, inverseOf, keepBetterScale, multiplyWeights, peaks, startSearch } from "./symmetric";
 import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
-/** Extreme levels of IQ4_NL. Trials map the value of the largest magnitude to one of them, or up to a distance from it. */
-const IQ4_LOWEST: f32 = -127;
-const IQ4_HIGHEST: f32 = 113;
-const IQ4_REACH: i32 = 12;
-const IQ4_STEP: i32 = 4;
+/** Extreme levels of IQ4_NL. */
+const LOWEST: f32 = -127;
+const HIGHEST: f32 = 113;
+/** Trials with importance map the value of the largest magnitude to levels up to this distance from both extremes. */
+const WIDE_REACH: i32 = 8;
+const WIDE_STEP: i32 = 4;
+/** Trials without importance map it to levels up to this distance from the lowest. */
+const REACH: i32 = 7;
 
-/** Finds the scales of the tile's blocks of 32, and stores four of them. */
-export function searchLevels(scales: usize): void {
+/**
+ * Finds the scales of the tile's blocks of 32, and stores four of them. Without importance, the trials are those of
+ * llama.cpp.
+ */
+export function searchLevels(hasImportance: bool, scales: usize): void {
   const bytes: usize = 512;
   const inverse = inverseOf(peaks(bytes));
   multiplyWeights(bytes);
   startSearch();
-  for (let i = -IQ4_REACH; i <= IQ4_REACH; i += IQ4_STEP) {
-    tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(IQ4_LOWEST + <f32>i)));
-    tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(IQ4_HIGHEST + <f32>i)));
+  if (hasImportance) {
+    for (let i = -WIDE_REACH; i <= WIDE_REACH; i += WIDE_STEP) {
+      tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(LOWEST + <f32>i)));
+      tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(HIGHEST + <f32>i)));
+    }
+  } else {
+    tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(-LOWEST)));
+    for (let i = -REACH; i <= REACH; i++) tryLevels(bytes, f32x4.mul(inverse, f32x4.splat(LOWEST + <f32>i)));
   }
   v128.store(scales, bestScales());
 }

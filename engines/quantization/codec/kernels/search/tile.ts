@@ -1,7 +1,7 @@
 // Tile: four blocks of a row, transposed, so that lane b of vector i has value i of block b. The searches work on a
 // tile: they find the scales of four blocks at once and need no sums across lanes. Values are divided by a power of two
 // near the largest value, so no sum of squares overflows or vanishes.
-import { Q4_K, Q5_K, Q6_K } from "../../../../wasm/kernels/types";
+import { IQ4_NL, IQ4_XS, Q4_K, Q5_K, Q6_K } from "../../../../wasm/kernels/types";
 
 /** Values of the tile. A block has at most 32. */
 export const VALUES: usize = memory.data(512, 16);
@@ -83,10 +83,11 @@ export function weigh(type: i32, length: i32): v128 {
   const bytes = <usize>length << 4;
   let base = f32x4.splat(LEAST_WEIGHT);
   if (type == Q4_K || type == Q5_K) base = f32x4.add(base, f32x4.sqrt(meanSquares(length)));
+  const isSquare = type == IQ4_NL || type == IQ4_XS;
   let sum = f32x4.splat(0);
   for (let at: usize = 0; at < bytes; at += 16) {
     const x = v128.load(VALUES + at);
-    const weight = f32x4.add(base, f32x4.abs(x));
+    const weight = f32x4.add(base, isSquare ? f32x4.mul(x, x) : f32x4.abs(x));
     v128.store(WEIGHTS + at, weight);
     sum = f32x4.add(sum, weight);
   }
