@@ -15,17 +15,8 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { levelToCreate } from "./quant.ts";
-
-<<<<<<< HEAD
-
 import { importanceOfText } from "./text-importance.ts";
-import { changesWeights, wishesOf } from "./wishes.ts";
-
-=======
-
 import { changesFile, wishesOf } from "./wishes.ts";
-
->>>>>>> main
 
 /** Interval in ms at which a process looks whether another one has converted the model. */
 const lockPollMs = 500;
@@ -57,14 +48,9 @@ export async function prepareModel(path: string, preparation: Preparation): Prom
   const { quant } = model.quantization;
   if (quant === null && !isCheckpoint(path) && !changesFile(given)) return path;
   const wishes = quant === null ? given : await withQuant(path, quant, given);
-<<<<<<< HEAD
-  if (!isCheckpoint(path) && !changesWeights(wishes)) return path;
+  if (!isCheckpoint(path) && !changesFile(wishes)) return path;
   const importance = preparation.importance ?? (await importanceFromText(path, preparation)) ?? wishes.importance;
   const { conversion, isSame, lossyTypes, replaced } = await planModel(path, { ...wishes, importance }, warn);
-=======
-  if (!isCheckpoint(path) && !changesFile(wishes)) return path;
-  const { conversion, isSame, lossyTypes, replaced } = await planModel(path, wishes, warn);
->>>>>>> main
   if (isSame) return path;
   if (lossyTypes.length > 0)
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);

@@ -26,12 +26,8 @@ const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
 export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
-<<<<<<< HEAD
-  const { isq, isqOrganization, quant, imatrix, calibrationFile, topology, dtype, hfOverrides, tokModelId } = settings;
-=======
-  const { isq, isqOrganization, imatrix, topology, dtype, hfOverrides } = settings;
+  const { isq, isqOrganization, quant, imatrix, calibrationFile, topology, dtype, hfOverrides } = settings;
   const tokenizer = settings.tokenizer ?? settings.tokModelId;
->>>>>>> main
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
