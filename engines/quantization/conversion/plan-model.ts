@@ -121,7 +121,8 @@ function fittingImportance(source: ModelSource, types: ReadonlyMap<string, numbe
     }
     fitting.set(name, weights);
   }
-  if (fitting.size > 0 || given.size === 0) return fitting;
+  // An importance matrix of this model is of no use if no matrix is quantized.
+  if (given.size === 0 || source.tensors.some(({ name }) => given.has(name))) return fitting;
   const message =
     "the importance matrix has no entry for any matrix of this model that is quantized; it belongs to another model";
   throw new ServerError("config_invalid", message, { param: "imatrix" });

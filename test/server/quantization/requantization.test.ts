@@ -13,7 +13,7 @@ const streams = Number(process.env.REQUANTIZE_STREAMS ?? 4);
 const changes = Number(process.env.REQUANTIZE_CHANGES ?? 3);
 /** Index of the first change whose memory is compared with that after the last one, which has the same level. */
 const firstMeasured = (changes - 1) % 2;
-const tokens = 40;
+const tokens = Number(process.env.REQUANTIZE_TOKENS ?? 40);
 /** Growth of the resident memory from the first measurement to the last, in bytes. */
 const mostGrowth = 24 * 2 ** 20;
 
