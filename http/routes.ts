@@ -55,6 +55,8 @@ import {
 import { modelStatus, reloadModel, unloadModel } from "./models/management-route.ts";
 import { listModelsOperation, modelFileOperation, retrieveModelOperation } from "./models/operation.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
+import { tuneModelOperation } from "./models/tune-operation.ts";
+import { tuneModel } from "./models/tune-route.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
 import { embed, oneEmbedding } from "./ollama/embed.ts";
@@ -623,6 +625,14 @@ export const routes: readonly Route[] = [
     handler: unloadModel,
     operation: unloadModelOperation,
     errors: managementErrors,
+  },
+  {
+    method: "POST",
+    path: "/v1/models/tune",
+    kind: "resource",
+    modelName: "model_id",
+    handler: tuneModel,
+    operation: tuneModelOperation,
   },
   {
     method: "GET",

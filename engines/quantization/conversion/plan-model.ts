@@ -61,8 +61,8 @@ export async function planModel(
   wishes: ModelWishes,
   warn: (message: string) => void,
 ): Promise<PlannedModel> {
-  const isGguf = basename(path) !== "config.json";
-  const source = isGguf ? await openGgufSource(path) : await openCheckpointSource(dirname(path), wishes, warn);
+  const isGguf = isGgufPath(path);
+  const source = await openModelSource(path, wishes, warn);
   const types = planTypes(source.tensors, wishes);
   const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
   const fileType = fileTypes.get(mostCommon(source, types)) ?? null;
@@ -76,9 +76,25 @@ export async function planModel(
   };
 }
 
+/**
+ * Opens the model at `path`, which is a GGUF file or the config.json of a checkpoint. Reads no weights. Throws as `planModel`
+ * does.
+ */
+export async function openModelSource(
+  path: string,
+  options: Pick<ModelWishes, "overrides" | "tokenizer">,
+  warn: (message: string) => void,
+): Promise<ModelSource> {
+  return isGgufPath(path) ? await openGgufSource(path) : await openCheckpointSource(dirname(path), options, warn);
+}
+
+function isGgufPath(path: string): boolean {
+  return basename(path) !== "config.json";
+}
+
 async function openCheckpointSource(
   folder: string,
-  { overrides = {}, tokenizer }: ModelWishes,
+  { overrides = {}, tokenizer }: Pick<ModelWishes, "overrides" | "tokenizer">,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
   const { architecture, files, pairs, tensors, vocabSize } = await openCheckpoint(folder, { overrides });
