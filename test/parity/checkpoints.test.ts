@@ -47,6 +47,8 @@ describe("checkpoints in safetensors", () => {
         const folder = join(directory, `${name}-${stored}`);
         await writeCheckpoint(folder, name, stored);
         for (const [type, number] of Object.entries(types)) {
+          // Numbers that are F16 already are copied; as F32 they are the numbers of the other runs.
+          if (stored === "F16" && type === "F32") continue;
           const path = join(directory, `${name}-${stored}-${type}.gguf`);
           const { architecture } = await writeAsGguf(folder, path, number);
           const engines = isOnWasm(architecture) ? { llamaEngine, wasmEngine } : { llamaEngine };
