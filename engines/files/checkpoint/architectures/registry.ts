@@ -1,7 +1,7 @@
 // Registry of the architectures that can be loaded from a checkpoint.
 import type { Config } from "../config.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { bert, distilbert, roberta } from "./bert.ts";
+import { bert, bertClassifier, distilbert, roberta } from "./bert.ts";
 import { cohere2, commandR } from "./cohere.ts";
 import { deepseek2, deepseek3 } from "./deepseek2.ts";
 import { ernie45 } from "./ernie4-5.ts";
@@ -42,7 +42,7 @@ export const architectures: readonly CheckpointArchitecture[] = [
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
   ...[qwen3next, qwen35, qwen35moe, gemma4],
   ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2],
-  ...[bert, roberta, distilbert, nomicBert, modernBert],
+  ...[bert, bertClassifier, roberta, distilbert, nomicBert, modernBert],
 ];
 
 /** Returns the architecture of a class, if it is known. */
