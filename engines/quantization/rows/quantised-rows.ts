@@ -19,8 +19,17 @@ type Quantised = BlockScaledRows | PackedIntRows | Mxfp4Rows | CodebookRows | Lo
 const maxTables = 2 ** 23;
 /** Place of each output feature in a word of AWQ. */
 const awqOrder = [0, 4, 1, 5, 2, 6, 3, 7];
-const mxfp4Values = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
+const mxfp4Values = Float32Array.of(0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6);
 const mxfp4Block = 32;
+/** Maximum number of MXFP4 values decoded at once. */
+const maxCodes = 2 ** 20;
+
+/** Scales and zero points of some rows: those of a group lie together. */
+interface RowGroups {
+  readonly groupOf: Int32Array;
+  readonly scales: Float32Array;
+  readonly points: Float32Array;
+}
 
 export class QuantisedRows {
   readonly #files: StoredFiles;
@@ -62,97 +71,143 @@ export class QuantisedRows {
       const row = first + i;
       const block = Math.floor(row / matrixRows) * matrixBlocks + Math.floor((row % matrixRows) / blockRows);
       const start = at + i * columns;
-      for (let column = 0; column < columns; column++) {
-        const scale = scales[block * source.scales.columns + Math.floor(column / blockColumns)] as number;
-        out[start + column] = (out[start + column] as number) * scale;
+      for (let column = 0; column < columns; column += blockColumns) {
+        const scale = scales[block * source.scales.columns + column / blockColumns] as number;
+        const end = start + Math.min(columns, column + blockColumns);
+        for (let value = start + column; value < end; value++) out[value] = (out[value] as number) * scale;
       }
     }
   }
 
   #packedInts(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
-    const { layout, columns, bits } = source;
-    if (layout === "rows") {
-      this.#packedRows(source, first, count, out, at);
-      return;
-    }
-    const part = this.#packedPart(source);
+    const groups = this.#groupsOf(source, first, count);
+    if (source.layout === "gptq") this.#packedColumns(source, groups, first, count, out, at);
+    else if (source.layout === "awq") this.#packedColumnWords(source, groups, first, count, out, at);
+    else this.#packedRows(source, groups, first, count, out, at);
+  }
+
+  /** Each row of words has some columns of all rows of the matrix. */
+  #packedColumns(
+    { words: source, bits, columns }: PackedIntRows,
+    { groupOf, scales, points }: RowGroups,
+    first: number,
+    count: number,
+    out: Float32Array,
+    at: number,
+  ): void {
     const perWord = 32 / bits;
     const mask = 2 ** bits - 1;
-    const width = source.words.columns;
-    const isGptq = layout === "gptq";
-    // A row of words has all rows of the matrix (GPTQ: of several columns; AWQ: of one column).
-    const from = isGptq ? first : Math.floor(first / perWord);
-    const words = new Uint32Array((isGptq ? first + count : Math.ceil((first + count) / perWord)) - from);
-    for (let wordRow = 0; wordRow < source.words.rows; wordRow++) {
-      this.#words(source.words, wordRow * width + from, words);
+    const words = new Uint32Array(count);
+    for (let wordRow = 0; wordRow < source.rows; wordRow++) {
+      this.#words(source, wordRow * source.columns + first, words);
       for (let i = 0; i < count; i++) {
-        const row = first + i;
-        if (isGptq) {
-          const word = words[i] as number;
-          for (let k = 0; k < perWord; k++) {
-            const column = wordRow * perWord + k;
-            out[at + i * columns + column] = part(((word >>> (bits * k)) & mask) >>> 0, row, column);
-          }
-        } else {
-          const word = words[Math.floor(row / perWord) - from] as number;
-          const value = (word >>> (bits * placeIn(layout, row, perWord))) & mask;
-          out[at + i * columns + wordRow] = part(value, row, wordRow);
+        const word = words[i] as number;
+        const target = at + i * columns + wordRow * perWord;
+        for (let k = 0; k < perWord; k++) {
+          const group = (groupOf[wordRow * perWord + k] as number) * count + i;
+          const value = (word >>> (bits * k)) & mask;
+          out[target + k] = (value - (points[group] as number)) * (scales[group] as number);
         }
       }
     }
   }
 
-  #packedRows(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
-    const { columns, bits } = source;
-    const part = this.#packedPart(source);
+  /** Each row of words has one column of all rows of the matrix. */
+  #packedColumnWords(
+    { words: source, bits, columns, layout }: PackedIntRows,
+    { groupOf, scales, points }: RowGroups,
+    first: number,
+    count: number,
+    out: Float32Array,
+    at: number,
+  ): void {
     const perWord = 32 / bits;
     const mask = 2 ** bits - 1;
-    const words = new Uint32Array(source.words.columns);
-    for (let i = 0; i < count; i++) {
-      const row = first + i;
-      this.#words(source.words, row * source.words.columns, words);
-      for (let column = 0; column < columns; column++) {
-        const word = words[Math.floor(column / perWord)] as number;
-        const value = (word >>> (bits * (column % perWord))) & mask;
-        out[at + i * columns + column] = part(value, row, column);
+    const from = Math.floor(first / perWord);
+    const words = new Uint32Array(Math.ceil((first + count) / perWord) - from);
+    const shifts = Int32Array.from({ length: perWord }, (_, row) => bits * placeIn(layout, row, perWord));
+    for (let column = 0; column < columns; column++) {
+      this.#words(source, column * source.columns + from, words);
+      const group = (groupOf[column] as number) * count;
+      for (let i = 0; i < count; i++) {
+        const row = first + i;
+        const word = words[Math.floor(row / perWord) - from] as number;
+        const value = (word >>> (shifts[row % perWord] as number)) & mask;
+        out[at + i * columns + column] = (value - (points[group + i] as number)) * (scales[group + i] as number);
       }
     }
   }
 
-  /** Returns a function that gives the value of a stored number. */
-  #packedPart(source: PackedIntRows): (value: number, row: number, column: number) => number {
-    const { layout, zero, groupSize, bits } = source;
-    const scales = this.#table(source.scales);
-    const groups = source.groups === null ? null : this.#table(source.groups);
-    const zeros = source.zeros === null ? null : this.#zeroWords(source.zeros);
+  /** Each row of words is a row of the matrix. */
+  #packedRows(
+    { words: source, bits, columns }: PackedIntRows,
+    { groupOf, scales, points }: RowGroups,
+    first: number,
+    count: number,
+    out: Float32Array,
+    at: number,
+  ): void {
     const perWord = 32 / bits;
     const mask = 2 ** bits - 1;
-    const { rows } = source;
+    const words = new Uint32Array(source.columns);
+    for (let i = 0; i < count; i++) {
+      this.#words(source, (first + i) * source.columns, words);
+      for (let column = 0; column < columns; column++) {
+        const word = words[Math.floor(column / perWord)] as number;
+        const group = (groupOf[column] as number) * count + i;
+        const value = (word >>> (bits * (column % perWord))) & mask;
+        out[at + i * columns + column] = (value - (points[group] as number)) * (scales[group] as number);
+      }
+    }
+  }
+
+  /** Returns scales and zero points of some rows, and the group of each column. */
+  #groupsOf(source: PackedIntRows, first: number, count: number): RowGroups {
+    const { layout, rows, columns, bits, zero, groupSize } = source;
     const isByRows = layout === "rows";
-    const groupCount = source.scales.columns;
+    const groupCount = isByRows ? source.scales.columns : source.scales.rows;
+    const ordered = source.groups === null ? null : this.#table(source.groups);
+    const groupOf = Int32Array.from({ length: columns }, (_, column) => {
+      return Math.min(groupCount - 1, ordered?.[column] ?? Math.floor(column / groupSize));
+    });
+    const table = this.#table(source.scales);
+    const zeros = source.zeros === null ? null : this.#zeroWords(source.zeros);
     const zeroColumns = source.zeros?.columns ?? 0;
-    return (value, row, column) => {
-      const group = groups === null ? Math.floor(column / groupSize) : (groups[column] as number);
-      const scale = scales[isByRows ? row * groupCount + group : group * rows + row] as number;
-      if (zeros === null) return (value - zero) * scale;
-      const wordRow = Math.floor(row / perWord);
-      const word = zeros[isByRows ? wordRow * zeroColumns + group : group * zeroColumns + wordRow] as number;
-      const point = (word >>> (bits * placeIn(layout, row, perWord))) & mask;
-      return (value - point - zero) * scale;
-    };
+    const perWord = 32 / bits;
+    const scales = new Float32Array(groupCount * count);
+    const points = new Float32Array(groupCount * count).fill(zero);
+    for (let group = 0; group < groupCount; group++) {
+      for (let i = 0; i < count; i++) {
+        const row = first + i;
+        const target = group * count + i;
+        scales[target] = table[isByRows ? row * groupCount + group : group * rows + row] as number;
+        if (zeros === null) continue;
+        const wordRow = Math.floor(row / perWord);
+        const word = zeros[isByRows ? wordRow * zeroColumns + group : group * zeroColumns + wordRow] as number;
+        points[target] = ((word >>> (bits * placeIn(layout, row, perWord))) & (2 ** bits - 1)) + zero;
+      }
+    }
+    return { groupOf, scales, points };
   }
 
   #mxfp4(source: Mxfp4Rows, first: number, count: number, out: Float32Array, at: number): void {
     const { columns } = source;
-    const codes = new Float32Array(columns / 2);
-    const scales = new Float32Array(columns / mxfp4Block);
-    for (let i = 0; i < count; i++) {
-      this.#readRows(source.codes, first + i, 1, codes, 0);
-      this.#readRows(source.scales, first + i, 1, scales, 0);
-      for (let column = 0; column < columns; column++) {
-        const code = codes[column >> 1] as number;
-        const value = mxfp4Values[column % 2 === 0 ? code & 15 : code >> 4] as number;
-        out[at + i * columns + column] = value * 2 ** ((scales[Math.floor(column / mxfp4Block)] as number) - 127);
+    const most = Math.max(1, Math.min(count, Math.floor(maxCodes / columns)));
+    const codes = new Float32Array((most * columns) / 2);
+    const scales = new Float32Array((most * columns) / mxfp4Block);
+    for (let done = 0; done < count; done += most) {
+      const rows = Math.min(most, count - done);
+      this.#readRows(source.codes, first + done, rows, codes, 0);
+      this.#readRows(source.scales, first + done, rows, scales, 0);
+      const target = at + done * columns;
+      for (let block = 0; block < (rows * columns) / mxfp4Block; block++) {
+        const scale = 2 ** ((scales[block] as number) - 127);
+        for (let i = 0; i < mxfp4Block / 2; i++) {
+          const code = codes[(block * mxfp4Block) / 2 + i] as number;
+          const value = target + block * mxfp4Block + 2 * i;
+          out[value] = (mxfp4Values[code & 15] as number) * scale;
+          out[value + 1] = (mxfp4Values[code >> 4] as number) * scale;
+        }
       }
     }
   }

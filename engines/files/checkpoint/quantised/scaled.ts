@@ -66,10 +66,14 @@ function blockScaled(
   const [blockRows, blockColumns] = blocks ?? inferred(scales, matrixRows, columns);
   const across = Math.ceil(columns / (blockColumns ?? 1));
   const down = Math.ceil(matrixRows / (blockRows ?? 1));
-  if (blockRows && blockColumns && Number.isInteger(blockRows * blockColumns) && across * down * matrices === count) {
+  if (isSize(blockRows) && isSize(blockColumns) && across * down * matrices === count) {
     return make(blockRows, blockColumns, across);
   }
   throw tensors.invalid(scales.name, `it is ${scales.shape.join(" x ")} for ${weight.shape.join(" x ")} numbers`);
+}
+
+function isSize(value: number | undefined): value is number {
+  return value !== undefined && Number.isInteger(value) && value > 0;
 }
 
 function inferred(scales: ShardTensor, matrixRows: number, columns: number): readonly number[] {
