@@ -11,6 +11,7 @@ import type { ModelConfig } from "../../config/config.ts";
 /** Settings of a model that change its weights or what is read of a checkpoint. */
 export interface WeightSettings {
   readonly isq: string | number | null;
+  readonly quant: string | number | null;
   readonly isqOrganization: "default" | "moqe";
   readonly imatrix: string | null;
   readonly topology: string | null;
@@ -24,19 +25,14 @@ const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
 export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
-  const { isq, isqOrganization, imatrix, topology, dtype, hfOverrides } = settings;
+  const { isq, quant, isqOrganization, imatrix, topology, dtype, hfOverrides } = settings;
   const tokenizer = settings.tokenizer ?? settings.tokModelId;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
-  if (level === null && rules.length === 0 && imatrix !== null) {
-    throw new ServerError(
-      "config_invalid",
-      "imatrix expects isq or a topology, whose errors it weighs; set one of them",
-      {
-        param: "imatrix",
-      },
-    );
+  if (level === null && quant === null && rules.length === 0 && imatrix !== null) {
+    const message = "imatrix expects isq, quant or a topology, whose errors it weighs; set one of them";
+    throw new ServerError("config_invalid", message, { param: "imatrix" });
   }
   return {
     level,
