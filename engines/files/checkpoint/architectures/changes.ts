@@ -44,6 +44,17 @@ export function both(...changes: readonly Change[]): Change {
   return (tensor, config) => changes.reduce((changed, change) => change(changed, config), tensor);
 }
 
+/** One value a row. */
+export const column: Change = ({ rows, shape }) => ({ rows: reshaped(rows, 1), shape: [1, shape[0] ?? 1] });
+
+/** A vector in rows of equal length, one for each group. */
+export function grouped(groups: (config: Config) => number): Change {
+  return ({ rows, shape }, config) => {
+    const length = (shape[0] ?? 1) / groups(config);
+    return { rows: reshaped(rows, length), shape: [length, groups(config)] };
+  };
+}
+
 /** Without the dimensions of 1 that a convolution has. */
 export const squeezed: Change = ({ rows, shape }) => {
   const kept = shape.filter((length) => length !== 1);
