@@ -1,7 +1,7 @@
 // Changes of tensors that several architectures need, and tables of tensor names that many share.
 import type { Config } from "../config.ts";
 import { llama3Factors } from "../rope.ts";
-import { given, negatedExp, picked, reshaped, shifted, sliced, swapped, transposed } from "../row-source.ts";
+import { given, negatedExp, picked, reshaped, shifted, sliced, swapped, transposed } from "../row-changes.ts";
 import type { Change, Shaped, TensorTable, TensorTarget } from "./architecture.ts";
 
 /** Norm whose stored weight is one less than the factor. */

@@ -1,7 +1,7 @@
 // Falcon-H1: attention and a state space (Mamba 2) side by side. The multipliers of its config go into the weights.
 import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
-import { joined, scaled, sliced } from "../row-source.ts";
+import { joined, scaled, sliced } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { both, column, grouped, minusExp, squeezed } from "./changes.ts";
 
