@@ -1,7 +1,7 @@
 // Gemma 3n, text: alternating updates of four streams, per-layer embeddings.
 
 import type { Config } from "../config.ts";
-import { joined, zeros } from "../row-source.ts";
+import { joined, zeros } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, feedForward, headNorms } from "./changes.ts";
 import { addGemma3Pairs, gemma3Defaults } from "./gemma3.ts";

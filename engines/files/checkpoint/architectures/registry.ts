@@ -15,6 +15,7 @@ import { gemma4 } from "./gemma4.ts";
 import { glm4, glm4moe } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite, graniteMoe } from "./granite.ts";
+import { graniteHybrid, graniteHybridDense } from "./granite-hybrid.ts";
 import { lfm2, lfm2moe } from "./lfm2.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
@@ -37,7 +38,7 @@ import { starcoder2 } from "./starcoder2.ts";
 
 export const architectures: readonly CheckpointArchitecture[] = [
   ...[llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, gemma3, gemmaEmbedding],
-  ...[granite, graniteMoe, olmo2, phi3, stablelm],
+  ...[granite, graniteMoe, graniteHybridDense, graniteHybrid, olmo2, phi3, stablelm],
   ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
   ...[qwen3next, qwen35, qwen35moe, gemma4],

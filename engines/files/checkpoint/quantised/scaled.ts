@@ -1,7 +1,8 @@
 // Scaled numbers of 8 bits: FP8 with a scale a tensor, a row or a block; whole numbers with a scale a row.
 import type { ShardTensor } from "../../safetensors/shards.ts";
 import type { Config } from "../config.ts";
-import { type RowSource, reshaped, type StoredRows, scaled } from "../row-source.ts";
+import { reshaped, scaled } from "../row-changes.ts";
+import type { RowSource, StoredRows } from "../row-source.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 import type { Method, OpenTensors } from "./method.ts";
 
