@@ -15,6 +15,7 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { levelToCreate } from "./quant.ts";
+import { importanceOfText } from "./text-importance.ts";
 import { changesFile, wishesOf } from "./wishes.ts";
 
 /** Interval in ms at which a process looks whether another one has converted the model. */
@@ -38,20 +39,18 @@ export interface Preparation {
  * Returns the path of the GGUF file of the model at `path`: the same path if it is a GGUF file that no setting changes. Converts the
  * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
  */
-export async function prepareModel(
-  path: string,
-  { model, threads, log, progress, signal, importance = null }: Preparation,
-): Promise<string> {
+export async function prepareModel(path: string, preparation: Preparation): Promise<string> {
+  const { model, threads, log, progress, signal } = preparation;
   const { id, format } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const wanted = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
-  const given = importance === null ? wanted : { ...wanted, importance };
+  const given = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
   const { quant } = model.quantization;
   if (quant === null && !isCheckpoint(path) && !changesFile(given)) return path;
   const wishes = quant === null ? given : await withQuant(path, quant, given);
   if (!isCheckpoint(path) && !changesFile(wishes)) return path;
-  const { conversion, isSame, lossyTypes, replaced } = await planModel(path, wishes, warn);
+  const importance = preparation.importance ?? (await importanceFromText(path, preparation)) ?? wishes.importance;
+  const { conversion, isSame, lossyTypes, replaced } = await planModel(path, { ...wishes, importance }, warn);
   if (isSame) return path;
   if (lossyTypes.length > 0)
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
@@ -71,6 +70,31 @@ export async function prepareModel(
     await convert(conversion, { target, threads: computeThreads(threads), signal, onProgress });
     return target;
   });
+}
+
+/** Returns the importance of the setting `calibration_file`; null: it is not set. */
+async function importanceFromText(path: string, preparation: Preparation): Promise<Importance | null> {
+  const { model, threads, log, progress, signal } = preparation;
+  const { calibrationFile } = model.quantization;
+  if (calibrationFile === null) return null;
+  const { id } = model;
+  return await importanceOfText(
+    await prepareModel(path, { ...preparation, model: unquantized(model) }),
+    calibrationFile,
+    {
+      threads,
+      signal,
+      onCollect: () =>
+        log.info({ model: id, calibrationFile }, "the text is run through the model; the result stays in the cache"),
+      onProgress: (fraction) => progress.update(`calibrating ${id}`, fraction, 1),
+    },
+  );
+}
+
+/** Returns the settings of the model without quantization: a GGUF file is taken as it is, a checkpoint becomes one of floats. */
+function unquantized(model: ModelConfig): ModelConfig {
+  const quantization = { ...model.quantization, isq: null, quant: null, imatrix: null, calibrationFile: null };
+  return { ...model, quantization, device: { ...model.device, topology: null } };
 }
 
 /** Returns the wishes with the level that `quant` needs. */

@@ -2,8 +2,8 @@
 // answers meanwhile. The result stays in the cache, like that of a conversion at start.
 import { join } from "node:path";
 import type { Collected, RequantizeRequest, ServiceOptions } from "../../../actors/front/service-options.ts";
+import { chunkTokens } from "../../../engines/calibration/collect-from-text.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
-import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
 import { importanceOf, writeImportance } from "../../../engines/quantization/importance/importance-writer.ts";
 import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
@@ -12,6 +12,7 @@ import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import { prepareModel } from "./prepare-model.ts";
+import { calibrationFolder } from "./text-importance.ts";
 
 /** A model that can be converted. */
 export interface ConvertibleModel {
@@ -23,8 +24,6 @@ export interface ConvertibleModel {
 
 /** Share of the compute threads that a conversion uses while the model serves. */
 const threadShare = 0.5;
-/** Tokens of a chunk, of which the file of an importance matrix has the number. */
-const chunkTokens = 512;
 
 /** Returns the function that converts one of the models, given by id. `threads`: the setting. */
 export function requantizer(
@@ -50,11 +49,6 @@ export function requantizer(
       throw new ServerError("unsupported", `the wasm engine cannot run "${id}" as ${level}: ${refusal}`);
     return next;
   };
-}
-
-/** Folder of saved importance matrices in this program's cache. */
-function calibrationFolder(): string {
-  return join(defaultCacheDirectory(process.env), "calibration");
 }
 
 /** Returns the importance of what was collected. Writes it to a file if that is wanted. */

@@ -14,6 +14,7 @@ export interface WeightSettings {
   readonly quant: string | number | null;
   readonly isqOrganization: "default" | "moqe";
   readonly imatrix: string | null;
+  readonly calibrationFile: string | null;
   readonly topology: string | null;
   readonly dtype: "auto" | "f16" | "bf16" | "f32";
   readonly hfOverrides: ModelConfig["hfOverrides"];
@@ -25,14 +26,15 @@ const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
 export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
-  const { isq, quant, isqOrganization, imatrix, topology, dtype, hfOverrides } = settings;
+  const { isq, isqOrganization, quant, imatrix, calibrationFile, topology, dtype, hfOverrides } = settings;
   const tokenizer = settings.tokenizer ?? settings.tokModelId;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
-  if (level === null && quant === null && rules.length === 0 && imatrix !== null) {
-    const message = "imatrix expects isq, quant or a topology, whose errors it weighs; set one of them";
-    throw new ServerError("config_invalid", message, { param: "imatrix" });
+  const weights = imatrix !== null ? "imatrix" : calibrationFile === null ? null : "calibration_file";
+  if (level === null && rules.length === 0 && quant === null && weights !== null) {
+    const message = `${weights} expects isq, quant or a topology, whose errors it weighs; set one of them`;
+    throw new ServerError("config_invalid", message, { param: weights });
   }
   return {
     level,

@@ -189,7 +189,11 @@ export const quantizationKeys = {
     help: "Matrices that isq quantizes: all, or only those of experts (`moqe`)",
   },
   imatrix: { ...file, default: null, help: "Importance matrix for isq; conflicts with calibration_file" },
-  calibrationFile: { ...file, ...planned(), default: null, help: "Text from which an importance matrix is computed" },
+  calibrationFile: {
+    ...file,
+    default: null,
+    help: "Text from which an importance matrix for isq is computed on the wasm engine, once; conflicts with imatrix",
+  },
 } as const satisfies Record<string, Key>;
 
 export const deviceKeys = {

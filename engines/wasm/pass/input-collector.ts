@@ -38,8 +38,10 @@ export class InputCollector implements Calibration {
   }
 
   start(): void {
-    const lists = this.#divided.layers.flat().flatMap(sharesOf);
-    this.#products = new Map(lists.map((shares) => [this.#source.own(shares), productOf(shares)]));
+    const products = this.#divided.layers.flat().flatMap(productsOf);
+    this.#products = new Map(
+      products.map(([first, ...others]) => [this.#source.own(first), productOf([first, ...others])]),
+    );
     this.#source.collector = this;
   }
 
@@ -69,29 +71,31 @@ export class InputCollector implements Calibration {
     const found = new Map<string, InputSums>();
     for (const { tensors, squares, rows } of this.#products?.values() ?? []) {
       const sums = { squares: Float32Array.from(squares), rows: Float32Array.from(rows) };
-      // Gate and up of some models are parts of one tensor. Their inputs are equal.
       for (const name of tensors) found.set(name, { name, ...sums });
     }
     return [...found.values()];
   }
 }
 
-/** Returns the matrices of a step, grouped by product. */
-function sharesOf(step: DividedStep): readonly (readonly Share[])[] {
+/** Matrices with the same input: the shares of all threads. The input of the first ones is collected. */
+type Together = readonly [readonly Share[], ...(readonly Share[])[]];
+
+/** Returns the matrices of a step, grouped by their input. */
+function productsOf(step: DividedStep): readonly Together[] {
   switch (step.kind) {
     case "attention":
-      return [step.input, step.output];
+      return [[step.input], [step.output]];
     case "feedForward":
-      return step.gate === null ? [step.up, step.down] : [step.gate, step.up, step.down];
+      return [step.gate === null ? [step.up] : [step.gate, step.up], [step.down]];
     case "experts":
-      return [step.gate, step.up, step.down];
+      return [[step.gate, step.up], [step.down]];
     default:
       return [];
   }
 }
 
-function productOf(shares: readonly Share[]): Product {
-  const matrices = shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix));
+function productOf(shares: Together): Product {
+  const matrices = shares.flat().flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix));
   const columns = matrices[0]?.columns ?? 0;
   const count = matrices[0]?.count ?? 1;
   return {

@@ -1,5 +1,6 @@
 // Calibration on live traffic: the real command with the real model.
 import assert from "node:assert/strict";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
@@ -30,6 +31,30 @@ async function call(url: string, method: "GET" | "POST", path: string, body?: ob
     body: (await response.json()) as Status & { error: { code: string; message: string } },
   };
 }
+
+describe("calibration with a text", () => {
+  it("runs the text through the model once; the importance matrix stays in the cache", async () => {
+    const { path } = await realModel();
+    const file = join(cache.folder, "text.txt");
+    const sentences = Array.from({ length: 150 }, (_, i) => `Chapter ${i}: the river rose ${i * 7} feet in one night.`);
+    writeFileSync(file, sentences.join("\n"));
+    const start = () =>
+      startServer(["-m", path, "--isq", "Q4_0", "--calibration-file", file, ...flags], cache.environment);
+    for (const isFirst of [true, false]) {
+      const server = await start();
+      try {
+        assert.equal(server.output().includes("the text is run through the model"), isFirst, server.output());
+        assert.equal(await ask(server.url, "default"), 200);
+      } finally {
+        await server.stop();
+      }
+    }
+    const folder = join(cache.folder, "troupe", "calibration");
+    const [found = ""] = readdirSync(folder).filter((name) => name.startsWith("SmolLM2") || name.startsWith("tiny"));
+    const importance = await readImportance(join(folder, found));
+    assert.ok(importance.size > 0);
+  });
+});
 
 describe("calibration on live traffic", () => {
   it("collects the inputs of all matrices, quantizes with them, and saves them", async () => {

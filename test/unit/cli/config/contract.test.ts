@@ -163,7 +163,7 @@ hf_cache = "/models"
 
 /** Configuration with the keys that cannot be combined with the keys above. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
-const mixed = `command = "serve"\n${oneModel}tokenizer = "tokenizer.json"\n[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\n`;
+const mixed = `command = "serve"\n${oneModel}tokenizer = "tokenizer.json"\n[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\ncalibration_file = "c.txt"\n`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
@@ -176,7 +176,7 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
   ],
   "[models.format]": ['mmproj = "mmproj.gguf"', "gqa = 8"],
-  "[models.quantization]": ['from_uqff = ["a.uqff", "b.uqff"]', 'calibration_file = "c.txt"'],
+  "[models.quantization]": ['from_uqff = ["a.uqff", "b.uqff"]'],
   "[models.device]": ['device_layers = "0:16;1:16"'],
   "[models.multimodal]": ["max_edge = 1024", "max_num_images = 1", "max_image_length = 1024"],
 };
@@ -206,7 +206,13 @@ describe("a file with every key of the contract that this build can keep", () =>
       chatTemplate: "m.jinja",
       jinjaExplicit: "n.jinja",
       format: { format: "gguf", quantizedFile: "q4.gguf", tokModelId: "/tokenizer" },
-      quantization: { quant: null, isq: "q4k", isqOrganization: "moqe", imatrix: "m.imatrix" },
+      quantization: {
+        quant: null,
+        isq: "q4k",
+        isqOrganization: "moqe",
+        imatrix: "m.imatrix",
+        calibrationFile: null,
+      },
       adapter: {
         enableLora: true,
         lora: [
