@@ -123,8 +123,8 @@ export function scratchBytes({ engine, threads, sizes, maxBatchTokens }: FitQues
   const logits = sizes.isEncoder ? 0 : (maxSequences + extraRows) * vocabSize * floatBytes;
   if (engine === "wasm") {
     const pass = 64 * threads * (6 * width + 3 * feedForward) * floatBytes;
-    return (10 + 4 * threads) * megabyte + pass + logits;
+    return (16 + 4 * threads) * megabyte + pass + logits;
   }
   const pass = Math.min(512, maxBatchTokens + maxSequences) * (8 * width + 3 * feedForward) * floatBytes;
-  return 10 * megabyte + pass + logits;
+  return 18 * megabyte + pass + logits;
 }

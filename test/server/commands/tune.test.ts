@@ -7,8 +7,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { z } from "zod";
+import { memoryOf } from "../../../bench/tune/memory.ts";
 import { tuneResultSchema } from "../../../http/models/tune-operation.ts";
-import { tinyModel } from "../../fixtures/models/models.ts";
+import { writeSmallCheckpoint } from "../../fixtures/checkpoints/small-checkpoint.ts";
+import { realModel, tinyModel } from "../../fixtures/models/models.ts";
 import { writeTinyEncoder } from "../../fixtures/models/tiny-encoder.ts";
 import { type RunningServer, runCommand, startCommand, startServer } from "../../fixtures/serve.ts";
 
@@ -89,6 +91,23 @@ describe("troupe tune", () => {
     assert.equal(first.decode_tokens_per_second, null);
   });
 
+  it("measures a checkpoint as F16 too", async () => {
+    const checkpoint = join(directory, "checkpoint");
+    await writeSmallCheckpoint(checkpoint);
+    const flags = ["--cpu", "--json", "--engine", "wasm", "--budget", "30"];
+    const { code, stdout, stderr } = await runCommand(["tune", "-m", checkpoint, ...flags]);
+    assert.equal(code, 0, stderr);
+    const { candidates } = tuneResultSchema.parse(JSON.parse(stdout));
+    assert.deepEqual(
+      candidates.slice(0, 3).map(({ isq, isq_name, quality }) => [isq, isq_name, quality]),
+      [
+        [null, "F32", "baseline"],
+        ["F16", "F16", "baseline"],
+        ["Q8_0", "Q8_0", "near-lossless"],
+      ],
+    );
+  });
+
   it("prints a table and a command line", async () => {
     const { code, stdout, stderr } = await runCommand(["tune", "-m", model, "--cpu", "--engine", "wasm", "--isq", "8"]);
     assert.equal(code, 0, stderr);
@@ -109,6 +128,18 @@ describe("troupe tune", () => {
       assert.match(stderr, message);
     }
     assert.deepEqual(folders(), []);
+  });
+});
+
+describe("the estimated memory", () => {
+  it("is within 10 % of what loading takes, with the KV cache filled", async () => {
+    const { path, isReal } = await realModel();
+    for (const engine of ["wasm", "llama"] as const) {
+      const { estimated, resident } = await memoryOf(path, engine);
+      const ratio = estimated / resident;
+      // The generated model is so small that the memory of the engine's code is most of it.
+      if (isReal) assert.ok(ratio > 0.9 && ratio < 1.1, `${engine}: ${estimated} estimated, ${resident} resident`);
+    }
   });
 });
 
