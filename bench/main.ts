@@ -40,6 +40,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   stream: () => import("./serving/client/stream.ts"),
   structured: () => import("./structured/main.ts"),
   threads: () => import("./threads/main.ts"),
+  tune: () => import("./tune/main.ts"),
   ui: () => import("./ui/main.ts"),
 };
 

@@ -8,7 +8,7 @@ import { keyEntries } from "./config/keys.ts";
 import { withoutTokens } from "./config/kinds.ts";
 import { foreignCommands, refuseForeignFlags } from "./foreign-flags.ts";
 
-const commandNames = ["serve", "run", "agent", "bench", "from-config"] as const;
+const commandNames = ["serve", "run", "agent", "bench", "tune", "from-config"] as const;
 
 /**
  * Command with settings. `from-config` runs the command that its settings file names. `agent` is `run` with tools; the
@@ -21,7 +21,7 @@ const toolNames = ["models", "cache", "quantize", "login", "doctor", "completion
 /** Command without settings; it parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
-const plannedCommands = ["tune", "uqff", "update", "uninstall"];
+const plannedCommands = ["uqff", "update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"];
 
 /** Flags that give a model tools. */

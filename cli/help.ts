@@ -17,6 +17,7 @@ export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   run: "Chat with a model in the terminal, or answer one prompt: run -i TEXT",
   agent: 'Do a task in a folder with tools, in the terminal: agent "TASK"; without TASK, chat',
   bench: "Measure the prefill and decode speed of a model",
+  tune: "Find the settings of a model that are best on this machine, by short measurements",
   "from-config": "Run the command and settings of a TOML file: from-config -f FILE",
   models: "List recommended models, and the models on this machine",
   cache: "List or delete downloaded models",
@@ -51,6 +52,11 @@ const examples: Readonly<Record<HelpedCommand, readonly string[]>> = {
     "troupe agent --continue",
   ],
   bench: ["troupe bench", "troupe bench -m model.gguf", "troupe bench -m model.gguf --engine llama"],
+  tune: [
+    "troupe tune -m model.gguf",
+    "troupe tune -m owner/name --profile fast --budget 30",
+    "troupe tune -m model.gguf --emit-config troupe.toml",
+  ],
 };
 
 /** Returns the text of `troupe COMMAND --help`: examples and the everyday flags; with `all`, all flags by section. */
@@ -61,7 +67,7 @@ export function flagsHelp(name: HelpedCommand, all: boolean): string {
 }
 
 function everydayFlags(name: HelpedCommand, command: Command, own: readonly KeyEntry[]): string {
-  const ofCommand = name === "agent" ? "run" : "bench";
+  const ofCommand = name === "agent" ? "run" : name === "tune" ? "tune" : "bench";
   const shown = own.filter(({ group, key }) => key.everyday || (group === ofCommand && !key.planned));
   return `Usage: troupe ${name} [FLAGS]
 

@@ -53,6 +53,8 @@ async function main(argv: readonly string[]): Promise<void> {
       return serve(config);
     case "bench":
       return bench(config);
+    case "tune":
+      return (await import("./tune/tune.ts")).tune(config);
     case "run":
       return run(config);
     default:

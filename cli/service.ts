@@ -1,6 +1,7 @@
 // Service: the models and the stored state of one server, and the HTTP apps over them. `troupe serve` and the embedding API
 // assemble it in the same way, and stop it in the same order. It opens no port and handles no signals.
 import type { ToolSource } from "../actors/api/agent/server-tools.ts";
+import type { Tuner } from "../actors/api/tuning.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
 import { type App, type AppOptions, createApp } from "../http/app.ts";
 import type { HttpConfig } from "../http/context.ts";
@@ -18,6 +19,7 @@ import type { Progress } from "./progress.ts";
 import { openApiKeys } from "./system/api-keys.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
+import { createTuner } from "./tune/tuner.ts";
 
 /** Time in milliseconds for clients to read the error of their interrupted responses. */
 const lastWordsMs = 500;
@@ -38,6 +40,7 @@ interface Parts {
   readonly state: State;
   readonly agents: OpenAgents;
   readonly apiKeys: Awaited<ReturnType<typeof openApiKeys>>;
+  readonly tuner: Tuner;
   /** Aborted when the service has stopped. */
   readonly stopped: AbortController;
 }
@@ -70,7 +73,18 @@ export class Service {
         await state.stop(placeStopMs);
         throw error;
       });
-      return new Service({ config, log, observers, engines, front, state, agents, apiKeys, stopped });
+      return new Service({
+        config,
+        log,
+        observers,
+        engines,
+        front,
+        state,
+        agents,
+        apiKeys,
+        tuner: createTuner(config),
+        stopped,
+      });
     } catch (error) {
       stopped.abort();
       await Promise.allSettled(observers.map((observer) => observer.close()));
@@ -93,6 +107,7 @@ export class Service {
       apiKeys,
       inference: front,
       models: front,
+      tuner: this.#parts.tuner,
       lora: front.lora,
       storedResponses: state.responses,
       agents: agents.loop,

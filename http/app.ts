@@ -8,6 +8,7 @@ import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
 import { maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
+import type { Tuner } from "../actors/api/tuning.ts";
 import { ResponseStore } from "../actors/state/response-store.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { bareInspector, type SystemInspector } from "../runtime/host/system.ts";
@@ -19,6 +20,7 @@ import type { ExchangeObserver } from "./exchange.ts";
 import { Exchange } from "./exchange.ts";
 import { noteModel } from "./json.ts";
 import { messagesErrors } from "./messages/errors.ts";
+import { untuned } from "./models/tune-route.ts";
 import { unmanaged } from "./models/unmanaged.ts";
 import { AccessLog } from "./observe/access-log.ts";
 import { ActiveRequests } from "./observe/active-requests.ts";
@@ -41,6 +43,8 @@ export interface AppOptions {
   readonly inference: Inference;
   /** Loads and unloads models; by default models cannot be loaded or unloaded over HTTP. */
   readonly models?: ModelManagement;
+  /** Tunes models; by default models cannot be tuned over HTTP. */
+  readonly tuner?: Tuner;
   /** LoRA adapters of the models; default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
   /** Agent loop; default null: the server runs no tools. */
@@ -139,6 +143,7 @@ export function createApp({
     extraRoutes = [],
     system = bareInspector(),
     models = unmanaged(inference),
+    tuner = untuned,
     lora = null,
     agents = null,
     files = null,
@@ -155,6 +160,7 @@ export function createApp({
   const active = new ActiveRequests();
   const shared = {
     models,
+    tuner,
     lora,
     agents,
     files,

@@ -7,6 +7,7 @@ import type { Skills } from "../actors/api/agent/skills.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
+import type { Tuner } from "../actors/api/tuning.ts";
 import type { ShownTokens } from "../engines/text/tokenizer/token-texts.ts";
 import type { SystemInspector } from "../runtime/host/system.ts";
 import type { Exchange } from "./exchange.ts";
@@ -55,6 +56,8 @@ export interface Context {
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;
+  /** Finds the best settings of a model by measurements. */
+  readonly tuner: Tuner;
   /** LoRA adapters of the models; null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
   /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */

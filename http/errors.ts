@@ -50,6 +50,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   reader_stalled: { status: 503, retryAfterSeconds: 1 },
   config_invalid: { status: 500 },
   model_file_invalid: { status: 500 },
+  tuning_failed: { status: 500 },
   invalid_lora_name: { status: 400 },
   invalid_lora_load_policy: { status: 400 },
   invalid_adapter_path: { status: 400 },

@@ -62,6 +62,8 @@ import { modelStatus, reloadModel, unloadModel } from "./models/management-route
 import { listModelsOperation, modelFileOperation, retrieveModelOperation } from "./models/operation.ts";
 import { requantize, requantizeOperation } from "./models/requantization.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
+import { tuneModelOperation } from "./models/tune-operation.ts";
+import { tuneModel } from "./models/tune-route.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
 import { embed, oneEmbedding } from "./ollama/embed.ts";
@@ -662,6 +664,14 @@ export const routes: readonly Route[] = [
     modelName: "model",
     handler: applyCalibration,
     operation: applyCalibrationOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/models/tune",
+    kind: "resource",
+    modelName: "model_id",
+    handler: tuneModel,
+    operation: tuneModelOperation,
   },
   {
     method: "GET",

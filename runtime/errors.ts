@@ -101,6 +101,10 @@ const codes = {
     retryable: true,
     meaning: "The source that the model is downloaded from cannot be reached.",
   },
+  tuning_failed: {
+    retryable: false,
+    meaning: "No settings of the model could be measured: it does not fit in memory, or its files are damaged.",
+  },
   invalid_lora_name: {
     retryable: false,
     meaning: "The name of an adapter is empty, longer than 256 bytes, or contains characters that are not printable.",

@@ -10,6 +10,7 @@ import {
   checkPorts,
   checkRules,
   checkSearch,
+  checkTune,
   commonCpu,
   defaultModelOf,
   type GivenSettings,
@@ -37,6 +38,7 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly troupe: ValuesOf<Keys["troupe"]>;
   readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
+  readonly tune: ValuesOf<Keys["tune"]>;
   /** Origins of the settings that are not defaults. */
   readonly origins: readonly Origin[];
 }
@@ -82,6 +84,7 @@ export function resolveConfig(request: ConfigRequest): Config {
   const { command } = request;
   const given = givenSettings(request);
   checkRules(given);
+  if (command === "tune") checkTune(given);
   const cpu = commonCpu(given);
   const defaultModelId = defaultModelOf(given);
   for (const values of [given.shared, ...given.models]) refusePlanned(values);
@@ -101,6 +104,7 @@ export function resolveConfig(request: ConfigRequest): Config {
     troupe: resolveGroup("troupe", command, shared),
     run: resolveGroup("run", command, shared),
     bench: resolveGroup("bench", command, shared),
+    tune: resolveGroup("tune", command, shared),
     origins: [...originsOf(shared, null), ...given.models.flatMap(originsOf)],
   };
   checkBench(config.bench);

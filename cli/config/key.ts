@@ -2,7 +2,7 @@
 // keys; kinds.ts defines the kinds of values.
 import type { z } from "zod";
 
-export type Command = "serve" | "run" | "bench";
+export type Command = "serve" | "run" | "bench" | "tune";
 
 /** Kind of a key's value: its schema, its description in messages, and its placeholder in the help text. */
 export interface Kind<T = unknown> {

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import type { Command, Key } from "./key.ts";
 import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
-import { benchKeys } from "./keys/bench.ts";
+import { benchKeys, tuneKeys } from "./keys/bench.ts";
 import { generalKeys, runKeys } from "./keys/general.ts";
 import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantizationKeys } from "./keys/models.ts";
 import { samplingKeys } from "./keys/sampling.ts";
@@ -30,6 +30,7 @@ export const keys = {
   search: searchKeys,
   troupe: troupeKeys,
   bench: benchKeys,
+  tune: tuneKeys,
 };
 
 export type GroupName = keyof typeof keys;
@@ -59,6 +60,7 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   search: { title: "Web search", section: "search", commands: ["serve", "run"] },
   troupe: { title: "troupe's own settings", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
+  tune: { title: "Tuning", section: null, commands: ["tune"] },
 };
 
 export const groupNames = Object.keys(groups) as readonly GroupName[];

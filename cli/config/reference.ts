@@ -5,7 +5,7 @@ import type { Key } from "./key.ts";
 import { appliesTo, type GroupName, groupNames, groups, type KeyEntry, keyEntries, sectionHeader } from "./keys.ts";
 import { insteadOfKey, olderKeys } from "./migration.ts";
 
-const commands = ["serve", "run", "bench"] as const;
+const commands = ["serve", "run", "bench", "tune"] as const;
 
 const introduction = `# Configuration
 
@@ -37,7 +37,7 @@ cpu = true
 - An unknown name, a wrong value or two conflicting settings end the start with exit code 2 and the line at fault.
 - A variable that is empty, or of a key that the command does not have, is ignored. A variable that begins with \`TROUPE_\` and is
   no setting is ignored with a warning.
-- No default: the key is unset. Commands: \`serve\`, \`run\` and \`bench\` unless the table names fewer.
+- No default: the key is unset. Commands: \`serve\`, \`run\`, \`bench\` and \`tune\` unless the table names fewer.
 - State: empty for a key that is built. _Planned_ keys are in the contract but not built; _refused_ keys have no meaning in
   this server. Both are refused by name, except the value that _holds_, which is what the server does anyway.`;
 

@@ -210,6 +210,15 @@ export function checkBench({ genLen, depth }: { readonly genLen: number; readonl
   }
 }
 
+/** Checks the settings of a tuning: `quant = auto` would choose the quantization, which tuning does. */
+export function checkTune({ models }: GivenSettings): void {
+  const given = models.flatMap((model) => model.get(quant) ?? []).find(({ value }) => value === "auto");
+  if (given === undefined) return;
+  throw invalid(
+    `${before(given)}"${given.name}" = "auto" conflicts with tune, which chooses the quantization; remove it`,
+  );
+}
+
 function before({ place }: Given): string {
   return place === null ? "" : `${place}: `;
 }

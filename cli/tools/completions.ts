@@ -56,6 +56,7 @@ function completed(): readonly Completed[] {
     run: flagsOf("run"),
     agent: flagsOf("run"),
     bench: flagsOf("bench"),
+    tune: flagsOf("tune"),
     "from-config": [file, helpFlag],
     models: [jsonFlag, helpFlag],
     cache: [model, jsonFlag, helpFlag],
@@ -75,6 +76,7 @@ function completed(): readonly Completed[] {
     serve: modelKinds,
     run: modelKinds,
     bench: modelKinds,
+    tune: modelKinds,
     cache: ["list", "delete"],
     completions: shells,
   };

@@ -265,6 +265,7 @@ export const examples: Readonly<Record<string, Example>> = {
   listApprovals: { answer: { object: "list", data: [] } },
   showModelStatus: { body: { model_id: "default" } },
   reloadModel: { body: { model_id: "default" } },
+  tuneModel: { body: { model_id: "default", profile: "balanced", requested_isq: "Q4K" } },
   unloadModel: { body: { model_id: "default" } },
   requantizeModel: { body: { ggml_type: "Q4K" } },
   startCalibration: {

@@ -47,6 +47,8 @@ describe("checkpoints in safetensors", () => {
         const folder = join(directory, `${name}-${stored}`);
         await writeCheckpoint(folder, name, stored);
         for (const [type, number] of Object.entries(types)) {
+          // Numbers that are F16 already are copied; as F32 they are the numbers of the other runs.
+          if (stored === "F16" && type === "F32") continue;
           const path = join(directory, `${name}-${stored}-${type}.gguf`);
           const { architecture } = await writeAsGguf(folder, path, number);
           const engines = isOnWasm(architecture) ? { llamaEngine, wasmEngine } : { llamaEngine };
@@ -127,16 +129,17 @@ async function errorOf(engine: Engine, path: string, expected: CheckpointCase): 
   try {
     assert.ok(model.kv.reserve(0, tokens.length));
     const batch = new Batch(1, model.capacity.maxBatchTokens);
-    const { embedding, logits = [], kept = [], stride = 1 } = expected;
-    if (embedding) {
+    const { embedding, scores, logits = [], kept = [], stride = 1 } = expected;
+    const output = embedding ?? scores;
+    if (output) {
       batch.wantPooled[batch.addRow(0, tokens, 0, tokens.length, 0, 0)] = 1;
       const { pooled, pooledRow } = model.step(batch);
       const { pooledLength } = model.capabilities;
       const own = pooled.slice(pooledRow[0]! * pooledLength, (pooledRow[0]! + 1) * pooledLength);
       // Engines may return the sum in place of the mean, because embeddings are normalised.
-      const scale = Math.hypot(...embedding) / Math.hypot(...own);
+      const scale = embedding ? Math.hypot(...embedding) / Math.hypot(...own) : 1;
       return errorShare(
-        embedding,
+        output,
         own.map((value) => value * scale),
       );
     }

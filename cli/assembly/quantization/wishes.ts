@@ -11,8 +11,8 @@ import type { ModelConfig } from "../../config/config.ts";
 /** Settings of a model that change its weights or what is read of a checkpoint. */
 export interface WeightSettings {
   readonly isq: string | number | null;
-  readonly isqOrganization: "default" | "moqe";
   readonly quant: string | number | null;
+  readonly isqOrganization: "default" | "moqe";
   readonly imatrix: string | null;
   readonly calibrationFile: string | null;
   readonly topology: string | null;
@@ -33,7 +33,7 @@ export async function wishesOf(settings: WeightSettings, warn: (message: string)
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
   const weights = imatrix !== null ? "imatrix" : calibrationFile === null ? null : "calibration_file";
   if (level === null && rules.length === 0 && quant === null && weights !== null) {
-    const message = `${weights} expects isq or a topology, whose errors it weighs; set one of them`;
+    const message = `${weights} expects isq, quant or a topology, whose errors it weighs; set one of them`;
     throw new ServerError("config_invalid", message, { param: weights });
   }
   return {

@@ -151,9 +151,9 @@ export const runKeys = {
   json: {
     ...flagSwitch,
     default: false,
-    commands: ["run", "bench"],
+    commands: ["run", "bench", "tune"],
     everyday: true,
-    help: "Print JSON: the results of bench, or what the agent does, one event a line",
+    help: "Print JSON: the results of bench or tune, or what the agent does, one event a line",
   },
   continueLast: {
     ...flagSwitch,

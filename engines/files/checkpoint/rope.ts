@@ -77,6 +77,8 @@ function addScaling(config: Config, main: Config, pairs: Pairs): void {
       addYarn(config, main, pairs);
       return;
     default:
+      // The frequencies of Gemma 4 are changed by a tensor, too.
+      if (type === "proportional" && pairs.architecture === "gemma4") return;
       throw config.unsupported("rope_scaling.rope_type", type, "linear, dynamic, llama3, yarn and longrope");
   }
 }

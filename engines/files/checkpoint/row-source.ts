@@ -1,6 +1,5 @@
 // Row source: where the rows of a tensor come from, as plain data: rows stored in files, and how they are put in order
-// or changed. engines/quantization/rows/rows.ts reads them. The functions here build sources; shapes that do not fit are
-// errors of this program, because the callers check the shapes of a checkpoint.
+// or changed. engines/quantization/rows/rows.ts reads them; row-changes.ts builds them.
 
 /** Number types of stored rows, with the names of the safetensors format. */
 export type StoredType =
@@ -180,80 +179,3 @@ export type RowSource =
   | Mxfp4Rows
   | CodebookRows
   | LookedUpRows;
-
-export function joined(parts: readonly RowSource[]): RowSource {
-  const [first] = parts;
-  if (first === undefined) throw new RangeError("nothing to join");
-  if (parts.length === 1) return first;
-  must(parts.every(({ columns }) => columns === first.columns));
-  return { kind: "joined", parts, rows: parts.reduce((sum, { rows }) => sum + rows, 0), columns: first.columns };
-}
-
-/** Rows `first` to `first + count` of the source. */
-export function sliced(source: RowSource, first: number, count: number): RowSource {
-  if (first === 0 && count === source.rows) return source;
-  return picked(source, { period: source.rows, first, count });
-}
-
-/** Rows chosen from each `period` rows of the source. */
-export function picked(
-  source: RowSource,
-  { period, first, count, step = 1 }: { period: number; first: number; count: number; step?: number },
-): RowSource {
-  must([period, first, count, step].every(Number.isInteger) && source.rows % period === 0);
-  must(first >= 0 && count > 0 && first + (count - 1) * step < period);
-  const rows = (source.rows / period) * count;
-  return { kind: "picked", source, period, first, step, count, rows, columns: source.columns };
-}
-
-/** Rows [x][y][inner] of the source as [y][x][inner], in each x * y * inner rows. */
-export function swapped(source: RowSource, { x, y, inner = 1 }: { x: number; y: number; inner?: number }): RowSource {
-  must([x, y, inner].every((count) => Number.isInteger(count) && count > 0) && source.rows % (x * y * inner) === 0);
-  return { kind: "swapped", source, x, y, inner, rows: source.rows, columns: source.columns };
-}
-
-export function swappedColumns(source: RowSource, { x, y, inner }: { x: number; y: number; inner: number }): RowSource {
-  must([x, y, inner].every(Number.isInteger) && source.columns === x * y * inner);
-  return { kind: "swappedColumns", source, x, y, inner, rows: source.rows, columns: source.columns };
-}
-
-/** Transposes the matrices of `matrixRows` rows that the source has one after another. */
-export function transposed(source: RowSource, matrixRows: number): RowSource {
-  must(Number.isInteger(matrixRows) && matrixRows > 0 && source.rows % matrixRows === 0);
-  const rows = (source.rows / matrixRows) * source.columns;
-  return { kind: "transposed", source, matrixRows, rows, columns: matrixRows };
-}
-
-/** The same values in rows of `columns`. */
-export function reshaped(source: RowSource, columns: number): RowSource {
-  if (columns === source.columns) return source;
-  const rows = (source.rows * source.columns) / columns;
-  must(Number.isInteger(columns) && Number.isInteger(rows) && rows > 0);
-  if (source.kind === "stored") return { ...source, rows, columns };
-  must(columns % source.columns === 0);
-  return { kind: "reshaped", source, rows, columns };
-}
-
-export function shifted(source: RowSource, by: number): RowSource {
-  return { kind: "shifted", source, by, rows: source.rows, columns: source.columns };
-}
-
-export function scaled(source: RowSource, by: number): RowSource {
-  return by === 1 ? source : { kind: "scaled", source, by, rows: source.rows, columns: source.columns };
-}
-
-export function negatedExp(source: RowSource): RowSource {
-  return { kind: "negatedExp", source, by: 0, rows: source.rows, columns: source.columns };
-}
-
-export function given(values: readonly number[]): RowSource {
-  return { kind: "given", values, rows: 1, columns: values.length };
-}
-
-export function zeros(rows: number, columns: number): RowSource {
-  return { kind: "given", values: [0], rows, columns };
-}
-
-function must(holds: boolean): void {
-  if (!holds) throw new RangeError("the rows of a tensor do not fit the change that its architecture makes to them");
-}

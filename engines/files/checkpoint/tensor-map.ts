@@ -4,7 +4,8 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import type { CheckpointArchitecture, Shaped, TensorTarget } from "./architectures/architecture.ts";
 import type { Config } from "./config.ts";
-import { joined, type RowSource } from "./row-source.ts";
+import { joined } from "./row-changes.ts";
+import type { RowSource } from "./row-source.ts";
 
 /** Tensor of a GGUF file, and where its values come from. */
 export interface TensorRecipe {

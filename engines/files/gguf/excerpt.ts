@@ -25,12 +25,15 @@ const arrayType = 9;
 const leastTokens = 1024;
 
 /** Numbers of layers and tokens of the model, and of those that the excerpt keeps. */
-interface Cut {
-  readonly architecture: string;
+export interface ExcerptCut {
   readonly layers: number;
   readonly keptLayers: number;
   readonly tokens: number;
   readonly keptTokens: number;
+}
+
+interface Cut extends ExcerptCut {
+  readonly architecture: string;
 }
 
 /** A tensor of the excerpt: the first `bytes` bytes of a tensor of the model. */
@@ -63,13 +66,25 @@ export async function writeExcerpt(path: string, target: string, maxWeights: num
 function chooseCut(path: string, { tensors, fields }: TensorTable, maxWeights: number): Cut {
   const architecture = String(fields.get("general.architecture"));
   const layers = Number(fields.get(`${architecture}.block_count`));
-  const tokens = tensors.get("token_embd.weight")?.shape[1];
-  if (!(layers >= 1) || tokens === undefined) {
-    throw new ServerError("unsupported", `${path} has no layers and token embeddings to take an excerpt of`);
-  }
+  const cut = excerptCut([...tensors.values()], layers, maxWeights);
+  if (cut !== null) return { ...cut, architecture };
+  throw new ServerError("unsupported", `${path} has no layers and token embeddings to take an excerpt of`);
+}
+
+/**
+ * Returns how much of a model with `layers` layers an excerpt of at most `maxWeights` weights keeps; null if the model has no
+ * layers or no token embeddings.
+ */
+export function excerptCut(
+  tensors: readonly Pick<TensorInfo, "name" | "shape">[],
+  layers: number,
+  maxWeights: number,
+): ExcerptCut | null {
+  const tokens = tensors.find(({ name }) => name === "token_embd.weight")?.shape[1];
+  if (!(layers >= 1) || tokens === undefined) return null;
   const layerWeights = new Float64Array(layers);
   let otherWeights = 0;
-  for (const tensor of tensors.values()) {
+  for (const tensor of tensors) {
     const layer = layerOf(tensor);
     const weights = tensor.shape.reduce((product, length) => product * length, 1);
     if (layer === null) otherWeights += weights;
@@ -83,24 +98,34 @@ function chooseCut(path: string, { tensors, fields }: TensorTable, maxWeights: n
     keptLayers++;
   }
   const keptTokens = Math.min(tokens, Math.max(leastTokens, Math.round((tokens * keptLayers) / layers)));
-  return { architecture, layers, keptLayers, tokens, keptTokens };
+  return { layers, keptLayers, tokens, keptTokens };
 }
 
 /** Returns the layer of a tensor; null if the tensor belongs to no single layer. */
-function layerOf({ name }: TensorInfo): number | null {
+function layerOf({ name }: Pick<TensorInfo, "name">): number | null {
   const [, layer] = /^blk\.(\d+)\./.exec(name) ?? [];
   return layer === undefined ? null : Number(layer);
 }
 
-function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens }: Cut): KeptTensor[] {
+function keptTensors({ tensors }: TensorTable, cut: Cut): KeptTensor[] {
   return [...tensors.values()].flatMap((tensor) => {
-    const layer = layerOf(tensor);
-    if (layer !== null) return layer < keptLayers ? [tensor] : [];
-    const { name, shape, bytes } = tensor;
-    if (!/^(?:token_embd|output)\.(?:weight|bias)$/.test(name) || shape.at(-1) !== tokens) return [tensor];
+    const shape = keptShape(tensor, cut);
+    if (shape === null) return [];
     // The embedding is stored row by row, so the rows of the first tokens are the first bytes of the tensor.
-    return [{ ...tensor, shape: [...shape.slice(0, -1), keptTokens], bytes: (bytes / tokens) * keptTokens }];
+    return [{ ...tensor, shape, bytes: (tensor.bytes / (tensor.shape.at(-1) ?? 1)) * (shape.at(-1) ?? 1) }];
   });
+}
+
+/** Returns the shape that a tensor has in the excerpt; null if the excerpt does not have the tensor. */
+export function keptShape(
+  tensor: Pick<TensorInfo, "name" | "shape">,
+  { keptLayers, tokens, keptTokens }: ExcerptCut,
+): readonly number[] | null {
+  const { name, shape } = tensor;
+  const layer = layerOf(tensor);
+  if (layer !== null) return layer < keptLayers ? shape : null;
+  const isByToken = /^(?:token_embd|output)\.(?:weight|bias)$/.test(name) && shape.at(-1) === tokens;
+  return isByToken ? [...shape.slice(0, -1), keptTokens] : shape;
 }
 
 /** Returns the model's key/value pairs as bytes, with reduced counts of layers and tokens. */
@@ -133,7 +158,7 @@ function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
  * Returns whether the excerpt keeps a key. Keys of splits and alignment are dropped, because their values are wrong for
  * the excerpt. Chat templates are dropped, because a speed trial does not need them.
  */
-function isKept(key: string): boolean {
+export function isKept(key: string): boolean {
   return !key.startsWith("split.") && !key.startsWith("tokenizer.chat_template") && key !== "general.alignment";
 }
 

@@ -65,9 +65,8 @@ export async function planModel(
   wishes: ModelWishes,
   warn: (message: string) => void,
 ): Promise<PlannedModel> {
-  const isGguf = basename(path) !== "config.json";
-  if (isGguf) refuseCheckpointWishes(path, wishes);
-  const source = isGguf ? await openGgufSource(path) : await openCheckpointSource(dirname(path), wishes, warn);
+  const isGguf = isGgufPath(path);
+  const source = await openModelSource(path, wishes, warn);
   const types = planTypes(source.tensors, wishes);
   const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
   const fileType = fileTypes.get(mostCommon(source, types)) ?? null;
@@ -83,7 +82,28 @@ export async function planModel(
   };
 }
 
-function refuseCheckpointWishes(path: string, { overrides = {}, tokenizer }: ModelWishes): void {
+/**
+ * Opens the model at `path`, which is a GGUF file or the config.json of a checkpoint. Reads no weights. Throws as `planModel`
+ * does.
+ */
+export async function openModelSource(
+  path: string,
+  options: Pick<ModelWishes, "overrides" | "tokenizer">,
+  warn: (message: string) => void,
+): Promise<ModelSource> {
+  if (!isGgufPath(path)) return await openCheckpointSource(dirname(path), options, warn);
+  refuseCheckpointWishes(path, options);
+  return await openGgufSource(path);
+}
+
+function isGgufPath(path: string): boolean {
+  return basename(path) !== "config.json";
+}
+
+function refuseCheckpointWishes(
+  path: string,
+  { overrides = {}, tokenizer }: Pick<ModelWishes, "overrides" | "tokenizer">,
+): void {
   const param = tokenizer !== null ? "tok_model_id" : "hf_overrides";
   if (tokenizer === null && Object.keys(overrides).length === 0) return;
   const message = `${param} changes what is read of a model in safetensors, but ${path} is a GGUF file; remove the setting`;
@@ -92,7 +112,7 @@ function refuseCheckpointWishes(path: string, { overrides = {}, tokenizer }: Mod
 
 async function openCheckpointSource(
   folder: string,
-  { overrides = {}, tokenizer }: ModelWishes,
+  { overrides = {}, tokenizer }: Pick<ModelWishes, "overrides" | "tokenizer">,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
   const { architecture, files, pairs, tensors, vocabSize } = await openCheckpoint(folder, { overrides });

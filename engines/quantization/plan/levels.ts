@@ -99,9 +99,6 @@ const foreign: Readonly<Record<string, TypeName>> = {
 
 const names = Object.keys(typeNumbers) as readonly TypeName[];
 
-/** GGUF types that a level can name, by number. */
-export const levelTypes: ReadonlySet<number> = new Set(Object.values(typeNumbers));
-
 /**
  * Returns the level that `given` names: a number of bits (2, 3, 4, 5, 6, 8) or a type, with or without underscores, in any
  * case. `setting` is the key that the error names. Throws config_invalid.

@@ -7,8 +7,8 @@ import type {
   Mxfp4Rows,
   PackedIntRows,
   RowSource,
-  StoredRows,
 } from "../../files/checkpoint/row-source.ts";
+import { PackedInts } from "./packed-ints.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
 export type ReadRows = (source: RowSource, first: number, count: number, out: Float32Array, at: number) => void;
@@ -17,20 +17,22 @@ type Quantised = BlockScaledRows | PackedIntRows | Mxfp4Rows | CodebookRows | Lo
 
 /** Maximum number of floats of scales kept. */
 const maxTables = 2 ** 23;
-/** Place of each output feature in a word of AWQ. */
-const awqOrder = [0, 4, 1, 5, 2, 6, 3, 7];
-const mxfp4Values = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6];
+const mxfp4Values = Float32Array.of(0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6);
 const mxfp4Block = 32;
+/** Maximum number of MXFP4 values decoded at once. */
+const maxCodes = 2 ** 20;
 
 export class QuantisedRows {
   readonly #files: StoredFiles;
   readonly #readRows: ReadRows;
+  readonly #packedInts: PackedInts;
   readonly #tables = new Map<RowSource, Float32Array>();
   #tableFloats = 0;
 
   constructor(files: StoredFiles, readRows: ReadRows) {
     this.#files = files;
     this.#readRows = readRows;
+    this.#packedInts = new PackedInts(files, (source) => this.#table(source));
   }
 
   read(source: Quantised, first: number, count: number, out: Float32Array, at: number): void {
@@ -39,7 +41,7 @@ export class QuantisedRows {
         this.#blockScaled(source, first, count, out, at);
         break;
       case "packedInts":
-        this.#packedInts(source, first, count, out, at);
+        this.#packedInts.read(source, first, count, out, at);
         break;
       case "mxfp4":
         this.#mxfp4(source, first, count, out, at);
@@ -62,97 +64,32 @@ export class QuantisedRows {
       const row = first + i;
       const block = Math.floor(row / matrixRows) * matrixBlocks + Math.floor((row % matrixRows) / blockRows);
       const start = at + i * columns;
-      for (let column = 0; column < columns; column++) {
-        const scale = scales[block * source.scales.columns + Math.floor(column / blockColumns)] as number;
-        out[start + column] = (out[start + column] as number) * scale;
+      for (let column = 0; column < columns; column += blockColumns) {
+        const scale = scales[block * source.scales.columns + column / blockColumns] as number;
+        const end = start + Math.min(columns, column + blockColumns);
+        for (let value = start + column; value < end; value++) out[value] = (out[value] as number) * scale;
       }
     }
-  }
-
-  #packedInts(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
-    const { layout, columns, bits } = source;
-    if (layout === "rows") {
-      this.#packedRows(source, first, count, out, at);
-      return;
-    }
-    const part = this.#packedPart(source);
-    const perWord = 32 / bits;
-    const mask = 2 ** bits - 1;
-    const width = source.words.columns;
-    const isGptq = layout === "gptq";
-    // A row of words has all rows of the matrix (GPTQ: of several columns; AWQ: of one column).
-    const from = isGptq ? first : Math.floor(first / perWord);
-    const words = new Uint32Array((isGptq ? first + count : Math.ceil((first + count) / perWord)) - from);
-    for (let wordRow = 0; wordRow < source.words.rows; wordRow++) {
-      this.#words(source.words, wordRow * width + from, words);
-      for (let i = 0; i < count; i++) {
-        const row = first + i;
-        if (isGptq) {
-          const word = words[i] as number;
-          for (let k = 0; k < perWord; k++) {
-            const column = wordRow * perWord + k;
-            out[at + i * columns + column] = part(((word >>> (bits * k)) & mask) >>> 0, row, column);
-          }
-        } else {
-          const word = words[Math.floor(row / perWord) - from] as number;
-          const value = (word >>> (bits * placeIn(layout, row, perWord))) & mask;
-          out[at + i * columns + wordRow] = part(value, row, wordRow);
-        }
-      }
-    }
-  }
-
-  #packedRows(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
-    const { columns, bits } = source;
-    const part = this.#packedPart(source);
-    const perWord = 32 / bits;
-    const mask = 2 ** bits - 1;
-    const words = new Uint32Array(source.words.columns);
-    for (let i = 0; i < count; i++) {
-      const row = first + i;
-      this.#words(source.words, row * source.words.columns, words);
-      for (let column = 0; column < columns; column++) {
-        const word = words[Math.floor(column / perWord)] as number;
-        const value = (word >>> (bits * (column % perWord))) & mask;
-        out[at + i * columns + column] = part(value, row, column);
-      }
-    }
-  }
-
-  /** Returns a function that gives the value of a stored number. */
-  #packedPart(source: PackedIntRows): (value: number, row: number, column: number) => number {
-    const { layout, zero, groupSize, bits } = source;
-    const scales = this.#table(source.scales);
-    const groups = source.groups === null ? null : this.#table(source.groups);
-    const zeros = source.zeros === null ? null : this.#zeroWords(source.zeros);
-    const perWord = 32 / bits;
-    const mask = 2 ** bits - 1;
-    const { rows } = source;
-    const isByRows = layout === "rows";
-    const groupCount = source.scales.columns;
-    const zeroColumns = source.zeros?.columns ?? 0;
-    return (value, row, column) => {
-      const group = groups === null ? Math.floor(column / groupSize) : (groups[column] as number);
-      const scale = scales[isByRows ? row * groupCount + group : group * rows + row] as number;
-      if (zeros === null) return (value - zero) * scale;
-      const wordRow = Math.floor(row / perWord);
-      const word = zeros[isByRows ? wordRow * zeroColumns + group : group * zeroColumns + wordRow] as number;
-      const point = (word >>> (bits * placeIn(layout, row, perWord))) & mask;
-      return (value - point - zero) * scale;
-    };
   }
 
   #mxfp4(source: Mxfp4Rows, first: number, count: number, out: Float32Array, at: number): void {
     const { columns } = source;
-    const codes = new Float32Array(columns / 2);
-    const scales = new Float32Array(columns / mxfp4Block);
-    for (let i = 0; i < count; i++) {
-      this.#readRows(source.codes, first + i, 1, codes, 0);
-      this.#readRows(source.scales, first + i, 1, scales, 0);
-      for (let column = 0; column < columns; column++) {
-        const code = codes[column >> 1] as number;
-        const value = mxfp4Values[column % 2 === 0 ? code & 15 : code >> 4] as number;
-        out[at + i * columns + column] = value * 2 ** ((scales[Math.floor(column / mxfp4Block)] as number) - 127);
+    const most = Math.max(1, Math.min(count, Math.floor(maxCodes / columns)));
+    const codes = new Float32Array((most * columns) / 2);
+    const scales = new Float32Array((most * columns) / mxfp4Block);
+    for (let done = 0; done < count; done += most) {
+      const rows = Math.min(most, count - done);
+      this.#readRows(source.codes, first + done, rows, codes, 0);
+      this.#readRows(source.scales, first + done, rows, scales, 0);
+      const target = at + done * columns;
+      for (let block = 0; block < (rows * columns) / mxfp4Block; block++) {
+        const scale = 2 ** ((scales[block] as number) - 127);
+        for (let i = 0; i < mxfp4Block / 2; i++) {
+          const code = codes[(block * mxfp4Block) / 2 + i] as number;
+          const value = target + block * mxfp4Block + 2 * i;
+          out[value] = (mxfp4Values[code & 15] as number) * scale;
+          out[value + 1] = (mxfp4Values[code >> 4] as number) * scale;
+        }
       }
     }
   }
@@ -202,19 +139,4 @@ export class QuantisedRows {
     }
     return values;
   }
-
-  #zeroWords(source: StoredRows): Uint32Array {
-    const words = new Uint32Array(source.rows * source.columns);
-    this.#words(source, 0, words);
-    return words;
-  }
-
-  /** Reads 32-bit words as they are. */
-  #words({ file, offset }: StoredRows, first: number, into: Uint32Array): void {
-    this.#files.readBytes(file, offset + 4 * first, new Uint8Array(into.buffer));
-  }
-}
-
-function placeIn(layout: PackedIntRows["layout"], row: number, perWord: number): number {
-  return layout === "awq" ? (awqOrder[row % perWord] as number) : row % perWord;
 }

@@ -129,6 +129,6 @@ describe("the default model as a checkpoint", () => {
       /hf_overrides changes what is read of a model in safetensors/,
       gguf,
     );
-    await refused(["--imatrix", "m.imatrix"], /imatrix expects isq or a topology/);
+    await refused(["--imatrix", "m.imatrix"], /imatrix expects isq, quant or a topology/);
   });
 });

@@ -86,7 +86,7 @@ describe("a command line that cannot be carried out", () => {
 
   it("is refused where it asks for what is not built yet", async () => {
     await assertRefused(["serve", "-m", model, "--isq", "4"], /"--isq" is not supported yet/);
-    await assertRefused(["tune"], /"tune" is not supported yet/);
+    await assertRefused(["quantize"], /"quantize" is not supported yet/);
   });
 
   it("names an adapter that is not one, and the model it was for", async () => {

@@ -9,9 +9,7 @@ import {
   joined,
   negatedExp,
   picked,
-  type RowSource,
   reshaped,
-  type StoredRows,
   scaled,
   shifted,
   sliced,
@@ -19,7 +17,8 @@ import {
   swappedColumns,
   transposed,
   zeros,
-} from "../../../engines/files/checkpoint/row-source.ts";
+} from "../../../engines/files/checkpoint/row-changes.ts";
+import type { RowSource, StoredRows } from "../../../engines/files/checkpoint/row-source.ts";
 import { copyable } from "../../../engines/quantization/rows/copyable.ts";
 import { createMxfp4Reader } from "../../../engines/quantization/rows/packed-mxfp4.ts";
 import { createRowReader } from "../../../engines/quantization/rows/rows.ts";

@@ -11,9 +11,14 @@ export function addEncoderPairs(config: Config, pairs: Pairs): void {
   addLabels(config, pairs);
 }
 
+/** Whether the model gives scores, as rerankers do. */
+export function isClassifier(config: Config): boolean {
+  const classes = config.value("architectures");
+  return Array.isArray(classes) && String(classes[0]).endsWith("ForSequenceClassification");
+}
+
 function addLabels(config: Config, pairs: Pairs): void {
-  const [name] = (config.value("architectures") as readonly string[] | undefined) ?? [];
-  if (!name?.endsWith("ForSequenceClassification")) return;
+  if (!isClassifier(config)) return;
   const labels = Object.entries(config.object("id2label") ?? { 0: "LABEL_0", 1: "LABEL_1" })
     .sort(([one], [other]) => Number(one) - Number(other))
     .map(([, label]) => String(label));
@@ -35,7 +40,7 @@ const unused: TensorTable = {
   "lm_head.layer_norm": null,
 };
 
-export const scoringHead: TensorTable = {
+const scoringHead: TensorTable = {
   classifier: "cls.output",
   "classifier.dense": "cls",
   "classifier.out_proj": "cls.output",
@@ -70,7 +75,7 @@ const bertTensors: TensorTable = { ...embeddings, ...layers, ...unused, ...scori
 
 export const bert: CheckpointArchitecture = {
   name: "bert",
-  classes: ["BertModel", "BertForMaskedLM", "BertForSequenceClassification"],
+  classes: ["BertModel", "BertForMaskedLM"],
   prefixes: ["bert."],
   defaults: { layer_norm_eps: 1e-12, type_vocab_size: 2 },
   addPairs(config, pairs) {
@@ -79,6 +84,13 @@ export const bert: CheckpointArchitecture = {
   },
   tensors: bertTensors,
   pools: true,
+};
+
+/** The pooler of BERT is the first matrix of its scoring head. */
+export const bertClassifier: CheckpointArchitecture = {
+  ...bert,
+  classes: ["BertForSequenceClassification"],
+  tensors: { ...bertTensors, "pooler.dense": "cls" },
 };
 
 /** Rows at the start of the position table that no token uses. */
@@ -106,7 +118,8 @@ export const roberta: CheckpointArchitecture = {
 
 export const distilbert: CheckpointArchitecture = {
   ...bert,
-  classes: ["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
+  // Its scoring head has an activation that the engines do not compute.
+  classes: ["DistilBertModel", "DistilBertForMaskedLM"],
   prefixes: ["distilbert."],
   defaults: { layer_norm_eps: 1e-12, type_vocab_size: 1 },
   addPairs(config, pairs) {
@@ -119,8 +132,6 @@ export const distilbert: CheckpointArchitecture = {
     vocab_transform: null,
     vocab_layer_norm: null,
     vocab_projector: null,
-    pre_classifier: "cls",
-    classifier: "cls.output",
     "transformer.layer.{l}.attention.q_lin": "blk.{l}.attn_q",
     "transformer.layer.{l}.attention.k_lin": "blk.{l}.attn_k",
     "transformer.layer.{l}.attention.v_lin": "blk.{l}.attn_v",

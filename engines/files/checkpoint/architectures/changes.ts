@@ -1,7 +1,7 @@
 // Changes of tensors that several architectures need, and tables of tensor names that many share.
 import type { Config } from "../config.ts";
 import { llama3Factors } from "../rope.ts";
-import { given, negatedExp, picked, reshaped, shifted, sliced, swapped, transposed } from "../row-source.ts";
+import { given, negatedExp, picked, reshaped, shifted, sliced, swapped, transposed } from "../row-changes.ts";
 import type { Change, Shaped, TensorTable, TensorTarget } from "./architecture.ts";
 
 /** Norm whose stored weight is one less than the factor. */
@@ -42,6 +42,17 @@ export const turned: Change = ({ rows, shape }) => {
 
 export function both(...changes: readonly Change[]): Change {
   return (tensor, config) => changes.reduce((changed, change) => change(changed, config), tensor);
+}
+
+/** One value a row. */
+export const column: Change = ({ rows, shape }) => ({ rows: reshaped(rows, 1), shape: [1, shape[0] ?? 1] });
+
+/** A vector in rows of equal length, one for each group. */
+export function grouped(groups: (config: Config) => number): Change {
+  return ({ rows, shape }, config) => {
+    const length = (shape[0] ?? 1) / groups(config);
+    return { rows: reshaped(rows, length), shape: [length, groups(config)] };
+  };
 }
 
 /** Without the dimensions of 1 that a convolution has. */

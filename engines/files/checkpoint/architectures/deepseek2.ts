@@ -1,7 +1,7 @@
 // DeepSeek V2 and V3: attention with compressed keys and values (MLA), groups of experts.
 import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
-import { picked, transposed } from "../row-source.ts";
+import { picked, transposed } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { ends, experts, feedForward, preNorms } from "./changes.ts";
 

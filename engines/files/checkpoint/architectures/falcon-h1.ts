@@ -1,9 +1,9 @@
 // Falcon-H1: attention and a state space (Mamba 2) side by side. The multipliers of its config go into the weights.
 import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
-import { joined, reshaped, scaled, sliced } from "../row-source.ts";
+import { joined, scaled, sliced } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { both, minusExp, squeezed } from "./changes.ts";
+import { both, column, grouped, minusExp, squeezed } from "./changes.ts";
 
 /** Weight times the fields `names`; a name with an index is an element of a list. */
 function times(...names: readonly string[]): Change {
@@ -47,14 +47,6 @@ const stateInput: Change = ({ rows, shape }, config) => {
     return scaled(part, multiplier(config, "ssm_in_multiplier") * multiplier(config, `ssm_multipliers.${i}`));
   });
   return { rows: joined(parts), shape };
-};
-
-/** One value a row. */
-const column: Change = ({ rows, shape }) => ({ rows: reshaped(rows, 1), shape: [1, shape[0] ?? 1] });
-
-const groupNorm: Change = ({ rows }, config) => {
-  const { inner, groups } = stateSizes(config);
-  return { rows: reshaped(rows, inner / groups), shape: [inner / groups, groups] };
 };
 
 export const falconH1: CheckpointArchitecture = {
@@ -101,7 +93,7 @@ export const falconH1: CheckpointArchitecture = {
     "layers.{l}.mamba.dt_bias": { to: "blk.{l}.ssm_dt", suffix: ".bias" },
     "layers.{l}.mamba.A_log": { to: "blk.{l}.ssm_a", change: both(column, minusExp), suffix: "" },
     "layers.{l}.mamba.D": { to: "blk.{l}.ssm_d", change: column, suffix: "" },
-    "layers.{l}.mamba.norm": { to: "blk.{l}.ssm_norm", change: groupNorm },
+    "layers.{l}.mamba.norm": { to: "blk.{l}.ssm_norm", change: grouped((config) => stateSizes(config).groups) },
     "layers.{l}.mamba.out_proj": { to: "blk.{l}.ssm_out", change: times("ssm_out_multiplier") },
     // The engine takes this norm without a last part.
     "layers.{l}.pre_ff_layernorm": { to: "blk.{l}.ffn_norm", suffix: "" },

@@ -1,7 +1,7 @@
 // Gemma 3n, text: alternating updates of four streams, per-layer embeddings.
 
 import type { Config } from "../config.ts";
-import { joined, zeros } from "../row-source.ts";
+import { joined, zeros } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, feedForward, headNorms } from "./changes.ts";
 import { addGemma3Pairs, gemma3Defaults } from "./gemma3.ts";
@@ -21,6 +21,16 @@ function checkSparsity(config: Config): void {
   const shares = config.value(field) === undefined ? undefined : config.numbers(field, config.layers);
   if (shares?.every((share, layer) => share === (layer < sparsity.layers ? sparsity.share : 0)) ?? true) return;
   throw config.unsupported(field, shares, `${sparsity.share} in the first ${sparsity.layers} layers and 0 in others`);
+}
+
+/**
+ * Throws unless the last layers share the keys and values of the layers that the engine takes: the last one before
+ * them, without a sliding window, and the one before that, with one.
+ */
+export function checkSharedKeys(config: Config, slides: readonly boolean[], shared: number): void {
+  const first = config.layers - shared;
+  if (shared <= 0 || (slides[first - 1] === false && slides[first - 2] === true)) return;
+  throw config.unsupported("num_kv_shared_layers", shared, "shared keys of a full layer behind a sliding one");
 }
 
 /** Number of layers with keys and values of their own, which the engine has for all models. */
@@ -61,6 +71,7 @@ export const gemma3n: CheckpointArchitecture = {
     const types = config.layerTexts("layer_types", config.layers);
     if (types) {
       const slides = types.map((type) => type === "sliding_attention");
+      checkSharedKeys(config, slides, config.layers - ownKeys);
       pairs.truths("attention.sliding_window_pattern", slides);
     }
   },

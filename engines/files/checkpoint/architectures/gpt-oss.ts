@@ -1,5 +1,5 @@
 // gpt-oss: experts in MXFP4, attention with sinks and sliding windows.
-import { picked, reshaped } from "../row-source.ts";
+import { picked, reshaped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, both, ends, turned } from "./changes.ts";
 

@@ -19,17 +19,25 @@ export function addGranitePairs(config: Config, pairs: Pairs): void {
   });
 }
 
-function hasOnlyAttention(config: Config): boolean {
+/** Returns for each layer whether it has attention; the others of a hybrid have a state space. */
+export function attentionLayers(config: Config): readonly boolean[] {
   const types = config.layerTexts("layer_types", config.layers);
-  return types?.every((type) => type === "attention") ?? true;
+  const all = Array.from({ length: config.layers }, () => true);
+  return types?.map((type) => type === "attention" || type === "full_attention") ?? all;
+}
+
+/** Whether all layers have attention with a rope; the class of the hybrids has such models, too. */
+function hasOnlyAttention(config: Config): boolean {
+  return attentionLayers(config).every((hasAttention) => hasAttention);
 }
 
 export const granite: CheckpointArchitecture = {
   name: "granite",
   classes: ["GraniteForCausalLM", "GraniteMoeHybridForCausalLM"],
   applies: (config) => hasOnlyAttention(config) && !config.countOr(0, "num_local_experts"),
-  defaults: { rms_norm_eps: 1e-6 },
+  defaults: { rms_norm_eps: 1e-6, position_embedding_type: "rope" },
   addPairs(config, pairs) {
+    config.mustBe("position_embedding_type", "rope");
     addGranitePairs(config, pairs);
     // Left over in configs of dense models.
     pairs.remove("expert_count");
@@ -47,8 +55,9 @@ export const graniteMoe: CheckpointArchitecture = {
   name: "granitemoe",
   classes: ["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GraniteMoeHybridForCausalLM"],
   applies: hasOnlyAttention,
-  defaults: { rms_norm_eps: 1e-6 },
+  defaults: { rms_norm_eps: 1e-6, position_embedding_type: "rope" },
   addPairs(config, pairs) {
+    config.mustBe("position_embedding_type", "rope");
     addGranitePairs(config, pairs);
     pairs.counts({
       expert_shared_feed_forward_length: config.countOr(undefined, "shared_intermediate_size") || undefined,

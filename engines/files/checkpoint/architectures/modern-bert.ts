@@ -1,6 +1,6 @@
 // ModernBERT: an encoder with windows to both sides; gate and up in one matrix.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { addEncoderPairs } from "./bert.ts";
+import { addEncoderPairs, isClassifier } from "./bert.ts";
 
 export const modernBert: CheckpointArchitecture = {
   name: "modern-bert",
@@ -13,8 +13,11 @@ export const modernBert: CheckpointArchitecture = {
     local_attention: 128,
     global_attn_every_n_layers: 3,
     hidden_activation: "gelu",
+    classifier_pooling: "cls",
   },
   addPairs(config, pairs) {
+    // The engines score the mean of all tokens.
+    if (isClassifier(config)) config.mustBe("classifier_pooling", "mean");
     addEncoderPairs(config, pairs);
     pairs.floats({ "attention.layer_norm_epsilon": config.number("norm_eps", "layer_norm_eps") });
     pairs.remove("attention.layer_norm_rms_epsilon");

@@ -2,7 +2,8 @@
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
-import { joined, picked, type RowSource, reshaped, sliced, swapped, swappedColumns } from "../row-source.ts";
+import { joined, picked, reshaped, sliced, swapped, swappedColumns } from "../row-changes.ts";
+import type { RowSource } from "../row-source.ts";
 import type { Change, CheckpointArchitecture, Shaped, TensorTable } from "./architecture.ts";
 import { attention, both, experts, feedForward, minusExp, plusOne, squeezed } from "./changes.ts";
 import { sharedExpert } from "./qwen2moe.ts";

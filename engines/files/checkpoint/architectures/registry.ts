@@ -1,16 +1,21 @@
 // Registry of the architectures that can be loaded from a checkpoint.
 import type { Config } from "../config.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { bert, distilbert, roberta } from "./bert.ts";
+import { bert, bertClassifier, distilbert, roberta } from "./bert.ts";
+import { cohere2, commandR } from "./cohere.ts";
 import { deepseek2, deepseek3 } from "./deepseek2.ts";
+import { ernie45 } from "./ernie4-5.ts";
+import { exaone4 } from "./exaone4.ts";
 import { falconH1 } from "./falcon-h1.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3, gemmaEmbedding } from "./gemma3.ts";
 import { gemma3n } from "./gemma3n.ts";
+import { gemma4 } from "./gemma4.ts";
 import { glm4, glm4moe } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite, graniteMoe } from "./granite.ts";
+import { graniteHybrid, graniteHybridDense } from "./granite-hybrid.ts";
 import { lfm2, lfm2moe } from "./lfm2.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
@@ -19,22 +24,26 @@ import { modernBert } from "./modern-bert.ts";
 import { nemotron } from "./nemotron.ts";
 import { nomicBert } from "./nomic-bert.ts";
 import { olmo2 } from "./olmo2.ts";
+import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2 } from "./qwen2.ts";
 import { qwen2moe } from "./qwen2moe.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3moe } from "./qwen3moe.ts";
 import { qwen3next, qwen35, qwen35moe } from "./qwen3next.ts";
+import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
 import { stablelm } from "./stablelm.ts";
+import { starcoder2 } from "./starcoder2.ts";
 
 export const architectures: readonly CheckpointArchitecture[] = [
   ...[llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, gemma3, gemmaEmbedding],
-  ...[granite, graniteMoe, olmo2, phi3, stablelm],
+  ...[granite, graniteMoe, graniteHybridDense, graniteHybrid, olmo2, phi3, stablelm],
   ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
-  ...[qwen3next, qwen35, qwen35moe],
-  ...[bert, roberta, distilbert, nomicBert, modernBert],
+  ...[qwen3next, qwen35, qwen35moe, gemma4],
+  ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2],
+  ...[bert, bertClassifier, roberta, distilbert, nomicBert, modernBert],
 ];
 
 /** Returns the architecture of a class, if it is known. */

@@ -1,8 +1,8 @@
 // bitsandbytes: NF4 and FP4 in blocks, with plain or nested scales, and whole numbers of 8 bits.
 import { open } from "node:fs/promises";
 import { isObject, type JsonObject } from "../config.ts";
+import { reshaped } from "../row-changes.ts";
 import type { RowSource, StoredRows } from "../row-source.ts";
-import { reshaped } from "../row-source.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 import type { Method, OpenTensors } from "./method.ts";
 import { rowScaled } from "./scaled.ts";

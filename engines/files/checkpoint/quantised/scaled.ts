@@ -1,7 +1,8 @@
 // Scaled numbers of 8 bits: FP8 with a scale a tensor, a row or a block; whole numbers with a scale a row.
 import type { ShardTensor } from "../../safetensors/shards.ts";
 import type { Config } from "../config.ts";
-import { type RowSource, reshaped, type StoredRows, scaled } from "../row-source.ts";
+import { reshaped, scaled } from "../row-changes.ts";
+import type { RowSource, StoredRows } from "../row-source.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 import type { Method, OpenTensors } from "./method.ts";
 
@@ -66,10 +67,14 @@ function blockScaled(
   const [blockRows, blockColumns] = blocks ?? inferred(scales, matrixRows, columns);
   const across = Math.ceil(columns / (blockColumns ?? 1));
   const down = Math.ceil(matrixRows / (blockRows ?? 1));
-  if (blockRows && blockColumns && Number.isInteger(blockRows * blockColumns) && across * down * matrices === count) {
+  if (isSize(blockRows) && isSize(blockColumns) && across * down * matrices === count) {
     return make(blockRows, blockColumns, across);
   }
   throw tensors.invalid(scales.name, `it is ${scales.shape.join(" x ")} for ${weight.shape.join(" x ")} numbers`);
+}
+
+function isSize(value: number | undefined): value is number {
+  return value !== undefined && Number.isInteger(value) && value > 0;
 }
 
 function inferred(scales: ShardTensor, matrixRows: number, columns: number): readonly number[] {

@@ -1,6 +1,6 @@
 // Checkpoint choice: the files of a model in Hugging Face's format (config.json, safetensors, tokenizer) among the files of a
 // repository or folder. Works on names only.
-import { posix } from "node:path";
+import { basename } from "node:path";
 
 /** File that stands for the whole model: its path names a checkpoint. */
 export const checkpointFile = "config.json";
@@ -23,5 +23,5 @@ export function checkpointFiles(paths: readonly string[]): readonly string[] | n
 
 /** Whether a resolved path stands for a checkpoint. Its folder has the other files. */
 export function isCheckpoint(path: string): boolean {
-  return posix.basename(path) === checkpointFile;
+  return basename(path) === checkpointFile;
 }

@@ -74,7 +74,7 @@ describe("the command line", () => {
   });
 
   it("refuses a command that is not built yet", () => {
-    assertRefused("tune --json", '"tune" is not supported yet by this version of troupe');
+    assertRefused("uqff --json", '"uqff" is not supported yet by this version of troupe');
   });
 
   it("refuses what it does not know, with the nearest it does", () => {
@@ -158,7 +158,7 @@ describe("the command line", () => {
 
 describe("the help text", () => {
   it("names every built flag of the command, its default, and no flag of another", () => {
-    for (const command of ["serve", "run", "bench"] as const) {
+    for (const command of ["serve", "run", "bench", "tune"] as const) {
       const help = flagsHelp(command, true);
       for (const entry of keyEntries.filter(({ flags }) => flags.length > 0)) {
         assert.equal(
@@ -178,7 +178,7 @@ describe("the help text", () => {
   });
 
   it("begins with three examples and the everyday flags", () => {
-    for (const command of ["serve", "run", "bench"] as const) {
+    for (const command of ["serve", "run", "bench", "tune"] as const) {
       const help = flagsHelp(command, false);
       assert.equal(help.match(/^ {2}troupe /gm)?.length, 3, command);
       for (const [, line = ""] of help.matchAll(/^ {2}troupe (.*)$/gm)) parse(line.replace(/".*"/, "prompt"));
@@ -189,7 +189,7 @@ describe("the help text", () => {
   });
 
   it("keeps to the width of a terminal", () => {
-    const commands = ["serve", "run", "bench"] as const;
+    const commands = ["serve", "run", "bench", "tune"] as const;
     const texts = commands.flatMap((command) => [flagsHelp(command, false), flagsHelp(command, true)]);
     const help = [...texts, commandsHelp()].join("\n");
     for (const line of help.split("\n")) assert.ok(line.length <= 100, line);

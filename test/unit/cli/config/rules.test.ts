@@ -102,6 +102,13 @@ describe("the startup rules", () => {
     assert.deepEqual([bench.depth, bench.promptLen], [[0], [1, 2]]);
   });
 
+  it("let tuning choose the quantization, which quant = auto would", () => {
+    const auto = /"--quant" = "auto" conflicts with tune, which chooses the quantization; remove it/;
+    assertRefused({ command: "tune", flags: { "--quant": "auto" } }, auto);
+    const { tune } = resolve({ command: "tune", flags: { "--profile": "fast" } });
+    assert.deepEqual(tune, { profile: "fast", budget: 60, emitConfig: null });
+  });
+
   it("let a key stand only with one that it needs, planned or not", () => {
     const cases: [text: string, message: string][] = [
       [

@@ -115,6 +115,70 @@ describe("a checkpoint", () => {
     });
   });
 
+  it("has the values of the official class where a nested config leaves fields out", async () => {
+    const { tensors } = caseContent("gemma3");
+    const nested = { hidden_size: 64, num_hidden_layers: 7, intermediate_size: 96, sliding_window: 16, head_dim: 24 };
+    const text = { ...nested, query_pre_attn_scalar: 24, rope_scaling: { factor: 8, rope_type: "linear" } };
+    const config = { architectures: ["Gemma3ForConditionalGeneration"], text_config: text };
+    await inTemporaryFolder(async (folder) => {
+      await writeFolder(folder, config, tensors);
+      const checkpoint = await openCheckpoint(folder);
+      const keys = ["attention.head_count", "attention.head_count_kv", "rope.freq_base", "rope.freq_base_swa"];
+      assert.deepEqual(
+        keys.map((key) => value(checkpoint, key)),
+        [8, 4, 1_000_000, 10_000],
+      );
+      assert.equal(value(checkpoint, "rope.scaling.factor"), 8);
+    });
+  });
+
+  it("has the trained length of Nomic Embed, whose configs name another", async () => {
+    const config = {
+      ...{ n_embd: 64, n_head: 4, n_inner: 96, n_layer: 3, n_positions: 8192, max_trained_positions: 2048 },
+      ...{ activation_function: "swiglu", layer_norm_epsilon: 1e-12, rotary_emb_base: 1000, rotary_emb_fraction: 1.0 },
+      ...{
+        prenorm: false,
+        causal: false,
+        qkv_proj_bias: false,
+        rotary_emb_interleaved: false,
+        rotary_emb_scale_base: null,
+      },
+    };
+    const without = ["hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers", "rope_parameters"];
+    const checkpoint = await opened("nomic-bert", { config, without });
+    const keys = ["context_length", "embedding_length", "block_count", "feed_forward_length", "rope.freq_base"];
+    assert.deepEqual(
+      keys.map((key) => value(checkpoint, key)),
+      [2048, 64, 3, 96, 1000],
+    );
+    await assert.rejects(
+      opened("nomic-bert", { config: { ...config, prenorm: true } }),
+      refused("unsupported", /prenorm/),
+    );
+  });
+
+  it("leaves out the copy of the embedding in a tied model", async () => {
+    const tensors = (all: StoredTensors) => ({ ...all, "lm_head.weight": floats([288, 64]) });
+    const tied = await opened("llama-3-rope", { tensors, config: { tie_word_embeddings: true } });
+    assert.equal(same(tied, "output.weight"), undefined);
+    assert.ok(same(await opened("llama-3-rope", { tensors, config: { tie_word_embeddings: false } }), "output.weight"));
+  });
+
+  it("is refused if it has modules that the engines do not compute", async () => {
+    const dense = [{ type: "sentence_transformers.models.Dense", path: "2_Dense" }];
+    const files = { "modules.json": [{ type: "sentence_transformers.models.CNN", path: "1" }] };
+    await assert.rejects(opened("bert", { files }), refused("unsupported", /CNN/));
+    await assert.rejects(
+      opened("bert", { files: { "modules.json": dense } }),
+      refused("model_file_invalid", /2_Dense.config\.json is missing/),
+    );
+    const outside = [{ type: "sentence_transformers.models.Pooling", path: "../1_Pooling" }];
+    await assert.rejects(
+      opened("bert", { files: { "modules.json": outside } }),
+      refused("model_file_invalid", /"path"/),
+    );
+  });
+
   it("has the sampling settings of generation_config.json", async () => {
     const files = { "generation_config.json": { top_k: 20, temperature: 0.6, top_p: "high", do_sample: true } };
     const { pairs } = await opened("qwen3", { files });

@@ -14,7 +14,10 @@ const rounds = Number(process.env.CHECKPOINT_FUZZ_ROUNDS ?? 600);
 const seed = Number(process.env.CHECKPOINT_FUZZ_SEED ?? 1);
 /** Maximum CPU time of a round. */
 const maxRoundMs = 400;
-const names = ["llama", "gemma3", "qwen3moe", "phi3-long", "bert", "deepseek-v3", "qwen35", "falcon-h1"];
+const names = [
+  ...["llama", "gemma3", "qwen3moe", "phi3-long", "bert", "deepseek-v3", "qwen35", "falcon-h1", "gemma4", "gpt-oss"],
+  ...["granite-hybrid", "lfm2", "gemma3n", "mistral3", "modern-bert-scores", "stablelm-parallel"],
+];
 const values = [
   ...[null, true, -1, 0, 1, 2.5, 7, 1e9, 2 ** 31, 1e308, "", "x", "../x", [], {}, [null], [1, 2], { a: 1 }],
   ...[

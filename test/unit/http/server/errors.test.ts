@@ -47,6 +47,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   reader_stalled: 503,
   config_invalid: 500,
   model_file_invalid: 500,
+  tuning_failed: 500,
   invalid_lora_name: 400,
   invalid_lora_load_policy: 400,
   invalid_adapter_path: 400,

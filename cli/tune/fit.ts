@@ -1,0 +1,130 @@
+// Fit: the memory that a candidate takes when it is loaded, and the context and the number of sequences that the memory of the
+// machine allows. The sizes of the KV cache follow the same rules as the engines (engines/decoding/kv/kv-budget.ts).
+import type { TuneFit } from "../../actors/api/tuning.ts";
+import { allocatedTokens } from "../../engines/decoding/kv/kv-budget.ts";
+import type { EngineName } from "../../engines/engine.ts";
+import { roomBytes } from "../../engines/wasm/load/fit.ts";
+import type { ModelSizes } from "./model-sizes.ts";
+
+/** Memory of the device that runs the model. */
+export interface DeviceMemory {
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+  /** Free main memory beside that of a GPU; null: the device is the CPU. */
+  readonly mainFreeBytes: number | null;
+}
+
+export interface FitQuestion {
+  readonly engine: EngineName;
+  readonly threads: number;
+  /** Memory of the weights, with copies in other layouts. */
+  readonly weightBytes: number;
+  readonly sizes: ModelSizes;
+  readonly memory: DeviceMemory;
+  /** Settings of the user; null: free. */
+  readonly maxSequences: number | null;
+  readonly maxModelLength: number | null;
+  readonly maxBatchTokens: number;
+  readonly bytesPerKvElement: number;
+}
+
+export interface Fit {
+  readonly status: TuneFit;
+  readonly maxSequences: number;
+  /** Longest sequence in tokens. */
+  readonly contextTokens: number;
+  /** KV cache in tokens of all sequences together. */
+  readonly kvTokens: number;
+  readonly memoryBytes: number;
+}
+
+/** Share of the free memory that may be filled. The rest is for requests, caches and other programs. */
+const usableShare = 0.9;
+/** Share of the free memory for the KV cache, as for a server without a configured size. */
+const kvShare = 0.25;
+const sequenceCounts = [32, 16, 8, 4, 2, 1];
+/** A sequence should have as many tokens before the number of sequences is increased. */
+const usefulContext = 4096;
+const leastContext = 256;
+const contextStep = 256;
+
+export function fitOf(question: FitQuestion): Fit {
+  const { sizes, memory, maxModelLength, weightBytes } = question;
+  const wanted = Math.min(maxModelLength ?? Number.POSITIVE_INFINITY, sizes.trainedContext || usefulContext);
+  const usable = memory.freeBytes * usableShare;
+  const bytesPerToken = sizes.kvElements * question.bytesPerKvElement;
+  const counts = question.maxSequences === null ? sequenceCounts : [question.maxSequences];
+  let best: Fit | null = null;
+  for (const maxSequences of counts) {
+    const otherBytes = weightBytes + scratchBytes(question, maxSequences);
+    const kvBytes = Math.min(usable - otherBytes, memory.freeBytes * kvShare, kvRoom(question));
+    const fit = sizes.isEncoder
+      ? encoderFit(question, wanted, maxSequences, otherBytes)
+      : sized(question, { wanted, maxSequences, otherBytes, tokens: kvBytes / bytesPerToken, bytesPerToken });
+    if (otherBytes <= usable && fit.contextTokens >= Math.min(wanted, usefulContext)) return { ...fit, status: "fits" };
+    if (otherBytes <= usable && fit.contextTokens >= Math.min(wanted, leastContext)) best = { ...fit, status: "fits" };
+  }
+  if (best !== null) return best;
+  const smallest = counts.at(-1) ?? 1;
+  const otherBytes = weightBytes + scratchBytes(question, smallest);
+  const least = Math.min(wanted, leastContext);
+  const needed = otherBytes + least * bytesPerToken;
+  const all = (memory.freeBytes + (memory.mainFreeBytes ?? 0)) * usableShare;
+  const status = memory.mainFreeBytes !== null && needed <= all ? "hybrid" : "too-large";
+  return { status, maxSequences: smallest, contextTokens: 0, kvTokens: 0, memoryBytes: needed };
+}
+
+interface Sizing {
+  readonly wanted: number;
+  readonly maxSequences: number;
+  readonly otherBytes: number;
+  /** KV tokens for which there is memory. */
+  readonly tokens: number;
+  readonly bytesPerToken: number;
+}
+
+/** llama.cpp gives each sequence an equal part of the KV cache on a CPU; otherwise all sequences share one pool. */
+function sized({ engine, memory }: FitQuestion, sizing: Sizing): Omit<Fit, "status"> {
+  const { wanted, maxSequences, otherBytes, tokens, bytesPerToken } = sizing;
+  const isShared = engine === "wasm" || memory.mainFreeBytes !== null;
+  const own = isShared ? tokens : tokens / maxSequences;
+  const contextTokens = Math.max(0, Math.min(wanted, Math.floor(own / contextStep) * contextStep));
+  const kvTokens = isShared
+    ? Math.max(0, Math.min(Math.floor(tokens / contextStep) * contextStep, allocatedTokens(wanted) * maxSequences))
+    : allocatedTokens(contextTokens) * maxSequences;
+  return { maxSequences, contextTokens, kvTokens, memoryBytes: otherBytes + kvTokens * bytesPerToken };
+}
+
+/** An encoder keeps no KV cache; a sequence is computed in one pass. */
+function encoderFit(
+  { maxBatchTokens }: FitQuestion,
+  wanted: number,
+  maxSequences: number,
+  otherBytes: number,
+): Omit<Fit, "status"> {
+  return { maxSequences, contextTokens: Math.min(wanted, maxBatchTokens), kvTokens: 0, memoryBytes: otherBytes };
+}
+
+/** Bytes that the memories of the wasm engine's threads leave for the KV cache. */
+function kvRoom({ engine, threads, weightBytes }: FitQuestion): number {
+  return engine === "wasm" ? roomBytes(threads) - weightBytes : Number.POSITIVE_INFINITY;
+}
+
+const megabyte = 1e6;
+const floatBytes = 4;
+
+/**
+ * Memory beside weights and KV cache: buffers of a pass, logits, and the engine's code and threads. The constants are fitted to
+ * measured loads (bench/results/tune.md).
+ */
+export function scratchBytes({ engine, threads, sizes, maxBatchTokens }: FitQuestion, maxSequences: number): number {
+  const { width, feedForward, vocabSize } = sizes;
+  const extraRows = 16;
+  const logits = sizes.isEncoder ? 0 : (maxSequences + extraRows) * vocabSize * floatBytes;
+  if (engine === "wasm") {
+    const pass = 64 * threads * (6 * width + 3 * feedForward) * floatBytes;
+    return (16 + 4 * threads) * megabyte + pass + logits;
+  }
+  const pass = Math.min(512, maxBatchTokens + maxSequences) * (8 * width + 3 * feedForward) * floatBytes;
+  return 18 * megabyte + pass + logits;
+}

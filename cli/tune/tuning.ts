@@ -1,0 +1,221 @@
+// Tuning: plans the variants of a model, checks their memory, measures those that fit, and recommends one. It runs in a process
+// of its own (tune-place.ts).
+import { performance } from "node:perf_hooks";
+import type { TuneCandidate, TuneProfile, TuneResult } from "../../actors/api/tuning.ts";
+import type { EngineName } from "../../engines/engine.ts";
+import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
+import type { ModelSource } from "../../engines/quantization/conversion/model-source.ts";
+import { type ModelWishes, openModelSource } from "../../engines/quantization/conversion/plan-model.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { computeThreads } from "../../runtime/host/cores.ts";
+import { type DeviceMemory, type Fit, fitOf } from "./fit.ts";
+import { Candidate, type CommonSpec, Excerpts } from "./measure/candidates.ts";
+import { search } from "./measure/search.ts";
+import { type ModelSizes, modelSizes } from "./model-sizes.ts";
+import { type CommandFlags, commandOf } from "./recommendation.ts";
+import { type Variant, variantsOf } from "./variants.ts";
+
+/** What to tune. Plain data: it is sent to the process. null: free to choose. */
+export interface TuneJob {
+  /** Name of the model in the result. */
+  readonly model: string;
+  /** Path of a GGUF file, or of the config.json of a checkpoint. */
+  readonly path: string;
+  readonly flags: CommandFlags;
+  readonly profile: TuneProfile;
+  readonly budgetMs: number;
+  readonly level: string | null;
+  /** GGUF type of floats that are not quantized; null: as in the files. */
+  readonly floatType: number | null;
+  readonly source: Pick<ModelWishes, "overrides" | "tokenizer">;
+  readonly engines: readonly EngineName[];
+  readonly backend: string;
+  readonly memory: DeviceMemory;
+  readonly threads: number | null;
+  readonly maxSequences: number | null;
+  readonly maxModelLength: number | null;
+  readonly maxBatchTokens: number;
+  readonly common: CommonSpec;
+  /** Empty folder for excerpts. */
+  readonly folder: string;
+  readonly warnings: readonly string[];
+  readonly notes: readonly string[];
+}
+
+export interface TuneProgress {
+  readonly done: number;
+  readonly total: number;
+}
+
+/**
+ * Maximum number of weights of an excerpt. It is larger than that of a trial of the engines, so that 4-bit weights do not fit into
+ * a cache.
+ */
+const excerptWeights = 60_000_000;
+/** Share of the free memory that the excerpts in all engines may take together. */
+const excerptShare = 0.25;
+const bytesPerKvElement = { auto: 2, f16: 2, bf16: 2, f32: 4, q8_0: 34 / 32, q4_0: 18 / 32 } as const;
+const mostThreadCounts = 4;
+
+/** Throws the error of the model if it cannot be read, or if no candidate fits and runs. */
+export async function runTuning(job: TuneJob, onProgress: (progress: TuneProgress) => void): Promise<TuneResult> {
+  const startMs = performance.now();
+  const warnings = [...job.warnings];
+  const source = await openModelSource(job.path, job.source, (message) => void warnings.push(message));
+  const tuning = new Tuning(job, source);
+  const candidates = tuning.fitting();
+  if (candidates.length === 0) throw tooLarge(job, tuning.rows(null));
+  const found = await search({
+    candidates,
+    profile: job.profile,
+    variationsOf: (candidate) => tuning.variationsOf(candidate),
+    deadlineMs: startMs + job.budgetMs,
+    nowMs: () => performance.now(),
+    onProgress: (done, total) => onProgress({ done, total }),
+  });
+  const [best] = found.measured;
+  if (best === undefined) {
+    throw new ServerError(
+      "model_failed",
+      `no candidate of "${job.model}" could be measured: ${found.warnings.join("; ")}`,
+    );
+  }
+  const rows = tuning.rows(best, found.measured);
+  const recommended = rows.find(({ isRecommended }) => isRecommended) as TuneCandidate;
+  return {
+    model: job.model,
+    profile: job.profile,
+    backend: job.backend,
+    candidates: rows,
+    recommendedCommand: commandOf(recommended, job.flags),
+    totalBytes: job.memory.totalBytes,
+    seconds: (performance.now() - startMs) / 1000,
+    warnings: [...warnings, ...found.warnings, ...(found.isCut ? [cutWarning(job)] : [])],
+    notes: [...job.notes, ...tuning.notes()],
+  };
+}
+
+class Tuning {
+  readonly #job: TuneJob;
+  readonly #variants: readonly Variant[];
+  readonly #sizes: ModelSizes;
+  readonly #excerpts: Excerpts;
+  readonly #threads: number;
+
+  constructor(job: TuneJob, source: ModelSource) {
+    this.#job = job;
+    this.#sizes = modelSizes(source);
+    this.#threads = computeThreads(job.threads ?? 0);
+    const { level, floatType, folder } = job;
+    this.#variants = variantsOf(source, { isCheckpoint: isCheckpoint(job.path), level, floatType });
+    this.#excerpts = new Excerpts(source, folder, this.#excerptWeights(), floatType);
+  }
+
+  /** Candidates that fit into the memory, with the default number of threads. */
+  fitting(): Candidate[] {
+    return this.#pairs().flatMap(([variant, engine]) => {
+      const { status } = this.#fit(engine, variant.bytes);
+      return status === "fits" ? [this.#candidate(variant, engine, this.#threads)] : [];
+    });
+  }
+
+  /** The same candidate with fewer threads: three quarters, a half and a quarter of the cores. */
+  variationsOf({ variant, engine }: Candidate): Candidate[] {
+    if (this.#job.threads !== null || this.#job.memory.mainFreeBytes !== null) return [];
+    return threadCounts(this.#threads)
+      .filter((count) => count !== this.#threads)
+      .map((count) => this.#candidate(variant, engine, count));
+  }
+
+  /** One row for each variant and engine, with its best number of threads. `measured`: the best first. */
+  rows(best: Candidate | null, measured: readonly Candidate[] = []): TuneCandidate[] {
+    return this.#pairs().map(([variant, engine]) => {
+      const found = measured.find((one) => one.variant === variant && one.engine === engine) ?? null;
+      return this.#row(variant, engine, found, found !== null && found === best);
+    });
+  }
+
+  notes(): string[] {
+    const notes = [];
+    const share = this.#excerpts.shareOf(this.#variants[0] as Variant);
+    if (share < 1)
+      notes.push(`speeds are estimates from an excerpt of the model with ${(share * 100).toFixed(0)} % of its weights`);
+    if (this.#variants.some(({ level, typeName }) => level !== null && level.name !== typeName))
+      notes.push(
+        "the rows of this model do not fit the blocks of all types; a type with more bits takes the place of some",
+      );
+    return notes;
+  }
+
+  #pairs(): [Variant, EngineName][] {
+    return this.#variants.flatMap((variant) =>
+      this.#job.engines.map((engine): [Variant, EngineName] => [variant, engine]),
+    );
+  }
+
+  #candidate(variant: Variant, engine: EngineName, threads: number): Candidate {
+    return new Candidate(variant, engine, threads, this.#excerpts, this.#job.common);
+  }
+
+  #fit(engine: EngineName, weightBytes: number): Fit {
+    const { memory, maxSequences, maxModelLength, maxBatchTokens, common } = this.#job;
+    return fitOf({
+      ...{ engine, weightBytes, memory, maxSequences, maxModelLength, maxBatchTokens },
+      threads: this.#threads,
+      sizes: this.#sizes,
+      bytesPerKvElement: bytesPerKvElement[common.kvType],
+    });
+  }
+
+  #row(variant: Variant, engine: EngineName, found: Candidate | null, isRecommended: boolean): TuneCandidate {
+    const weightBytes = found?.weightBytes ?? variant.bytes;
+    const fit = this.#fit(engine, weightBytes);
+    const { totalBytes } = this.#job.memory;
+    return {
+      isq: variant.level?.name.replace("_K", "K") ?? (variant.isF16 ? "F16" : null),
+      isqName: variant.typeName,
+      engine,
+      threads: found?.threads ?? this.#threads,
+      maxSequences: fit.maxSequences,
+      maxBatchTokens: this.#job.maxBatchTokens,
+      weightBytes: Math.round(weightBytes),
+      memoryBytes: Math.round(fit.memoryBytes),
+      memoryPercent: (fit.memoryBytes / totalBytes) * 100,
+      contextTokens: fit.contextTokens,
+      isModelContext: fit.contextTokens > 0 && fit.contextTokens >= this.#sizes.trainedContext,
+      kvTokens: engine === "wasm" && fit.kvTokens > 0 ? fit.kvTokens : null,
+      quality: variant.quality,
+      fit: fit.status,
+      speeds: found?.speeds ?? null,
+      isRecommended,
+    };
+  }
+
+  #excerptWeights(): number {
+    const { engines, memory } = this.#job;
+    // Bytes of one weight in all variants and engines together. A weight of a variant has at most 4 bytes.
+    const bytesPerWeight = this.#variants.reduce((sum, { bits }) => sum + bits / 8, 0) * engines.length;
+    const free = memory.mainFreeBytes ?? memory.freeBytes;
+    return Math.min(excerptWeights, (free * excerptShare) / bytesPerWeight);
+  }
+}
+
+/** Returns numbers of threads to try, the highest first. */
+export function threadCounts(most: number): number[] {
+  const counts = Array.from({ length: mostThreadCounts }, (_, i) => Math.round((most * (mostThreadCounts - i)) / 4));
+  return [...new Set(counts.filter((count) => count > 0))];
+}
+
+function tooLarge({ model, memory }: TuneJob, rows: readonly TuneCandidate[]): ServerError {
+  const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+  const least = Math.min(...rows.map(({ memoryBytes }) => memoryBytes));
+  return new ServerError(
+    "config_invalid",
+    `"${model}" does not fit: the smallest candidate needs ${gib(least)}, and ${gib(memory.freeBytes)} of memory are free; ` +
+      "free memory, or use a smaller model",
+  );
+}
+
+function cutWarning({ budgetMs }: TuneJob): string {
+  return `the time of ${budgetMs / 1000} s was up before all measurements were done; a longer time gives a surer result`;
+}

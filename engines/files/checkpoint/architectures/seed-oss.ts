@@ -1,0 +1,16 @@
+// Seed-OSS: Qwen 2 with the norm of the feed-forward under another name.
+import type { CheckpointArchitecture } from "./architecture.ts";
+import { attention, ends, feedForward } from "./changes.ts";
+
+export const seedOss: CheckpointArchitecture = {
+  name: "seed_oss",
+  classes: ["SeedOssForCausalLM"],
+  defaults: { rms_norm_eps: 1e-6, head_dim: 128 },
+  tensors: {
+    ...ends,
+    ...attention,
+    ...feedForward,
+    "layers.{l}.input_layernorm": "blk.{l}.attn_norm",
+    "layers.{l}.post_attention_layernorm": "blk.{l}.post_attention_norm",
+  },
+};

@@ -1,0 +1,56 @@
+// POST /v1/models/tune: measures a model and recommends settings. The tuner runs in a child process.
+import type { TuneRequest, Tuner } from "../../actors/api/tuning.ts";
+import { parseLevel } from "../../engines/quantization/plan/levels.ts";
+import { type ErrorCode, ServerError } from "../../runtime/errors.ts";
+import type { RouteHandler } from "../context.ts";
+import { readJson } from "../json.ts";
+import { tuneRequestSchema, wireTuneResult } from "./tune-operation.ts";
+
+export const tuneModel: RouteHandler = async (exchange, { tuner, log }) => {
+  const body = readJson(exchange.request, tuneRequestSchema, log);
+  const request: TuneRequest = {
+    model: body.model_id,
+    profile: body.profile,
+    level: levelOf(body.requested_isq ?? null),
+    cpu: body.cpu ?? false,
+    dtype: body.dtype ?? "auto",
+    revision: body.hf_revision ?? null,
+    tokenSource: body.token_source ?? null,
+  };
+  const result = wireTuneResult(await tuner.tune(request, exchange.request.signal).catch(refuse));
+  const unused = ["max_image_length", "max_num_images"].filter((field) => body[field as "max_num_images"] != null);
+  const notes = unused.map((field) => `${field} has no effect: models take text only`);
+  exchange.json(200, { ...result, notes: [...result.notes, ...notes] });
+};
+
+/** Errors that are not failures of the tuning itself. */
+const others: ReadonlySet<ErrorCode> = new Set(["model_not_found", "conflict", "cancelled", "unsupported"]);
+
+/** Throws the error of a tuning. All failures of the tuning itself have the code `tuning_failed`. */
+function refuse(cause: unknown): never {
+  if (!(cause instanceof ServerError) || others.has(cause.code)) throw cause;
+  throw new ServerError("tuning_failed", cause.message, { cause });
+}
+
+/** Tuner of an app that has none. */
+export const untuned: Tuner = {
+  tune: async () => {
+    throw new ServerError("unsupported", "this server cannot tune models; use `troupe tune`");
+  },
+};
+
+/** Returns the level that the request names. Throws `invalid_value`. */
+function levelOf(given: string | null): string | null {
+  if (given === null) return null;
+  if (given.toLowerCase() === "auto") {
+    const message =
+      "requested_isq: expected a quantization level such as Q4K, got auto; leave it out to try all levels";
+    throw new ServerError("invalid_value", message, { param: "requested_isq" });
+  }
+  try {
+    return parseLevel(given.slice(0, 60), "requested_isq").name;
+  } catch (cause) {
+    if (!(cause instanceof ServerError)) throw cause;
+    throw new ServerError("invalid_value", cause.message, { param: "requested_isq", cause });
+  }
+}
