@@ -63,10 +63,12 @@ export async function runTuning(job: TuneJob, onProgress: (progress: TuneProgres
   const warnings = [...job.warnings];
   const source = await openModelSource(job.path, job.source, (message) => void warnings.push(message));
   const tuning = new Tuning(job, source);
-  const candidates = tuning.fitting();
-  if (candidates.length === 0) throw tooLarge(job, tuning.rows(null));
+  const firsts = tuning.firsts();
+  if (firsts.length === 0) throw tooLarge(job, tuning.rows(null));
   const found = await search({
-    candidates,
+    firsts,
+    othersOf: (candidate) => tuning.othersOf(candidate),
+    expected: tuning.fittingCount,
     profile: job.profile,
     variationsOf: (candidate) => tuning.variationsOf(candidate),
     deadlineMs: startMs + job.budgetMs,
@@ -101,6 +103,7 @@ class Tuning {
   readonly #sizes: ModelSizes;
   readonly #excerpts: Excerpts;
   readonly #threads: number;
+  readonly #candidates: Candidate[] = [];
 
   constructor(job: TuneJob, source: ModelSource) {
     this.#job = job;
@@ -111,20 +114,32 @@ class Tuning {
     this.#excerpts = new Excerpts(source, folder, this.#excerptWeights(), floatType);
   }
 
-  /** Candidates that fit into the memory, with the default number of threads. */
-  fitting(): Candidate[] {
-    return this.#pairs().flatMap(([variant, engine]) => {
-      const { status } = this.#fit(engine, variant.bytes);
-      return status === "fits" ? [this.#candidate(variant, engine, this.#threads)] : [];
+  get fittingCount(): number {
+    return this.#fittingPairs().length;
+  }
+
+  /** The first variant that fits in each engine, with all numbers of threads. */
+  firsts(): Candidate[] {
+    const pairs = this.#fittingPairs();
+    return this.#job.engines.flatMap((engine) => {
+      const first = pairs.find((pair) => pair[1] === engine);
+      return first === undefined
+        ? []
+        : this.#threadCounts().map((threads) => this.#candidate(first[0], engine, threads));
     });
   }
 
-  /** The same candidate with fewer threads: three quarters, a half and a quarter of the cores. */
+  /** The other variants in the engine of a candidate, with its number of threads. */
+  othersOf({ variant, engine, threads }: Candidate): Candidate[] {
+    return this.#fittingPairs().flatMap(([other, name]) =>
+      name === engine && other !== variant ? [this.#candidate(other, engine, threads)] : [],
+    );
+  }
+
+  /** The same candidate with other numbers of threads that are not measured yet. */
   variationsOf({ variant, engine }: Candidate): Candidate[] {
-    if (this.#job.threads !== null || this.#job.memory.mainFreeBytes !== null) return [];
-    return threadCounts(this.#threads)
-      .filter((count) => count !== this.#threads)
-      .map((count) => this.#candidate(variant, engine, count));
+    const all = this.#threadCounts().map((threads) => this.#candidate(variant, engine, threads));
+    return all.filter(({ speeds }) => speeds === null);
   }
 
   /** One row for each variant and engine, with its best number of threads. `measured`: the best first. */
@@ -153,8 +168,24 @@ class Tuning {
     );
   }
 
+  #fittingPairs(): [Variant, EngineName][] {
+    return this.#pairs().filter(([variant, engine]) => this.#fit(engine, variant.bytes).status === "fits");
+  }
+
+  /** All cores, three quarters, a half and a quarter of them; only the given number if the user gives one. */
+  #threadCounts(): number[] {
+    const isFixed = this.#job.threads !== null || this.#job.memory.mainFreeBytes !== null;
+    return isFixed ? [this.#threads] : threadCounts(this.#threads);
+  }
+
+  /** Returns the same object for the same arguments. */
   #candidate(variant: Variant, engine: EngineName, threads: number): Candidate {
-    return new Candidate(variant, engine, threads, this.#excerpts, this.#job.common);
+    const same = (one: Candidate) => one.variant === variant && one.engine === engine && one.threads === threads;
+    const known = this.#candidates.find(same);
+    if (known !== undefined) return known;
+    const made = new Candidate(variant, engine, threads, this.#excerpts, this.#job.common);
+    this.#candidates.push(made);
+    return made;
   }
 
   #fit(engine: EngineName, weightBytes: number): Fit {
