@@ -41,6 +41,25 @@ export async function resolveSource(
   return path;
 }
 
+/** Returns the settings of another model that works for this one, such as a draft model: none of this model's own weights. */
+export function otherModel(model: ModelConfig, modelId: string): ModelConfig {
+  const { device, format, quantization } = model;
+  return {
+    ...model,
+    ...{ modelId, dtype: "auto", hfOverrides: null, tokenizer: null },
+    device: { ...device, topology: null },
+    format: { ...format, format: null, quantizedFile: null, tokModelId: null },
+    quantization: {
+      ...quantization,
+      quant: null,
+      isq: null,
+      isqOrganization: "default",
+      imatrix: null,
+      calibrationFile: null,
+    },
+  };
+}
+
 /** Returns the path of a model's GGUF file. Converts the model if it is no GGUF file, or if the settings quantize it. */
 export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
   const path = await resolveSource(config, model, log, progress);

@@ -4,7 +4,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
-import { fetchModel } from "./model-specs.ts";
+import { fetchModel, otherModel } from "./model-specs.ts";
 
 /** Adds the configured MTP layers to a model's spec. Fetches mtp_model if it is set. */
 export async function withMtp(
@@ -35,7 +35,7 @@ async function mtpSpec(config: Config, model: ModelConfig, log: Logger, progress
     const message = `mtp_model expects one model to draft for; got ${models.length}: remove it, or load one model`;
     throw invalid("mtp_model", message);
   }
-  const assistant = { ...model, modelId: mtpModel, format: { ...model.format, quantizedFile: null } };
+  const assistant = otherModel(model, mtpModel);
   return { path: await fetchModel(config, assistant, log, progress) };
 }
 

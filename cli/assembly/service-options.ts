@@ -8,6 +8,7 @@ import type { ServedModel, ServiceOptions } from "../../actors/front/inference-s
 import type { TextTaskSettings } from "../../actors/messages.ts";
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { EngineName } from "../../engines/engine.ts";
+import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
 import { nativeHost } from "../../engines/llama/native/native-host.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -134,7 +135,8 @@ async function servedModels(setting: AdapterSetting): Promise<ServedModels> {
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
       kind,
-      defaults: await generationDefaults(model, spec.path, log),
+      // A checkpoint's own sampling is in the converted file, that of a GGUF file may be in a file beside it.
+      defaults: await generationDefaults(model, isCheckpoint(source) ? spec.path : source, log),
       ...adapters,
     });
   }

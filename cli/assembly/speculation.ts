@@ -6,7 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
-import { modelSpec } from "./model-specs.ts";
+import { modelSpec, otherModel } from "./model-specs.ts";
 
 /** KV memory of the draft model, as a fraction of the target model's KV memory. It is allocated in addition. */
 const draftKvShare = 0.25;
@@ -47,7 +47,7 @@ async function draftModel(
     const message = `draft_model expects one model to draft for; got ${config.models.length}: remove it, or load one model`;
     throw new ServerError("config_invalid", message, { param: "draft_model" });
   }
-  const draft = { ...model, modelId, format: { ...model.format, quantizedFile: null } };
+  const draft = otherModel(model, modelId);
   const { abortFlag, computeLock } = spec;
   const draftSpec = await modelSpec(config, draft, log, progress);
   const kvBudget = draftBudget(draftSpec.kvBudget);

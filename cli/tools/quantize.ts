@@ -1,11 +1,13 @@
 // `troupe quantize`: writes a model as GGUF files at one or more quantization levels. The model may be a GGUF file or a checkpoint,
 // local or on the hub.
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, realpath, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import arg from "arg";
 import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
+import { withFileLock } from "../../engines/files/hub/download/file-lock.ts";
 import { convert } from "../../engines/quantization/conversion/conversion.ts";
-import { type PlannedModel, planModel } from "../../engines/quantization/conversion/plan-model.ts";
+import { checkpointName, type PlannedModel, planModel } from "../../engines/quantization/conversion/plan-model.ts";
+import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
 import { createLogger } from "../../runtime/log/log.ts";
@@ -46,6 +48,9 @@ const settingFlags = [
   ...["--hf-overrides", "--tok-model-id", "--quantized-file", "--threads"],
 ] as const;
 
+/** Interval in ms at which the lock of another process is looked at. */
+const lockPollMs = 500;
+
 interface Written {
   readonly path: string;
   readonly level: string;
@@ -64,6 +69,7 @@ export async function quantizeCommand(args: readonly string[]): Promise<void> {
   const isFile = /\.gguf$/i.test(output);
   if (isFile && levels.length > 1)
     throw invalid(`-o names one file, but --isq names ${levels.length} levels; name a folder`);
+  const wanted = [...new Set(levels.map((level) => parseLevel(level, "--isq").name))];
   const config = settingsOf(flags);
   const [model] = config.models as readonly [ModelConfig];
   const progress = createProgress();
@@ -71,7 +77,7 @@ export async function quantizeCommand(args: readonly string[]): Promise<void> {
   try {
     const source = await resolveSource(config, model, log, progress);
     const written: Written[] = [];
-    for (const level of levels) {
+    for (const level of wanted) {
       const targetOf = (name: string) =>
         isFile ? resolve(output) : join(resolve(output), `${stemOf(source)}-${name}.gguf`);
       written.push(await writeLevel(source, level, config, targetOf, progress));
@@ -113,14 +119,21 @@ async function writeLevel(
     warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
   const level = wishes.level?.name ?? given;
   const target = targetOf(level);
-  if (target === source) throw invalid(`-o names the model itself, ${target}; name another file`);
+  if (await isSourceFile(target, conversion.files))
+    throw invalid(`-o names a file of the model itself, ${target}; name another`);
   const start = performance.now();
-  await convert(conversion, {
-    target,
-    threads: computeThreads(config.troupe.threads),
-    onProgress: (done, total) => progress.update(`writing ${basename(target)}`, done, total),
-  });
+  const onProgress = (done: number, total: number) => progress.update(`writing ${basename(target)}`, done, total);
+  const onWait = () => warn(`another process writes ${target}; waiting for it`);
+  await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal: undefined, onWait }, () =>
+    convert(conversion, { target, threads: computeThreads(config.troupe.threads), onProgress }),
+  );
   return { path: target, level, planned, seconds: (performance.now() - start) / 1000 };
+}
+
+/** Whether a path is one of some files, perhaps by a link. */
+async function isSourceFile(path: string, files: readonly string[]): Promise<boolean> {
+  const real = await realpath(path).catch(() => null);
+  return real !== null && (await Promise.all(files.map((file) => realpath(file)))).includes(real);
 }
 
 async function writeReadme(folder: string, model: string, written: readonly Written[]): Promise<void> {
@@ -157,7 +170,7 @@ function bitsOf({ conversion: { tensors, head } }: PlannedModel): string {
 }
 
 function stemOf(source: string): string {
-  return isCheckpoint(source) ? basename(dirname(source)) : basename(source).replace(/\.gguf$/i, "");
+  return isCheckpoint(source) ? checkpointName(dirname(source)) : basename(source).replace(/\.gguf$/i, "");
 }
 
 function parse(args: readonly string[]) {

@@ -6,7 +6,7 @@ import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choic
 import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
 import { convertedFolder, defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
-import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { checkpointName, type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
 import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
 import type { Level } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -100,15 +100,16 @@ function unquantized(model: ModelConfig): ModelConfig {
 /** Returns the wishes with the level that `quant` needs. */
 async function withQuant(path: string, quant: string | number, wishes: ModelWishes): Promise<ModelWishes> {
   const quiet = () => {};
-  const { sourceType } = await planModel(path, wishes, quiet);
-  const bytesAt = async (level: Level) =>
-    (await planModel(path, { ...wishes, level }, quiet)).conversion.head.fileBytes;
+  // The importance belongs to the level that is not known yet.
+  const bare = { ...wishes, importance: null };
+  const { sourceType } = await planModel(path, bare, quiet);
+  const bytesAt = async (level: Level) => (await planModel(path, { ...bare, level }, quiet)).conversion.head.fileBytes;
   return { ...wishes, level: await levelToCreate(quant, sourceType, bytesAt) };
 }
 
 /** Returns the name of the converted file: model, level and the digest of all that decides its bytes. */
 function fileName(path: string, level: string | null, key: string): string {
-  const stem = isCheckpoint(path) ? basename(dirname(path)) : basename(path).replace(/\.gguf$/i, "");
+  const stem = isCheckpoint(path) ? checkpointName(dirname(path)) : basename(path).replace(/\.gguf$/i, "");
   const parts = [stem, level, key.slice(0, keyDigits)].filter((part) => part !== null);
   return `${parts.join("-")}.gguf`;
 }

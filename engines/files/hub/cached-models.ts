@@ -106,7 +106,7 @@ async function listPackages(cacheDirectory: string): Promise<CachedModel[]> {
 /** Lists converted models, and conversions that were interrupted. */
 async function listConverted(cacheDirectory: string): Promise<CachedModel[]> {
   const folder = convertedFolder(cacheDirectory);
-  const names = (await namesIn(folder)).filter((name) => /\.gguf(?:\.partial)?$/.test(name));
+  const names = (await namesIn(folder)).filter((name) => /\.gguf(?:\.\w+\.partial)?$/.test(name));
   return await Promise.all(
     names.map(async (name) => {
       const id = join(folder, name);

@@ -16,7 +16,7 @@ const mxfp4 = 39;
 
 export class ChunkWriter {
   readonly #task: ConversionTask;
-  readonly #sources: readonly number[];
+  readonly #sources = new Map<number, number>();
   readonly #target: number;
   readonly #rows: RowReader;
   readonly #blocks: Mxfp4Reader;
@@ -27,7 +27,6 @@ export class ChunkWriter {
   /** Opens the files. Throws `model_file_invalid` if one cannot be read. */
   constructor(task: ConversionTask) {
     this.#task = task;
-    this.#sources = task.files.map((path) => openSync(path, "r"));
     this.#target = openSync(task.target, "r+");
     this.#rows = createRowReader(task.files);
     this.#blocks = createMxfp4Reader(task.files);
@@ -60,7 +59,7 @@ export class ChunkWriter {
   close(): void {
     this.#rows.close();
     this.#blocks.close();
-    for (const file of [...this.#sources, this.#target]) closeSync(file);
+    for (const file of [...this.#sources.values(), this.#target]) closeSync(file);
   }
 
   #read({ name, shape, values }: TargetTensor, firstRow: number, rows: number, floats: Float32Array): void {
@@ -118,13 +117,22 @@ export class ChunkWriter {
 
   #get(file: number, position: number, into: Uint8Array, tensor: string): void {
     for (let done = 0; done < into.length; ) {
-      const read = readSync(this.#sources[file] as number, into, done, into.length - done, position + done);
+      const read = readSync(this.#sourceOf(file), into, done, into.length - done, position + done);
       if (read === 0) {
         const path = this.#task.files[file];
         throw new ServerError("model_file_invalid", `${path} ends in the middle of tensor "${tensor}"; copy it again`);
       }
       done += read;
     }
+  }
+
+  /** Returns the descriptor of a file of the source. It is opened when it is first read, because a model may have many files. */
+  #sourceOf(file: number): number {
+    const known = this.#sources.get(file);
+    if (known !== undefined) return known;
+    const opened = openSync(this.#task.files[file] as string, "r");
+    this.#sources.set(file, opened);
+    return opened;
   }
 
   #put(bytes: Uint8Array, position: number): void {

@@ -1,7 +1,7 @@
 // Conversion: writes a model as a GGUF file with each tensor in its planned type. Worker threads convert chunks of rows and write
 // them at their places, so no tensor is in memory as a whole. A conversion that was interrupted goes on where it stopped.
 import { createHash } from "node:crypto";
-import { type FileHandle, mkdir, open, rename, stat, statfs } from "node:fs/promises";
+import { type FileHandle, mkdir, open, realpath, rename, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type GgufHead, ggufHead } from "../../files/gguf/writer.ts";
@@ -39,8 +39,10 @@ export interface ConversionOptions extends WorkersOptions {
 
 /** Number of values that a worker converts at once, unless one row has more. */
 const chunkValues = 2 ** 19;
+/** Digits of the key in the name of an unfinished file, so that two conversions never write the same one. */
+const keyDigits = 8;
 /** Version of the conversion. It changes when the same source and types give other bytes. */
-const version = 1;
+const version = 2;
 
 /** Places the tensors in the file to write. Reads no weights. Throws `model_file_invalid` if a file of the source is missing. */
 export async function planConversion({ source, types, importance, fileType }: ConversionPlan): Promise<Conversion> {
@@ -56,7 +58,7 @@ export async function planConversion({ source, types, importance, fileType }: Co
       importance: importance.get(tensor.name) ?? null,
     }),
   );
-  return { key: await keyOf(source.files, head.bytes, importance), files: source.files, tensors, head };
+  return { key: await keyOf(source, head.bytes, importance), files: source.files, tensors, head };
 }
 
 /**
@@ -66,7 +68,7 @@ export async function planConversion({ source, types, importance, fileType }: Co
 export async function convert(conversion: Conversion, options: ConversionOptions): Promise<void> {
   const { files, tensors, head, key } = conversion;
   const { target, onProgress } = options;
-  const partial = `${target}.partial`;
+  const partial = `${target}.${key.slice(0, keyDigits)}.partial`;
   await mkdir(dirname(target), { recursive: true });
   const chunks = chunksOf(tensors);
   const finished = await FinishedChunks.open(partial, key, chunks.length, head.fileBytes);
@@ -105,15 +107,17 @@ function rowsIn(chunks: readonly Chunk[]): number {
 }
 
 async function keyOf(
-  files: readonly string[],
+  { files, tensors }: ModelSource,
   head: Buffer,
   importance: ReadonlyMap<string, Float32Array>,
 ): Promise<string> {
-  const hash = createHash("sha256").update(`${version}\n`);
+  const hash = createHash("sha256").update(`${version}\n${chunkValues}\n`);
   for (const path of files) {
-    const { size, mtimeMs } = await stat(path);
-    hash.update(`${path}\n${size}\n${mtimeMs}\n`);
+    // A file of the hub's cache is a link to its content, whose name does not change with the revision.
+    const [real, { size, mtimeMs }] = await Promise.all([realpath(path), stat(path)]);
+    hash.update(`${real}\n${size}\n${mtimeMs}\n`);
   }
+  for (const { values } of tensors) hash.update(JSON.stringify(values));
   for (const [name, { buffer, byteOffset, byteLength }] of importance) {
     hash.update(name).update(new Uint8Array(buffer, byteOffset, byteLength));
   }

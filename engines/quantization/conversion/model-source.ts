@@ -33,7 +33,7 @@ export interface ModelSource {
  * types are added to every token; convolutions have rows of a few values.
  */
 const kept =
-  /(?:_norm|^rope_freqs|^rope_factors_\w+|^position_embd|^token_types|\.ffn_gate_inp(?:_shexp)?|\.ssm_conv1d|\.shortconv\.conv|\.altup_\w+|\.laurel_\w+|\.attn_rel_b|^cls(?:\.output)?)\.weight$/;
+  /(?:_norm|^rope_freqs|^rope_factors_\w+|^position_embd|^token_types|\.ffn_gate_inp(?:_shexp)?|\.ssm_conv1d\w*|\.shortconv\.conv|(?:^|\.)altup_\w+|^per_layer_model_proj|\.laurel_\w+|\.attn_rel_b|\.time_mix_(?!key|value|receptance|gate|output)\w+|^cls(?:\.output)?)\.weight$/;
 
 /** Reads the heads of a GGUF file and its further shards. Throws `model_file_invalid`. */
 export async function openGgufSource(path: string): Promise<ModelSource> {

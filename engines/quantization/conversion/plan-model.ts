@@ -5,6 +5,7 @@ import { type CheckpointOptions, openCheckpoint } from "../../files/checkpoint/c
 import { tokenizerPairs } from "../../files/checkpoint/tokenizer/tokenizer-pairs.ts";
 import { tensorTypes } from "../../files/gguf/tensors.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
+import { decodableTypes } from "../codec/codec-types.ts";
 import type { Importance } from "../importance/importance-file.ts";
 import { planTypes, type TypeOptions } from "../plan/types.ts";
 import { type Conversion, planConversion } from "./conversion.ts";
@@ -68,6 +69,11 @@ export async function planModel(
   const isGguf = isGgufPath(path);
   const source = await openModelSource(path, wishes, warn);
   const types = planTypes(source.tensors, wishes);
+  checkDecodable(source, types);
+  for (const { key, covers } of wishes.topology) {
+    if (!source.tensors.some(({ name }) => covers(name)))
+      warn(`the topology's entry "${key}" covers no tensor of the model`);
+  }
   const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
   const fileType = fileTypes.get(mostCommon(source, types)) ?? null;
   const conversion = await planConversion({ source, types, importance, fileType });
@@ -110,6 +116,12 @@ function refuseCheckpointWishes(
   throw new ServerError("config_invalid", message, { param });
 }
 
+/** Returns the name of the model in a folder. In the hub's cache the folder is named after a commit, its repository is above. */
+export function checkpointName(folder: string): string {
+  const [, repository] = /models--(?:[^/\\]+--)?([^/\\]+)[/\\]snapshots[/\\][^/\\]+$/.exec(folder) ?? [];
+  return repository ?? basename(folder);
+}
+
 async function openCheckpointSource(
   folder: string,
   { overrides = {}, tokenizer }: Pick<ModelWishes, "overrides" | "tokenizer">,
@@ -118,7 +130,7 @@ async function openCheckpointSource(
   const { architecture, files, pairs, tensors, vocabSize } = await openCheckpoint(folder, { overrides });
   const all = new Map<string, TypedValue>([
     ["general.architecture", { type: "string", value: architecture }],
-    ["general.name", { type: "string", value: basename(folder) }],
+    ["general.name", { type: "string", value: checkpointName(folder) }],
     ...pairs,
     ...(await tokenizerPairs(tokenizer ?? folder, vocabSize, warn)),
   ]);
@@ -171,6 +183,16 @@ function replacements({ tensors }: ModelSource, types: ReadonlyMap<string, numbe
     counts.set(text, (counts.get(text) ?? 0) + 1);
   }
   return [...counts].map(([text, count]) => `${count} matrices: ${text}`);
+}
+
+/** Throws if a tensor would change its type, but its values cannot be read. */
+function checkDecodable({ tensors }: ModelSource, types: ReadonlyMap<string, number>): void {
+  for (const { name, type, values } of tensors) {
+    if (values.kind !== "blocks" || types.get(name) === type || decodableTypes.has(type)) continue;
+    const known = [...decodableTypes].map(nameOf).join(", ");
+    const message = `tensor "${name}" is ${nameOf(type)}, which cannot be converted; expected one of ${known}: use a file with more bits`;
+    throw new ServerError("unsupported", message, { param: "isq" });
+  }
 }
 
 function isRequantized({ name, type }: SourceTensor, types: ReadonlyMap<string, number>): boolean {

@@ -107,7 +107,7 @@ export function parseLevel(given: string | number, setting: string): Level {
   const text = String(given).trim();
   const spelled = text.toUpperCase().replaceAll(/[_-]/g, "");
   const isSpelled = (name: string) => name.replaceAll("_", "") === spelled;
-  const bits = levelOfBits[text];
+  const bits = Object.hasOwn(levelOfBits, text) ? levelOfBits[text] : undefined;
   const own = bits ?? names.find(isSpelled);
   if (own !== undefined) return levelOf(own, null);
   const other = Object.keys(foreign).find(isSpelled);

@@ -8,14 +8,16 @@
 //   "/ffn_down/":
 //     isq: Q6K
 //
-// The end of a range is not in the range. A regular expression is tried on the name of the tensor, in GGUF and, where the source
-// has another, there.
+// The end of a range is not in the range. A regular expression is tried on the name of the tensor in GGUF. The first entry that
+// covers a tensor decides.
 import { parse, YAMLError } from "yaml";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Level, parseLevel } from "./levels.ts";
 
 /** A rule for some tensors. */
 export interface LayerRule {
+  /** Key of the rule in the file, for messages. */
+  readonly key: string;
   /** Level of the tensors; null: they are not quantized. */
   readonly level: Level | null;
   covers(tensor: string): boolean;
@@ -28,13 +30,13 @@ const expression = /^\/(.{1,512})\/$/s;
 
 /** Parses the text of a topology file; `path` is named in errors. Throws config_invalid. */
 export function parseTopology(text: string, path: string): LayerRule[] {
-  const entries = Object.entries(readEntries(text, path));
+  const entries = [...readEntries(text, path)];
   if (entries.length > maxRules) throw invalid(path, `expected up to ${maxRules} entries; got ${entries.length}`);
   const ranges: { readonly first: number; readonly end: number; readonly key: string }[] = [];
   return entries.map(([key, value]) => {
     const level = levelOf(path, key, value);
     const pattern = expression.exec(key)?.[1];
-    if (pattern !== undefined) return { level, covers: matcher(path, key, pattern) };
+    if (pattern !== undefined) return { key, level, covers: matcher(path, key, pattern) };
     const [, from, to] = range.exec(key) ?? [];
     if (from === undefined) {
       throw invalid(path, `"${key}" expects a layer (12), a range of layers (0-8) or an expression between slashes`);
@@ -45,20 +47,25 @@ export function parseTopology(text: string, path: string): LayerRule[] {
     const other = ranges.find((one) => one.first < end && first < one.end);
     if (other) throw invalid(path, `the ranges "${other.key}" and "${key}" overlap`);
     ranges.push({ first, end, key });
-    return { level, covers: (tensor) => isBetween(layerOf(tensor), first, end) };
+    return { key, level, covers: (tensor) => isBetween(layerOf(tensor), first, end) };
   });
 }
 
-function readEntries(text: string, path: string): Readonly<Record<string, unknown>> {
+/** Reads the entries in the order of the file. An object would put its numbers first. */
+function readEntries(text: string, path: string): ReadonlyMap<string, unknown> {
   let parsed: unknown;
   try {
-    parsed = parse(text, { maxAliasCount: 0 });
+    parsed = parse(text, { maxAliasCount: 0, mapAsMap: true });
   } catch (cause) {
     if (!(cause instanceof YAMLError) && !(cause instanceof ReferenceError)) throw cause;
     throw invalid(path, `it is not YAML: ${cause.message}`);
   }
-  if (typeof parsed === "object" && parsed !== null && !Array.isArray(parsed)) return parsed as Record<string, unknown>;
+  if (parsed instanceof Map) return new Map([...parsed].map(([key, value]) => [String(key), plain(value)]));
   throw invalid(path, "expected a mapping of layers to settings");
+}
+
+function plain(value: unknown): unknown {
+  return value instanceof Map ? Object.fromEntries(value) : value;
 }
 
 function levelOf(path: string, key: string, value: unknown): Level | null {

@@ -1,6 +1,15 @@
 // Conversions of GGUF files in real worker threads: types, bytes, interruption, damaged sources.
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
@@ -15,7 +24,8 @@ import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 const folder = mkdtempSync(join(tmpdir(), "troupe-conversion-"));
 const source = join(folder, "source.gguf");
 const target = join(folder, "target.gguf");
-const partial = `${target}.partial`;
+/** Path of the unfinished file of a conversion. */
+const partialOf = (key: string) => `${target}.${key.slice(0, 8)}.partial`;
 const nothing: ModelWishes = {
   ...{ level: null, organization: "default", topology: [], floatType: null },
   ...{ importance: null, overrides: {}, tokenizer: null },
@@ -38,7 +48,7 @@ describe("a conversion", () => {
   before(() => writeTinyModel(source, { seed: 5, width: 256, layers: 3 }));
   after(() => rmSync(folder, { recursive: true, force: true }));
   beforeEach(() => {
-    for (const path of [target, partial, `${partial}.json`]) rmSync(path, { force: true });
+    for (const name of readdirSync(folder)) if (name.startsWith("target.gguf")) rmSync(join(folder, name));
   });
 
   it("writes each tensor in its type, close to the source, and keeps the other facts of the file", async () => {
@@ -87,6 +97,7 @@ describe("a conversion", () => {
     const whole = readFileSync(target);
     rmSync(target);
     const { conversion } = await planModel(source, { ...nothing, level: parseLevel(8, "isq") }, silent);
+    const partial = partialOf(conversion.key);
     // A record as an interrupted conversion leaves it: the first chunk is written, the others are not.
     const [first] = conversion.tensors;
     const chunk = whole.subarray(0, (first?.offset ?? 0) + 1000);
@@ -103,11 +114,16 @@ describe("a conversion", () => {
     assert.ok(!existsSync(`${partial}.json`));
   });
 
-  it("ignores the record of another conversion", async () => {
-    writeFileSync(partial, Buffer.alloc(10));
-    writeFileSync(`${partial}.json`, JSON.stringify({ key: "of another", done: "/w==" }));
-    await convertTo("Q8_0");
-    assert.ok((await readTensorTable(target)).tensors.size > 0);
+  it("ignores the record of another conversion, and one whose file is not whole", async () => {
+    const { conversion } = await planModel(source, { ...nothing, level: parseLevel(8, "isq") }, silent);
+    const partial = partialOf(conversion.key);
+    for (const key of ["of another", conversion.key]) {
+      writeFileSync(partial, Buffer.alloc(10));
+      writeFileSync(`${partial}.json`, JSON.stringify({ key, done: "////////" }));
+      await convertTo("Q8_0");
+      assert.ok((await readTensorTable(target)).tensors.size > 0);
+      assert.ok(!existsSync(partial));
+    }
   });
 
   it("that is cancelled says so, and leaves no file under the final name", async () => {

@@ -64,6 +64,8 @@ describe("the types of tensors", () => {
   it("follow the topology: ranges of layers and expressions, the first that fits", () => {
     const topology = parseTopology('"/attn_q/":\n  isq: Q6K\n0-1:\n  isq: 8\n', "t.yml");
     assert.deepEqual(plan({ topology }), [f16, q6_k, f32, q8_0, q6_k, f16]);
+    const ordered = parseTopology('"/ffn_down/":\n  isq: Q6K\n0:\n  isq: 8\n', "t.yml");
+    assert.deepEqual(plan({ topology: ordered }), [f16, q8_0, f32, q8_0, f16, f16], "ffn_down fits no block of Q6_K");
     assert.deepEqual(plan({ topology, level: parseLevel("q4_0", "isq") }), [q5_0, q6_k, f32, q8_0, q6_k, q4_0]);
   });
 });

@@ -5,20 +5,33 @@ import { basename } from "node:path";
 /** File that stands for the whole model: its path names a checkpoint. */
 export const checkpointFile = "config.json";
 
-const weights = /^(?:model|pytorch_model)(?:-\d+-of-\d+)?\.safetensors$/;
+const indexFile = "model.safetensors.index.json";
+const singleFile = "model.safetensors";
+const weights = /^model(?:-\d+-of-\d+)?\.safetensors$/;
 const others: ReadonlySet<string> = new Set([
-  ...["generation_config.json", "model.safetensors.index.json", "modules.json", "1_Pooling/config.json"],
+  ...["generation_config.json", "model.safetensors.index.json", "modules.json"],
   ...["tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"],
   ...["vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json"],
 ]);
+/** Parts of sentence-transformers, such as 1_Pooling/config.json and 2_Dense/model.safetensors. */
+const parts = /^\d+_\w+\/(?:config\.json|model\.safetensors)$/;
 const templates = /^additional_chat_templates\/[^/]+\.jinja$/;
 
 /** Returns the files of the checkpoint, config.json first; null if `paths` have no checkpoint at their root. */
 export function checkpointFiles(paths: readonly string[]): readonly string[] | null {
   const isCheckpoint = paths.includes(checkpointFile) && paths.some((path) => weights.test(path));
   if (!isCheckpoint) return null;
-  const rest = paths.filter((path) => weights.test(path) || others.has(path) || templates.test(path));
-  return [checkpointFile, ...rest.sort()];
+  const small = paths.filter((path) => others.has(path) || parts.test(path) || templates.test(path));
+  const shards = paths.filter((path) => weights.test(path));
+  // With an index the shards are the model; a single file beside them is a copy.
+  const isSharded = paths.includes(indexFile) && shards.length > 1;
+  const needed = isSharded ? shards.filter((path) => path !== singleFile) : shards.filter(isOnly(shards));
+  return [checkpointFile, ...small.sort(), ...needed.sort()];
+}
+
+/** Without an index, the single file is the model if there is one. */
+function isOnly(shards: readonly string[]): (path: string) => boolean {
+  return shards.includes(singleFile) ? (path) => path === singleFile : () => true;
 }
 
 /** Whether a resolved path stands for a checkpoint. Its folder has the other files. */

@@ -69,14 +69,15 @@ describe("troupe cache", () => {
   it("lists and deletes converted models, and what is left of interrupted conversions", async (context) => {
     const folder = join(base, "troupe", "models", "converted");
     mkdirSync(folder, { recursive: true });
-    for (const name of ["a.gguf", "b.gguf.partial", "b.gguf.partial.json"]) writeFileSync(join(folder, name), "GGUF");
+    for (const name of ["a.gguf", "b.gguf.0a1b.partial", "b.gguf.0a1b.partial.json"])
+      writeFileSync(join(folder, name), "GGUF");
     const { out } = await outputOf(context, () => cacheCommand(["list", "--json"]));
     const listed = JSON.parse(out).map(({ id }: { id: string }) => id);
     assert.deepEqual(
       listed.filter((id: string) => id.startsWith(folder)),
-      [join(folder, "a.gguf"), join(folder, "b.gguf.partial")],
+      [join(folder, "a.gguf"), join(folder, "b.gguf.0a1b.partial")],
     );
-    await outputOf(context, () => cacheCommand(["delete", "-m", join(folder, "b.gguf.partial"), "-y"]));
+    await outputOf(context, () => cacheCommand(["delete", "-m", join(folder, "b.gguf.0a1b.partial"), "-y"]));
     assert.deepEqual(readdirSync(folder), ["a.gguf"]);
     rmSync(folder, { recursive: true });
   });
