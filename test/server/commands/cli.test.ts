@@ -85,7 +85,7 @@ describe("a command line that cannot be carried out", () => {
   });
 
   it("is refused where it asks for what is not built yet", async () => {
-    await assertRefused(["serve", "-m", model, "--isq", "4"], /"--isq" is not supported yet/);
+    await assertRefused(["serve", "-m", model, "--from-uqff", "a.uqff"], /"--from-uqff" is not supported yet/);
     await assertRefused(["quantize"], /"quantize" is not supported yet/);
   });
 
