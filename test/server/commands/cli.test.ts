@@ -113,7 +113,7 @@ describe("a command line that cannot be carried out", () => {
     const missing = join(directory, "missing.gguf");
     const { code, stderr } = await runCommand(["serve", "--port", "0", "-m", missing]);
     assert.equal(code, 1);
-    assert.match(stderr, /no file at ".*missing\.gguf"; .*a model is a path of a \.gguf file, .* or pypi:/);
+    assert.match(stderr, /no file at ".*missing\.gguf"; .*a model is a path of a \.gguf file .* or pypi:/);
   });
 
   it("is told in one line if the model cannot be loaded", async () => {
