@@ -34,6 +34,7 @@ export async function resolveSource(
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
     quantizedFile: format.quantizedFile,
+    format: format.format === "plain" ? "plain" : undefined,
     quantisations: wantedFiles(quant),
     onNotice: (message) => log.info({ model: id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${id}`, doneBytes, totalBytes),

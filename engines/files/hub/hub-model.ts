@@ -34,7 +34,8 @@ export interface HubFetch {
   readonly isOptional?: boolean;
   /** Chooses the files of a repository, the main file first; default: the files of a model. Throws if no file fits. */
   readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
-  /** Quantisations that are preferred to the default ones, best first. */
+  /** Format, and quantisations that are preferred to the default ones (fetch-options.ts). */
+  readonly format?: FetchOptions["format"];
   readonly quantisations?: readonly string[] | undefined;
   /** Maximum size of each file in bytes; default: no limit. */
   readonly maxFileBytes?: number | undefined;
@@ -73,7 +74,7 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
  * Returns the path of the first chosen file in the cache, without network access; null if the files are not all cached.
  */
 export async function findCached(
-  request: Pick<HubFetch, "source" | "cache" | "choose" | "quantisations">,
+  request: Pick<HubFetch, "source" | "cache" | "choose" | "format" | "quantisations">,
 ): Promise<string | null> {
   const { source, cache, choose = modelChooser(request) } = request;
   const folder = repoFolder(cache, source.repo);
@@ -88,8 +89,12 @@ export async function findCached(
   }
 }
 
-function modelChooser({ quantisations = [] }: Pick<HubFetch, "quantisations">): NonNullable<HubFetch["choose"]> {
-  return (source, paths) => chooseModelFiles(source, paths, [...quantisations, ...preferredQuantisations]);
+function modelChooser({
+  format,
+  quantisations = [],
+}: Pick<HubFetch, "format" | "quantisations">): NonNullable<HubFetch["choose"]> {
+  const preferred = [...quantisations, ...preferredQuantisations];
+  return (source, paths) => chooseModelFiles(source, paths, { preferred, isPlain: format === "plain" });
 }
 
 /**
@@ -99,9 +104,10 @@ function modelChooser({ quantisations = [] }: Pick<HubFetch, "quantisations">): 
 function chooseModelFiles(
   source: HubSource,
   paths: readonly string[],
-  preferred: readonly string[],
+  { preferred, isPlain }: { readonly preferred: readonly string[]; readonly isPlain: boolean },
 ): readonly string[] {
-  const checkpoint = hasGguf(paths) || source.wanted !== null ? null : checkpointFiles(paths);
+  const isGguf = source.wanted !== null || (hasGguf(paths) && !isPlain);
+  const checkpoint = isGguf ? null : checkpointFiles(paths);
   if (checkpoint !== null) return checkpoint;
   const choice = { place: placeOf(source), wanted: source.wanted, preferred };
   const chosen = chooseModel(paths, choice);

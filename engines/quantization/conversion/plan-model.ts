@@ -7,7 +7,7 @@ import { tensorTypes } from "../../files/gguf/tensors.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
 import { decodableTypes } from "../codec/codec-types.ts";
 import type { Importance } from "../importance/importance-file.ts";
-import { planTypes, type TypeOptions } from "../plan/types.ts";
+import { isExpert, planTypes, type TypeOptions } from "../plan/types.ts";
 import { type Conversion, planConversion } from "./conversion.ts";
 import { type ModelSource, openGgufSource, type SourceTensor } from "./model-source.ts";
 
@@ -70,6 +70,9 @@ export async function planModel(
   const source = await openModelSource(path, wishes, warn);
   const types = planTypes(source.tensors, wishes);
   checkDecodable(source, types);
+  if (wishes.organization === "moqe" && !source.tensors.some(({ name }) => isExpert(name))) {
+    warn("isq_organization moqe quantizes the matrices of experts, and the model has none");
+  }
   for (const { key, covers } of wishes.topology) {
     if (!source.tensors.some(({ name }) => covers(name)))
       warn(`the topology's entry "${key}" covers no tensor of the model`);

@@ -31,6 +31,12 @@ const f32 = 0;
 const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
 const embedding = /^(?:token_embd|output|per_layer_token_embd)\.weight$/;
 const expert = /\.ffn_(?:gate|up|down|gate_up)_exps\.weight$/;
+
+/** Whether a tensor has the matrices of experts. */
+export function isExpert(tensor: string): boolean {
+  return expert.test(tensor);
+}
+
 /** Returns the GGUF type of each tensor, by name. */
 export function planTypes(tensors: readonly PlannedTensor[], options: TypeOptions): ReadonlyMap<string, number> {
   return new Map(tensors.map((tensor) => [tensor.name, typeOf(tensor, options)]));
@@ -41,7 +47,7 @@ function typeOf(tensor: PlannedTensor, { level, organization, topology, floatTyp
   if (!isMatrix) return floatTypes.has(type) ? f32 : type;
   const rule = topology.find(({ covers }) => covers(name));
   const chosen = rule === undefined ? level : rule.level;
-  const isLeftOut = chosen === null || (rule === undefined && organization === "moqe" && !expert.test(name));
+  const isLeftOut = chosen === null || (rule === undefined && organization === "moqe" && !isExpert(name));
   if (!isLeftOut) {
     const wanted = embedding.test(name) && rule === undefined ? chosen.endsType : chosen.type;
     return fittingType(wanted, shape[0] ?? 1, blockLength);

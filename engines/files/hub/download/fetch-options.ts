@@ -42,6 +42,8 @@ export interface FetchOptions {
   readonly hfCache?: string | null | undefined;
   /** File or quantisation to use if the model's source names none. */
   readonly quantizedFile?: string | null | undefined;
+  /** Format to take if a place has both: "plain" is config.json with safetensors, "gguf" (default) GGUF files. */
+  readonly format?: "plain" | "gguf" | undefined;
   /** Quantisations to take if a place has several models, best first; they come before the default ones. */
   readonly quantisations?: readonly string[] | undefined;
   /** Source of the hub's token: `literal:…`, `env:…`, `path:…`, `cache` (default) or `none`. */

@@ -70,6 +70,11 @@ describe("a model given as a folder", () => {
     );
   });
 
+  it("is the checkpoint beside a GGUF file if the format says so", async () => {
+    fill("config.json", "model.safetensors", "a-Q4_0.gguf");
+    assert.deepEqual(await resolveModel(folder, { format: "plain" }), { path: join(folder, "config.json") });
+  });
+
   it("is in the quantisation that is preferred, among several", async () => {
     fill("a-Q4_0.gguf", "a-Q8_0.gguf", "a-F16.gguf");
     const preferring = (...quantisations: string[]) => resolveModel(folder, { quantisations });
