@@ -18,6 +18,7 @@ import { DeclaredAnswers } from "../../fixtures/api/declared-answers.ts";
 import { type Documented, type RandomRequest, randomRequest } from "../../fixtures/api/random-requests.ts";
 import { randomScript } from "../../fixtures/api/random-script.ts";
 import { RandomValues, type Schema } from "../../fixtures/api/random-values.ts";
+import { tuneResult } from "../../fixtures/api/tune-result.ts";
 import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { FakeLora } from "../../fixtures/fakes/fake-lora.ts";
 import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
@@ -67,6 +68,7 @@ const knownFields = {
   input: ["hi"],
   agent_permission: ["auto", "deny"],
   model_id: ["tiny", "other", "default", "nope"],
+  requested_isq: [null, "Q4K", "q8_0", "Q9"],
   adapter: ["an_adapter", { generation: "5a".repeat(32) }],
   generation: ["5a".repeat(32)],
   expected_generation: ["5a".repeat(32)],
@@ -124,6 +126,7 @@ function setUp(seed: number, stores: Stores | null = null) {
     inference,
     models,
     lora,
+    tuner: { tune: async () => tuneResult },
     log,
     config: { allowLoraUpdates: true, sharesModelFiles: true },
     ...kept,

@@ -1,27 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { TuneRequest, TuneResult, Tuner } from "../../../../actors/api/tuning.ts";
+import type { TuneRequest, Tuner } from "../../../../actors/api/tuning.ts";
 import { createApp } from "../../../../http/app.ts";
 import { tuneResultSchema } from "../../../../http/models/tune-operation.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
+import { tuneResult } from "../../../fixtures/api/tune-result.ts";
 import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
-const result: TuneResult = {
-  ...{ model: "tiny", profile: "balanced", backend: "cpu", recommendedCommand: "troupe serve -m tiny" },
-  candidates: [
-    {
-      ...{ isq: "Q4K", isqName: "Q4_K", engine: "wasm", threads: 2, maxSequences: 32, maxBatchTokens: 4096 },
-      ...{ weightBytes: 1000, memoryBytes: 2000, memoryPercent: 12.5, contextTokens: 4096, isModelContext: true },
-      ...{ kvTokens: 4096, quality: "acceptable", fit: "fits", isRecommended: true },
-      speeds: { prompt: 100, decode: 10, batchedDecode: 50 },
-    },
-  ],
-  ...{ totalBytes: 16_000, seconds: 3, warnings: [], notes: ["a note"] },
-};
-
-function setUp(tune: Tuner["tune"] = async () => result) {
+function setUp(tune: Tuner["tune"] = async () => tuneResult) {
   const asked: TuneRequest[] = [];
   const tuner: Tuner = {
     tune: (wanted, signal) => {
