@@ -123,7 +123,7 @@ export function scratchBytes({ engine, threads, sizes, maxBatchTokens }: FitQues
   const logits = sizes.isEncoder ? 0 : (maxSequences + extraRows) * vocabSize * floatBytes;
   if (engine === "wasm") {
     const pass = 64 * threads * (6 * width + 3 * feedForward) * floatBytes;
-    return (16 + 4 * threads) * megabyte + pass + logits;
+    return (22 + 4 * threads) * megabyte + pass + logits;
   }
   const pass = Math.min(512, maxBatchTokens + maxSequences) * (8 * width + 3 * feedForward) * floatBytes;
   return 18 * megabyte + pass + logits;
