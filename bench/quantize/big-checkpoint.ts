@@ -4,20 +4,12 @@ import { randomFillSync } from "node:crypto";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { byteSpellings } from "../../engines/text/tokenizer/byte-alphabet.ts";
-
-export interface CheckpointShape {
-  readonly layers: number;
-  readonly width: number;
-  readonly feedForward: number;
-  readonly heads: number;
-  readonly kvHeads: number;
-  readonly vocabSize: number;
-}
+import type { RandomShape } from "../load/random-model.ts";
 
 const pieceBytes = 1024 * 1024;
 
 /** Writes a model of the llama architecture and returns the size of its weights in bytes. */
-export async function writeBigCheckpoint(folder: string, shape: CheckpointShape): Promise<number> {
+export async function writeBigCheckpoint(folder: string, shape: RandomShape): Promise<number> {
   await mkdir(folder, { recursive: true });
   const tensors = tensorsOf(shape);
   const head: Record<string, object> = {};
@@ -44,7 +36,7 @@ export async function writeBigCheckpoint(folder: string, shape: CheckpointShape)
   return offset;
 }
 
-function tensorsOf({ layers, width, feedForward, heads, kvHeads, vocabSize }: CheckpointShape): [string, number[]][] {
+function tensorsOf({ layers, width, feedForward, heads, kvHeads, vocabSize }: RandomShape): [string, number[]][] {
   const kvWidth = (width / heads) * kvHeads;
   const tensors: [string, number[]][] = [["model.embed_tokens.weight", [vocabSize, width]]];
   for (let layer = 0; layer < layers; layer++) {
@@ -75,7 +67,7 @@ function randomHalves(): Buffer {
   return bytes;
 }
 
-function configOf({ layers, width, feedForward, heads, kvHeads, vocabSize }: CheckpointShape): object {
+function configOf({ layers, width, feedForward, heads, kvHeads, vocabSize }: RandomShape): object {
   return {
     architectures: ["LlamaForCausalLM"],
     hidden_size: width,

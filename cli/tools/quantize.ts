@@ -101,23 +101,16 @@ function settingsOf(flags: ReturnType<typeof parse>): Config {
 
 async function writeLevel(
   source: string,
-  given: string,
+  level: string,
   config: Config,
   targetOf: (level: string) => string,
   progress: Progress,
 ): Promise<Written> {
   const [model] = config.models as readonly [ModelConfig];
   const warn = (message: string) => void process.stderr.write(`troupe: ${message}\n`);
-  const wishes = await wishesOf(
-    { ...model.quantization, isq: given, ...model.device, ...model.format, ...model },
-    warn,
-  );
+  const wishes = await wishesOf({ ...model, quantization: { ...model.quantization, isq: level } }, warn);
   const planned = await planModel(source, wishes, warn);
-  const { lossyTypes, replaced, conversion } = planned;
-  for (const replacement of replaced) warn(replacement);
-  if (lossyTypes.length > 0)
-    warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
-  const level = wishes.level?.name ?? given;
+  const { conversion } = planned;
   const target = targetOf(level);
   if (await isSourceFile(target, conversion.files))
     throw invalid(`-o names a file of the model itself, ${target}; name another`);

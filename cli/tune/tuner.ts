@@ -8,6 +8,7 @@ import { findLocalModel } from "../../engines/files/hub/local-model.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
+import { dtypes } from "../../engines/quantization/plan/types.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { hostFacts } from "../../runtime/host/system.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
@@ -23,14 +24,13 @@ const graceMs = 60_000;
 const stopMs = 1000;
 /** Budget of a tuning that a client requests. */
 const requestBudgetMs = keys.tune.budget.default * 1000;
-const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
 
 /** Facts of the machine, which runTuningInChild() adds to a job. */
 type HostPart = "engines" | "backend" | "memory" | "folder";
 
 export interface TuneSettings extends Omit<TuneJob, HostPart | "warnings" | "floatType" | "level"> {
   readonly level: string | null;
-  readonly dtype: keyof typeof floatTypes;
+  readonly dtype: keyof typeof dtypes;
   readonly engine: "auto" | EngineName;
   readonly cpu: boolean;
 }
@@ -71,7 +71,7 @@ export async function runTuningInChild(settings: TuneSettings, options: TuneOpti
     ...others,
     ...host,
     folder,
-    floatType: floatTypes[dtype],
+    floatType: dtypes[dtype],
     warnings: [...host.warnings, ...(note === null ? [] : [note])],
   };
   try {

@@ -26,6 +26,12 @@ const script = fileURLToPath(new URL("../../../test/fixtures/tokenizers/train.py
 const probes = vocabularyProbes.map((probe, index) => [`probe ${index}`, probe] as const);
 const texts = new Map([...Object.entries(namedTexts), ...probes]);
 
+/**
+ * Least share of all texts with Python's tokens, the excepted ones too, so that an exception hides no more than its reason. The
+ * tokenizers with the most differences, word pieces and tekken, have 0.76 and 0.81.
+ */
+const leastShare = 0.75;
+
 /** Replacements of all white space, as in the maps that SentencePiece makes. */
 const spaces = [..."\t\n\v\f\r\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000"].concat(
   Array.from({ length: 11 }, (_, index) => String.fromCharCode(0x2000 + index)),
@@ -134,6 +140,16 @@ describe("the tokenizer of a folder", () => {
     assert.ok(tokenizers.size > 30);
     const compared = ({ ours }: Tokenizer, text: string, { ids }: Encoding) => areEqual(encode(ours, text), ids);
     assert.deepEqual(failures([...tokenizers], compared), []);
+  });
+
+  it("gives Python's tokens for most texts, with the excepted ones counted", () => {
+    for (const [name, { ours, expected, warnings }] of trained()) {
+      const asked = warnings.some((warning) => warning.includes("NFC"));
+      const equal = [...texts].filter(([key, text]) =>
+        areEqual(encode(ours, asked ? text.normalize("NFC") : text), expected.get(key)!.ids),
+      );
+      assert.ok(equal.length >= leastShare * texts.size, `${name}: ${equal.length} of ${texts.size}`);
+    }
   });
 
   it("warns of every difference", () => {

@@ -41,20 +41,17 @@ export interface Preparation {
  */
 export async function prepareModel(path: string, preparation: Preparation): Promise<string> {
   const { model, threads, log, progress, signal } = preparation;
-  const { id, format } = model;
+  const { id } = model;
   checkFormat(path, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const given = await wishesOf({ ...model.quantization, ...model.device, ...format, ...model }, warn);
+  const given = await wishesOf(model, warn);
   const { quant } = model.quantization;
   if (quant === null && !isCheckpoint(path) && !changesFile(given)) return path;
   const wishes = quant === null ? given : await withQuant(path, quant, given);
   if (!isCheckpoint(path) && !changesFile(wishes)) return path;
   const importance = preparation.importance ?? (await importanceFromText(path, preparation)) ?? wishes.importance;
-  const { conversion, isSame, lossyTypes, replaced } = await planModel(path, { ...wishes, importance }, warn);
+  const { conversion, isSame } = await planModel(path, { ...wishes, importance }, warn);
   if (isSame) return path;
-  if (lossyTypes.length > 0)
-    warn(`the weights are ${lossyTypes.join(", ")} already; quantizing them again adds to their errors`);
-  for (const replacement of replaced) warn(replacement);
   const target = join(
     convertedFolder(defaultCacheDirectory(process.env)),
     fileName(path, wishes.level?.name ?? null, conversion.key),

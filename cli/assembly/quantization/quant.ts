@@ -1,4 +1,5 @@
 // Setting `quant`: a quantization to find among the files of a model, or else to create.
+import { floatTypes } from "../../../engines/files/gguf/tensors.ts";
 import { artifactNames, type Level, parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { availableMemory } from "../../../runtime/host/memory.ts";
 
@@ -30,13 +31,9 @@ export async function levelToCreate(
     const level = parseLevel(quant, "quant");
     return level.type === sourceType ? null : level;
   }
-  if (!isFloat(sourceType)) return null;
+  if (!floatTypes.has(sourceType)) return null;
   const room = availableMemory() * weightShare;
   const levels = autoLevels.map((name) => parseLevel(name, "quant"));
   for (const level of levels) if ((await bytesAt(level)) <= room) return level;
   return levels.at(-1) ?? null;
-}
-
-function isFloat(type: number): boolean {
-  return ["F32", "F16", "BF16"].some((name) => parseLevel(name, "quant").type === type);
 }

@@ -5,29 +5,15 @@ import type { ModelWishes } from "../../../engines/quantization/conversion/plan-
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { parseTopology } from "../../../engines/quantization/plan/topology.ts";
+import { dtypes } from "../../../engines/quantization/plan/types.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelConfig } from "../../config/config.ts";
 
-/** Settings of a model that change its weights or what is read of a checkpoint. */
-export interface WeightSettings {
-  readonly isq: string | number | null;
-  readonly quant: string | number | null;
-  readonly isqOrganization: "default" | "moqe";
-  readonly imatrix: string | null;
-  readonly calibrationFile: string | null;
-  readonly topology: string | null;
-  readonly dtype: "auto" | "f16" | "bf16" | "f32";
-  readonly hfOverrides: ModelConfig["hfOverrides"];
-  readonly tokModelId: string | null;
-  readonly tokenizer: string | null;
-}
-
-const floatTypes = { auto: null, f32: 0, f16: 1, bf16: 30 } as const;
-
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
-export async function wishesOf(settings: WeightSettings, warn: (message: string) => void): Promise<ModelWishes> {
-  const { isq, isqOrganization, quant, imatrix, calibrationFile, topology, dtype, hfOverrides } = settings;
-  const tokenizer = settings.tokenizer ?? settings.tokModelId;
+export async function wishesOf(model: ModelConfig, warn: (message: string) => void): Promise<ModelWishes> {
+  const { isq, isqOrganization, quant, imatrix, calibrationFile } = model.quantization;
+  const { topology } = model.device;
+  const tokenizer = model.tokenizer ?? model.format.tokModelId;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
@@ -40,9 +26,9 @@ export async function wishesOf(settings: WeightSettings, warn: (message: string)
     level,
     organization: isqOrganization,
     topology: rules,
-    floatType: floatTypes[dtype],
+    floatType: dtypes[model.dtype],
     importance: imatrix === null ? null : await readImportance(resolve(imatrix)),
-    overrides: hfOverrides ?? {},
+    overrides: model.hfOverrides ?? {},
     tokenizer: tokenizer === null ? null : resolve(tokenizer),
   };
 }

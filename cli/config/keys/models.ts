@@ -175,7 +175,7 @@ export const quantizationKeys = {
   quant: {
     ...textOrInteger("a quantization such as auto, 4 or q4k", "LEVEL"),
     default: null,
-    help: "Quantization to find among the model's files, or else to create; `auto` = the best that fits the memory; conflicts with isq and from_uqff",
+    help: "Quantization to find among the model's files, or else to create; `auto` = for float weights the best that fits the memory; conflicts with isq and from_uqff",
   },
   isq: {
     ...textOrInteger("a quantization such as 4 or q4k", "LEVEL"),

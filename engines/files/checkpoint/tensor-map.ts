@@ -2,6 +2,7 @@
 // are stacked. A tensor that the table does not name is an error, as is a layer without tensors.
 import { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
+import { isQuantizable } from "../gguf/tensors.ts";
 import type { CheckpointArchitecture, Shaped, TensorTarget } from "./architectures/architecture.ts";
 import type { Config } from "./config.ts";
 import { joined } from "./row-changes.ts";
@@ -34,13 +35,6 @@ const leftOut = [
   // Layers that predict further tokens.
   /^(?:model\.)?mtp\./,
   /(?:rotary_emb\.inv_freq|attention\.masked_bias|attention\.bias|position_ids)$/,
-];
-
-/** Endings of GGUF names of tensors with two dimensions that engines take as F32 only. */
-const alwaysF32 = [
-  ...["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight"],
-  ...["token_types.weight", "ssm_conv1d.weight", "shortconv.conv.weight"],
-  ...["altup_correct_coef.weight", "altup_predict_coef.weight"],
 ];
 
 const maxDimensions = 4;
@@ -141,7 +135,7 @@ function recipeOf({ target, name, members }: Group, config: Config): TensorRecip
   const stacked = stack(name, members, config);
   const { rows, shape } = changed(name, target, stacked, config);
   if (shape.length > maxDimensions || shape.includes(0)) throw misshapen(config, name, shape);
-  const isMatrix = shape.length > 1 && name.endsWith(".weight") && !alwaysF32.some((end) => name.endsWith(end));
+  const isMatrix = isQuantizable({ name, shape });
   return { name, shape, rows, storedType: isMatrix ? (members[0]?.tensor.storedType ?? 0) : 0, isMatrix };
 }
 

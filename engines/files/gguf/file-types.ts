@@ -35,3 +35,10 @@ export const fileTypes: ReadonlyMap<number, string> = new Map([
   [37, "TQ2_0"],
   [38, "MXFP4"],
 ]);
+
+/** Returns the number of the file type whose matrices are mostly of one number type, such as Q4_K; null: there is none. */
+export function fileTypeOf(matrices: string): number | null {
+  const names = [matrices, `${matrices}_S`];
+  const found = names.flatMap((name) => [...fileTypes].filter(([, one]) => one === name))[0];
+  return found?.[0] ?? null;
+}

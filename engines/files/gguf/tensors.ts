@@ -33,51 +33,81 @@ interface TensorType {
   readonly blockBytes: number;
 }
 
+/** Number types of GGUF: type number, name, values of a block, bytes of a block. */
+const types = [
+  [0, "F32", 1, 4],
+  [1, "F16", 1, 2],
+  [2, "Q4_0", 32, 18],
+  [3, "Q4_1", 32, 20],
+  [6, "Q5_0", 32, 22],
+  [7, "Q5_1", 32, 24],
+  [8, "Q8_0", 32, 34],
+  [9, "Q8_1", 32, 36],
+  [10, "Q2_K", 256, 84],
+  [11, "Q3_K", 256, 110],
+  [12, "Q4_K", 256, 144],
+  [13, "Q5_K", 256, 176],
+  [14, "Q6_K", 256, 210],
+  [15, "Q8_K", 256, 292],
+  [16, "IQ2_XXS", 256, 66],
+  [17, "IQ2_XS", 256, 74],
+  [18, "IQ3_XXS", 256, 98],
+  [19, "IQ1_S", 256, 50],
+  [20, "IQ4_NL", 32, 18],
+  [21, "IQ3_S", 256, 110],
+  [22, "IQ2_S", 256, 82],
+  [23, "IQ4_XS", 256, 136],
+  [24, "I8", 1, 1],
+  [25, "I16", 1, 2],
+  [26, "I32", 1, 4],
+  [27, "I64", 1, 8],
+  [28, "F64", 1, 8],
+  [29, "IQ1_M", 256, 56],
+  [30, "BF16", 1, 2],
+  [34, "TQ1_0", 256, 54],
+  [35, "TQ2_0", 256, 66],
+  [39, "MXFP4", 32, 17],
+  [40, "NVFP4", 64, 36],
+  [41, "Q1_0", 128, 18],
+  [42, "Q2_0", 64, 18],
+] as const;
+
+export type TensorTypeName = (typeof types)[number][1];
+
 /**
  * Block length in values and block size in bytes of each number type, by GGUF type number. Type numbers that are not
  * listed were withdrawn from the format or never used.
  */
 export const tensorTypes: ReadonlyMap<number, TensorType> = new Map(
-  (
-    [
-      [0, "F32", 1, 4],
-      [1, "F16", 1, 2],
-      [2, "Q4_0", 32, 18],
-      [3, "Q4_1", 32, 20],
-      [6, "Q5_0", 32, 22],
-      [7, "Q5_1", 32, 24],
-      [8, "Q8_0", 32, 34],
-      [9, "Q8_1", 32, 36],
-      [10, "Q2_K", 256, 84],
-      [11, "Q3_K", 256, 110],
-      [12, "Q4_K", 256, 144],
-      [13, "Q5_K", 256, 176],
-      [14, "Q6_K", 256, 210],
-      [15, "Q8_K", 256, 292],
-      [16, "IQ2_XXS", 256, 66],
-      [17, "IQ2_XS", 256, 74],
-      [18, "IQ3_XXS", 256, 98],
-      [19, "IQ1_S", 256, 50],
-      [20, "IQ4_NL", 32, 18],
-      [21, "IQ3_S", 256, 110],
-      [22, "IQ2_S", 256, 82],
-      [23, "IQ4_XS", 256, 136],
-      [24, "I8", 1, 1],
-      [25, "I16", 1, 2],
-      [26, "I32", 1, 4],
-      [27, "I64", 1, 8],
-      [28, "F64", 1, 8],
-      [29, "IQ1_M", 256, 56],
-      [30, "BF16", 1, 2],
-      [34, "TQ1_0", 256, 54],
-      [35, "TQ2_0", 256, 66],
-      [39, "MXFP4", 32, 17],
-      [40, "NVFP4", 64, 36],
-      [41, "Q1_0", 128, 18],
-      [42, "Q2_0", 64, 18],
-    ] as const
-  ).map(([type, name, blockLength, blockBytes]) => [type, { name, blockLength, blockBytes }]),
+  types.map(([type, name, blockLength, blockBytes]) => [type, { name, blockLength, blockBytes }]),
 );
+
+const numbers = new Map(types.map(([type, name]) => [name, type as number]));
+
+/** Returns the GGUF type number of a number type. */
+export function tensorType(name: TensorTypeName): number {
+  return numbers.get(name) as number;
+}
+
+/** Types without blocks that matrices of a model may have before they are quantized. */
+export const floatTypes: ReadonlySet<number> = new Set([tensorType("F32"), tensorType("F16"), tensorType("BF16")]);
+
+/**
+ * Matrices that are never quantized: they are small, and errors in them change much. Routers choose experts; positions
+ * and token types are added to every token; convolutions have rows of a few values.
+ */
+const neverQuantized = new RegExp(
+  `(?:${[
+    ...["_norm", "^rope_freqs", "^rope_factors_\\w+", "^position_embd", "^token_types", "\\.ffn_gate_inp(?:_shexp)?"],
+    ...["\\.ssm_conv1d\\w*", "\\.shortconv\\.conv", "\\.attn_rel_b", "(?:^|\\.)altup_\\w+", "\\.laurel_\\w+"],
+    ...["^per_layer_model_proj", "\\.time_mix_(?!key|value|receptance|gate|output)\\w+", "^cls(?:\\.output)?"],
+  ].join("|")})\\.weight$`,
+);
+
+/** Whether a tensor is a matrix that may be quantized. `name`: its name in GGUF. */
+export function isQuantizable({ name, shape }: Pick<TensorEntry, "name" | "shape">): boolean {
+  return shape.length > 1 && name.endsWith(".weight") && !neverQuantized.test(name);
+}
 
 const defaultAlignment = 32;
 const maxAlignment = 1024 * 1024;

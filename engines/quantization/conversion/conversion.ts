@@ -1,7 +1,7 @@
 // Conversion: writes a model as a GGUF file with each tensor in its planned type. Worker threads convert chunks of rows and write
 // them at their places, so no tensor is in memory as a whole. A conversion that was interrupted goes on where it stopped.
 import { createHash } from "node:crypto";
-import { type FileHandle, mkdir, open, realpath, rename, stat, statfs } from "node:fs/promises";
+import { constants, type FileHandle, mkdir, open, realpath, rename, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type GgufHead, ggufHead } from "../../files/gguf/writer.ts";
@@ -126,7 +126,8 @@ async function keyOf(
 
 async function createFile(path: string, { bytes, fileBytes }: GgufHead): Promise<FileHandle> {
   await checkRoom(path, fileBytes);
-  const file = await open(path, "w+");
+  // Not emptied: if another process writes the same file after all, both write the same bytes at the same places.
+  const file = await open(path, constants.O_RDWR | constants.O_CREAT);
   await file.write(bytes, 0, bytes.length, 0);
   await file.truncate(fileBytes);
   return file;

@@ -1,7 +1,7 @@
 // Model source: a model whose weights can be read row by row, from a GGUF file (split or not) or a checkpoint. Plain data: each
 // worker thread of a conversion gets a copy.
 import type { RowSource } from "../../files/checkpoint/row-source.ts";
-import { readTensorTable, type TensorInfo } from "../../files/gguf/tensors.ts";
+import { isQuantizable, readTensorTable, type TensorInfo } from "../../files/gguf/tensors.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
 import type { PlannedTensor } from "../plan/types.ts";
 import { readTypedPairs } from "./typed-pairs.ts";
@@ -28,13 +28,6 @@ export interface ModelSource {
   readonly tensors: readonly SourceTensor[];
 }
 
-/**
- * Matrices that are never quantized: they are small, and errors in them change much. Routers choose experts; positions and token
- * types are added to every token; convolutions have rows of a few values.
- */
-const kept =
-  /(?:_norm|^rope_freqs|^rope_factors_\w+|^position_embd|^token_types|\.ffn_gate_inp(?:_shexp)?|\.ssm_conv1d\w*|\.shortconv\.conv|(?:^|\.)altup_\w+|^per_layer_model_proj|\.laurel_\w+|\.attn_rel_b|\.time_mix_(?!key|value|receptance|gate|output)\w+|^cls(?:\.output)?)\.weight$/;
-
 /** Reads the heads of a GGUF file and its further shards. Throws `model_file_invalid`. */
 export async function openGgufSource(path: string): Promise<ModelSource> {
   const { files, tensors } = await readTensorTable(path);
@@ -45,7 +38,7 @@ export async function openGgufSource(path: string): Promise<ModelSource> {
   return { files, pairs, tensors: [...tensors.values()].map(sourceTensor) };
 }
 
-function sourceTensor({ name, shape, type, file, offset }: TensorInfo): SourceTensor {
-  const isMatrix = shape.length > 1 && name.endsWith(".weight") && !kept.test(name);
-  return { name, shape, type, isMatrix, values: { kind: "blocks", file, offset, type } };
+function sourceTensor(tensor: TensorInfo): SourceTensor {
+  const { name, shape, type, file, offset } = tensor;
+  return { name, shape, type, isMatrix: isQuantizable(tensor), values: { kind: "blocks", file, offset, type } };
 }

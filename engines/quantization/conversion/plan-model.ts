@@ -3,10 +3,12 @@ import { basename, dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type CheckpointOptions, openCheckpoint } from "../../files/checkpoint/checkpoint.ts";
 import { tokenizerPairs } from "../../files/checkpoint/tokenizer/tokenizer-pairs.ts";
-import { tensorTypes } from "../../files/gguf/tensors.ts";
+import { fileTypeOf } from "../../files/gguf/file-types.ts";
+import { floatTypes, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
 import { decodableTypes } from "../codec/codec-types.ts";
 import type { Importance } from "../importance/importance-file.ts";
+import type { Level } from "../plan/levels.ts";
 import { isExpert, planTypes, type TypeOptions } from "../plan/types.ts";
 import { type Conversion, planConversion } from "./conversion.ts";
 import { type ModelSource, openGgufSource, type SourceTensor } from "./model-source.ts";
@@ -26,40 +28,15 @@ export interface PlannedModel {
   readonly isSame: boolean;
   /** GGUF type of most weights of the source's matrices. */
   readonly sourceType: number;
-  /** Names of the types of matrices that are quantized already and would be again. */
-  readonly lossyTypes: readonly string[];
-  /** Types of the level that rows did not fit, each with the type that takes its place and the number of such matrices. */
-  readonly replaced: readonly string[];
 }
 
-const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
-/** Values of general.file_type by the GGUF type of most matrices. */
-const fileTypes: ReadonlyMap<number, number> = new Map([
-  ...([
-    [0, 0],
-    [1, 1],
-    [2, 2],
-    [3, 3],
-    [6, 8],
-    [7, 9],
-    [8, 7],
-    [10, 10],
-    [11, 11],
-  ] as const),
-  ...([
-    [12, 14],
-    [13, 16],
-    [14, 18],
-    [20, 25],
-    [23, 30],
-    [30, 32],
-    [39, 38],
-  ] as const),
-]);
+/** Version of the block formats of ggml, which readers look for. */
+const quantizationVersion = 2;
 
 /**
  * Plans the GGUF file of the model at `path`, which is a GGUF file or the config.json of a checkpoint. Reads no weights. Throws
- * `model_file_invalid`, `unsupported` or `config_invalid`. `warn` is told what the tokenizer does differently.
+ * `model_file_invalid`, `unsupported` or `config_invalid`. `warn` is told what differs from what the user may expect: the tokenizer's
+ * rules, types in place of others, weights that are quantized twice.
  */
 export async function planModel(
   path: string,
@@ -70,24 +47,14 @@ export async function planModel(
   const source = await openModelSource(path, wishes, warn);
   const types = planTypes(source.tensors, wishes);
   checkDecodable(source, types);
-  if (wishes.organization === "moqe" && !source.tensors.some(({ name }) => isExpert(name))) {
-    warn("isq_organization moqe quantizes the matrices of experts, and the model has none");
-  }
-  for (const { key, covers } of wishes.topology) {
-    if (!source.tensors.some(({ name }) => covers(name)))
-      warn(`the topology's entry "${key}" covers no tensor of the model`);
-  }
+  warnOfTypes(source, types, wishes, warn);
   const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
-  const fileType = fileTypes.get(mostCommon(source, types)) ?? null;
+  const fileType = fileTypeOf(nameOf(mostCommon(source, types)));
   const conversion = await planConversion({ source, types, importance, fileType });
   return {
     conversion,
     sourceType: mostCommon(source, new Map()),
     isSame: isGguf && source.tensors.every(({ name, type }) => types.get(name) === type),
-    replaced: replacements(source, types, wishes),
-    lossyTypes: [
-      ...new Set(source.tensors.filter((tensor) => isRequantized(tensor, types)).map(({ type }) => nameOf(type))),
-    ],
   };
 }
 
@@ -134,6 +101,7 @@ async function openCheckpointSource(
   const all = new Map<string, TypedValue>([
     ["general.architecture", { type: "string", value: architecture }],
     ["general.name", { type: "string", value: checkpointName(folder) }],
+    ["general.quantization_version", { type: "u32", value: quantizationVersion }],
     ...pairs,
     ...(await tokenizerPairs(tokenizer ?? folder, vocabSize, warn)),
   ]);
@@ -174,14 +142,32 @@ function mostCommon({ tensors }: ModelSource, types: ReadonlyMap<string, number>
   return [...values].reduce((most, one) => (one[1] > most[1] ? one : most), [0, 0])[0];
 }
 
-/** Describes matrices whose rows do not fit the blocks of the level's type. */
-function replacements({ tensors }: ModelSource, types: ReadonlyMap<string, number>, { level }: TypeOptions): string[] {
-  if (level === null) return [];
+function warnOfTypes(
+  { tensors }: ModelSource,
+  types: ReadonlyMap<string, number>,
+  { level, organization, topology }: TypeOptions,
+  warn: (message: string) => void,
+): void {
+  if (organization === "moqe" && !tensors.some(({ name }) => isExpert(name))) {
+    warn("isq_organization moqe quantizes the matrices of experts, and the model has none");
+  }
+  for (const { key, covers } of topology) {
+    if (!tensors.some(({ name }) => covers(name))) warn(`the topology's entry "${key}" covers no tensor of the model`);
+  }
+  if (level !== null) for (const replacement of replacements(tensors, types, level)) warn(replacement);
+  const again = tensors.filter(({ name, type }) => !floatTypes.has(type) && types.get(name) !== type);
+  const names = [...new Set(again.map(({ type }) => nameOf(type)))];
+  if (names.length > 0) warn(`the weights are ${names.join(", ")} already; quantizing them again adds to their errors`);
+}
+
+/** Describes matrices whose rows do not fit the blocks of the level's type: the type that takes its place, and their number. */
+function replacements(tensors: readonly SourceTensor[], types: ReadonlyMap<string, number>, level: Level): string[] {
+  const { blockLength = 1 } = tensorTypes.get(level.type) ?? {};
   const counts = new Map<string, number>();
   for (const { name, shape, isMatrix } of tensors) {
     const type = types.get(name);
-    const columns = shape[0] ?? 1;
-    if (!isMatrix || type === undefined || columns % (tensorTypes.get(level.type)?.blockLength ?? 1) === 0) continue;
+    const [columns = 1] = shape;
+    if (!isMatrix || type === undefined || columns % blockLength === 0) continue;
     const text = `rows of ${columns} values do not fit the blocks of ${level.name} and are ${nameOf(type)}`;
     counts.set(text, (counts.get(text) ?? 0) + 1);
   }
@@ -196,10 +182,6 @@ function checkDecodable({ tensors }: ModelSource, types: ReadonlyMap<string, num
     const message = `tensor "${name}" is ${nameOf(type)}, which cannot be converted; expected one of ${known}: use a file with more bits`;
     throw new ServerError("unsupported", message, { param: "isq" });
   }
-}
-
-function isRequantized({ name, type }: SourceTensor, types: ReadonlyMap<string, number>): boolean {
-  return !floatTypes.has(type) && types.get(name) !== type;
 }
 
 function nameOf(type: number): string {

@@ -1,6 +1,7 @@
 // Quantization levels: names of `isq` and `quant`, and the number types that they stand for.
 import { ServerError } from "../../../runtime/errors.ts";
 import { suggestion } from "../../../runtime/nearest.ts";
+import { type TensorTypeName, tensorType } from "../../files/gguf/tensors.ts";
 
 /** A quantization level. All types are GGUF type numbers. */
 export interface Level {
@@ -14,29 +15,14 @@ export interface Level {
   readonly note: string | null;
 }
 
-const typeNumbers = {
-  F32: 0,
-  F16: 1,
-  Q4_0: 2,
-  Q4_1: 3,
-  Q5_0: 6,
-  Q5_1: 7,
-  Q8_0: 8,
-  Q2_K: 10,
-  Q3_K: 11,
-  Q4_K: 12,
-  Q5_K: 13,
-  Q6_K: 14,
-  IQ4_NL: 20,
-  IQ4_XS: 23,
-  BF16: 30,
-  MXFP4: 39,
-} as const;
-
-type TypeName = keyof typeof typeNumbers;
+type LevelName = Extract<
+  TensorTypeName,
+  | ("F32" | "F16" | "BF16" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0")
+  | ("Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K" | "IQ4_NL" | "IQ4_XS" | "MXFP4")
+>;
 
 /** Type of embeddings and output matrix for each type of matrices. */
-const oneUp: Readonly<Record<TypeName, TypeName>> = {
+const oneUp: Readonly<Record<LevelName, LevelName>> = {
   F32: "F32",
   F16: "F16",
   BF16: "BF16",
@@ -69,11 +55,11 @@ const forOddRows: ReadonlyMap<number, number> = new Map(
       ["Q5_K", "Q5_1"],
       ["Q6_K", "Q8_0"],
     ] as const
-  ).map(([from, to]) => [typeNumbers[from], typeNumbers[to]]),
+  ).map(([from, to]) => [tensorType(from), tensorType(to)]),
 );
 
 /** Level for each number of bits. */
-const levelOfBits: Readonly<Record<string, TypeName>> = {
+const levelOfBits: Readonly<Record<string, LevelName>> = {
   "2": "Q2_K",
   "3": "Q3_K",
   "4": "Q4_K",
@@ -83,7 +69,7 @@ const levelOfBits: Readonly<Record<string, TypeName>> = {
 };
 
 /** Levels of other formats, and the level that comes next to each. */
-const foreign: Readonly<Record<string, TypeName>> = {
+const foreign: Readonly<Record<string, LevelName>> = {
   AFQ2: "Q2_K",
   AFQ3: "Q3_K",
   AFQ4: "Q4_K",
@@ -97,7 +83,7 @@ const foreign: Readonly<Record<string, TypeName>> = {
   Q8_K: "Q8_0",
 };
 
-const names = Object.keys(typeNumbers) as readonly TypeName[];
+const names = Object.keys(oneUp) as readonly LevelName[];
 
 /**
  * Returns the level that `given` names: a number of bits (2, 3, 4, 5, 6, 8) or a type, with or without underscores, in any
@@ -112,7 +98,7 @@ export function parseLevel(given: string | number, setting: string): Level {
   if (own !== undefined) return levelOf(own, null);
   const other = Object.keys(foreign).find(isSpelled);
   if (other !== undefined) {
-    const name = foreign[other] as TypeName;
+    const name = foreign[other] as LevelName;
     return levelOf(name, `${other} is a type of another format; ${name} takes its place`);
   }
   const known = `${Object.keys(levelOfBits).join(", ")} bits, or ${names.join(", ")}`;
@@ -125,8 +111,8 @@ export function artifactNames({ name }: Level): readonly string[] {
   return name.endsWith("_K") ? [`${name}_M`, `${name}_L`, `${name}_S`, name] : [name];
 }
 
-function levelOf(name: TypeName, note: string | null): Level {
-  return { name, type: typeNumbers[name], endsType: typeNumbers[oneUp[name]], note };
+function levelOf(name: LevelName, note: string | null): Level {
+  return { name, type: tensorType(name), endsType: tensorType(oneUp[name]), note };
 }
 
 /** Returns the type for rows of `columns` values: `type`, or its replacement if the rows do not fit its blocks. */
@@ -134,5 +120,5 @@ export function fittingType(type: number, columns: number, blockLength: (type: n
   if (columns % blockLength(type) === 0) return type;
   const other = forOddRows.get(type);
   if (other !== undefined && columns % blockLength(other) === 0) return other;
-  return typeNumbers.F16;
+  return tensorType("F16");
 }

@@ -1,6 +1,6 @@
 // Quantization plan: the number type that each tensor of a model gets.
 import { ServerError } from "../../../runtime/errors.ts";
-import { tensorTypes } from "../../files/gguf/tensors.ts";
+import { floatTypes, tensorType, tensorTypes } from "../../files/gguf/tensors.ts";
 import { fittingType, type Level } from "./levels.ts";
 import type { LayerRule } from "./topology.ts";
 
@@ -27,8 +27,9 @@ export interface TypeOptions {
   readonly floatType: number | null;
 }
 
-const f32 = 0;
-const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
+/** GGUF type of matrices that stay floats, for each value of the setting `dtype`; null: as in the source. */
+export const dtypes = { auto: null, f32: tensorType("F32"), f16: tensorType("F16"), bf16: tensorType("BF16") } as const;
+
 const embedding = /^(?:token_embd|output|per_layer_token_embd)\.weight$/;
 const expert = /\.ffn_(?:gate|up|down|gate_up)_exps\.weight$/;
 
@@ -44,7 +45,7 @@ export function planTypes(tensors: readonly PlannedTensor[], options: TypeOption
 
 function typeOf(tensor: PlannedTensor, { level, organization, topology, floatType }: TypeOptions): number {
   const { name, shape, type, isMatrix } = tensor;
-  if (!isMatrix) return floatTypes.has(type) ? f32 : type;
+  if (!isMatrix) return floatTypes.has(type) ? dtypes.f32 : type;
   const rule = topology.find(({ covers }) => covers(name));
   const chosen = rule === undefined ? level : rule.level;
   const isLeftOut = chosen === null || (rule === undefined && organization === "moqe" && !isExpert(name));

@@ -39,10 +39,11 @@ async function answerOf(flags: readonly string[]): Promise<{ text: string; log: 
 
 describe("the default model as a checkpoint", () => {
   let gguf = "";
+  let python = "";
 
   before(async () => {
     ({ path: gguf } = await realModel());
-    const python = await pythonEnvironment(join(scripts, "requirements.txt"));
+    python = await pythonEnvironment(join(scripts, "requirements.txt"));
     await promisify(execFile)(python, [join(scripts, "from_gguf.py"), gguf, checkpoint]);
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
@@ -94,6 +95,17 @@ describe("the default model as a checkpoint", () => {
     assert.ok(text.length > 20, text);
     assert.match(log, /converting .*100 %/);
     assert.match(log, /target=\S+smollm2-Q8_0-/);
+  });
+
+  it("is written quantized so that Python's gguf package reads it", async () => {
+    const path = join(folder, "q5.gguf");
+    const { code, stderr } = await runCommand(["quantize", "-m", checkpoint, "--isq", "q5_0", "-o", path]);
+    assert.equal(code, 0, stderr);
+    const again = join(folder, "again");
+    await promisify(execFile)(python, [join(scripts, "from_gguf.py"), path, again]);
+    const [one, other] = [checkpoint, again].map((at) => JSON.parse(readFileSync(join(at, "tokenizer.json"), "utf8")));
+    assert.deepEqual(other, one);
+    assert.equal(readdirSync(again).filter((name) => name.endsWith(".safetensors")).length, 2);
   });
 
   it("is found in the quantization that quant asks for, or made", async () => {

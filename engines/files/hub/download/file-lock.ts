@@ -6,6 +6,8 @@ import { hostname } from "node:os";
 import { dirname } from "node:path";
 import { pause } from "./retry.ts";
 
+/** Paths of the locks that this process holds. */
+const held = new Set<string>();
 const touchMs = 5000;
 const abandonedMs = 30_000;
 
@@ -28,6 +30,7 @@ export async function withFileLock<T>(path: string, options: LockOptions, work: 
   try {
     return await work();
   } finally {
+    held.delete(path);
     clearInterval(touching);
     await rm(path, { force: true });
   }
@@ -36,6 +39,7 @@ export async function withFileLock<T>(path: string, options: LockOptions, work: 
 async function take(path: string): Promise<boolean> {
   try {
     const file = await open(path, "wx");
+    held.add(path);
     await file.writeFile(`${process.pid} ${hostname()}`).finally(() => file.close());
     return true;
   } catch (error) {
@@ -46,7 +50,8 @@ async function take(path: string): Promise<boolean> {
 }
 
 /**
- * Whether the lock's holder is gone: its process on this machine has ended, or it has stopped updating the lock file.
+ * Whether the lock's holder is gone: its process on this machine has ended, or it has stopped updating the lock file. In a
+ * container each start may have the process number of the one before.
  */
 async function isAbandoned(path: string): Promise<boolean> {
   const found = await stat(path).catch(() => null);
@@ -55,6 +60,7 @@ async function isAbandoned(path: string): Promise<boolean> {
   const [pid = "", host] = (await readFile(path, "utf8").catch(() => "")).split(" ");
   // The lock file is empty right after its creation. It then contains no host name, so it counts as in use.
   if (host !== hostname()) return false;
+  if (Number(pid) === process.pid) return !held.has(path);
   try {
     process.kill(Number(pid), 0);
     return false;

@@ -87,12 +87,21 @@ describe("two that want the same file", () => {
     assert.match(rig.notices[0] ?? "", /^another process is fetching "tiny-Q8_0\.gguf"; waiting for it$/);
   });
 
-  it("do not wait for a process that is gone", async () => {
-    rig.put({ [file]: bytes });
+  it("do not wait for a process that is gone, even if this process has its number now", async () => {
     const locks = join(rig.cache, ".locks", "models--acme--tiny-GGUF");
-    mkdirSync(locks, { recursive: true });
     const noSuchProcess = 2 ** 22 + 1;
-    writeFileSync(join(locks, `${etag}.partial.lock`), `${noSuchProcess} ${hostname()}`);
-    await rig.assertFetched(bytes);
+    for (const [pid, name] of [
+      [noSuchProcess, file],
+      [process.pid, "other-Q8_0.gguf"],
+    ] as const) {
+      const start = performance.now();
+      rig.put({ [name]: bytes });
+      mkdirSync(locks, { recursive: true });
+      rmSync(join(folder, "blobs"), { recursive: true, force: true });
+      rmSync(join(folder, "snapshots"), { recursive: true, force: true });
+      writeFileSync(join(locks, `${etag}.partial.lock`), `${pid} ${hostname()}`);
+      await rig.assertFetched(bytes);
+      assert.ok(performance.now() - start < 15_000, "an abandoned lock is waited for 30 s");
+    }
   });
 });
