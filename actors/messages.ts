@@ -1,17 +1,32 @@
 // Messages of all actors: one protocol interface per actor. Each method takes one message of plain data. Tokens are not sent as
 // messages but as frames, see TokenFrame.
 
+import type { PromptSpan } from "../engines/batch.ts";
 import type { PrefixStatistics } from "../engines/decoding/kv/prefix-cache.ts";
 import type { PrefixStoreOptions } from "../engines/decoding/prefix-store/prefix-store.ts";
 import type { SchedulerLimits } from "../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/decoding/speculation/speculation.ts";
-import type { Capabilities, Capacity, EngineName, InputSums, ModelCard, ModelSpec } from "../engines/engine.ts";
+import type { DiffusionCard, DiffusionSpec } from "../engines/diffusion/diffusion.ts";
+import type {
+  AudioSpec,
+  Capabilities,
+  Capacity,
+  EngineName,
+  ImageSpec,
+  InputSums,
+  ModelCard,
+  ModelSpec,
+} from "../engines/engine.ts";
 import type { HeadBytes } from "../engines/files/gguf/reader.ts";
 import type { GenerateEvent, GenerateRequest, ResolvedRequest, Sampling } from "../engines/generation.ts";
 import type { GrammarSource } from "../engines/grammar-source.ts";
+import type { RemoteSettings } from "../engines/remote/upstream.ts";
+import type { SpeechCard, SpeechSpec } from "../engines/speech/speech.ts";
 import type { ModelTemplateCapabilities } from "../engines/text/template/template-capabilities.ts";
 import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
+import type { PreparedImage, TileSpan } from "../engines/vision/image-tokens.ts";
+import type { EncodedImage, EncoderCacheStatistics } from "../engines/vision/model-images.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { SandboxSettings } from "../runtime/sandbox/sandbox.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
@@ -21,6 +36,8 @@ import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { CalibrationStatus } from "./api/calibration.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
 import type { ConvertedTokens, Embeddings, EmbedRequest, ModelFileFacts, TokensRequest } from "./api/inference.ts";
+import type { PaintRequest } from "./api/pictures/pictures.ts";
+import type { SpeakRequest, TranscribeRequest } from "./api/speech/speech.ts";
 
 /** Protocol of the actor `model`. Each loaded model has one, in its own worker thread or process. */
 export interface ModelProtocol {
@@ -29,6 +46,12 @@ export interface ModelProtocol {
    * invalid_value, unsupported, model_failed.
    */
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
+  /**
+   * Decodes and encodes images, and holds their embeddings until the hold is released. Throws invalid_value for an image that
+   * cannot be decoded, queue_full, unsupported.
+   */
+  prepareImages(message: ImagesToPrepare): Promise<readonly PreparedImage[]>;
+  releaseImages(message: { readonly hold: number }): void;
   /** Returns the pooled outputs of the prompts, when all are computed: Capabilities.pooledLength floats for each prompt. */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
   /** Ends sequences before the next step. `stop`: their texts contain a stop string, so the sequences count as finished. */
@@ -40,7 +63,7 @@ export interface ModelProtocol {
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;
   /** Begins to collect the inputs of the model's matrices. Throws unsupported. */
-  startCalibration(message: null): CalibrationStatus;
+  startCalibration(message: null): CalibrationStatus | null;
   calibrationStatus(message: null): CalibrationStatus;
   /** Returns what was collected; empty: nothing is collected. */
   calibrationSums(message: null): readonly InputSums[];
@@ -48,6 +71,13 @@ export interface ModelProtocol {
   loadAdapter(message: AdapterToLoad): Promise<void>;
   /** Frees an adapter after its sequences have ended, then resolves. New jobs that name the adapter are rejected. */
   unloadAdapter(message: { readonly id: number }): Promise<void>;
+}
+
+/** Images of one request. `hold`: number of the hold, chosen by the sender and unique among its holds. */
+export interface ImagesToPrepare {
+  readonly hold: number;
+  readonly client: string;
+  readonly images: readonly EncodedImage[];
 }
 
 /** A prepared adapter (engines/files/lora/) to load into a model's worker. */
@@ -85,6 +115,8 @@ export interface ModelStatistics {
   readonly totalMs: number;
   readonly ended: EndCounts;
   readonly prefixCache: PrefixStatistics;
+  /** Images whose embeddings were cached or computed for another request, and images that were encoded. */
+  readonly encoderCache: EncoderCacheStatistics;
   readonly kvBlocks: { readonly used: number; readonly total: number };
   /**
    * `loaded`: adapters in memory now. `switches`: number of steps with another adapter than the step
@@ -93,6 +125,23 @@ export interface ModelStatistics {
   readonly adapters: { readonly loaded: number; readonly switches: number };
   readonly speculation: Omit<SpeculationStatistics, "acceptedAt"> & { readonly acceptedAt: readonly number[] };
   readonly latencies: readonly SeriesLatencies[];
+  /** Counts of each server that a remote model lives on; absent: the model runs here. */
+  readonly remote?: readonly RemoteUrlStatistics[];
+}
+
+/** Counts of one server of a remote model. */
+export interface RemoteUrlStatistics {
+  readonly url: string;
+  /** 1: it gets requests; 0: it does not, because it has failed. */
+  readonly up: number;
+  /** Number of requests that it computes now. */
+  readonly outstanding: number;
+  readonly requests: number;
+  readonly failures: number;
+  /** Number of requests that it refused with 429. */
+  readonly busy: number;
+  /** Number of requests that were sent again after it had failed. */
+  readonly retries: number;
 }
 
 /** Token latencies of the streamed responses of one series. */
@@ -126,6 +175,10 @@ export interface SequenceJob {
   readonly ignoreEos: boolean;
   /** Ids of tokens that end the sequence, in addition to the model's end-of-generation tokens. */
   readonly stopTokens: readonly number[];
+  /** Tiles of images in the prompt, and the hold of their embeddings; absent: the prompt is only tokens. */
+  readonly images?: { readonly hold: number; readonly tiles: readonly TileSpan[] };
+  /** Embeddings of the tiles; the model actor adds them. */
+  readonly spans?: readonly PromptSpan[];
   /** Adapter id; 0: the base model. */
   readonly adapter: number;
   readonly sampling: Sampling;
@@ -223,18 +276,62 @@ export interface ModelPlaceInit {
   readonly prefixStore: PrefixStoreOptions | null;
 }
 
+/** Start parameters of the thread of a model on other servers. */
+export interface RemotePlaceInit {
+  readonly settings: RemoteSettings;
+  /** Path of a GGUF file with the vocabulary of the model. */
+  readonly path: string;
+  readonly maxModelLength: number | null;
+  readonly kind: "text" | "embedding";
+  readonly queueTimeoutMs: number;
+  readonly maxQueue: number;
+  readonly frameIntervalMs: number;
+  readonly mailboxLimit: number;
+}
+
+/** Start parameters of the thread of a model on other servers that give text only. */
+export interface RemoteTextPlaceInit {
+  readonly settings: RemoteSettings;
+  readonly queueTimeoutMs: number;
+  readonly maxQueue: number;
+  readonly mailboxLimit: number;
+}
+
+/**
+ * Protocol of the actor `remoteText` of such a thread. The events of a call are sent on the channel `remoteTextChannel`, with the
+ * stream id that the caller has chosen. Cancelling the stream cancels the request on the server.
+ */
+export interface RemoteTextProtocol {
+  /** The events are GenerateEvents. */
+  generate(message: { readonly stream: number; readonly request: GenerateRequest }): void;
+}
+
+export const remoteTextChannel = "remote-text";
+/** Number of events that the reader has not taken, at which a call pauses. Both ends of the channel use it. */
+export const remoteTextWindow = 64;
+
 /** Progress report of a model's worker: while it loads, the loaded fraction; later, notices for the operator. */
 export type ModelReport = number | { readonly notice: string };
 
 /** Result of the start of a model's worker, sent when the model is loaded. */
 export interface ModelPlaceReady {
+  /** Facts of a diffusion model; absent: the model computes tokens. The other fields of a diffusion model say that it has no sequences. */
+  readonly diffusion?: DiffusionCard;
+  /** Facts of a speech model; absent: the model computes tokens. The other fields of a speech model say that it has no sequences. */
+  readonly speech?: SpeechCard;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
   /** Maximum number of sequences without a slot. */
   readonly maxQueue: number;
-  /** Tokens of each text in `vocabularyProbes`, by the engine's tokenizer; null if the engine has no tokenizer. */
-  readonly probes: readonly Int32Array[] | null;
+  /** Images that the model takes; null or absent: none. */
+  readonly images?: ImageSpec | null;
+  readonly audio?: AudioSpec | null;
+  /**
+   * Tokens of each text in `vocabularyProbes`, by the engine's tokenizer; null: a text that it reads in another way on purpose.
+   * null if the engine has no tokenizer.
+   */
+  readonly probes: readonly (Int32Array | null)[] | null;
 }
 
 /**
@@ -360,6 +457,28 @@ export interface StatePlaceInit {
   readonly maxFileContentBytes: number;
   /** Folder of skills (skills_dir); null: only uploaded skills. */
   readonly skillsFolder: string | null;
+  /** Whether background responses without output whose server has ended are generated again (restart_background); absent: no. */
+  readonly restartsBackground?: boolean;
+  /** State shared with other replicas; null: none. The folder then has only copies of files and skills. */
+  readonly shared: SharedStateInit | null;
+}
+
+/** Where replicas share their state. */
+export interface SharedStateInit {
+  /** Address of the Redis or Valkey server (state_url); may have a password. */
+  readonly url: string;
+  /** Identity of this replica, which no other has. */
+  readonly replica: string;
+  /** Milliseconds after the last heartbeat of a replica from which it counts as dead. */
+  readonly leaseMs: number;
+  /** Bucket of the contents of files (files_url), with its keys; null or absent: they are in the store. */
+  readonly files?: SharedFilesInit | null;
+}
+
+export interface SharedFilesInit {
+  readonly url: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
 }
 
 /** Result of the start of the state thread. */
@@ -396,6 +515,68 @@ export interface ToolsPlaceInit {
  */
 export interface ToolsThreadInit extends Omit<ToolsPlaceInit, "workFolder"> {
   readonly folder: string;
+}
+
+/**
+ * Protocol of the actor `diffusion` of a diffusion place. The events of a call are sent on the channel `diffusionChannel`, with the
+ * stream id that the caller has chosen. Cancelling the stream ends the call before the next step.
+ */
+export interface DiffusionProtocol {
+  /** The events are PaintEvents. */
+  paint(message: { readonly stream: number; readonly request: PaintRequest }): void;
+}
+
+export const diffusionChannel = "diffusion";
+/** Number of events that the reader has not taken, at which a call pauses. Both ends of the channel use it. */
+export const diffusionWindow = 16;
+
+/** Start parameters of a diffusion place. */
+export interface DiffusionPlaceInit {
+  readonly spec: DiffusionSpec;
+  readonly limits: DiffusionLimits;
+  readonly mailboxLimit: number;
+}
+
+export interface DiffusionLimits {
+  /** Maximum time of one picture in milliseconds. */
+  readonly timeoutMs: number;
+  /** Maximum number of calls that wait. */
+  readonly maxQueue: number;
+}
+
+/**
+ * Protocol of the actor `speech` of a speech place. The events of a call are sent on the channel `speechChannel`, with the stream id
+ * that the caller has chosen. Cancelling the stream ends the call.
+ */
+export interface SpeechProtocol {
+  /** The events are SpeakEvents. */
+  speak(message: { readonly stream: number; readonly request: SpeakRequest }): void;
+  /** The events are TranscribeEvents. */
+  transcribe(message: { readonly stream: number; readonly request: TranscribeRequest }): void;
+}
+
+export const speechChannel = "speech";
+/** Number of events that the reader has not taken, at which a call pauses. Both ends of the channel use it. */
+export const speechWindow = 16;
+
+/** Start parameters of a speech place. */
+export interface SpeechPlaceInit {
+  readonly spec: SpeechSpec;
+  readonly limits: SpeechLimits;
+  readonly mailboxLimit: number;
+}
+
+export interface SpeechLimits {
+  /** Maximum length of a text to speak, in characters. */
+  readonly maxInputChars: number;
+  /** Maximum length of the audio of one answer in seconds. */
+  readonly maxSpeechSeconds: number;
+  /** Maximum size of an audio file in bytes. */
+  readonly maxAudioBytes: number;
+  /** Maximum length of the audio of one request in seconds. */
+  readonly maxAudioSeconds: number;
+  /** Maximum number of calls that wait. */
+  readonly maxQueue: number;
 }
 
 /** Protocol of the actor `web` on the web thread. The methods are those of Web, with ids instead of signals. */

@@ -20,29 +20,19 @@ import { SharedTokenTexts, tokenTextTable } from "../engines/text/tokenizer/toke
 import { createVocabulary } from "../engines/text/tokenizer/vocabulary.ts";
 import { wasmEngine } from "../engines/wasm/engine.ts";
 import { readModel } from "../engines/wasm/load/fit.ts";
-import { textOf } from "../http/responses/fold/event-chunks.ts";
-import { EventText } from "../http/responses/fold/event-text.ts";
-import { ResponseFold } from "../http/responses/fold/fold.ts";
-import { echoedSettings } from "../http/responses/fold/resource.ts";
-import { type ResponseTranslation, responseTranslator } from "../http/responses/request/translator.ts";
 import { AnswerMemory } from "../http/shared/answer/answer-memory.ts";
+import type { AskedRequest } from "../http/shared/translation.ts";
 import type { MessageOf } from "../runtime/actor/behaviour.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
-import { ServerError, toErrorRecord } from "../runtime/errors.ts";
+import { ServerError } from "../runtime/errors.ts";
+import { Answer, client } from "./answer.ts";
 import type { LoadedFacts, ModelToLoad } from "./messages.ts";
 import { addFile, fileAt } from "./node/files.ts";
 import { deserialize } from "./node/v8.ts";
+import type { RunningModel } from "./serve-page.ts";
 import { frameIntervalMs, limits, slots, specOf, speculation } from "./settings.ts";
 
-const client = "page";
 const noPlaces = { begun: () => {}, paused: () => {}, resumed: () => {} };
-
-/** Fields of a request that a model in the browser refuses. */
-interface Body {
-  readonly tools?: readonly unknown[];
-  readonly adapter?: unknown;
-  readonly input?: unknown;
-}
 
 interface Parts {
   readonly name: string;
@@ -53,9 +43,8 @@ interface Parts {
   readonly defaults: GenerationDefaults;
 }
 
-export class LocalModel {
+export class LocalModel implements RunningModel {
   readonly facts: LoadedFacts;
-  /** Rejects if the engine fails. */
   readonly running: Promise<void>;
   readonly #name: string;
   readonly #text: TextModel;
@@ -125,75 +114,42 @@ export class LocalModel {
     };
   }
 
-  /**
-   * Runs a response. `body`: as of POST /v1/responses. `emit` gets the text of the stream in parts of whole events. Throws if the
-   * request is refused; later failures are events.
-   */
-  async respond(body: Body, signal: AbortSignal, emit: (text: string) => void): Promise<void> {
-    refuseServerFeatures(body);
-    const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
-    const translation = responseTranslator.translate(body, { responseId: id, offered: null }, "refuse");
-    const request = this.#resolved(translation);
-    const events = new EventText();
-    const flush = (): void => {
-      const text = textOf(events.take());
-      emit(typeof text === "string" ? text : [...text].join(""));
-    };
-    const lease = this.#memory.lease(client);
-    const fold = new ResponseFold({
-      head: {
-        id,
-        createdAt: Math.floor(Date.now() / 1000),
-        model: translation.facts.model ?? this.#name,
-        settings: echoedSettings(translation.facts.settings, translation.asked, this.#defaults),
-        namespacedNames: translation.facts.namespacedNames,
-        includesSources: false,
-      },
-      events,
-      status: "in_progress",
-      hasExtensions: false,
-      tokenTexts: () => this.#texts,
-      lease,
+  async respond(body: object, signal: AbortSignal, emit: (text: string) => void): Promise<void> {
+    const answer = new Answer(body, {
+      name: this.#name,
+      defaults: this.#defaults,
+      texts: this.#texts,
+      memory: this.#memory,
     });
-    const generation = new Generation({
-      request,
-      adapter: null,
-      model: {
-        texts: this.#texts,
-        prepare: async (given) => preparePrompt(given as OpenRequest, this.#text),
-        check: async ({ asked }, text, call) =>
-          checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }),
-        actor: this.#actor,
-        open: (sink) => this.#open(sink),
-        places: noPlaces,
-        close: (sequence) => void this.#sinks.delete(sequence),
-      },
-      signal,
-      onPrepared: () => {},
-      emit: (event) => {
-        fold.take(event);
-        flush();
-        return true;
-      },
+    const request = this.#resolved(answer.asked);
+    await answer.run(signal, emit, async (take) => {
+      const generation = new Generation({
+        request,
+        adapter: null,
+        model: {
+          texts: this.#texts,
+          prepare: async (given) => preparePrompt(given as OpenRequest, this.#text),
+          // A model in a page takes no images.
+          holdImages: async () => null,
+          check: async ({ asked }, text, call) =>
+            checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }),
+          actor: this.#actor,
+          open: (sink) => this.#open(sink),
+          places: noPlaces,
+          close: (sequence) => void this.#sinks.delete(sequence),
+        },
+        signal,
+        onPrepared: () => {},
+        emit: (event) => {
+          take(event);
+          return true;
+        },
+      });
+      return (await generation.run()).usage;
     });
-    try {
-      flush();
-      const { usage } = await generation.run();
-      fold.take({ type: "done", usage });
-    } catch (error) {
-      if (signal.aborted) fold.interrupt("cancelled");
-      else fold.fail(toErrorRecord(error));
-    } finally {
-      lease.release();
-    }
-    flush();
   }
 
-  #resolved({ asked, isWhole }: ResponseTranslation): ResolvedRequest {
-    if (!isWhole) {
-      const message = "a model in the browser keeps no responses: send the whole conversation as input";
-      throw new ServerError("unsupported", message, { param: "previous_response_id" });
-    }
+  #resolved(asked: AskedRequest): ResolvedRequest {
     const origin = { model: this.#name, adapter: null, client, series: null, receivedAt: Date.now() };
     const sampling = effectiveSampling(asked.sampling, this.#defaults);
     return { ...asked, ...origin, sampling, outputLimit: asked.maxTokens };
@@ -222,12 +178,4 @@ export class LocalModel {
 /** Returns the beginning of a file, in memory. */
 async function beginningOf(name: string, bytes: number): Promise<Blob> {
   return new Blob([await fileAt(name).content.slice(0, bytes).arrayBuffer()]);
-}
-
-/** Throws `unsupported` for tools, files and adapters, which only a server has. */
-function refuseServerFeatures({ tools, adapter, input }: Body): void {
-  const hasFile = JSON.stringify(input ?? "").includes('"type":"input_file"');
-  const wanted = adapter ? "adapters" : (tools ?? []).length > 0 ? "tools" : hasFile ? "files" : null;
-  if (wanted === null) return;
-  throw new ServerError("unsupported", `a model in the browser has no ${wanted}: choose a model of the server`);
 }

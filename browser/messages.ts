@@ -1,6 +1,6 @@
 // Messages between a page and the worker that runs a model in it.
 
-/** A model to load. */
+/** A model to load into the wasm engine. */
 export interface ModelToLoad {
   readonly name: string;
   /** The GGUF file. */
@@ -11,8 +11,18 @@ export interface ModelToLoad {
   readonly context: number;
 }
 
-export type PageMessage =
-  | { readonly kind: "load"; readonly model: ModelToLoad }
+/** A model to load onto the GPU. */
+export interface GpuModelToLoad {
+  readonly name: string;
+  /** Files of the model's folder (MLC format), by name. */
+  readonly files: ReadonlyMap<string, Blob>;
+  /** As in ModelToLoad. */
+  readonly context: number;
+}
+
+/** `Model`: the kind of model that the worker runs. */
+export type PageMessage<Model = ModelToLoad | GpuModelToLoad> =
+  | { readonly kind: "load"; readonly model: Model }
   /** Begins an answer. `body`: as of POST /v1/responses. `id`: chosen by the page. */
   | { readonly kind: "respond"; readonly id: number; readonly body: object }
   | { readonly kind: "stop"; readonly id: number };
@@ -21,9 +31,11 @@ export type PageMessage =
 export interface LoadedFacts {
   readonly description: string;
   readonly engine: string;
-  readonly threads: number;
+  /** Number of compute threads; null: the GPU computes. */
+  readonly threads: number | null;
   readonly weightBytes: number;
-  readonly kvCacheBytes: number;
+  /** null: not known. */
+  readonly kvCacheBytes: number | null;
   /** Maximum length of a conversation in tokens. */
   readonly contextTokens: number;
 }

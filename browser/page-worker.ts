@@ -3,10 +3,11 @@ import "./node/globals.ts";
 import sampler from "../dist/engines/decoding/sampler/sampler.wasm?url";
 import plainKernels from "../dist/engines/wasm/kernels/kernels-plain.wasm?url";
 import relaxedKernels from "../dist/engines/wasm/kernels/kernels-relaxed.wasm?url";
-import { ServerError, toErrorRecord } from "../runtime/errors.ts";
+import { ServerError } from "../runtime/errors.ts";
 import { LocalModel } from "./local-model.ts";
-import type { ModelToLoad, PageMessage, WorkerMessage } from "./messages.ts";
+import type { ModelToLoad } from "./messages.ts";
 import { addFile } from "./node/files.ts";
+import { servePage } from "./serve-page.ts";
 
 /** Modules of WebAssembly by the names under which the engine reads them. */
 const modules = {
@@ -15,35 +16,15 @@ const modules = {
   "sampler.wasm": sampler,
 };
 
-let model: LocalModel | null = null;
-const stops = new Map<number, AbortController>();
-
-globalThis.onmessage = ({ data }: MessageEvent<PageMessage>) => {
-  if (data.kind === "load") void load(data.model);
-  else if (data.kind === "stop") stops.get(data.id)?.abort(new Error("stopped"));
-  else void respond(data.id, data.body);
-};
-
-function send(message: WorkerMessage): void {
-  globalThis.postMessage(message);
-}
-
-async function load(wanted: ModelToLoad): Promise<void> {
+servePage<ModelToLoad>(async (wanted, onProgress) => {
   try {
     await Promise.all(Object.entries(modules).map(([name, url]) => fetchModule(name, url)));
     addFile(wanted.name, wanted.file);
-    let shown = 0;
-    model = await LocalModel.load(wanted, (fraction) => {
-      if (fraction < shown + 0.01 && fraction < 1) return;
-      shown = fraction;
-      send({ kind: "progress", fraction });
-    });
-    model.running.catch(fail);
-    send({ kind: "loaded", facts: model.facts });
+    return await LocalModel.load(wanted, onProgress);
   } catch (error) {
-    fail(error instanceof RangeError ? noMemory(error) : inPageWords(error));
+    throw error instanceof RangeError ? noMemory(error) : inPageWords(error);
   }
-}
+});
 
 /** WebAssembly and the browser report missing memory as a RangeError. */
 function noMemory(cause: RangeError): ServerError {
@@ -65,23 +46,4 @@ async function fetchModule(name: string, url: string): Promise<void> {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url} could not be loaded: status ${response.status}`);
   addFile(name, await response.blob());
-}
-
-function fail(error: unknown): void {
-  send({ kind: "failed", problem: toErrorRecord(error) });
-}
-
-async function respond(id: number, body: object): Promise<void> {
-  const stop = new AbortController();
-  stops.set(id, stop);
-  try {
-    if (model === null) throw new Error("the model is not loaded");
-    await model.respond(body, stop.signal, (text) => {
-      if (text !== "") send({ kind: "events", id, text });
-    });
-  } catch (error) {
-    send({ kind: "refused", id, problem: toErrorRecord(error) });
-  } finally {
-    stops.delete(id);
-  }
 }

@@ -1,4 +1,4 @@
-// Build of the engine for browsers, into dist/browser: the page worker, its compute threads and the WASM modules. The sources of
+// Build of the engine for browsers, into dist/browser: the page worker, its compute threads, the GPU worker and the WASM modules. The sources of
 // the engine stay as they are: modules of Node.js are replaced by the files of node/.
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -60,12 +60,12 @@ export default defineConfig({
     target: "es2022",
     modulePreload: false,
     reportCompressedSize: false,
-    chunkSizeWarningLimit: 4096,
+    chunkSizeWarningLimit: 8192,
     license: { fileName: "licenses.engine.txt" },
     rolldownOptions: {
       // The compression takes most of the time, which is no fault.
       checks: { bundlerTimings: false },
-      input: fileURLToPath(new URL("./page-worker.ts", import.meta.url)),
+      input: ["page-worker", "gpu-worker"].map((name) => fileURLToPath(new URL(`./${name}.ts`, import.meta.url))),
       output: { entryFileNames: "[name].js" },
     },
   },

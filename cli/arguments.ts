@@ -16,12 +16,12 @@ const commandNames = ["serve", "run", "agent", "bench", "tune", "from-config"] a
  */
 export type CommandName = (typeof commandNames)[number];
 
-const toolNames = ["models", "cache", "quantize", "login", "doctor", "completions"] as const;
+const toolNames = ["models", "cache", "quantize", "uqff", "login", "doctor", "completions"] as const;
 
 /** Command without settings; it parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
-const plannedCommands = ["uqff", "update", "uninstall"];
+const plannedCommands = ["update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands, "help"];
 
 /** Flags that give a model tools. */

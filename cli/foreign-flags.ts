@@ -86,7 +86,7 @@ export const foreignFlags: readonly ForeignFlag[] = [
   {
     names: ["--ssl-keyfile", "--ssl-certfile", "--ssl-key-file", "--ssl-cert-file"],
     server: "llama-server and vLLM",
-    note: "TLS is left to a reverse proxy in front of troupe; docs/operating.md shows one",
+    note: "TLS is left to a reverse proxy in front of troupe; docs/scale.md has a configuration for nginx",
   },
 ];
 

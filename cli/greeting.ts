@@ -10,7 +10,7 @@ export interface Greeted {
   /** null: no MCP server. */
   readonly mcpPort: number | null;
   readonly hasUi: boolean;
-  readonly models: readonly Pick<ModelEntry, "id" | "capabilities">[];
+  readonly models: readonly Pick<ModelEntry, "id" | "capabilities" | "speech" | "isDiffusion">[];
   readonly defaultModelId: string;
   /** The `model_id` of each model in the settings. */
   readonly modelIds: readonly string[];
@@ -22,6 +22,9 @@ export function greeting({ host, port, mcpPort, hasUi, models, defaultModelId, m
   const endpoints: [name: string, address: string][] = [
     ...(models.some(generates) ? generating(url) : []),
     ...(models.some(embeds) ? [["embeddings", `${url}/v1/embeddings`] as [string, string]] : []),
+    ...(models.some(speaks) ? [["speech", `${url}/v1/audio/speech`] as [string, string]] : []),
+    ...(models.some(transcribes) ? [["transcripts", `${url}/v1/audio/transcriptions`] as [string, string]] : []),
+    ...(models.some(makesImages) ? [["images", `${url}/v1/images/generations`] as [string, string]] : []),
     ["models", `${url}/v1/models`],
     ...(hasUi ? [["web UI", `${url}/ui/`] as [string, string]] : []),
     ["API docs", `${url}/docs`],
@@ -36,8 +39,20 @@ export function greeting({ host, port, mcpPort, hasUi, models, defaultModelId, m
 type Greeting = Greeted["models"][number];
 
 /** Whether a model generates text. A model that is not loaded yet is assumed to generate text, as most models do. */
-function generates({ capabilities }: Greeting): boolean {
-  return capabilities?.generates ?? true;
+function generates({ capabilities, speech, isDiffusion }: Greeting): boolean {
+  return capabilities?.generates ?? !(speech || isDiffusion);
+}
+
+function speaks({ speech }: Greeting): boolean {
+  return speech?.task === "speak";
+}
+
+function transcribes({ speech }: Greeting): boolean {
+  return speech?.task === "transcribe";
+}
+
+function makesImages({ isDiffusion }: Greeting): boolean {
+  return isDiffusion === true;
 }
 
 function embeds({ capabilities }: Greeting): boolean {
@@ -53,7 +68,11 @@ function attempt(url: string, model: Greeting | undefined): string {
   if (model === undefined) return "";
   const question = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
   if (generates(model)) return tried(`-N ${url}/v1/chat/completions`, question);
-  return embeds(model) ? tried(`${url}/v1/embeddings`, `{"model":"default","input":"Hello."}`) : "";
+  if (embeds(model)) return tried(`${url}/v1/embeddings`, `{"model":"default","input":"Hello."}`);
+  if (makesImages(model)) return tried(`${url}/v1/images/generations`, `{"prompt":"a red cat on a mat"}`);
+  return speaks(model)
+    ? tried(`-o hello.wav ${url}/v1/audio/speech`, `{"input":"Hello.","response_format":"wav"}`)
+    : "";
 }
 
 function tried(address: string, body: string): string {

@@ -21,6 +21,7 @@ const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promi
   models: modelsCommand,
   cache: cacheCommand,
   quantize: async (args) => (await import("./tools/quantize.ts")).quantizeCommand(args),
+  uqff: async (args) => (await import("./tools/uqff/uqff.ts")).uqffCommand(args),
   login: loginCommand,
   doctor: async (args) => (await import("./tools/doctor.ts")).doctorCommand(args),
   completions: async (args) => (await import("./tools/completions.ts")).completionsCommand(args),

@@ -8,11 +8,14 @@ export interface Progress {
   /** Shows the progress. `done` and `total` are bytes, or fractions of 1; `total` is null while it is unknown. */
   update(label: string, done: number, total: number | null): void;
   stop(): void;
+  /** Aborted when the user ends the command: what is shown here ends, and is continued by the next start. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Creates a progress display. A new label starts a new bar or line. */
-export function createProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
-  return stream.isTTY ? createBar(stream) : createLines((line) => stream.write(`${line}\n`));
+export function createProgress(signal?: AbortSignal): Progress {
+  const { stderr } = process;
+  return { ...(stderr.isTTY ? createBar(stderr) : createLines((line) => stderr.write(`${line}\n`))), signal };
 }
 
 function createBar(stream: NodeJS.WriteStream): Progress {

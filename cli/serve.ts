@@ -11,6 +11,7 @@ import type { McpListener, McpParts } from "./assembly/mcp.ts";
 import type { Config } from "./config/config.ts";
 import { greeting } from "./greeting.ts";
 import { createProgress } from "./progress.ts";
+import { unlessEnded } from "./run/signals.ts";
 import { Service } from "./service.ts";
 
 /** Maximum free memory in bytes that an arena of the native heap (malloc) keeps. */
@@ -20,8 +21,22 @@ const keptHeapBytes = 2 ** 20;
 export async function serve(config: Config): Promise<void> {
   checkOpenFiles();
   const log = createLogger({ level: config.troupe.logLevel, format: config.server.accessLogFormat });
-  const progress = createProgress();
-  const service = await Service.open(config, log, progress);
+  const signals = new Signals(log);
+  const progress = createProgress(signals.starting);
+  const service = await Service.open(config, log, progress).catch(unlessEnded(signals.starting));
+  if (service === null || signals.starting.aborted) {
+    progress.stop();
+    await service?.stop([]);
+    signals.end();
+    return;
+  }
+  const start = () => Promise.all([service.start(), limitNativeHeap(keptHeapBytes)]);
+  // On a shared port the former server answers until the models are loaded.
+  if (config.troupe.reusePort) {
+    signals.onSignal(() => service.stop([]));
+    await start();
+    if (signals.isStopping) return;
+  }
   let listeners: Listeners;
   try {
     listeners = await openListeners(config, service, log);
@@ -31,9 +46,9 @@ export async function serve(config: Config): Promise<void> {
   }
   const { listener, mcp } = listeners;
   const edges = mcp === null ? [listener] : [listener, mcp.listener];
-  stopOnSignals(() => service.stop(edges, mcp === null ? [] : [mcp.mcp]), log);
+  signals.onSignal(() => service.stop(edges, mcp === null ? [] : [mcp.mcp]));
   try {
-    await Promise.all([service.start(), limitNativeHeap(keptHeapBytes)]);
+    if (!config.troupe.reusePort) await start();
   } catch (error) {
     progress.stop();
     for (const edge of edges) edge.forceClose();
@@ -67,7 +82,7 @@ interface Listeners {
 async function openListeners(config: Config, service: Service, log: Logger): Promise<Listeners> {
   const { troupe, server } = config;
   const { host, port } = server;
-  const { edge, maxBodyBytesInFlight } = troupe;
+  const { edge, maxBodyBytesInFlight, reusePort: sharesPort } = troupe;
   const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
   const sockets = {
     maxOpen: troupe.maxWebsockets,
@@ -75,9 +90,19 @@ async function openListeners(config: Config, service: Service, log: Logger): Pro
     lifetimeMs: troupe.websocketLifetimeSecs * 1000,
   };
   const app = service.createApp();
-  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, sockets, log });
+  const listener = await listen(app, {
+    host,
+    port,
+    sharesPort,
+    edge,
+    maxBodyBytesInFlight,
+    requestTimeoutMs,
+    sockets,
+    log,
+  });
   try {
-    return { listener, mcp: await mcpOf(config, { app, apiKeys: service.apiKeys, inference: service.inference, log }) };
+    const { apiKeys, inference, mcpSessions: shared } = service;
+    return { listener, mcp: await mcpOf(config, { app, apiKeys, inference, log, shared }) };
   } catch (error) {
     listener.forceClose();
     throw error;
@@ -92,24 +117,60 @@ async function mcpOf(config: Config, parts: McpParts): Promise<McpListener | nul
   return listenMcp(config, mcpPort, parts);
 }
 
-/** Handles signals. The first signal starts a graceful shutdown; a second signal exits immediately. */
-function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
-  let isStopping = false;
-  const onSignal = (signal: NodeJS.Signals) => {
-    if (isStopping) process.exit(1);
-    isStopping = true;
-    log.info({ signal }, "stopping: running requests finish first; send the signal again to stop at once");
+/**
+ * Signals of the command. The first one ends the start: a download or a conversion stops, and the next start continues it. When the
+ * server runs, the first one starts a graceful shutdown. A second one exits immediately.
+ */
+class Signals {
+  readonly #log: Logger;
+  readonly #starting = new AbortController();
+  #isStopping = false;
+  #stop: (() => Promise<void>) | null = null;
+
+  constructor(log: Logger) {
+    this.#log = log;
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => this.#handle(signal));
+  }
+
+  /** Aborted by a signal before the server runs. */
+  get starting(): AbortSignal {
+    return this.#starting.signal;
+  }
+
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  /** Sets what shuts the server down, from now on. */
+  onSignal(stop: () => Promise<void>): void {
+    this.#stop = stop;
+    // A signal may have come between the end of the start and this call.
+    if (this.#isStopping) this.#shutDown(stop);
+  }
+
+  /** Ends the process, because a signal has ended the start. */
+  end(): void {
+    this.#log.info("stopped");
+    process.exit(0);
+  }
+
+  #handle(signal: NodeJS.Signals): void {
+    if (this.#isStopping) process.exit(1);
+    this.#isStopping = true;
+    const kept =
+      this.#stop === null ? "what is downloaded or converted so far is kept" : "running requests finish first";
+    this.#log.info({ signal }, `stopping: ${kept}; send the signal again to stop at once`);
+    if (this.#stop === null) this.#starting.abort();
+    else this.#shutDown(this.#stop);
+  }
+
+  #shutDown(stop: () => Promise<void>): void {
     stop().then(
-      () => {
-        log.info("stopped");
-        process.exit(0);
-      },
+      () => this.end(),
       (error: unknown) => {
-        log.error({ err: error }, "stopping failed");
+        this.#log.error({ err: error }, "stopping failed");
         process.exit(1);
       },
     );
-  };
-  process.on("SIGTERM", onSignal);
-  process.on("SIGINT", onSignal);
+  }
 }

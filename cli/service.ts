@@ -1,15 +1,23 @@
 // Service: the models and the stored state of one server, and the HTTP apps over them. `troupe serve` and the embedding API
 // assemble it in the same way, and stop it in the same order. It opens no port and handles no signals.
+import { readFile } from "node:fs/promises";
+import { basename, resolve } from "node:path";
+import type { Files } from "../actors/api/agent/files.ts";
 import type { ToolSource } from "../actors/api/agent/server-tools.ts";
 import type { Tuner } from "../actors/api/tuning.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
+import { SharedAdapters } from "../actors/lora-registry/shared-adapters.ts";
+import { type MlcModel, readMlcFolder } from "../engines/files/mlc-folder.ts";
 import { type App, type AppOptions, createApp } from "../http/app.ts";
 import type { HttpConfig } from "../http/context.ts";
+import type { SharedSessions } from "../http/mcp/sessions.ts";
 import type { EdgeServer } from "../http/server/edge.ts";
 import { resolvesWithin } from "../runtime/clock.ts";
-import type { EngineReport } from "../runtime/host/system.ts";
+import { ServerError } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log/log.ts";
 import { type OpenAgents, openAgents } from "./assembly/agents/agents.ts";
+import { DownloadedModels } from "./assembly/models/downloaded-models.ts";
+import type { ModelBuilder } from "./assembly/models/model-builder.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
 import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { settingsInForce } from "./assembly/settings-in-force.ts";
@@ -35,9 +43,15 @@ interface Parts {
   readonly config: Config;
   readonly log: Logger;
   readonly observers: readonly ClosableObserver[];
-  readonly engines: readonly EngineReport[];
+  readonly builder: ModelBuilder;
+  /** Models that clients download; null: they may not. */
+  readonly library: DownloadedModels | null;
+  /** Models that browsers may copy. */
+  readonly webModels: readonly MlcModel[];
   readonly front: InferenceService;
   readonly state: State;
+  /** LoRA adapters of all replicas; null: this server has adapters of its own. */
+  readonly adapters: SharedAdapters | null;
   readonly agents: OpenAgents;
   readonly apiKeys: Awaited<ReturnType<typeof openApiKeys>>;
   readonly tuner: Tuner;
@@ -48,6 +62,7 @@ interface Parts {
 export class Service {
   readonly #parts: Parts;
   readonly #apps: App[] = [];
+  #isStarted = false;
 
   private constructor(parts: Parts) {
     this.#parts = parts;
@@ -65,10 +80,11 @@ export class Service {
     const observers = await openObservers(config, log);
     const stopped = new AbortController();
     try {
-      const { engines, ...options } = await frontOptions(config, log, progress);
+      const webModels = await openWebModels(config.troupe.webModels);
+      const { builder, ...options } = await frontOptions(config, log, progress);
       const apiKeys = await openApiKeys(config.server, log, stopped.signal);
       const state = await openState(config, log);
-      const front = new InferenceService(options);
+      const front = new InferenceService({ ...options, readFile: (id) => storedFile(state.files, id) });
       const agents = await openAgents(config, state, front, tools, log).catch(async (error) => {
         await state.stop(placeStopMs);
         throw error;
@@ -77,9 +93,12 @@ export class Service {
         config,
         log,
         observers,
-        engines,
+        builder,
+        library: config.troupe.maxModelDownloads > 0 ? new DownloadedModels({ config, builder, front, log }) : null,
+        webModels,
         front,
         state,
+        adapters: sharedAdapters(config, state, front, log),
         agents,
         apiKeys,
         tuner: createTuner(config),
@@ -96,28 +115,40 @@ export class Service {
     return this.#parts.front;
   }
 
+  /** MCP sessions of all replicas; null: this server has sessions of its own. */
+  get mcpSessions(): SharedSessions | null {
+    const { mcpSessions: store, replicas } = this.#parts.state;
+    return store === null || replicas === null ? null : { store, replicas };
+  }
+
   get apiKeys(): Parts["apiKeys"] {
     return this.#parts.apiKeys;
   }
 
   /** Creates an HTTP app over the models. Settings that are not given are taken from the configuration. */
   createApp(given: Partial<HttpConfig> = {}, extraRoutes: NonNullable<AppOptions["extraRoutes"]> = []): App {
-    const { config, log, observers, engines, front, state, agents, apiKeys } = this.#parts;
+    const { config, log, observers, builder, library, webModels, front, state, agents, apiKeys } = this.#parts;
     const app = createApp({
       apiKeys,
       inference: front,
       models: front,
+      library,
+      webModels,
       tuner: this.#parts.tuner,
-      lora: front.lora,
+      pictures: front.pictures,
+      lora: this.#parts.adapters ?? front.lora,
       storedResponses: state.responses,
+      replicas: state.replicas,
       agents: agents.loop,
       files: state.files,
       sessions: state.sessions,
       skills: state.skills,
+      speech: front.speech,
       log,
       observers,
-      system: systemInspector(checkOptions(config, null, engines)),
+      system: systemInspector(checkOptions(config, null, builder.engines)),
       settings: settingsInForce(config),
+      isStarting: () => !this.#isStarted,
       config: { ...httpConfig(config), ...given },
       extraRoutes,
     });
@@ -129,6 +160,9 @@ export class Service {
   async start(): Promise<void> {
     try {
       await this.#parts.front.start();
+      await this.#parts.library?.restore();
+      await this.#parts.adapters?.start();
+      this.#isStarted = true;
     } catch (error) {
       await this.#stopPlaces();
       throw error;
@@ -136,11 +170,16 @@ export class Service {
   }
 
   /**
-   * Stops accepting requests, waits for running ones until the deadline of the settings, and ends all threads and processes.
+   * Stops accepting connections after the delay of the settings, waits for running requests until their deadline, and ends all threads and processes.
    */
   async stop(listeners: readonly EdgeServer[], others: readonly Drainable[] = []): Promise<void> {
-    for (const one of [...this.#apps, ...others]) one.drain();
+    // Without connections to close, new requests are refused at once.
+    if (listeners.every(({ port }) => port === 0)) for (const app of this.#apps) app.drain();
+    if (listeners.length > 0) await this.#retire(listeners);
+    for (const other of others) other.drain();
+    // A connection that is open may send one more request: nothing has told its client or proxy that it will be closed.
     await this.#closeListeners(listeners);
+    for (const app of this.#apps) app.drain();
     for (const other of others) await other.close();
     for (const app of this.#apps) app.endBackground();
     // Ends running requests with an error. Their clients have lastWordsMs to read it.
@@ -151,9 +190,22 @@ export class Service {
     await this.#stopPlaces();
   }
 
+  /** Serves requests for shutdown_delay_secs more, while clients and load balancers turn to other servers. */
+  async #retire(listeners: readonly EdgeServer[]): Promise<void> {
+    for (const app of this.#apps) app.retire();
+    const left = Promise.all(listeners.map((listener) => listener.retire()));
+    const { config, log } = this.#parts;
+    const delaySecs = config.troupe.shutdownDelaySecs;
+    if (delaySecs === 0) return;
+    log.info({ delaySecs }, "requests are still served (shutdown_delay_secs); /ready says 503");
+    await resolvesWithin(delaySecs * 1000, left);
+  }
+
   async #stopPlaces(): Promise<void> {
-    const { front, state, agents, observers, stopped } = this.#parts;
+    const { front, state, adapters, agents, library, observers, stopped } = this.#parts;
     stopped.abort();
+    adapters?.stop();
+    await library?.stop();
     await front.stop(placeStopMs);
     await agents.stop(placeStopMs);
     await state.stop(placeStopMs);
@@ -177,6 +229,17 @@ function closeWithin(listeners: readonly EdgeServer[], limitMs: number): Promise
   return resolvesWithin(limitMs, Promise.all(listeners.map((listener) => listener.closed)));
 }
 
+/** Reads the folders of `web_models`. Throws config_invalid if two of them have the same name. */
+async function openWebModels(given: string | readonly string[] | null): Promise<readonly MlcModel[]> {
+  const folders = [given ?? []].flat().map((folder) => resolve(folder));
+  const double = folders.find((folder, i) => folders.findIndex((one) => basename(one) === basename(folder)) < i);
+  if (double !== undefined) {
+    const problem = `web_models names two folders called ${JSON.stringify(basename(double))}: rename one of them`;
+    throw new ServerError("config_invalid", problem, { param: "web_models" });
+  }
+  return await Promise.all(folders.map(readMlcFolder));
+}
+
 function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
   return {
     keepAliveMs: troupe.keepAliveInterval,
@@ -187,14 +250,36 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
     disableMetrics: server.disableMetrics,
     servesUi: !server.noUi,
     sharesModelFiles: troupe.shareModelFiles,
+    downloadsModels: troupe.maxModelDownloads > 0,
     host: server.host,
     allowedHosts: [troupe.allowedHosts ?? []].flat(),
     corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
     unknownFields: troupe.unknownFields,
     allowCompletionsStream: troupe.allowCompletionsStream,
     maxBackgroundResponses: troupe.maxBackgroundResponses,
+    restartsBackground: troupe.restartBackground,
+    readyMaxQueue: troupe.readyMaxQueue ?? troupe.maxQueue,
     allowLoraUpdates: server.allowRuntimeLoraUpdating,
     servesMcp: server.mcpPort !== null,
     servesLists: !troupe.disableLists,
   };
+}
+
+/** Returns the adapters that follow those of other replicas; null: clients may not change them, or there are no other replicas. */
+function sharedAdapters(
+  { server }: Config,
+  state: State,
+  { lora }: InferenceService,
+  log: Logger,
+): SharedAdapters | null {
+  const { adapters: desired, replicas } = state;
+  if (desired === null || replicas === null || !server.allowRuntimeLoraUpdating) return null;
+  return new SharedAdapters({ own: lora, desired, replicas, log });
+}
+
+/** Returns the content of a stored file. Throws not_found. */
+async function storedFile(files: Files, id: string): Promise<Uint8Array> {
+  const found = await files.content(id);
+  if (found?.kind === "content") return await readFile(found.path);
+  throw new ServerError("not_found", `no file with id ${JSON.stringify(id)} has content; upload it again`);
 }

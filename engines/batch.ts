@@ -2,12 +2,58 @@
 // references to their arrays beyond the next step.
 
 /**
+ * Part of a prompt that is embeddings, not tokens: one tile of an image. The prompt has `to - from` placeholder tokens at
+ * positions from .. to - 1. Placeholders are negative, and derived from a digest of the image and the tile, so that
+ * equal placeholders mean equal embeddings.
+ */
+export interface PromptSpan {
+  readonly from: number;
+  readonly to: number;
+  /** Embeddings, shape [to - from][width of the model]. */
+  readonly embeddings: Float32Array;
+  /** true: the positions of the span attend to each other in both directions, so one step must compute all of them. */
+  readonly attendsAhead: boolean;
+  /**
+   * M-RoPE: rows and columns of the embeddings. Each has the position of the span in time, plus its row and column in the
+   * other two coordinates; the token after the span has the position after its longest side. Null: each embedding has the
+   * next position, like a token.
+   */
+  readonly grid: { readonly rows: number; readonly columns: number } | null;
+}
+
+/** Part of a batch row that is embeddings. */
+export interface EmbeddedPart {
+  readonly row: number;
+  /** First token of the part, counted from the row's first token. */
+  readonly first: number;
+  readonly length: number;
+  /** Embeddings of the part, shape [length][width of the model]. */
+  readonly embeddings: Float32Array;
+  readonly attendsAhead: boolean;
+  /** M-RoPE: the span of the part; null: the tokens of the part have the next positions. */
+  readonly span: GridSpan | null;
+}
+
+/** Coordinates of a span of embeddings in rows and columns (M-RoPE). */
+interface GridSpan {
+  readonly columns: number;
+  /** Index in the span of the part's first embedding. */
+  readonly first: number;
+  /** Position of the span in time. */
+  readonly time: number;
+  /** Number of positions by which the span is shorter than its number of embeddings. */
+  readonly saved: number;
+}
+
+/**
  * Rows of one forward pass, as parallel arrays. Row r feeds `length[r]` tokens of the sequence in slot `slot[r]`, the
  * first at position `position[r]`; its tokens are `tokens[offset[r] .. offset[r] + length[r])`.
  */
 export class Batch {
   readonly slot: Int32Array;
   readonly position: Int32Array;
+  /** M-RoPE: number of positions by which images before the row are shorter than their number of embeddings. */
+  readonly saved: Int32Array;
   readonly offset: Int32Array;
   readonly length: Int32Array;
   /** Logits are computed for this many tokens at the end of the row: 0, 1, or more to verify a draft. */
@@ -17,12 +63,15 @@ export class Batch {
   /** Adapter id of the row; 0: the base model. */
   readonly adapter: Int32Array;
   readonly tokens: Int32Array;
+  /** Parts of rows that are embeddings, in the order of rows and positions. Their tokens are negative. */
+  readonly embedded: EmbeddedPart[] = [];
   rowCount = 0;
   tokenCount = 0;
 
   constructor(maxRows: number, maxTokens: number) {
     this.slot = new Int32Array(maxRows);
     this.position = new Int32Array(maxRows);
+    this.saved = new Int32Array(maxRows);
     this.offset = new Int32Array(maxRows);
     this.length = new Int32Array(maxRows);
     this.logitsCount = new Int32Array(maxRows);
@@ -38,6 +87,7 @@ export class Batch {
   clear(): void {
     this.rowCount = 0;
     this.tokenCount = 0;
+    this.embedded.length = 0;
   }
 
   /**
@@ -48,6 +98,7 @@ export class Batch {
     const row = this.rowCount++;
     this.slot[row] = slot;
     this.position[row] = from;
+    this.saved[row] = 0;
     this.offset[row] = this.tokenCount;
     this.length[row] = to - from;
     this.logitsCount[row] = logitsCount;
@@ -55,6 +106,46 @@ export class Batch {
     this.adapter[row] = adapter;
     for (let i = from; i < to; i++) this.tokens[this.tokenCount++] = source[i] as number;
     return row;
+  }
+
+  /** Adds the embeddings of the last row's positions that are in one of `spans`. */
+  embed(spans: readonly PromptSpan[]): void {
+    const row = this.rowCount - 1;
+    const position = this.position[row] as number;
+    const end = position + (this.length[row] as number);
+    let saved = 0;
+    for (const { from, to, embeddings, attendsAhead, grid } of spans) {
+      const savedBefore = saved;
+      if (grid !== null) saved += to - from - Math.max(grid.rows, grid.columns);
+      if (to <= position) this.saved[row] = saved;
+      const start = Math.max(from, position);
+      const length = Math.min(to, end) - start;
+      if (length <= 0) continue;
+      const width = embeddings.length / (to - from);
+      const part = embeddings.subarray((start - from) * width, (start - from + length) * width);
+      const first = start - from;
+      const span = grid && { columns: grid.columns, first, time: from - savedBefore, saved: saved - savedBefore };
+      this.embedded.push({ row, first: start - position, length, embeddings: part, attendsAhead, span });
+    }
+  }
+
+  /**
+   * Returns a coordinate of a token of a row, which rope rotates by. `index`: counted from the row's first token. `axis`:
+   * 0 = time, 1 = row, 2 = column. All coordinates of a token are its position, except in images with M-RoPE.
+   */
+  coordinate(row: number, index: number, axis: number): number {
+    let position = (this.position[row] as number) - (this.saved[row] as number) + index;
+    for (const { row: ofPart, first, length, span } of this.embedded) {
+      if (ofPart !== row || span === null || index < first) continue;
+      if (index >= first + length) {
+        position -= span.saved;
+        continue;
+      }
+      const embedding = span.first + index - first;
+      if (axis === 1) return span.time + Math.floor(embedding / span.columns);
+      return axis === 2 ? span.time + (embedding % span.columns) : span.time;
+    }
+    return position;
   }
 
   /** Appends drafted tokens to the last row and requests logits for each of them. */

@@ -1,6 +1,9 @@
 // Engine contract: the interface of an engine, which loads a model and runs forward passes. The scheduler and the
 // sampler use every engine through this interface. Engines know nothing of HTTP, of actors or of each other.
 import type { Batch, StepOutput } from "./batch.ts";
+import type { AudioRules } from "./files/audio-projector.ts";
+import type { ImageRules } from "./files/projector.ts";
+import type { GrammarNotation } from "./grammar-source.ts";
 
 /** `llama`: llama.cpp's native libraries; `wasm`: this project's own engine, without native code. */
 export type EngineName = "llama" | "wasm";
@@ -42,10 +45,14 @@ export interface ModelSpec {
   readonly extraLogitsRows: number;
   /** Number of compute threads; 0: one per physical core. */
   readonly threads: number;
+  /** Whether the llama engine collects the inputs of matrices on a CPU, which makes every pass slower. The wasm engine always can. */
+  readonly collectsInputs?: boolean;
   /** true: map the model file into memory; false: read it. */
   readonly mmap: boolean;
-  /** Number of layers put on a GPU, if there is one; -1: all, 0: none. */
+  /** Number of layers put on GPUs, if there are any, with the output matrix as one more; -1: all, 0: none. */
   readonly gpuLayers: number;
+  /** Layers of each GPU, by its number; null or absent: divided by free memory. */
+  readonly gpuSplit?: readonly number[] | null;
   /**
    * Abort flag, used for unloading: another thread writes 1 to byte 0 to abort the running forward pass. null: the
    * process is killed instead.
@@ -57,7 +64,11 @@ export interface ModelSpec {
    */
   readonly computeLock: string | null;
   /** Required kind of the model; null or absent: any. The caller checks it after the load. */
-  readonly kind?: "text" | "embedding" | null;
+  readonly kind?: "text" | "multimodal" | "embedding" | null;
+  /** Images that the model takes, from its projector file; null or absent: it takes tokens only. */
+  readonly images?: ImageSpec | null;
+  /** Audio that the model takes, from its projector file; null or absent: none. */
+  readonly audio?: AudioSpec | null;
   /**
    * Source of the multi-token prediction heads: the model's own file or the file of an assistant model; null or absent:
    * none are loaded.
@@ -70,6 +81,32 @@ export interface ModelSpec {
    * `adapters`.
    */
   readonly mixture?: MixtureSpec | null;
+}
+
+/** Audio that a model takes. */
+export interface AudioSpec extends AudioRules {
+  /** Path of the projector file (mmproj). */
+  readonly path: string;
+  /** Maximum number of audio parts of a request. */
+  readonly maxAudio: number;
+  /** Maximum length of an audio file in seconds. */
+  readonly maxSeconds: number;
+  /** Maximum size of the cached embeddings of audio in bytes. */
+  readonly cacheBytes: number;
+}
+
+/** Images that a model takes. */
+export interface ImageSpec extends ImageRules {
+  /** Path of the projector file (mmproj). */
+  readonly path: string;
+  /** Longest edge of an image in pixels, to which larger ones are scaled; null: none. */
+  readonly maxEdge: number | null;
+  /** Maximum number of images of a request. A video counts as one. */
+  readonly maxImages: number;
+  /** Maximum number of frames of a video. */
+  readonly maxFrames: number;
+  /** Maximum size of the cached embeddings of images in bytes. */
+  readonly cacheBytes: number;
 }
 
 /**
@@ -152,6 +189,8 @@ export interface ModelCard {
   readonly engine: string;
   readonly backend: string;
   readonly vocabSize: number;
+  /** Number of floats of the embedding of a token. */
+  readonly embeddingLength: number;
   readonly parameterCount: number;
   readonly tensorBytes: number;
   /** Memory of the weights in bytes, including copies in other layouts. */
@@ -209,6 +248,8 @@ export interface Capabilities {
   readonly chunkTokens: { readonly least: number; readonly best: number };
   /** Maximum number of different adapters in one step; 0: adapters are not supported. */
   readonly adaptersPerStep: number;
+  /** Notation of the grammars that constrain outputs; absent: ebnf. */
+  readonly grammar?: GrammarNotation;
 }
 
 /** Tokens that affect decoding. Conversion between tokens and text is done by the text workers. */

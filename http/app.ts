@@ -6,15 +6,20 @@ import type { Sessions } from "../actors/api/agent/sessions.ts";
 import type { Skills } from "../actors/api/agent/skills.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
-import type { ModelManagement } from "../actors/api/model-management.ts";
-import { maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
+import type { ModelLibrary, ModelManagement } from "../actors/api/model-management.ts";
+import type { Pictures } from "../actors/api/pictures/pictures.ts";
+import type { Speech } from "../actors/api/speech/speech.ts";
+import type { Replicas } from "../actors/api/state/replicas.ts";
+import { type ClaimedResponse, maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
 import type { Tuner } from "../actors/api/tuning.ts";
 import { ResponseStore } from "../actors/state/response-store.ts";
+import type { MlcModel } from "../engines/files/mlc-folder.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { bareInspector, type SystemInspector } from "../runtime/host/system.ts";
 import { MemoryTables } from "../runtime/store/memory-tables.ts";
 import { TableStore } from "../runtime/store/table-store.ts";
-import type { Context, HttpConfig } from "./context.ts";
+import { answerReplicas } from "./agent/replicas.ts";
+import type { Context, HttpConfig, RouteHandler } from "./context.ts";
 import type { ErrorFormat } from "./errors.ts";
 import type { ExchangeObserver } from "./exchange.ts";
 import { Exchange } from "./exchange.ts";
@@ -28,7 +33,9 @@ import { InstrumentedInference, type ObservedRequest, type OnEvents } from "./ob
 import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
 import { isOllamaPath, ollamaErrors } from "./ollama/errors.ts";
+import { respond } from "./responses/create-route.ts";
 import { Responses } from "./responses/responses.ts";
+import { Restarter } from "./responses/restarter.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
 import type { ApiKeys } from "./server/access/api-keys.ts";
@@ -45,6 +52,12 @@ export interface AppOptions {
   readonly models?: ModelManagement;
   /** Tunes models; by default models cannot be tuned over HTTP. */
   readonly tuner?: Tuner;
+  /** Downloads models; default: clients may not. */
+  readonly library?: ModelLibrary | null;
+  /** Models that browsers may copy and run on a GPU; default: none. */
+  readonly webModels?: readonly MlcModel[];
+  /** Makes pictures from text; default null: the server makes none. */
+  readonly pictures?: Pictures | null;
   /** LoRA adapters of the models; default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
   /** Agent loop; default null: the server runs no tools. */
@@ -53,11 +66,15 @@ export interface AppOptions {
   readonly files?: Files | null;
   readonly sessions?: Sessions | null;
   readonly skills?: Skills | null;
+  /** Speaks texts and transcribes audio; default null: the server has no speech models. */
+  readonly speech?: Speech | null;
   /** API keys. A request needs one of them, unless its route is open; default: no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
   /** Storage of responses; default: in memory. */
   readonly storedResponses?: StoredResponses;
+  /** Other servers with the same state; default null: none. */
+  readonly replicas?: Replicas | null;
   readonly config?: Partial<HttpConfig>;
   /** Maximum memory in bytes for the logprobs and embeddings of all responses in progress; default: MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
@@ -66,6 +83,8 @@ export interface AppOptions {
   readonly settings?: readonly SettingInForce[];
   /** Routes in addition to those of the server. */
   readonly extraRoutes?: readonly Route[];
+  /** Whether the models and adapters of the settings are not loaded yet; default: they are. */
+  readonly isStarting?: () => boolean;
   /** Observers of inference requests and results, in addition to the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
 }
@@ -77,6 +96,8 @@ export interface App {
   readonly admit: AdmitRequest;
   /** Returns the folder for the body of an upload, which is written to a file; null for all other bodies. */
   readonly spoolFolder: SpoolFolder;
+  /** Has /ready respond with 503. Requests are still served. */
+  retire(): void;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
   /** Interrupts all background responses that are running. */
@@ -93,6 +114,8 @@ const defaults: HttpConfig = {
   disableRequestIdHeader: false,
   disableMetrics: false,
   maxBackgroundResponses: 64,
+  restartsBackground: false,
+  readyMaxQueue: Number.POSITIVE_INFINITY,
   host: "localhost",
   allowedHosts: [],
   corsOrigins: null,
@@ -106,6 +129,7 @@ const defaults: HttpConfig = {
   servesLists: true,
   servesUi: true,
   sharesModelFiles: false,
+  downloadsModels: false,
   basePath: "",
 };
 
@@ -123,10 +147,12 @@ const clientHeaders =
   "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, x-stainless-arch, x-stainless-helper, " +
   "x-stainless-helper-method, x-stainless-lang, x-stainless-os, x-stainless-package-version, x-stainless-retry-count, " +
   "x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout";
+/** Request header that load balancers read: requests with the same value reach the same replica (docs/scale.md). */
+const proxyHeaders = "x-session-affinity";
 
 const preflightHeaders = {
   "access-control-allow-methods": "GET, POST, PUT, DELETE",
-  "access-control-allow-headers": `${contractHeaders}, ${clientHeaders}`,
+  "access-control-allow-headers": `${contractHeaders}, ${clientHeaders}, ${proxyHeaders}`,
 };
 
 export function createApp({
@@ -144,16 +170,24 @@ export function createApp({
     system = bareInspector(),
     models = unmanaged(inference),
     tuner = untuned,
+    library = null,
+    webModels = [],
+    pictures = null,
     lora = null,
     agents = null,
     files = null,
     sessions = null,
     skills = null,
+    replicas = null,
+    speech = null,
     maxAnswerBytes,
     settings = [],
+    isStarting = () => false,
   } = rest;
   const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
-  const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
+  const { maxBackgroundResponses: maxBackground, restartsBackground } = config;
+  const responses = new Responses({ store, replicas, log, maxBackground, restartsBackground });
+  if (replicas !== null && agents !== null) answerReplicas(replicas, agents);
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
   const answerMemory = new AnswerMemory(maxAnswerBytes);
   const tokenTexts = (model: string) => inference.tokenTexts(model);
@@ -161,22 +195,28 @@ export function createApp({
   const shared = {
     models,
     tuner,
+    library,
+    webModels,
+    pictures,
     lora,
     agents,
     files,
     sessions,
     skills,
+    speech,
     config,
     log,
     answerMemory,
     tokenTexts,
     responses,
+    replicas,
     metrics,
     system,
     active,
     settings,
   };
-  const context: Context = { inference, ...shared };
+  let isRetiring = false;
+  const context: Context = { inference, isRetiring: () => isRetiring, isStarting, ...shared };
   const table = new RouteTable([...routes.filter((route) => isServed(route, config)), ...extraRoutes]);
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
   const { host, allowedHosts, corsOrigins } = config;
@@ -211,21 +251,49 @@ export function createApp({
     else if (isDraining && route.kind === "inference") refuseDraining(exchange);
     else if (isHandshake) exchange.upgrade();
     else {
-      runHandler(route, exchange, context, onEvents);
+      runHandler(route.handler, exchange, context, onEvents);
       return;
     }
     exchange.finish();
   };
+  // A response that was claimed while the models load would fail.
+  const restarter = restartsBackground
+    ? new Restarter({ responses, log, isReady: () => !isStarting(), create: createClaimed })
+    : null;
+  async function createClaimed(request: HttpRequest, reply: HttpReply, claimed: ClaimedResponse): Promise<void> {
+    if (isDraining) throw draining();
+    const exchange = new Exchange(request, reply, inferenceOptions);
+    const route = table.match(request.path, request.method)?.methods.get(request.method);
+    if (route !== undefined) exchange.matched(route, {});
+    exchange.begin();
+    await new Promise<void>((resolve, reject) => {
+      const handler: RouteHandler = async (...about) => {
+        const created = respond(...about, claimed);
+        created.then(resolve, reject);
+        await created;
+      };
+      runHandler(handler, exchange, context);
+    });
+  }
   const spoolFolder: SpoolFolder = ({ method, path }) =>
     files !== null && table.match(path, method)?.methods.get(method)?.spoolsBody ? files.stagingFolder : null;
   return {
     handle,
     admit,
     spoolFolder,
+    retire() {
+      isRetiring = true;
+      // What it would claim, it would soon leave to the next server.
+      restarter?.stop();
+    },
     drain() {
+      isRetiring = true;
       isDraining = true;
     },
-    endBackground: () => responses.interruptBackground(),
+    endBackground() {
+      restarter?.stop();
+      responses.interruptBackground();
+    },
     settled: () => responses.saver.allSettled(),
   };
 }
@@ -244,11 +312,15 @@ function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boo
 
 function refuseDraining(exchange: Exchange): void {
   noteModel(exchange.request);
-  exchange.fail(new ServerError("draining", "the server is shutting down; send the request to another one"));
+  exchange.fail(draining());
+}
+
+function draining(): ServerError {
+  return new ServerError("draining", "the server is shutting down; send the request to another one");
 }
 
 /** Runs a handler, which may be asynchronous, and then finishes the exchange. */
-function runHandler(route: Route, exchange: Exchange, context: Context, onEvents?: OnEvents): void {
+function runHandler(handler: RouteHandler, exchange: Exchange, context: Context, onEvents?: OnEvents): void {
   const failed = (thrown: unknown): void => {
     exchange.fail(thrown);
     exchange.finish();
@@ -260,7 +332,7 @@ function runHandler(route: Route, exchange: Exchange, context: Context, onEvents
     const observing = { holder: exchange, list, onEvents };
     const inference = new InstrumentedInference(context.inference, context.agents, observing);
     const observed = { ...context, inference, agents: inference.agents };
-    const pending = route.handler(exchange, observed);
+    const pending = handler(exchange, observed);
     if (pending === undefined) exchange.finish();
     else pending.then(() => exchange.finish(), failed);
   } catch (thrown) {

@@ -6,8 +6,12 @@ import type { Sessions } from "../actors/api/agent/sessions.ts";
 import type { Skills } from "../actors/api/agent/skills.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
-import type { ModelManagement } from "../actors/api/model-management.ts";
+import type { ModelLibrary, ModelManagement } from "../actors/api/model-management.ts";
+import type { Pictures } from "../actors/api/pictures/pictures.ts";
+import type { Speech } from "../actors/api/speech/speech.ts";
+import type { Replicas } from "../actors/api/state/replicas.ts";
 import type { Tuner } from "../actors/api/tuning.ts";
+import type { MlcModel } from "../engines/files/mlc-folder.ts";
 import type { ShownTokens } from "../engines/text/tokenizer/token-texts.ts";
 import type { SystemInspector } from "../runtime/host/system.ts";
 import type { Exchange } from "./exchange.ts";
@@ -36,6 +40,10 @@ export interface HttpConfig extends RouteSettings {
   readonly disableMetrics: boolean;
   /** Maximum number of background responses that run at the same time. */
   readonly maxBackgroundResponses: number;
+  /** Whether background responses without output whose server has ended are generated again. */
+  readonly restartsBackground: boolean;
+  /** Number of sequences waiting for a slot of the default model from which on /ready responds with 503. */
+  readonly readyMaxQueue: number;
   /** Whether text completions may be streamed. */
   readonly allowCompletionsStream: boolean;
   /** Listening address. */
@@ -52,12 +60,22 @@ export interface HttpConfig extends RouteSettings {
 }
 
 export interface Context {
+  /** Whether the server is about to stop, so that clients should send requests elsewhere. */
+  readonly isRetiring: () => boolean;
+  /** Whether the models and adapters of the settings are not loaded yet. */
+  readonly isStarting: () => boolean;
   /** Information about the machine, and checks of the machine. */
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;
   /** Finds the best settings of a model by measurements. */
   readonly tuner: Tuner;
+  /** Downloads and removes models; null: clients may not. */
+  readonly library: ModelLibrary | null;
+  /** Models that browsers may copy and run on a GPU. */
+  readonly webModels: readonly MlcModel[];
+  /** Makes pictures from text; null: the server has no diffusion models. */
+  readonly pictures: Pictures | null;
   /** LoRA adapters of the models; null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
   /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */
@@ -66,6 +84,10 @@ export interface Context {
   readonly files: Files | null;
   readonly sessions: Sessions | null;
   readonly skills: Skills | null;
+  /** Other servers with the same state; null: none. */
+  readonly replicas: Replicas | null;
+  /** Speaks texts and transcribes audio; null: the server has no speech models. */
+  readonly speech: Speech | null;
   readonly config: HttpConfig;
   readonly log: Log;
   /** Like `inference.tokenTexts`, but the result holds no reference to a request, so the result may outlive the request. */

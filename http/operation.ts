@@ -3,7 +3,7 @@
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
-export type Tag = "Inference" | "Agents" | "Ollama" | "Models" | "LoRA adapters" | "Operations" | "MCP";
+export type Tag = "Inference" | "Audio" | "Agents" | "Ollama" | "Models" | "LoRA adapters" | "Operations" | "MCP";
 
 /** Response body of one content type. */
 export interface Content {

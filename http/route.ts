@@ -50,6 +50,8 @@ export interface RouteSettings {
   readonly servesUi: boolean;
   /** Whether clients may download the files of the models. */
   readonly sharesModelFiles: boolean;
+  /** Whether clients may have the server download models, and remove them. */
+  readonly downloadsModels: boolean;
 }
 
 /** Name of a body field, or "query" for the query parameter `model`. */

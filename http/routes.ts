@@ -4,6 +4,14 @@ import { decideApproval, listApprovals } from "./agent/approvals-route.ts";
 import { decideApprovalOperation, listApprovalsOperation, listToolsOperation } from "./agent/operation.ts";
 import { listTools } from "./agent/tools-route.ts";
 import {
+  createSpeechOperation,
+  listVoicesOperation,
+  transcribeOperation,
+  translateOperation,
+} from "./audio/operation.ts";
+import { createSpeech, listVoices } from "./audio/speech-route.ts";
+import { transcribeAudio, translateAudio } from "./audio/transcription-route.ts";
+import {
   applyCalibrationOperation,
   calibrationStatusOperation,
   startCalibrationOperation,
@@ -43,6 +51,8 @@ import {
 } from "./files/route.ts";
 import { healthOperation, readyOperation, rootOperation } from "./health/operation.ts";
 import { health, ready, root } from "./health/route.ts";
+import { imageOperation } from "./images/operation.ts";
+import { images } from "./images/route.ts";
 import { loraErrors, loraListErrors } from "./lora/errors.ts";
 import { listAdaptersOperation, loadAdapterOperation, unloadAdapterOperation } from "./lora/operation.ts";
 import { listAdapters, loadAdapter, unloadAdapter } from "./lora/route.ts";
@@ -51,6 +61,7 @@ import { mcpOperation } from "./mcp/operation.ts";
 import { messagesErrors } from "./messages/errors.ts";
 import { countTokensOperation, messagesOperation } from "./messages/operation.ts";
 import { countTokens, messages } from "./messages/route.ts";
+import { listDownloads, listDownloadsOperation } from "./models/downloads.ts";
 import { modelFile } from "./models/file-route.ts";
 import {
   managementErrors,
@@ -64,10 +75,13 @@ import { requantize, requantizeOperation } from "./models/requantization.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
 import { tuneModelOperation } from "./models/tune-operation.ts";
 import { tuneModel } from "./models/tune-route.ts";
+import { listWebModels, listWebModelsOperation, webModelFile, webModelFileOperation } from "./models/web-models.ts";
 import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
 import { embed, oneEmbedding } from "./ollama/embed.ts";
 import { ollamaErrors } from "./ollama/errors.ts";
+import { deleteOperation, pullOperation } from "./ollama/library/operation.ts";
+import { pull, remove } from "./ollama/library/route.ts";
 import { running, show, tags, version } from "./ollama/models.ts";
 import {
   embedOperation,
@@ -190,6 +204,24 @@ const ollamaRoutes: readonly Route[] = [
     modelName: "model",
     handler: show,
     operation: showOperation,
+  },
+  {
+    ...ollama,
+    method: "POST",
+    path: "/api/pull",
+    kind: "resource",
+    setting: "downloadsModels",
+    handler: pull,
+    operation: pullOperation,
+  },
+  {
+    ...ollama,
+    method: "DELETE",
+    path: "/api/delete",
+    kind: "resource",
+    setting: "downloadsModels",
+    handler: remove,
+    operation: deleteOperation,
   },
   { ...ollama, method: "GET", path: "/api/version", kind: "resource", handler: version, operation: versionOperation },
 ];
@@ -506,11 +538,33 @@ export const routes: readonly Route[] = [
   },
   {
     method: "GET",
+    path: "/v1/system/downloads",
+    kind: "resource",
+    setting: "downloadsModels",
+    handler: listDownloads,
+    operation: listDownloadsOperation,
+  },
+  {
+    method: "GET",
     path: "/v1/models/{model}/file",
     kind: "resource",
     setting: "sharesModelFiles",
     handler: modelFile,
     operation: modelFileOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/web_models",
+    kind: "resource",
+    handler: listWebModels,
+    operation: listWebModelsOperation,
+  },
+  {
+    method: "GET",
+    path: "/v1/web_models/{model}/files/{file}",
+    kind: "resource",
+    handler: webModelFile,
+    operation: webModelFileOperation,
   },
   {
     method: "POST",
@@ -527,6 +581,31 @@ export const routes: readonly Route[] = [
     operation: completionOperation,
   },
   { method: "POST", path: "/v1/embeddings", kind: "inference", handler: embeddings, operation: embeddingOperation },
+  { method: "POST", path: "/v1/images/generations", kind: "inference", handler: images, operation: imageOperation },
+  {
+    method: "POST",
+    path: "/v1/audio/speech",
+    kind: "inference",
+    handler: createSpeech,
+    operation: createSpeechOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/audio/transcriptions",
+    kind: "inference",
+    spoolsBody: true,
+    handler: transcribeAudio,
+    operation: transcribeOperation,
+  },
+  {
+    method: "POST",
+    path: "/v1/audio/translations",
+    kind: "inference",
+    spoolsBody: true,
+    handler: translateAudio,
+    operation: translateOperation,
+  },
+  { method: "GET", path: "/v1/audio/voices", kind: "resource", handler: listVoices, operation: listVoicesOperation },
   { method: "POST", path: "/v1/rerank", kind: "inference", handler: rerank, operation: rerankOperation },
   { method: "POST", path: "/rerank", kind: "inference", handler: rerank, operation: shortRerankOperation },
   { method: "POST", path: "/tokenize", kind: "inference", handler: tokenize, operation: tokenizeOperation },

@@ -17,6 +17,8 @@ export interface StreamCodec<Event = AgentEvent> {
   fail(error: ErrorRecord): string | Iterable<string>;
   /** Whether the text that ends the stream has been returned. */
   readonly isEnded: boolean;
+  /** Returns a promise to wait for before the text that `encode` has returned is sent; null: none. Absent: never. */
+  held?(): Promise<unknown> | null;
   /** Text sent while the stream is idle; default: a comment line. */
   readonly keepAlive?: string;
   /** Headers of the response; default: those of an event stream. */
@@ -32,7 +34,7 @@ export interface StreamLimits {
  * Sends a stream. Nothing is sent before the first event, so that an error of the engine can be thrown and gets its own HTTP
  * status. If no event comes within `keepAliveMs`, the stream begins with a comment line.
  */
-export async function streamEvents<Event extends { readonly type: string } & AgentEvent>(
+export async function streamEvents<Event extends { readonly type: string }>(
   exchange: Exchange,
   events: AsyncIterable<readonly Event[]>,
   codec: StreamCodec<Event>,
@@ -42,8 +44,10 @@ export async function streamEvents<Event extends { readonly type: string } & Age
   try {
     for await (const batch of events) {
       const first = batch[0];
-      if (!writer.hasBegun && first?.type === "error") throw fromErrorRecord(first.error);
+      if (!writer.hasBegun && isError(first)) throw fromErrorRecord(first.error);
       const text = codec.encode(batch);
+      const held = codec.held?.() ?? null;
+      if (held !== null) await held;
       if (typeof text !== "string") await writer.writePieces(text);
       else if (!writer.write(text)) await writer.drained();
       if (exchange.request.signal.aborted || codec.isEnded) break;
@@ -64,16 +68,21 @@ export async function streamEvents<Event extends { readonly type: string } & Age
   }
 }
 
+/** Whether an event says that the stream has failed. */
+function isError(event: object | undefined): event is { readonly error: ErrorRecord } {
+  return event !== undefined && "type" in event && event.type === "error" && "error" in event;
+}
+
 class SseWriter {
   readonly #exchange: Exchange;
-  readonly #codec: StreamCodec;
+  readonly #codec: Pick<StreamCodec, "keepAlive" | "headers">;
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
   /** Whether the writer waits for the client or is in the middle of an event. If true, no keep-alive is sent. */
   #isBusy = false;
 
-  constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {
+  constructor(exchange: Exchange, codec: Pick<StreamCodec, "keepAlive" | "headers">, limits: StreamLimits) {
     this.#exchange = exchange;
     this.#codec = codec;
     this.#limits = limits;

@@ -15,27 +15,30 @@ interface MissingEndpoint {
   readonly status?: number;
 }
 
-const NO_IMAGES = "models of this server take and make text, not images, yet";
-const NO_AUDIO = "models of this server take and make text, not audio, yet";
+const NO_EDITS = "models of this server make images from text only; use POST /v1/images/generations";
 const SEND_WHOLE =
   "send the whole conversation to POST /v1/chat/completions, or use POST /v1/responses with previous_response_id";
 const ONE_BY_ONE = "send the requests one by one; the server batches those that run at the same time";
 
 const CONFIGURED =
-  "the models of this server are those of its settings; `troupe models` lists models to download, and `troupe serve -m NAME` serves one";
+  "the models of this server are those of its settings; `troupe models` lists models to download, `troupe serve -m NAME` serves one, and with max_model_downloads clients may download more";
+const BY_NAME = "models keep their names, and come from the hub or a package index (POST /api/pull)";
 
-/** Paths of the Ollama endpoints that change the stored models. */
-const changes = ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete"];
+/** Paths of the Ollama endpoints that are served with max_model_downloads. */
+const changes = ["/api/pull", "/api/delete"];
+/** Paths of the Ollama endpoints that make models from others. */
+const copies = ["/api/push", "/api/create", "/api/copy"];
 
 const missing: readonly MissingEndpoint[] = [
   ...changes.map((path) => ({ path, message: CONFIGURED, errors: ollamaErrors, status: 400 })),
-  { path: "/v1/audio/speech", message: NO_AUDIO },
-  { path: "/v1/audio/transcriptions", message: NO_AUDIO },
-  { path: "/v1/audio/translations", message: NO_AUDIO },
-  { path: "/v1/images/generations", message: NO_IMAGES },
-  { path: "/v1/images/edits", message: NO_IMAGES },
-  { path: "/v1/images/variations", message: NO_IMAGES },
-  { path: "/v1/realtime", message: `${NO_AUDIO}; for text over a WebSocket connect to /v1/responses` },
+  ...copies.map((path) => ({ path, message: BY_NAME, errors: ollamaErrors, status: 400 })),
+  { path: "/v1/images/edits", message: NO_EDITS },
+  { path: "/v1/images/variations", message: NO_EDITS },
+  {
+    path: "/v1/realtime",
+    message:
+      "for text over a WebSocket connect to /v1/responses; audio is at /v1/audio/speech and /v1/audio/transcriptions",
+  },
   { path: "/v1/uploads", message: "upload a file in one request to POST /v1/files" },
   { path: "/v1/batches", message: `the server has no batch jobs; ${ONE_BY_ONE}` },
   { path: "/v1/messages/batches", message: `the server has no batch jobs; ${ONE_BY_ONE}`, errors: messagesErrors },

@@ -37,6 +37,9 @@ const owners: Readonly<Record<string, string>> = {
   comlink: "runtime",
   msgpackr: "runtime",
   lmdb: "runtime/store",
+  redis: "runtime/store/redis",
+  s3mini: "runtime/store/bucket",
+  sharp: "engines/vision",
   "zod-openapi": "http/openapi",
   "swagger-ui-dist": "http/docs",
   "prom-client": "http/observe/metrics",
@@ -55,6 +58,11 @@ const owners: Readonly<Record<string, string>> = {
   undici: "runtime/web",
   diff: "cli/agent",
   "@huggingface/jinja": "engines/text/template",
+  "onnxruntime-node": "engines/onnx",
+  "fast-png": "engines/diffusion",
+  mediabunny: "engines/speech/audio",
+  "audio-decode": "engines/speech/audio",
+  "@evan/opus": "engines/speech/audio",
 };
 
 /** Folders of http/ that are not wire protocols or resources. Protocols may import them. */

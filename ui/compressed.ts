@@ -12,7 +12,7 @@ export function compressed(output: string): Plugin {
   return {
     name: "compressed",
     apply: "build",
-    closeBundle() {
+    writeBundle() {
       for (const name of readdirSync(output)) {
         if (!/\.(?:js|css|html|svg|json|txt|wasm)$/.test(name)) continue;
         const content = readFileSync(join(output, name));

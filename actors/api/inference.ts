@@ -1,7 +1,9 @@
 // Inference: the interface that http/ uses to list models, generate and embed. Implemented by
 // actors/front/inference-service.ts; the tests of http/ use a small implementation instead.
+import type { DiffusionCard } from "../../engines/diffusion/diffusion.ts";
 import type { AdapterSelector, GenerateEvent, GenerateRequest, Prompt, ToolUse } from "../../engines/generation.ts";
 import type { GenerationDefaults } from "../../engines/sampling-defaults.ts";
+import type { SpeechCard, SpeechEngineName, SpeechTask } from "../../engines/speech/speech.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
 import type { EngineMetric } from "./engine-metric.ts";
@@ -16,6 +18,8 @@ export interface ModelEntry {
   readonly createdAt: number;
   /** Path of the model's GGUF file on this machine; for a split model, of its first file. */
   readonly path: string;
+  /** Whether a client had the server download the model; absent: it is one of the settings. */
+  readonly isDownloaded?: boolean;
   readonly defaults: GenerationDefaults;
   /** Fraction of the load in progress, 0..1; null: the model is not being loaded. */
   readonly loadProgress: number | null;
@@ -25,6 +29,12 @@ export interface ModelEntry {
   readonly capabilities: ModelCapabilities | null;
   /** Adapters that requests can select, in the order in which they were loaded. */
   readonly adapters: readonly AdapterEntry[];
+  /** Whether the model makes pictures; absent: it computes tokens. */
+  readonly isDiffusion?: boolean;
+  /** Task and engine of a speech model; null or absent: the model computes tokens. */
+  readonly speech?: { readonly task: SpeechTask; readonly engine: SpeechEngineName } | null;
+  /** Why the last load failed; null or absent: it did not. */
+  readonly loadError?: string | null;
 }
 
 /** Change of the quantization of a model's weights: the last one, or the one in progress. */
@@ -52,10 +62,16 @@ export interface ResolvedModel {
   /** Adapter that the name selects; null: the name contains no adapter alias. */
   readonly adapter: AdapterSelector | null;
   readonly defaults: GenerationDefaults;
+  /** Whether the model takes audio; absent: no. */
+  readonly hears?: boolean;
 }
 
 export interface ModelCapabilities {
   readonly generates: boolean;
+  /** Whether the model takes images; absent: no. */
+  readonly sees?: boolean;
+  /** Whether the model takes audio; absent: no. */
+  readonly hears?: boolean;
   readonly embeds: boolean;
   /** Maximum number of tokens of prompt and output together. */
   readonly maxModelLength: number;
@@ -70,6 +86,10 @@ export interface ModelCapabilities {
   readonly embeddingLength: number;
   /** Facts from the model's file; null if the generation thread did not run when the model was loaded. */
   readonly file: ModelFileFacts | null;
+  /** Facts of a diffusion model; null or absent: the model computes tokens. */
+  readonly diffusion?: DiffusionCard | null;
+  /** Facts of a speech model; null or absent: the model computes tokens. */
+  readonly speech?: SpeechCard | null;
 }
 
 /** Facts from a model's file. */
@@ -108,6 +128,8 @@ export interface EmbedRequest {
   readonly inputs: EmbedInputs;
   /** Text with which each input is scored. Absent: vectors are computed instead of scores. */
   readonly query?: string;
+  /** Number of leading elements of a vector to keep, before it is scaled to length 1. Absent: all. */
+  readonly dimensions?: number;
   /** Whether to cut the end of an input that is too long. If false, such an input is rejected. */
   readonly truncateInputs: boolean;
   /** Priority: requests with lower values are served first. The default is 0. */

@@ -1,5 +1,7 @@
 // LoraAdapters: the interface to load, list and unload LoRA adapters. Implemented in actors/lora-registry/.
 
+import type { ErrorCode } from "../../runtime/errors.ts";
+
 /** A request to load an adapter. The alias is the request's alias without surrounding white space, and is not empty. */
 export interface LoadAdapterRequest {
   /** Id of the model. */
@@ -44,6 +46,17 @@ export interface ResidentGeneration {
   readonly activeLeases: number;
 }
 
+/** An adapter that a replica does not have, although clients have loaded it on another one. */
+export interface AdapterFailure {
+  readonly replica: string;
+  readonly model: string;
+  readonly alias: string;
+  /** Path as sent by the client. */
+  readonly source: string;
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
 export interface AdapterListing {
   readonly adapters: readonly LoadedAdapter[];
   readonly generations: readonly ResidentGeneration[];
@@ -60,4 +73,6 @@ export interface LoraAdapters {
   /** Removes an alias. Running requests keep the adapter. Returns the adapter that the alias pointed to. */
   unload(request: UnloadAdapterRequest): Promise<LoadedAdapter>;
   list(model: string): AdapterListing;
+  /** Returns the failures of all replicas with the same state. */
+  failures(model: string): Promise<readonly AdapterFailure[]>;
 }

@@ -1,5 +1,5 @@
 // ModelManagement: the interface to load and unload models and to read their status. The transitions between the statuses
-// are in docs/models.md.
+// are in docs/models.md. ModelLibrary: the interface to download models while the server runs, and to remove them.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { CalibrationControl } from "./calibration.ts";
 import type { ModelStatus } from "./inference.ts";
@@ -17,6 +17,8 @@ export interface ModelOutcome {
 /** Every `name` is a model id or "default". All methods throw model_not_found. */
 export interface ModelManagement extends CalibrationControl {
   statusOf(name: string): ModelOutcome;
+  /** Number of sequences that wait for a slot of a model, as last known if the model does not answer at once. */
+  waiting(name: string): Promise<number>;
   /**
    * Loads a model. A loaded model is first unloaded when its requests have ended; new requests wait until it is loaded again.
    * The load continues if the client disconnects.
@@ -31,4 +33,31 @@ export interface ModelManagement extends CalibrationControl {
    * of this server is converted, and unsupported if the server cannot convert.
    */
   requantize(name: string, level: string): string;
+}
+
+/** A download in progress. */
+export interface Download {
+  /** Name of the model, as `-m` takes it. */
+  readonly model: string;
+  /** What is done, for example "download acme/tiny-GGUF". */
+  readonly status: string;
+  readonly doneBytes: number;
+  /** null: unknown. */
+  readonly totalBytes: number | null;
+}
+
+export interface ModelLibrary {
+  /** The downloads in progress. */
+  downloads(): readonly Download[];
+  /**
+   * Downloads a model and adds it to those of the server, not loaded. Resolves at once if the server has it. A download in progress
+   * is joined. It ends when the signals of all that wait for it are aborted; what was downloaded is kept for the next try. Throws
+   * invalid_value if `name` is no name of a model to download, queue_full, and the errors of downloads.
+   */
+  download(name: string, signal: AbortSignal, onProgress: (download: Download) => void): Promise<void>;
+  /**
+   * Removes a downloaded model after its requests have ended, and deletes its files unless another model uses them. Throws
+   * model_not_found, and conflict if the model is one of the settings.
+   */
+  remove(name: string): Promise<void>;
 }

@@ -48,6 +48,8 @@ export interface StoredResponse extends ResponseUpdate {
   /** Id of the earlier response that this response continues; null: none. */
   readonly previousId: string | null;
   readonly isBackground: boolean;
+  /** Whether its events are published while it runs, for readers on other replicas; absent: no. */
+  readonly isPublished?: boolean;
   /** Unix seconds. */
   readonly createdAt: number;
   readonly model: string;
@@ -57,11 +59,30 @@ export interface StoredResponse extends ResponseUpdate {
   readonly settings: Uint8Array;
   /** Input items of the request. */
   readonly input: ItemTexts;
+  /** What another server needs to generate the response, if this one ends before its first output; absent: it cannot. */
+  readonly restart?: RestartRecord;
+}
+
+/** Request of a background response that has no output yet. */
+export interface RestartRecord {
+  /** Body of the request. */
+  readonly request: Uint8Array;
+  /** Number of servers that have ended while they generated the response. */
+  readonly count: number;
+}
+
+/** A background response without output whose server has ended. The server that has claimed it is the only one that generates it. */
+export interface ClaimedResponse extends RestartRecord {
+  readonly id: string;
+  readonly client: string;
+  /** Unix seconds. */
+  readonly createdAt: number;
 }
 
 /**
  * Process that generates a response. `here`: this process, even after the generation has ended if the final state could not be
- * stored. `elsewhere`: another running server. `nobody`: a process that has ended. null: the response is complete.
+ * stored. `elsewhere`: another running server, or the next one that claims it. `nobody`: a process that has ended. null: the response is
+ * complete.
  */
 export type Runner = "here" | "elsewhere" | "nobody";
 
@@ -76,8 +97,11 @@ export interface Span {
 export interface FoundResponse {
   readonly id: string;
   readonly runner: Runner | null;
+  /** Identity of the server that generates or has generated the response. */
+  readonly owner: string;
   readonly status: string;
   readonly isBackground: boolean;
+  readonly isPublished: boolean;
   /** Location of the `body` of the response. */
   readonly body: readonly Span[];
   /** Location of the body to show if the server ends before the response is complete; null: the response is complete. */
@@ -129,8 +153,8 @@ export interface Turn {
   readonly items: ItemTexts;
 }
 
-/** Result of an update. `evicted`: the response was removed to stay within the limits, not deleted by a client. */
-export type UpdateOutcome = "updated" | "deleted" | "evicted";
+/** Result of an update. `evicted`: the response was removed to stay within the limits, not deleted by a client. `taken`: another server has claimed it. */
+export type UpdateOutcome = "updated" | "deleted" | "evicted" | "taken";
 
 /** Every method may throw storage_unavailable: the disk cannot be read or written now. */
 export interface StoredResponses {
@@ -138,6 +162,13 @@ export interface StoredResponses {
   add(response: StoredResponse): Promise<void>;
   /** Replaces the fields that change during generation, if the response is still stored. Throws the errors of `add`. */
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
+  /**
+   * Called before the first output of a response that was added with `restart`: no other server may generate it from now on.
+   * Returns false if another one does so already, because this server did not renew its lease.
+   */
+  begin(id: string): Promise<boolean>;
+  /** Claims at most `limit` responses that can be restarted and whose server has ended. Only if `restart_background` is set. */
+  claim(limit: number): Promise<readonly ClaimedResponse[]>;
   find(id: string): Promise<FoundResponse | null>;
   /**
    * Returns a page of all clients' responses, after the response with the id `after`. null: no response has this id.

@@ -55,6 +55,8 @@ export interface TuneCandidate {
   readonly kvTokens: number | null;
   readonly quality: TuneQuality;
   readonly fit: TuneFit;
+  /** Layers of the model on GPU 0, the others on the CPU; null: no GPU is used. */
+  readonly gpuLayers: number | null;
   /** null: not measured, because the time was up or the candidate does not fit. */
   readonly speeds: TuneSpeeds | null;
   readonly isRecommended: boolean;

@@ -21,7 +21,7 @@ import {
   type ModelsProtocol,
 } from "../messages.ts";
 import type { ModelUsers } from "../models/model-process.ts";
-import { failed, type ServedModel } from "../models/served-model.ts";
+import { failed, type ServedModel, tokenless } from "../models/served-model.ts";
 import { generationModule } from "../placement.ts";
 
 /**
@@ -134,13 +134,14 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Attaches a model to the generation thread, so that requests can use it. Does nothing while the thread is down, because a
-   * restarted thread gets all models. Retries after `peer_gone`. Resolves with the facts from the model's file when the model
-   * is attached, or with null when the thread or the model's worker has ended. Other errors are thrown.
+   * Attaches a model to the generation thread, so that requests can use it. Does nothing for a model that computes no tokens, and
+   * while the thread is down, because a restarted thread gets all models. Retries after `peer_gone`. Resolves with the facts from
+   * the model's file when the model is attached, or with null when the thread or the model's worker has ended. Other errors are
+   * thrown.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<ModelFileFacts | null> {
     const models = this.#models;
-    if (models === null || place === null) return null;
+    if (models === null || place === null || tokenless(served) !== null) return null;
     const { restart, clock, log } = this.#options;
     let hasEnded = false;
     void place.exit.then(() => {

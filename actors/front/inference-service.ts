@@ -3,6 +3,7 @@
 import type { AdapterSelector, GenerateEvent, GenerateRequest, ResolvedRequest } from "../../engines/generation.ts";
 import { effectiveSampling, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
+import { checkMedia } from "../../engines/vision/check-media.ts";
 import type { StreamReader } from "../../runtime/actor/stream-ends.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
@@ -21,17 +22,23 @@ import type {
 } from "../api/inference.ts";
 import type { LoraAdapters } from "../api/lora-adapters.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
+import type { Pictures } from "../api/pictures/pictures.ts";
 import { movedWith } from "../api/sealed-content.ts";
+import type { Speech } from "../api/speech/speech.ts";
 import type { GenerationEvent, LeasedAdapter, ModelStatistics, TextStatistics } from "../messages.ts";
 import { ModelManager } from "../models/model-manager.ts";
 import type { RejectionCounter } from "../models/rejection-counter.ts";
-import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
+import { loading, type ServedModel, type ServedStatistics, shuttingDown, tokenless } from "../models/served-model.ts";
 import { applyCalibration, calibrationStatus, startCalibration } from "../models/weights/calibration.ts";
 import { Requantizer } from "../models/weights/requantizer.ts";
-import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
+import { ImageSources, type LoadedRequest } from "./image-sources.ts";
+import { engineMetrics, latencyMetrics, textMetrics } from "./metrics/engine-metrics.ts";
+import { PictureService } from "./picture-service.ts";
+import { RemoteTextService } from "./remote-text-service.ts";
 import { leaseFor } from "./request-adapter.ts";
 import type { ServiceOptions } from "./service-options.ts";
+import { SpeechService } from "./speech-service.ts";
 
 export type { ServedModel } from "../models/served-model.ts";
 export type { ServiceOptions } from "./service-options.ts";
@@ -54,11 +61,20 @@ interface Visit {
   end(): void;
 }
 
+/** A generation whose first event has not been read. */
+interface Started {
+  readonly reader: StreamReader<GenerationEvent>;
+  /** Ends the count as a generation without an event, and that of its images. */
+  begun(): void;
+}
+
 /** Maximum time of a text task, including the wait for a worker. Its processor time has a separate limit. */
 const textTimeoutMs = 10 * 60 * 1000;
 /** Maximum time of an embedding request. Each group of inputs has a separate limit. */
 const embedTimeoutMs = 24 * 60 * 60 * 1000;
 const statisticsTimeoutMs = 2000;
+/** Health checks of load balancers often have a limit of one second. */
+const waitingTimeoutMs = 300;
 
 interface Asked {
   readonly model: string;
@@ -72,6 +88,10 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #generation: GenerationClient;
   readonly #models: ModelManager;
   readonly #requantizer: Requantizer;
+  readonly #images: ImageSources;
+  readonly #pictures: PictureService;
+  readonly #remoteText: RemoteTextService;
+  readonly #speech: SpeechService;
   /** Next number for a stream or task. */
   #nextId = 1;
   /** Number of generations that have not emitted an event. */
@@ -85,6 +105,11 @@ export class InferenceService implements Inference, ModelManagement {
     this.#generation = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
     this.#models = new ModelManager(options, this.#system, this.#generation);
     this.#requantizer = new Requantizer(options);
+    this.#images = new ImageSources({ readFile: options.readFile ?? null });
+    const { speechLimits: limits, defaultModelId } = options;
+    this.#remoteText = new RemoteTextService(this.#models, this.#system, () => this.#isStopping);
+    this.#pictures = new PictureService({ models: this.#models, system: this.#system, defaultModelId });
+    this.#speech = new SpeechService({ models: this.#models, system: this.#system, limits, defaultModelId, log });
   }
 
   /**
@@ -110,6 +135,16 @@ export class InferenceService implements Inference, ModelManagement {
     return this.#models.lora;
   }
 
+  /** Makes pictures from text. */
+  get pictures(): Pictures {
+    return this.#pictures;
+  }
+
+  /** Speaks texts and transcribes audio. */
+  get speech(): Speech {
+    return this.#speech;
+  }
+
   /** Returns the reasons why no request can be served. Empty while the service stops. */
   faults(): readonly string[] {
     return this.#isStopping ? [] : this.#generation.faults();
@@ -123,9 +158,27 @@ export class InferenceService implements Inference, ModelManagement {
     return this.#models.resolve(requested);
   }
 
+  /** Adds a model. It is loaded when a request names it. Throws conflict if its id is taken. */
+  addModel(served: ServedModel): void {
+    this.#models.add(served);
+  }
+
+  /** Removes a model after its requests have ended. Throws model_not_found. */
+  async removeModel(id: string): Promise<void> {
+    await this.#models.remove(id);
+  }
+
+  async waiting(name: string): Promise<number> {
+    const { model } = this.#models.named(name);
+    await model.currentStatistics(waitingTimeoutMs).catch(() => undefined);
+    const { waiting = 0, preempted = 0 } = model.statistics.total() ?? {};
+    return waiting + preempted;
+  }
+
   statusOf(name: string): ModelOutcome {
     const outcome = this.#models.named(name).outcome;
-    if (outcome.status !== "loaded" || this.#generation.isAttached(outcome.id)) return outcome;
+    const isAttachable = tokenless(this.#models.get(outcome.id).served) === null;
+    if (outcome.status !== "loaded" || !isAttachable || this.#generation.isAttached(outcome.id)) return outcome;
     return { ...outcome, error: loading(outcome.id) };
   }
 
@@ -142,7 +195,7 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   async startCalibration(name: string): Promise<CalibrationStatus> {
-    return await startCalibration(this.#models.named(name));
+    return await startCalibration(this.#models.named(name), this.#requantizer);
   }
 
   async calibrationStatus(name: string): Promise<CalibrationStatus> {
@@ -160,13 +213,14 @@ export class InferenceService implements Inference, ModelManagement {
   async engineMetrics(): Promise<readonly EngineMetric[]> {
     const { all } = this.#models;
     const [text] = await Promise.all([this.#textStatistics(), ...all.map(({ model }) => model.count())]);
+    const removed = this.#models.removed.total();
     const totals = new Map<string, ModelStatistics>();
     for (const { id, model } of all) {
       const total = model.statistics.total();
       if (total !== null) totals.set(id, total);
     }
     return [
-      ...engineMetrics([...totals.values()]),
+      ...engineMetrics([...totals.values(), ...(removed === null ? [] : [removed])]),
       ...latencyMetrics(totals),
       ...(text === null ? [] : textMetrics(text)),
     ];
@@ -191,24 +245,20 @@ export class InferenceService implements Inference, ModelManagement {
     signal: AbortSignal,
     onPrepared: () => void = () => {},
   ): AsyncGenerator<readonly GenerateEvent[]> {
+    if (this.#remoteText.serves(request.model)) {
+      yield* this.#remoteText.generate(request, signal, onPrepared);
+      return;
+    }
     let visit: Visit | null = null;
-    let reader: StreamReader<GenerationEvent> | null = null;
-    let isStarting = false;
-    const begun = () => {
-      if (isStarting) this.#starting--;
-      isStarting = false;
-    };
-    const cancel = () => reader?.cancel();
+    let started: Started | null = null;
+    const cancel = () => started?.reader.cancel();
     signal.addEventListener("abort", cancel, { once: true });
     try {
       visit = await this.#visit(request, signal);
-      if (signal.aborted) return;
-      if (this.#starting >= maxStarting) throw tooManyStarting();
-      reader = this.#start(visit, request);
-      this.#starting++;
-      isStarting = true;
-      for await (const batch of reader) {
-        begun();
+      started = await this.#begin(visit, request, signal);
+      if (signal.aborted) cancel();
+      for await (const batch of started.reader) {
+        started.begun();
         if (batch[0]?.type === "prepared") onPrepared();
         const events = eventsOf(batch);
         const last = events.at(-1);
@@ -219,10 +269,49 @@ export class InferenceService implements Inference, ModelManagement {
       if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
     } finally {
       signal.removeEventListener("abort", cancel);
-      begun();
+      started?.begun();
       visit?.end();
       onPrepared();
     }
+  }
+
+  /**
+   * Loads the images of a request and starts its generation. Separate from generate(), which would keep the loaded images until
+   * the generation ends.
+   */
+  async #begin(visit: Visit, request: GenerateRequest, signal: AbortSignal): Promise<Started> {
+    const loaded = await this.#withImages(request, signal);
+    try {
+      if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its images were loaded");
+      if (this.#starting >= maxStarting) throw tooManyStarting();
+      const reader = this.#start(visit, loaded.request);
+      return { reader, begun: this.#countStarting(loaded.release) };
+    } catch (error) {
+      loaded.release();
+      throw error;
+    }
+  }
+
+  /** Counts a generation until the returned function is called, which then also calls `onBegun`. */
+  #countStarting(onBegun: () => void): () => void {
+    let isStarting = true;
+    this.#starting++;
+    return () => {
+      if (!isStarting) return;
+      isStarting = false;
+      this.#starting--;
+      onBegun();
+    };
+  }
+
+  /** Loads the images of a request. Throws `unsupported` or `invalid_value` if its model does not take them. */
+  async #withImages(request: GenerateRequest, signal: AbortSignal): Promise<LoadedRequest> {
+    const { images = [] } = request;
+    const [first] = images;
+    if (first === undefined) return { request, release: () => {} };
+    const { served } = this.#models.get(request.model);
+    checkMedia(images, served.spec, served.id);
+    return await this.#images.load(request, served.spec.images?.maxFrames ?? 0, signal);
   }
 
   /** Starts a generation. The first event is `prepared`, or `error` if the preparation fails. */
@@ -246,10 +335,15 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
-    return await this.#onModel(request, signal, ({ link }, task) => {
-      const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };
-      return link.actor.ask("countTokens", { task, request }, options);
-    });
+    const loaded = await this.#withImages(request, signal);
+    try {
+      return await this.#onModel(request, signal, ({ link }, task) => {
+        const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };
+        return link.actor.ask("countTokens", { task, request: loaded.request }, options);
+      });
+    } finally {
+      loaded.release();
+    }
   }
 
   async convertTokens(request: TokensRequest, signal: AbortSignal): Promise<ConvertedTokens> {
@@ -310,6 +404,8 @@ export class InferenceService implements Inference, ModelManagement {
   async #visit({ model, client, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
     const life = this.#models.get(model);
     const { refusals: rejections } = life;
+    const refusal = tokenless(life.served);
+    if (refusal !== null) throw fromErrorRecord(refusal);
     const lease = leaseFor(life.served, life.adapters, adapter);
     try {
       await life.enter(signal, client);

@@ -6,7 +6,7 @@ import type { InputSums, ModelSpec } from "../../engines/engine.ts";
 import type { RestartPolicy } from "../../runtime/actor/supervision.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Logger } from "../../runtime/log/log.ts";
-import type { GenerationPlaceInit } from "../messages.ts";
+import type { GenerationPlaceInit, SpeechLimits } from "../messages.ts";
 import type { ServedModel } from "../models/served-model.ts";
 
 /** Inputs of a model's matrices, collected while it served. */
@@ -54,6 +54,9 @@ export interface ServiceOptions {
    * that level already. Absent: models cannot be converted.
    */
   readonly requantize?: (request: RequantizeRequest) => Promise<ModelSpec>;
+  readonly speechLimits: SpeechLimits;
+  /** Returns the content of a stored file; absent: no files are stored. */
+  readonly readFile?: (id: string) => Promise<Uint8Array>;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly clock?: Clock;

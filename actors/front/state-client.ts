@@ -4,15 +4,22 @@ import type { MessageOf, Protocol } from "../../runtime/actor/behaviour.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
-import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
+import { shownUrl } from "../../runtime/store/redis/redis-url.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 import type { Files } from "../api/agent/files.ts";
 import type { Sessions } from "../api/agent/sessions.ts";
 import type { Skills } from "../api/agent/skills.ts";
+import type { DesiredAdapters } from "../api/state/desired-adapters.ts";
+import type { McpSessions } from "../api/state/mcp-sessions.ts";
+import type { AnswerReplica, QuestionKind, Replicas, SharedStateHealth } from "../api/state/replicas.ts";
 import type { StoredResponses } from "../api/stored-responses.ts";
 import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
 import { stateModule } from "../placement.ts";
+import type { ReplicaProtocol } from "../state/shared/shared-state.ts";
+import type { StateReport } from "../state/state-place.ts";
+import { storeMetrics } from "./metrics/store-metrics.ts";
 
 const startTimeoutMs = 30_000;
 const skillTimeoutMs = 10 * 60_000;
@@ -32,8 +39,15 @@ export interface StateFrontOptions {
   readonly minBackoffMs?: number;
 }
 
+interface AskedQuestion {
+  readonly kind: QuestionKind;
+  readonly question: unknown;
+}
+
 /** Protocol of the actor `files`. */
 type FileProtocol = Omit<Files, "stagingFolder">;
+/** Protocol of the actor `adapters`. */
+type AdapterProtocol = Omit<DesiredAdapters, "watch">;
 /** Protocol of the actor `skills`. */
 type SkillProtocol = Omit<Skills, "stagingFolder">;
 
@@ -42,11 +56,20 @@ export class StateClient {
   readonly files: Files;
   readonly sessions: Sessions;
   readonly skills: Skills;
+  /** Other replicas with the same state; null: the state is not shared. */
+  readonly replicas: Replicas | null;
+  /** Sessions of the MCP server of all replicas; null: the state is not shared. */
+  readonly mcpSessions: McpSessions | null;
+  /** LoRA adapters that clients have loaded on any replica; null: the state is not shared. */
+  readonly adapters: DesiredAdapters | null;
   readonly #options: StateFrontOptions;
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;
   #endpoint: Endpoint | null = null;
   #ready: StatePlaceReady | null = null;
+  #health: SharedStateHealth = { isConnected: false, reason: "it is being connected" };
+  readonly #adapterListeners: (() => void)[] = [];
+  readonly #handlers = new Map<QuestionKind, AnswerReplica<QuestionKind>[]>();
 
   constructor(options: StateFrontOptions) {
     this.#options = options;
@@ -54,6 +77,8 @@ export class StateClient {
     this.responses = {
       add: stored("add"),
       update: stored("update"),
+      begin: stored("begin"),
+      claim: stored("claim"),
       find: stored("find"),
       list: stored("list"),
       delete: stored("delete"),
@@ -79,6 +104,20 @@ export class StateClient {
       put: session("put"),
       delete: session("delete"),
     };
+    const mcp = this.#asker<McpSessions>("mcpSessions");
+    const shares = options.init.shared !== null;
+    this.mcpSessions = shares ? { put: mcp("put"), find: mcp("find"), delete: mcp("delete") } : null;
+    const adapter = this.#asker<AdapterProtocol>("adapters");
+    const listAdapters = adapter("list");
+    this.adapters =
+      options.init.shared === null
+        ? null
+        : {
+            list: () => listAdapters(undefined),
+            set: adapter("set"),
+            watch: (listener) => void this.#adapterListeners.push(listener),
+          };
+    this.replicas = options.init.shared === null ? null : this.#replicasOf();
     const skill = this.#asker<SkillProtocol>("skills");
     // An upload or a download waits for earlier ones, and may take its whole time limit.
     const slow = this.#asker<SkillProtocol>("skills", skillTimeoutMs);
@@ -96,7 +135,7 @@ export class StateClient {
 
   /** Starts the thread. A failed start is not retried. Rejects, with config_invalid if the folder cannot be used. */
   async start(): Promise<void> {
-    const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
+    const { init, log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
     await new Promise<void>((resolve, reject) => {
       this.#supervisor = supervise<StatePlaceReady>({
@@ -106,11 +145,17 @@ export class StateClient {
         onUp: (place) => {
           this.#endpoint = place.endpoint;
           this.#ready = place.ready;
+          this.#health = { isConnected: true, reason: "" };
+          if (init.shared !== null) {
+            const { replica, url } = init.shared;
+            log.info({ replica, at: shownUrl(url) }, "the state is shared with the other replicas");
+          }
           wasUp = true;
           resolve();
         },
         onDown: (exit, next) => {
           this.#endpoint = null;
+          this.#health = { isConnected: false, reason: "the state thread has ended" };
           // A failed first start is not logged here, because start() rejects with its error.
           if (exit.orderly || !wasUp) return;
           log.error(
@@ -126,8 +171,11 @@ export class StateClient {
   async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<StatePlaceReady>> {
     const { init, log } = this.#options;
     const onProgress = (told: unknown): void => {
-      const { fields, message } = told as { readonly fields: object; readonly message: string };
-      log.warn(fields, message);
+      const report = told as StateReport;
+      if (report.kind === "warning") log.warn(report.fields, report.message);
+      else if (report.kind === "health") this.#told(report.health);
+      else if (report.kind === "adapters") for (const listener of this.#adapterListeners) listener();
+      else void this.#answer(report.number, report.content as AskedQuestion);
     };
     const place = { name: "state", module: stateModule, init, kind: "thread", startTimeoutMs } as const;
     try {
@@ -139,6 +187,46 @@ export class StateClient {
         param,
       });
     }
+  }
+
+  #told(health: SharedStateHealth): void {
+    this.#health = health;
+    if (health.isConnected) this.#options.log.info("the shared state is connected again");
+    else this.#options.log.error({ reason: health.reason }, "the shared state is lost; connecting again");
+  }
+
+  /** Answers a question of another replica. */
+  async #answer(number: number, { kind, question }: AskedQuestion): Promise<void> {
+    let [value, error]: [unknown, ErrorRecord | null] = [null, null];
+    try {
+      for (const handler of this.#handlers.get(kind) ?? []) {
+        value = (await handler(question as never)) ?? null;
+        if (value !== null) break;
+      }
+    } catch (thrown) {
+      error = toErrorRecord(thrown);
+    }
+    // The place may have ended meanwhile.
+    if (this.#endpoint === null) return;
+    this.#system.ref<ReplicaProtocol>("replicas", this.#endpoint).tell("answered", { number, value, error });
+  }
+
+  #replicasOf(): Replicas {
+    const shared = this.#asker<ReplicaProtocol>("replicas");
+    const [ask, statistics] = [shared("ask"), shared("statistics")];
+    return {
+      id: this.#options.init.shared?.replica ?? "",
+      health: () => this.#health,
+      publish: shared("publish"),
+      follow: shared("follow"),
+      ask: (to, kind, question, isFirstEnough) =>
+        ask({ to, content: { kind, question } satisfies AskedQuestion, isFirstEnough }),
+      answer: (kind, handler) => {
+        this.#handlers.set(kind, [...(this.#handlers.get(kind) ?? []), handler as AnswerReplica<QuestionKind>]);
+      },
+      // While the thread restarts, only the loss is known.
+      metrics: async () => storeMetrics(await statistics(undefined).catch(() => null)),
+    };
   }
 
   async stop(deadlineMs: number): Promise<void> {

@@ -50,7 +50,7 @@ export class Embedding {
 
   /** Computes the embeddings. Call once. Rejects with the error that ends the request. */
   async run(): Promise<Embeddings> {
-    this.#checkCount();
+    this.#checkSizes();
     const { signal, model } = this.#options;
     // If the model's queue has room, the next group waits there while the model computes a group.
     const groupsAtOnce = model.maxQueue >= model.capacity.maxSequences ? 2 : 1;
@@ -65,9 +65,14 @@ export class Embedding {
     return { vectors: this.#vectors, promptTokens: this.#promptTokens };
   }
 
-  /** Checks that the vectors of all inputs fit into one response. Throws invalid_value. */
-  #checkCount(): void {
+  /** Checks the length of the vectors, and that those of all inputs fit into one response. Throws invalid_value. */
+  #checkSizes(): void {
     const { request, model } = this.#options;
+    const { dimensions = model.pooledLength } = request;
+    if (dimensions > model.pooledLength) {
+      const message = `model "${request.model}" has vectors of ${model.pooledLength} elements, got ${dimensions}; ask for fewer`;
+      throw new ServerError("invalid_value", message, { param: "dimensions" });
+    }
     const most = Math.floor(maxFloats / model.pooledLength);
     const count = request.inputs.ends.length;
     if (count <= most) return;
@@ -90,7 +95,7 @@ export class Embedding {
       this.#asked.delete(id);
       const length = pooled.length / prompts.length;
       for (let i = 0; i < prompts.length; i++) {
-        const output = pooled.slice(i * length, (i + 1) * length);
+        const output = pooled.slice(i * length, i * length + (request.dimensions ?? length));
         this.#vectors[first + i] = request.query === undefined ? unitVector(output) : finite(output);
       }
     }

@@ -2,6 +2,7 @@
 // admits requests, and routes each token row to its generation. Text of clients is processed by text tasks, not by this actor.
 
 import type { Pooling } from "../../engines/engine.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Behaviour, MessageOf } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -30,8 +31,9 @@ import type { TextTasks } from "../text-tasks/text-tasks.ts";
 import { deliverFrame } from "./deliver-frame.ts";
 import { Embedding } from "./embedding.ts";
 import { EventStream } from "./event-stream.ts";
-import { Generation, type GenerationOptions, type SequenceSink } from "./generation.ts";
+import { Generation, type GenerationOptions, type GenerationResult, type SequenceSink } from "./generation.ts";
 import { GenerationQueue, type QueuePlaces } from "./generation-queue.ts";
+import { type HeldImages, holdImages } from "./request-images.ts";
 
 export interface GenerationActorOptions {
   readonly hub: StreamHub;
@@ -119,13 +121,25 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
       onCancel: () => stop.abort(new ServerError("cancelled", "the reader of the events has left")),
       onDrain: () => holder.generation?.resume(),
     });
-    const generate = async () => {
-      const model = this.#generating(request.model);
-      const places = model.queue.enter(request.client, request.candidates);
-      holder.generation = this.#generation(model, places, stop.signal, stream, { request, adapter });
-      return await whileLive(model, stop, holder.generation.run()).finally(() => places.close());
-    };
-    void stream.endWith(generate());
+    void stream.endWith(this.#run({ request, adapter }, stop, stream, holder));
+  }
+
+  /** Runs a generation. Not async, because an async function would keep the images of the request until the generation ends. */
+  #run(
+    asked: Pick<GenerationOptions, "request" | "adapter">,
+    stop: AbortController,
+    stream: EventStream,
+    holder: { generation?: Generation },
+  ): Promise<GenerationResult> {
+    try {
+      const { model: id, client, candidates } = asked.request;
+      const model = this.#generating(id);
+      const places = model.queue.enter(client, candidates);
+      holder.generation = this.#generation(model, places, stop.signal, stream, asked);
+      return whileLive(model, stop, holder.generation.run()).finally(() => places.close());
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /** Creates a generation whose events are written to `stream`. */
@@ -134,15 +148,24 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     places: QueuePlaces,
     signal: AbortSignal,
     stream: EventStream,
-    asked: Pick<GenerationOptions, "request" | "adapter">,
+    { request: given, adapter }: Pick<GenerationOptions, "request" | "adapter">,
   ): Generation {
     const { tasks } = this.#options;
+    // The images are not part of the generation's request, so that they are freed when they have been prepared.
+    const { images, ...request } = given;
+    let sources = images;
     return new Generation({
-      ...asked,
+      request,
+      adapter,
       model: {
         texts: model.texts,
-        prepare: (request, signal) => tasks.prepare(model.textKey, request, signal),
-        check: (checks, text, call) => tasks.check(checks, text, call, asked.request.client),
+        prepare: (request, images, signal) => tasks.prepare(model.textKey, request, signal, images),
+        holdImages: (signal) => {
+          const images = sources;
+          sources = undefined;
+          return this.#holdImages(model, { ...request, ...(images && { images }) }, signal);
+        },
+        check: (checks, text, call) => tasks.check(checks, text, call, request.client),
         actor: model.actor,
         open: (sink) => this.#openSequence(model, sink),
         places,
@@ -159,7 +182,19 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
   countTokens({ task, request }: MessageOf<GenerationProtocol, "countTokens">): DeferredReply<number> {
     const model = this.#generating(request.model);
-    return this.#task(task, ({ signal }) => this.#options.tasks.countTokens(model.textKey, request, signal));
+    return this.#task(task, async ({ signal }) => {
+      const held = await this.#holdImages(model, request, signal);
+      held?.release();
+      return await this.#options.tasks.countTokens(model.textKey, request, signal, held?.prepared);
+    });
+  }
+
+  #holdImages(
+    { actor, ready }: LinkedModel,
+    request: GenerateRequest,
+    signal: AbortSignal,
+  ): Promise<HeldImages | null> {
+    return holdImages(request, { actor, ready, hold: this.#nextId() }, signal);
   }
 
   convertTokens({ task, request }: MessageOf<GenerationProtocol, "convertTokens">): DeferredReply<ConvertedTokens> {

@@ -1,6 +1,7 @@
 // LoraRegistry: implements LoraAdapters for all models. Passes each call to the adapters of the named model.
 import { ServerError } from "../../runtime/errors.ts";
 import type {
+  AdapterFailure,
   AdapterListing,
   LoadAdapterRequest,
   LoadedAdapter,
@@ -30,6 +31,11 @@ export class LoraRegistry implements LoraAdapters {
 
   list(model: string): AdapterListing {
     return this.#of(model).list();
+  }
+
+  /** Without shared state there is none: a failed load is the error of its request. */
+  async failures(): Promise<readonly AdapterFailure[]> {
+    return [];
   }
 
   async #load(request: LoadAdapterRequest): Promise<LoadedAdapter> {

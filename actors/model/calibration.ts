@@ -3,11 +3,16 @@ import type { InputSums, LoadedModel } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { CalibrationStatus } from "../api/calibration.ts";
 
-/** Starts to collect. Throws `unsupported` if the engine cannot. */
-export function startCalibration(model: LoadedModel): CalibrationStatus {
-  const { calibration = null, card } = model;
+/**
+ * Starts to collect. Returns null if the engine could after another load (spec.collectsInputs). Throws `unsupported` if it cannot at
+ * all.
+ */
+export function startCalibration(model: LoadedModel): CalibrationStatus | null {
+  const { calibration = null, card, capabilities } = model;
+  if (calibration === null && card.backend === "cpu" && capabilities.generates) return null;
   if (calibration === null) {
-    const message = `the ${card.engine} engine cannot collect the inputs of matrices; start the server with --engine wasm, or set imatrix or calibration_file`;
+    const what = capabilities.generates ? `on ${card.backend}` : "of an encoder";
+    const message = `${card.engine} cannot collect the inputs of matrices ${what}; start the server with --engine wasm, or set imatrix or calibration_file`;
     throw new ServerError("unsupported", message);
   }
   calibration.start();

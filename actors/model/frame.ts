@@ -60,6 +60,13 @@ export class FrameBuilder {
     this.#rows[at + 3] = elapsedMs * unitsPerMs;
   }
 
+  /** Adds the end of a sequence that has ended without another token. */
+  addEnd(id: number, finish: "stop" | "length", elapsedMs: number): void {
+    this.add(id, 0, finish, elapsedMs);
+    const flags = this.#rowCount * rowInts - 2;
+    this.#rows[flags] = (this.#rows[flags] as number) & ~rowHasToken;
+  }
+
   /** Adds the logprobs of the latest row. */
   addLogprobs(last: TokenLogprobs): void {
     const flags = this.#rowCount * rowInts - 2;

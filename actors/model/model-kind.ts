@@ -2,11 +2,16 @@
 import type { Capabilities, ModelSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 
-const expected = { text: "a model that generates text", embedding: "an encoder for embeddings" } as const;
+const expected = {
+  text: "a model that generates text",
+  multimodal: "a model that generates text and takes images or audio (mmproj)",
+  embedding: "an encoder for embeddings",
+} as const;
 
 /** Checks that a model has the kind in its spec. Throws config_invalid. */
-export function checkKind({ kind, path }: ModelSpec, { generates, pooling }: Capabilities): void {
-  const found = generates ? "text" : pooling === "rank" ? "reranker" : "embedding";
+export function checkKind({ kind, path, images, audio }: ModelSpec, { generates, pooling }: Capabilities): void {
+  const generator = (images || audio) && kind === "multimodal" ? "multimodal" : "text";
+  const found = generates ? generator : pooling === "rank" ? "reranker" : "embedding";
   if (!kind || kind === found) return;
   const got = found === "reranker" ? "a reranker" : expected[found];
   const message = `kind ${kind} expects ${expected[kind]}; got "${path}", ${got}: remove kind, or load another model`;

@@ -4,9 +4,17 @@ import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { Speculation } from "../../engines/decoding/speculation/speculation.ts";
-import type { LoadedModel } from "../../engines/engine.ts";
+import type { AudioSpec, ImageSpec, LoadedModel, ModelSpec } from "../../engines/engine.ts";
+import { readAudioProjectorFile } from "../../engines/files/audio-projector.ts";
+import { readProjectorFile } from "../../engines/files/projector.ts";
+import { AudioThread } from "../../engines/hearing/audio-thread.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
+import { EncoderThread } from "../../engines/vision/encoder-thread.ts";
+import { checkImageLibrary } from "../../engines/vision/image-decoder.ts";
+import { ModelImages } from "../../engines/vision/model-images.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { computeThreads } from "../../runtime/host/cores.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
 import { loadDraftModel } from "./draft-model.ts";
@@ -27,6 +35,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   checkKind(spec, model.capabilities);
   const draft = speculation.draftModel && (await loadDraftModel(spec.path, speculation.draftModel, () => {}));
   const store = await openStore(place.init, model, (notice) => report({ notice }));
+  const media = await openMedia(spec, model);
   const loop = new StepLoop(model, {
     limits,
     frameIntervalMs,
@@ -44,18 +53,31 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     maxMatchers: spec.maxSequences + limits.maxQueue,
   });
   const running = loop.run();
+  let isStopping = false;
   const onStop = async () => {
+    isStopping = true;
     loop.stop();
     await running.catch(() => undefined);
     // The most recently used prefix is saved first, because the deadline may be too short for all prefixes.
     while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
+    for (const thread of media?.threads ?? []) await thread.dispose();
     loop.dispose();
     model.dispose();
   };
-  const behaviour = modelActor({ model, loop, preparation: new RequestPreparation({ loop, grammars, store }) });
+  const preparation = new RequestPreparation({ loop, grammars, store });
+  const behaviour = modelActor({ model, loop, preparation, images: media?.images ?? null });
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
+  // Without the threads, the requests with images or audio would fail for ever; the supervisor starts the model again.
+  for (const thread of media?.threads ?? []) {
+    void thread.ended.then((error) => {
+      if (isStopping) return;
+      setImmediate(() => {
+        throw error;
+      });
+    });
+  }
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // A stop message has aborted the load.
     // The error is thrown in a separate callback, so that it ends the thread or process and does not reject a promise.
@@ -64,7 +86,15 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     });
   });
   const { card, capacity, capabilities } = model;
-  return { card, capacity, capabilities, maxQueue: limits.maxQueue, probes: probesOf(model) };
+  return {
+    card,
+    capacity,
+    capabilities,
+    maxQueue: limits.maxQueue,
+    images: spec.images ?? null,
+    audio: spec.audio ?? null,
+    probes: probesOf(model),
+  };
 }
 
 async function openStore(
@@ -74,7 +104,54 @@ async function openStore(
 ): Promise<PrefixStore | null> {
   if (prefixStore === null) return null;
   const fingerprint = await modelFingerprint(spec.path);
-  return PrefixStore.open(prefixStore, { fingerprint, layout: model.kv.layout }, onNotice);
+  // The keys and values of a prompt with images or audio also depend on the encoder, and on the size to which images are scaled.
+  const projector = spec.images ?? spec.audio;
+  const encoder = projector ? `, images by ${await modelFingerprint(projector.path)}` : "";
+  const size = spec.images ? `, at most ${spec.images.maxEdge ?? "any number of"} pixels` : "";
+  return PrefixStore.open(prefixStore, { fingerprint, layout: model.kv.layout + encoder + size }, onNotice);
+}
+
+/** Starts the threads that encode images and audio; null: the model takes none. */
+async function openMedia({ images: seen, audio: heard, threads }: ModelSpec, model: LoadedModel) {
+  const images = seen ? await openImages(seen, model, threads) : null;
+  const audio = heard ? await openAudio(heard, model, threads) : null;
+  const cacheBytes = (seen ?? heard)?.cacheBytes;
+  if (cacheBytes === undefined) return null;
+  const opened = [...(images ? [images.encoder] : []), ...(audio ? [audio.encoder] : [])];
+  return { threads: opened, images: new ModelImages({ images, audio, cacheBytes }) };
+}
+
+/** Starts the thread that encodes audio. Throws `config_invalid` if the projector does not belong to the model. */
+async function openAudio(rules: AudioSpec, model: LoadedModel, threads: number) {
+  const { path, maxSeconds } = rules;
+  const { sizes } = await readAudioProjectorFile(path);
+  checkLength(path, sizes.length, model);
+  const maxWindows = Math.floor(model.capacity.sequenceTokens / rules.windowTokens);
+  const start = { path, threads: computeThreads(threads), bands: sizes.bands, maxSeconds, maxWindows };
+  return { rules, encoder: await AudioThread.start(start) };
+}
+
+function checkLength(path: string, length: number, { card }: LoadedModel): void {
+  if (length === card.embeddingLength) return;
+  const message = `mmproj ${path} makes embeddings of ${length} floats; the model expects ${card.embeddingLength}: name the mmproj file of this model`;
+  throw new ServerError("config_invalid", message, { param: "mmproj" });
+}
+
+/** Starts the thread that encodes images. Throws `config_invalid` if the projector does not belong to the model. */
+async function openImages(spec: ImageSpec, model: LoadedModel, threads: number) {
+  const { path, maxEdge, tileTokens, attendsAhead } = spec;
+  const { maxBatchTokens } = model.capacity;
+  if (attendsAhead && tileTokens > maxBatchTokens) {
+    const message =
+      `max_num_batched_tokens is ${maxBatchTokens}; this model computes the ${tileTokens} tokens of an image in one step: ` +
+      `set at least ${tileTokens}`;
+    throw new ServerError("config_invalid", message, { param: "max_num_batched_tokens" });
+  }
+  checkImageLibrary();
+  const file = await readProjectorFile(path);
+  checkLength(path, file.sizes.length, model);
+  const encoder = await EncoderThread.start({ path, threads: computeThreads(threads) });
+  return { file, encoder, maxEdge };
 }
 
 function probesOf(model: LoadedModel): Int32Array[] | null {

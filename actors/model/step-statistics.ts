@@ -40,6 +40,8 @@ export class StepStatistics {
       sharePreemptions: preemptions.share,
       ended: { ...this.ended },
       prefixCache: { ...prefixes },
+      // The model actor fills in the counts of the model's images.
+      encoderCache: { hits: 0, misses: 0 },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
       adapters: { loaded: adapters, switches: adapterSwitches },
       speculation: { ...drafts, acceptedAt: [...drafts.acceptedAt] },

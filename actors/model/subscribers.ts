@@ -2,17 +2,22 @@
 import { performance } from "node:perf_hooks";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { FrameBuilder } from "./frame.ts";
-import type { GenerationSequence, Subscriber } from "./sequence/generation-sequence.ts";
+import type { LiveOptions, Subscriber } from "./sequence/generation-sequence.ts";
 
-interface Registered {
-  readonly sequences: Map<number, GenerationSequence>;
+/** A sequence with its subscriber, and its id among the subscriber's sequences. */
+export interface SubscribedSequence {
+  readonly live: Pick<LiveOptions, "id" | "subscriber">;
+}
+
+interface Registered<S> {
+  readonly sequences: Map<number, S>;
   readonly frame: FrameBuilder;
 }
 
-export class Subscribers {
+export class Subscribers<S extends SubscribedSequence> {
   /** True if all frames must be sent after this step, because a frame is full or contains a first or last token. */
   isUrgent = false;
-  readonly #registered = new Map<Subscriber, Registered>();
+  readonly #registered = new Map<Subscriber, Registered<S>>();
   readonly #rowsPerStep: number;
   readonly #intervalMs: number;
   #lastFlushMs = 0;
@@ -28,7 +33,7 @@ export class Subscribers {
     if (this.find(subscriber, id)) throw new ServerError("conflict", `sequence ${id} is already running`);
   }
 
-  add(sequence: GenerationSequence): void {
+  add(sequence: S): void {
     const { subscriber, id } = sequence.live;
     let registered = this.#registered.get(subscriber);
     if (!registered) {
@@ -38,15 +43,15 @@ export class Subscribers {
     registered.sequences.set(id, sequence);
   }
 
-  find(subscriber: Subscriber, id: number): GenerationSequence | undefined {
+  find(subscriber: Subscriber, id: number): S | undefined {
     return this.#registered.get(subscriber)?.sequences.get(id);
   }
 
-  frameOf({ live }: GenerationSequence): FrameBuilder | undefined {
+  frameOf({ live }: S): FrameBuilder | undefined {
     return this.#registered.get(live.subscriber)?.frame;
   }
 
-  sequencesOf(subscriber: Subscriber): GenerationSequence[] {
+  sequencesOf(subscriber: Subscriber): S[] {
     return [...(this.#registered.get(subscriber)?.sequences.values() ?? [])];
   }
 
@@ -54,7 +59,7 @@ export class Subscribers {
     return [...this.#registered.keys()];
   }
 
-  remove({ live }: GenerationSequence): void {
+  remove({ live }: S): void {
     this.#registered.get(live.subscriber)?.sequences.delete(live.id);
   }
 
@@ -63,7 +68,7 @@ export class Subscribers {
   }
 
   /** Sends the error of a sequence to its subscriber, after all its tokens. */
-  fail({ live: { subscriber, id } }: GenerationSequence, error: ErrorRecord): void {
+  fail({ live: { subscriber, id } }: S, error: ErrorRecord): void {
     const built = this.#registered.get(subscriber)?.frame.take();
     if (built) subscriber.send(built);
     subscriber.send({ ...emptyFrame, failed: [{ id, error }] });
@@ -76,6 +81,11 @@ export class Subscribers {
       const built = frame.take();
       if (built) subscriber.send(built);
     }
+  }
+
+  /** Time in ms until the frames must be sent. */
+  get dueInMs(): number {
+    return this.isUrgent ? 0 : Math.max(this.#intervalMs - (performance.now() - this.#lastFlushMs), 0);
   }
 
   flushIfDue(): void {

@@ -17,7 +17,11 @@ export class CumulativeStatistics {
   /** Call when the current worker has ended. */
   ended(): void {
     const total = this.total();
-    if (total !== null) this.#before = { ...total, ...noGauges, adapters: { ...total.adapters, loaded: 0 } };
+    if (total !== null) {
+      const remote = total.remote?.map((counts) => ({ ...counts, up: 0, outstanding: 0 }));
+      const adapters = { ...total.adapters, loaded: 0 };
+      this.#before = { ...total, ...noGauges, adapters, ...(remote && { remote }) };
+    }
     this.#latest = null;
   }
 

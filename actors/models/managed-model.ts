@@ -65,6 +65,8 @@ export class ManagedModel implements SlotUser {
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
   #isClosed = false;
+  /** Error of all requests, because the model is being removed; null: it is not. */
+  #retired: ErrorRecord | null = null;
   /** Weights of the next load, if they differ from the current ones. */
   #next: ModelWeights | null = null;
   /** Weights to return to if the current ones cannot be loaded; null: the current ones have been loaded. */
@@ -128,6 +130,13 @@ export class ManagedModel implements SlotUser {
     return await this.#call("unload");
   }
 
+  /** Rejects waiting and new requests with an error, and unloads the model after its requests have ended. */
+  async retire(error: ErrorRecord): Promise<void> {
+    this.#retired = error;
+    this.#gate.refuse(error);
+    await this.unload();
+  }
+
   /**
    * Loads the model with other weights: requests in flight finish on the loaded model, new ones wait. A model that is not loaded
    * is loaded with it when a request names it. If they cannot be loaded, the model returns to its former ones, and the error is
@@ -187,6 +196,7 @@ export class ManagedModel implements SlotUser {
     await this.model.stop(deadlineMs);
     await this.#stopping;
     if (this.status !== "unloaded") this.#move("unloaded", "stop");
+    this.#options.slots.release(this);
     for (const call of ["reload", "unload"] as const)
       this.#desired.settle(call, { ...this.outcome, error: shuttingDown });
   }
@@ -318,6 +328,7 @@ export class ManagedModel implements SlotUser {
 
   /** The error with which a new request is rejected immediately; null: the request may wait. */
   get #refusal(): ErrorRecord | null {
+    if (this.#retired !== null) return this.#retired;
     if (this.#isClosed) return shuttingDown;
     // No client requested this load, so the client should retry later instead of waiting.
     if (this.#lastMove === "start" || this.#lastMove === "crash") return loading(this.id);

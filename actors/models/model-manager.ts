@@ -1,28 +1,55 @@
 // ModelManager: creates all models from the options, starts and stops them together, and finds models by name.
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
 import type { ServiceOptions } from "../front/service-options.ts";
 import { AdapterLoadLock } from "../lora-registry/adapter-load-lock.ts";
 import { LoraRegistry } from "../lora-registry/lora-registry.ts";
 import { ModelAdapters } from "../lora-registry/model-adapters.ts";
-import type { ModelPlaceInit, ModelPlaceReady, ModelReport } from "../messages.ts";
-import { modelModule } from "../placement.ts";
+import type {
+  DiffusionPlaceInit,
+  ModelPlaceInit,
+  ModelPlaceReady,
+  ModelReport,
+  RemotePlaceInit,
+  RemoteTextPlaceInit,
+  SpeechPlaceInit,
+} from "../messages.ts";
+import { diffusionModule, modelModule, remoteModelModule, remoteTextModule, speechModule } from "../placement.ts";
+import { CumulativeStatistics } from "./cumulative-statistics.ts";
 import { ManagedModel, type ManagedModelOptions } from "./managed-model.ts";
 import { resolveName, unknownModel } from "./model-names.ts";
 import type { ModelUsers } from "./model-process.ts";
 import { ModelSlots } from "./model-slots.ts";
-import type { ServedModel } from "./served-model.ts";
+import { type DiffusionSettings, type ServedModel, type SpeechSettings, tokenless } from "./served-model.ts";
+
+/** Maximum time for the process of a removed model to stop. */
+const removalDeadlineMs = 5000;
+
+function remoteInit({ id, spec, remote }: ServedModel, options: ServiceOptions): RemotePlaceInit {
+  if (!remote) throw new Error(`remote model "${id}" has no settings`);
+  const { path, maxModelLength, kind } = spec;
+  const { limits, frameIntervalMs, generationPlace } = options;
+  const { queueTimeoutMs, maxQueue } = limits;
+  const { mailboxLimit } = generationPlace;
+  const own = { settings: remote, path, maxModelLength, kind: kind === "embedding" ? kind : "text" } as const;
+  return { ...own, queueTimeoutMs, maxQueue, frameIntervalMs, mailboxLimit };
+}
 
 export class ModelManager {
   /** The adapters of all models. */
   readonly lora: LoraRegistry;
+  /** Statistics of the models that were removed: counters must not decrease. */
+  readonly removed = new CumulativeStatistics();
   readonly #options: ServiceOptions;
   /** Models by id, in configured order. */
   readonly #models = new Map<string, ManagedModel>();
   /** Models that start() loads: the default model, and further models up to the number of slots. */
   readonly #atStart: ReadonlySet<string>;
+  readonly #adapters = new Map<string, ModelAdapters | null>();
+  readonly #create: (served: ServedModel) => ManagedModel;
   #isStarting = true;
   #isStopped = false;
 
@@ -33,14 +60,17 @@ export class ModelManager {
     const gate = new AdapterLoadLock();
     this.#options = options;
     this.#atStart = new Set([defaultModelId, ...others].slice(0, maxLoadedModels ?? models.length));
-    for (const served of models) {
+    this.#create = (served) => {
       const adapters = this.#adaptersOf(served, gate);
       const spawn: ManagedModelOptions["spawn"] = (now, signal) => this.#spawn(now, signal);
-      const [loadsAtStart, maxWaiting] = [this.#atStart.has(served.id), limits.maxQueue];
+      // The server starts without a speech or diffusion model that cannot be loaded, for example because its library is not installed.
+      const loadsAtStart = this.#atStart.has(served.id) && tokenless(served) === null;
+      const maxWaiting = limits.maxQueue;
       const own = { served, adapters, spawn, loadsAtStart, maxWaiting };
-      this.#models.set(served.id, new ManagedModel({ ...options, ...own, system, users, slots, clock }));
-    }
-    this.lora = new LoraRegistry(new Map(this.all.map(({ id, adapters }) => [id, adapters])));
+      return new ManagedModel({ ...options, ...own, system, users, slots, clock });
+    };
+    for (const served of models) this.#keep(this.#create(served));
+    this.lora = new LoraRegistry(this.#adapters);
   }
 
   get all(): readonly ManagedModel[] {
@@ -53,7 +83,7 @@ export class ModelManager {
   async start(): Promise<void> {
     try {
       await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
-      await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map((model) => model.start()));
+      await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map(startModel));
     } catch (error) {
       // stop() aborts the preparation of adapters; the resulting error does not mean that the start has failed.
       if (!this.#isStopped) throw error;
@@ -63,6 +93,31 @@ export class ModelManager {
     this.#isStarting = false;
   }
 
+  /** Adds a model while the server runs. It is loaded when a request names it. Throws conflict if its id is taken. */
+  add(served: ServedModel): void {
+    if (this.#isStopped) throw new ServerError("draining", "the server is shutting down");
+    if (this.#models.has(served.id)) throw new ServerError("conflict", `there is a model "${served.id}" already`);
+    const model = this.#create(served);
+    this.#keep(model);
+    model.adapters?.serverStarted();
+  }
+
+  /** Removes a model: requests in flight finish, waiting ones are rejected. Throws model_not_found. */
+  async remove(id: string): Promise<void> {
+    const model = this.get(id);
+    this.#models.delete(id);
+    this.#adapters.delete(id);
+    await model.retire(toErrorRecord(unknownModel(id, this.entries())));
+    await model.stop(removalDeadlineMs);
+    await model.adapters?.close();
+    const total = model.model.statistics.total();
+    if (total === null) return;
+    // The servers of a remote model have counters of their own.
+    const { remote: _, ...counts } = total;
+    this.removed.seen(counts);
+    this.removed.ended();
+  }
+
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopped = true;
     await Promise.all(this.all.map((model) => model.stop(deadlineMs)));
@@ -70,25 +125,31 @@ export class ModelManager {
   }
 
   entries(): readonly ModelEntry[] {
-    return this.all.map(({ id, status, createdAt, served, model, adapters, loadFraction, requantization }) => {
-      const { defaults, spec } = served;
+    return this.all.map((managed) => {
+      const { id, status, createdAt, served, model, adapters, loadFraction, requantization } = managed;
+      const { defaults, spec, speech, diffusion } = served;
       return {
         id,
         status,
         createdAt,
         path: spec.path,
+        isDownloaded: served.isDownloaded ?? false,
         defaults,
         loadProgress: status === "reloading" ? loadFraction : null,
         requantization,
         capabilities: model.capabilities,
         adapters: adapters?.entries() ?? [],
+        isDiffusion: diffusion !== undefined,
+        speech: speech === undefined ? null : { task: speech.spec.task, engine: speech.spec.engine },
+        loadError: managed.outcome.error?.message ?? null,
       };
     });
   }
 
   resolve(requested: string | undefined): ResolvedModel {
     const named = resolveName(requested, this.entries(), this.#options.defaultModelId);
-    return { ...named, defaults: this.get(named.id).served.defaults };
+    const { served } = this.get(named.id);
+    return { ...named, defaults: served.defaults, hears: Boolean(served.spec?.audio) };
   }
 
   /** Returns the model with an id. Throws model_not_found. */
@@ -101,6 +162,11 @@ export class ModelManager {
   /** Returns the model with an id; "default" means the default model. Throws model_not_found. */
   named(name: string): ManagedModel {
     return this.get(name === "default" ? this.#options.defaultModelId : name);
+  }
+
+  #keep(model: ManagedModel): void {
+    this.#models.set(model.id, model);
+    this.#adapters.set(model.id, model.adapters);
   }
 
   #adaptersOf({ id, spec, adapters }: ServedModel, gate: AdapterLoadLock): ModelAdapters | null {
@@ -119,16 +185,60 @@ export class ModelManager {
     });
   }
 
-  #spawn({ id, engine, spec, kind }: ServedModel, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
-    const { limits, frameIntervalMs, speculation, prefixStore, generationPlace: agents } = this.#options;
-    return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
+  #spawn(served: ServedModel, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
+    const { id, engine, spec, kind, speech, diffusion, textRemote } = served;
+    if (speech !== undefined) return this.#spawnTokenless(id, speechModule, speech, signal);
+    if (diffusion !== undefined) return this.#spawnTokenless(id, diffusionModule, diffusion, signal);
+    const { limits, frameIntervalMs, speculation, prefixStore, generationPlace, loadTimeoutMs } = this.#options;
+    const { mailboxLimit } = generationPlace;
+    const common = {
       name: `model:${id}`,
       signal,
+      startTimeoutMs: loadTimeoutMs,
+      onProgress: (report: unknown) => this.#reported(id, report as ModelReport),
+    };
+    if (textRemote !== undefined) {
+      const { queueTimeoutMs, maxQueue } = limits;
+      const init = { settings: textRemote, queueTimeoutMs, maxQueue, mailboxLimit };
+      return spawnPlace<RemoteTextPlaceInit, ModelPlaceReady>({
+        ...common,
+        module: remoteTextModule,
+        init,
+        kind: "thread",
+      });
+    }
+    if (engine === "remote") {
+      const init = remoteInit(served, this.#options);
+      return spawnPlace<RemotePlaceInit, ModelPlaceReady>({
+        ...common,
+        module: remoteModelModule,
+        init,
+        kind: "thread",
+      });
+    }
+    return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
+      ...common,
       module: this.#options.modelModule ?? modelModule,
-      init: { engine, spec, limits, frameIntervalMs, speculation, prefixStore, mailboxLimit: agents.mailboxLimit },
+      init: { engine, spec, limits, frameIntervalMs, speculation, prefixStore, mailboxLimit },
       kind,
+    });
+  }
+
+  /** Starts the process of a speech or diffusion model. */
+  #spawnTokenless(
+    id: string,
+    module: URL,
+    settings: SpeechSettings | DiffusionSettings,
+    signal: AbortSignal,
+  ): Promise<Place<ModelPlaceReady>> {
+    const { mailboxLimit } = this.#options.generationPlace;
+    return spawnPlace<SpeechPlaceInit | DiffusionPlaceInit, ModelPlaceReady>({
+      name: `model:${id}`,
+      signal,
+      module,
+      init: { ...settings, mailboxLimit },
+      kind: "process",
       startTimeoutMs: this.#options.loadTimeoutMs,
-      onProgress: (report) => this.#reported(id, report as ModelReport),
     });
   }
 
@@ -137,7 +247,15 @@ export class ModelManager {
       this.#options.log.warn({ model: id }, report.notice);
       return;
     }
-    this.get(id).loadFraction = report;
+    const model = this.#models.get(id);
+    if (model === undefined) return;
+    model.loadFraction = report;
     if (this.#isStarting) this.#options.onLoadProgress(id, report);
   }
+}
+
+/** Loads a model. The failure of a speech or diffusion model is logged, and does not end the start of the server. */
+async function startModel(model: ManagedModel): Promise<void> {
+  if (tokenless(model.served) === null) await model.start();
+  else await model.start().catch(() => undefined);
 }

@@ -21,6 +21,7 @@ import {
   notLoaded,
   ownRunAdapter,
   type ServedModel,
+  tokenless,
 } from "./served-model.ts";
 
 /** The part of the server that sends requests to loaded models. */
@@ -86,7 +87,8 @@ export class ModelProcess {
         this.#startedMs = performance.now();
         return spawn(this.served, signal);
       },
-      policy: restart,
+      // The servers of a remote model may be down for any time; nothing here can be repaired by giving up.
+      policy: served.remote ? { ...restart, maxRestarts: Number.POSITIVE_INFINITY } : restart,
       clock,
       onUp: (place) => this.#up(place),
       onDown: (exit, next) => this.#down(exit, next?.retryInMs ?? null),
@@ -101,8 +103,13 @@ export class ModelProcess {
     this.#supervisor = null;
   }
 
-  /** Returns the model actor of the worker. Throws model_loading, model_state_conflict. */
+  /**
+   * Returns the model actor of the worker. Throws model_loading, model_state_conflict; `unsupported` for a model that computes no
+   * tokens.
+   */
   ref(): Ref<ModelProtocol> {
+    const refusal = tokenless(this.served);
+    if (refusal !== null) throw fromErrorRecord(refusal);
     if (this.place !== null) return this.#options.system.ref<ModelProtocol>("model", this.place.endpoint);
     throw fromErrorRecord((this.#supervisor === null ? notLoaded : loading)(this.served.id));
   }

@@ -1,19 +1,44 @@
 // ServedModel: the settings of one configured model, and the errors and log fields about models.
+import type { DiffusionCard, DiffusionSpec } from "../../engines/diffusion/diffusion.ts";
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
+import type { RemoteSettings } from "../../engines/remote/upstream.ts";
 import { defaultedFields, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
+import type { SpeechCard, SpeechSpec } from "../../engines/speech/speech.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { Place, PlaceKind } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities, ModelFileFacts } from "../api/inference.ts";
 import type { AdapterSettings } from "../lora-registry/model-adapters.ts";
-import type { LeasedAdapter, ModelPlaceReady, ModelStatistics } from "../messages.ts";
+import type { DiffusionLimits, LeasedAdapter, ModelPlaceReady, ModelStatistics, SpeechLimits } from "../messages.ts";
+
+/** Settings of a diffusion model. */
+export interface DiffusionSettings {
+  readonly spec: DiffusionSpec;
+  readonly limits: DiffusionLimits;
+}
+
+/** Settings of a speech model. */
+export interface SpeechSettings {
+  readonly spec: SpeechSpec;
+  readonly limits: SpeechLimits;
+}
 
 export interface ServedModel {
+  /** Settings of a speech model, whose engine is `speech.spec.engine`; absent: the model computes tokens with `engine`. */
+  readonly speech?: SpeechSettings;
+  /** Settings of a diffusion model; absent: the model makes no pictures. */
+  readonly diffusion?: DiffusionSettings;
   readonly id: string;
-  readonly engine: EngineName;
+  readonly engine: EngineName | "remote";
   readonly spec: ModelSpec;
+  /** Servers that the model runs on; null or absent: it runs here. `spec.path` then has only its vocabulary. */
+  readonly remote?: RemoteSettings | null;
+  /** Servers that the model runs on and that give text only; absent: it computes tokens, here or there. */
+  readonly textRemote?: RemoteSettings;
   /** Level at which the model was quantized when it was loaded; null or absent: it was not. */
   readonly level?: string | null | undefined;
+  /** Whether a client had the server download the model, and may have it removed. */
+  readonly isDownloaded?: boolean;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly kind: PlaceKind;
@@ -42,12 +67,14 @@ export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
  * Returns the capabilities of a loaded model. Pooling "rank" yields a score for two texts, so it does not count as embedding.
  */
 export function capabilitiesOf(
-  { card, capacity, capabilities }: ModelPlaceReady,
+  { card, capacity, capabilities, images, audio, speech, diffusion }: ModelPlaceReady,
   file: ModelFileFacts | null,
 ): ModelCapabilities {
   const { generates, pooling, pooledLength } = capabilities;
   return {
     generates,
+    sees: Boolean(images),
+    hears: Boolean(audio),
     embeds: pooling !== null && pooling !== "rank",
     maxModelLength: capacity.sequenceTokens,
     trainedContext: card.trainedContext,
@@ -56,11 +83,18 @@ export function capabilitiesOf(
     kvCacheBytes: card.kvCacheBytes,
     embeddingLength: pooling === null ? 0 : pooledLength,
     file,
+    diffusion: diffusion ?? null,
+    speech: speech ?? null,
   };
 }
 
 /** Returns a message if the maximum sequence length is below the configured or trained length; otherwise null. */
-export function contextCut({ spec }: ServedModel, { card, capacity, capabilities }: ModelPlaceReady): string | null {
+export function contextCut(
+  { spec, engine }: ServedModel,
+  { card, capacity, capabilities }: ModelPlaceReady,
+): string | null {
+  // The context of a remote model is what its servers have been started with.
+  if (engine === "remote") return null;
   const wanted = spec.maxModelLength ?? card.trainedContext;
   if (capacity.sequenceTokens >= wanted || !capabilities.generates) return null;
   return (
@@ -84,6 +118,24 @@ export function notLoaded(id: string): ErrorRecord {
   };
 }
 
+/** Returns the error of a request for tokens that names a model which computes none; null: the model computes tokens. */
+export function tokenless({ id, speech, diffusion, textRemote }: ServedModel): ErrorRecord | null {
+  if (textRemote !== undefined) {
+    const message = `model "${id}" is on a server that gives text only (upstream_mode = "text"), without token ids; use it for chats`;
+    return { code: "unsupported", message, param: "model" };
+  }
+  if (speech === undefined && diffusion === undefined) return null;
+  const [what, path] =
+    speech === undefined
+      ? ['a diffusion model (kind = "diffusion"), which makes images', "/v1/images/generations"]
+      : [
+          'a speech model (kind = "speech"), which takes no prompts',
+          speech.spec.task === "speak" ? "/v1/audio/speech" : "/v1/audio/transcriptions",
+        ];
+  const message = `model "${id}" is ${what}; use POST ${path}, or name another model`;
+  return { code: "unsupported", message, param: "model" };
+}
+
 /** Error of requests that are ended because the server stops. */
 export const shuttingDown: ErrorRecord = {
   code: "draining",
@@ -96,11 +148,33 @@ export function defaultFields({ id, defaults: { sampling, origins, maxTokens } }
   return { model: id, ...Object.fromEntries(values), ...(maxTokens === null ? {} : { maxTokens }) };
 }
 
+function diffusionFields(id: string, loadMs: number, enginePid: number | null, card: DiffusionCard): object {
+  const { pipeline, backend, weightBytes, nativeSize, defaults } = card;
+  const weightsMiB = Math.round(weightBytes / mebibyte);
+  return { model: id, loadMs: Math.round(loadMs), enginePid, pipeline, backend, weightsMiB, nativeSize, ...defaults };
+}
+
+function speechFields(id: string, loadMs: number, enginePid: number | null, speech: SpeechCard): object {
+  const { engine, task, backend, weightBytes, voices, languages } = speech;
+  return {
+    model: id,
+    loadMs: Math.round(loadMs),
+    enginePid,
+    engine,
+    task,
+    backend,
+    weightsMiB: Math.round(weightBytes / mebibyte),
+    ...(task === "speak" ? { voices: voices.length } : { languages: languages.length }),
+  };
+}
+
 const mebibyte = 1024 * 1024;
 
 /** Returns the fields of the log line "model loaded". */
 export function loadedFields(id: string, loadMs: number, place: Place<ModelPlaceReady>): object {
-  const { card, capacity } = place.ready;
+  const { card, capacity, speech, diffusion } = place.ready;
+  if (diffusion !== undefined) return diffusionFields(id, loadMs, place.pid, diffusion);
+  if (speech !== undefined) return speechFields(id, loadMs, place.pid, speech);
   return {
     model: id,
     loadMs: Math.round(loadMs),

@@ -1,6 +1,18 @@
 // File contents: the bytes of stored files, one regular file per id, in the state folder. New contents are written to a staging
 // folder on the same file system, then renamed into the content folder.
-import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import {
+  constants,
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { fileLimits } from "../api/agent/files.ts";
@@ -58,6 +70,33 @@ export class FileContents {
       throw error instanceof ServerError ? error : unavailable(error);
     } finally {
       await file?.close();
+    }
+  }
+
+  /** Returns the bytes of a content. */
+  async read(id: string): Promise<Uint8Array> {
+    return await readFile(this.pathOf(id)).catch((error) => {
+      throw unavailable(error);
+    });
+  }
+
+  /** Writes a content that another replica has stored. */
+  async write(id: string, bytes: Uint8Array): Promise<void> {
+    await this.receive(id, async (path) => {
+      await writeFile(path, bytes, { flag: "wx", mode: 0o600 });
+      return true;
+    });
+  }
+
+  /** Keeps the file that `write` writes to a path as a content, if `write` returns true. Returns what it returned. */
+  async receive(id: string, write: (path: string) => Promise<boolean>): Promise<boolean> {
+    const staged = join(this.stagingFolder, `copy-${randomBytes(16).toString("hex")}`);
+    try {
+      const isThere = await write(staged);
+      if (isThere) await rename(staged, this.pathOf(id));
+      return isThere;
+    } catch (error) {
+      throw error instanceof ServerError ? error : unavailable(error);
     }
   }
 

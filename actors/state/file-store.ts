@@ -2,7 +2,8 @@
 // that every file that is listed can be read.
 import { randomBytes } from "node:crypto";
 import { wallTime } from "../../runtime/clock.ts";
-import type { Store } from "../../runtime/store/store.ts";
+import type { Bucket } from "../../runtime/store/bucket/bucket.ts";
+import type { Part, Store } from "../../runtime/store/store.ts";
 import { type FileContent, type Files, type FileToStore, fileLimits, type StoredFile } from "../api/agent/files.ts";
 import { checkedFileName } from "../files/file-name.ts";
 import { formatOf, mimeTypeOf } from "../files/file-type.ts";
@@ -20,6 +21,10 @@ export interface FileStoreOptions {
   /** Maximum size of all contents in bytes. Beyond it, the oldest contents are removed; their metadata stays. */
   readonly maxContentBytes: number;
   readonly extractText: ExtractText;
+  /** Whether contents are in the store too, for other replicas. The files on disk are then copies. */
+  readonly sharesContents?: boolean;
+  /** Bucket of the contents, instead of the store (files_url); absent or null: none. The files on disk are copies. */
+  readonly bucket?: Bucket | null;
   /** Returns milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -85,11 +90,18 @@ export class FileStore implements Files {
       preview,
       failure,
     };
-    const entry = { head: stored, share, parts: {}, expiresAt: createdMs + fileLimits.lifetimeMs };
+    const { bucket = null } = this.#options;
+    const hasContent = file.staged !== null;
+    const isShared = this.#options.sharesContents === true && bucket === null && hasContent;
+    const parts: Record<string, Uint8Array> = isShared ? { content: await contents.read(id) } : {};
+    const entry = { head: stored, share, parts, expiresAt: createdMs + fileLimits.lifetimeMs };
     try {
+      if (hasContent) await bucket?.put(id, contents.pathOf(id), stored.bytes);
       await store.put(id, entry);
     } catch (error) {
       await contents.remove(id).catch(() => {});
+      // If this fails too, the next sweep removes the object.
+      void bucket?.remove(id).catch(() => {});
       throw error;
     }
     await this.#keepWithinBudget(stored);
@@ -97,7 +109,7 @@ export class FileStore implements Files {
   }
 
   async list(request: Parameters<Files["list"]>[0]): ReturnType<Files["list"]> {
-    const all = this.#all()
+    const all = (await this.#all())
       .filter(({ session }) => request.session === null || session === request.session)
       .reverse();
     const from = request.after === null ? 0 : all.findIndex(({ id }) => id === request.after) + 1;
@@ -106,22 +118,25 @@ export class FileStore implements Files {
   }
 
   async find(id: string): Promise<StoredFile | null> {
-    return this.#options.store.get(id)?.head ?? null;
+    return (await this.#options.store.get(id))?.head ?? null;
   }
 
   async content(id: string): Promise<FileContent | null> {
-    const file = await this.find(id);
-    if (file === null) return null;
+    const { store, contents } = this.#options;
+    const kept = await store.get(id);
+    if (kept === null) return null;
+    const { head: file, parts } = kept;
     if (file.failure !== null) return { kind: "failed", file };
-    const { contents } = this.#options;
-    return (await contents.sizeOf(id)) === file.bytes
-      ? { kind: "content", file, path: contents.pathOf(id) }
-      : { kind: "elided", file };
+    if ((await contents.sizeOf(id)) !== file.bytes) {
+      const isThere = await this.#copy(file, parts.content);
+      if (!isThere) return { kind: "elided", file };
+    }
+    return { kind: "content", file, path: contents.pathOf(id) };
   }
 
   async delete(id: string): Promise<boolean> {
     const wasThere = await this.#options.store.delete(id);
-    if (wasThere) await this.#options.contents.remove(id);
+    if (wasThere) await this.#removeContent(id);
     return wasThere;
   }
 
@@ -129,10 +144,36 @@ export class FileStore implements Files {
   async sweep(): Promise<void> {
     const { store, contents } = this.#options;
     await store.sweep();
-    const files = this.#all();
+    const files = await this.#all();
     this.#totalBytes = sizeOf(files);
     const kept = new Set(files.map(({ id }) => id));
     await contents.sweep(this.#now(), ORPHAN_MS, (id) => kept.has(id));
+    await this.#sweepBucket(kept);
+  }
+
+  /** Removes objects without metadata. Their age is told by the clock of the bucket, which may differ by less than ORPHAN_MS. */
+  async #sweepBucket(kept: ReadonlySet<string>): Promise<void> {
+    const { bucket = null } = this.#options;
+    if (bucket === null) return;
+    for await (const { name, changedAt } of bucket.list()) {
+      if (!kept.has(name) && isFileId(name) && changedAt <= this.#now() - ORPHAN_MS) await bucket.remove(name);
+    }
+  }
+
+  /** Copies a content that another replica has stored to the disk. Returns false if it is no longer stored. */
+  async #copy({ id, bytes }: StoredFile, part: Part | undefined): Promise<boolean> {
+    const { store, contents, bucket = null } = this.#options;
+    if (bucket !== null) return await contents.receive(id, (path) => bucket.get(id, path, bytes));
+    const content = part === undefined ? null : await store.read(part.id, 0, part.bytes);
+    if (content !== null) await contents.write(id, content);
+    return content !== null;
+  }
+
+  async #removeContent(id: string): Promise<void> {
+    const { contents, bucket = null } = this.#options;
+    await contents.remove(id);
+    // If this fails, the next sweep removes the object.
+    await bucket?.remove(id).catch(() => {});
   }
 
   async onStop(): Promise<void> {
@@ -145,11 +186,12 @@ export class FileStore implements Files {
 
   /** Removes the contents of the oldest files until all contents are within the budget. The added file keeps its content. */
   async #keepWithinBudget(added: StoredFile): Promise<void> {
-    const { contents, maxContentBytes } = this.#options;
-    this.#totalBytes = this.#totalBytes === null ? sizeOf(this.#all()) : this.#totalBytes + added.bytes;
+    const { contents, maxContentBytes, bucket = null } = this.#options;
+    this.#totalBytes = this.#totalBytes === null ? sizeOf(await this.#all()) : this.#totalBytes + added.bytes;
     if (this.#totalBytes <= maxContentBytes) return;
+    if (bucket !== null) return await this.#removeOldest(added);
     const withContent: StoredFile[] = [];
-    for (const file of this.#all()) if ((await contents.sizeOf(file.id)) !== null) withContent.push(file);
+    for (const file of await this.#all()) if ((await contents.sizeOf(file.id)) !== null) withContent.push(file);
     let total = sizeOf(withContent);
     for (const { id, bytes } of withContent) {
       if (total <= maxContentBytes) break;
@@ -160,11 +202,24 @@ export class FileStore implements Files {
     this.#totalBytes = total;
   }
 
+  /** Removes the oldest files, whose contents are in the bucket, until all are within the budget. */
+  async #removeOldest(added: StoredFile): Promise<void> {
+    const files = await this.#all();
+    let total = sizeOf(files);
+    for (const { id, bytes } of files) {
+      if (total <= this.#options.maxContentBytes) break;
+      if (id === added.id) continue;
+      total -= bytes;
+      await this.delete(id);
+    }
+    this.#totalBytes = total;
+  }
+
   /** Returns all files, the oldest first. */
-  #all(): readonly StoredFile[] {
+  async #all(): Promise<readonly StoredFile[]> {
     const files: { readonly head: StoredFile; readonly expiresAt: number }[] = [];
     for (let cursor: string | null = null; ; ) {
-      const page = this.#options.store.list({ cursor, limit: PAGE });
+      const page = await this.#options.store.list({ cursor, limit: PAGE });
       for (const { head, expiresAt } of page.entries) files.push({ head, expiresAt: expiresAt ?? 0 });
       cursor = page.cursor;
       if (cursor === null) break;
@@ -172,6 +227,11 @@ export class FileStore implements Files {
     // The expiry follows from the time of creation, and is more precise (ms) than `createdAt` (s).
     return files.sort((one, other) => one.expiresAt - other.expiresAt).map(({ head }) => head);
   }
+}
+
+/** Whether the name of an object in the bucket is that of a file: objects of other programs are not touched. */
+function isFileId(name: string): boolean {
+  return /^file[-_][A-Za-z0-9_-]{1,123}$/.test(name);
 }
 
 function sizeOf(files: readonly StoredFile[]): number {

@@ -1,11 +1,12 @@
 // Item list: the items of one stored response. An index finds an item by position or id without reading the texts. The index
 // contains, in this order: the end offset of each text, the end offset of each id, the positions sorted by id, the ids.
 import { ServerError } from "../../runtime/errors.ts";
+import type { Reading } from "../../runtime/store/store.ts";
 import type { ItemPage, ItemTexts, PageRequest, Span } from "../api/stored-responses.ts";
 
 const INT_BYTES = 4;
 
-export type ReadBytes = (from: number, to: number) => Uint8Array;
+export type ReadBytes = (from: number, to: number) => Reading<Uint8Array>;
 
 export function indexOf({ ids, ends }: ItemTexts): Uint8Array {
   const names = ids.map((id) => Buffer.from(id));
@@ -32,41 +33,41 @@ export class ItemList {
   }
 
   /** Returns a page of the items. Throws invalid_value if no item has the id in `after`. */
-  page({ order, after, limit }: PageRequest): ItemPage {
+  async page({ order, after, limit }: PageRequest): Promise<ItemPage> {
     const isAscending = order === "asc";
-    const place = after === null ? null : this.find(after, isAscending ? "first" : "last");
+    const place = after === null ? null : await this.find(after, isAscending ? "first" : "last");
     if (after !== null && place === null) throw unknownItem(after);
     const first = isAscending ? (place ?? -1) + 1 : (place ?? this.count) - 1;
     const room = isAscending ? this.count - first : first + 1;
     const count = Math.min(limit, room);
     if (count === 0) return { spans: [], firstId: null, lastId: null, hasMore: false };
     const last = isAscending ? first + count - 1 : first - count + 1;
-    const spans = isAscending ? this.#ascending(first, last) : this.#descending(first, last);
-    return { spans, firstId: this.#id(first), lastId: this.#id(last), hasMore: room > count };
+    const spans = await (isAscending ? this.#ascending(first, last) : this.#descending(first, last));
+    return { spans, firstId: await this.#id(first), lastId: await this.#id(last), hasMore: room > count };
   }
 
   /** Returns the spans of the first item with an id; null: none. */
-  item(id: string): readonly Span[] | null {
-    const place = this.find(id, "first");
-    return place === null ? null : this.#ascending(place, place);
+  async item(id: string): Promise<readonly Span[] | null> {
+    const place = await this.find(id, "first");
+    return place === null ? null : await this.#ascending(place, place);
   }
 
   /** Returns the end offsets of all texts. */
-  ends(): Uint32Array {
-    const bytes = this.#index(0, this.count * INT_BYTES);
+  async ends(): Promise<Uint32Array> {
+    const bytes = await this.#index(0, this.count * INT_BYTES);
     return Uint32Array.from({ length: this.count }, (_, i) => integerAt(bytes, i));
   }
 
-  ids(): readonly string[] {
-    const ends = this.#index(this.count * INT_BYTES, 2 * this.count * INT_BYTES);
+  async ids(): Promise<readonly string[]> {
+    const ends = await this.#index(this.count * INT_BYTES, 2 * this.count * INT_BYTES);
     const end = this.count === 0 ? 0 : integerAt(ends, this.count - 1);
-    const text = Buffer.from(this.#index(this.#namesAt, this.#namesAt + end));
+    const text = Buffer.from(await this.#index(this.#namesAt, this.#namesAt + end));
     const from = (i: number): number => (i === 0 ? 0 : integerAt(ends, i - 1));
     return Array.from({ length: this.count }, (_, i) => text.toString("utf8", from(i), integerAt(ends, i)));
   }
 
   /** Returns the position of the first or last item with an id; null: none. */
-  find(asked: string, which: "first" | "last"): number | null {
+  async find(asked: string, which: "first" | "last"): Promise<number | null> {
     // The id is converted like the stored ids: UTF-8 replaces lone surrogates.
     const id = Buffer.from(asked).toString();
     // Binary search in the positions sorted by id.
@@ -74,41 +75,41 @@ export class ItemList {
     let high = this.count;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      const found = this.#id(this.#sorted(middle));
+      const found = await this.#id(await this.#sorted(middle));
       if (found < id || (which === "last" && found === id)) low = middle + 1;
       else high = middle;
     }
     const at = which === "first" ? low : low - 1;
     if (at < 0 || at >= this.count) return null;
-    const place = this.#sorted(at);
-    return this.#id(place) === id ? place : null;
+    const place = await this.#sorted(at);
+    return (await this.#id(place)) === id ? place : null;
   }
 
-  #ascending(first: number, last: number): readonly Span[] {
-    const ranges = this.#ranges(first, last);
+  async #ascending(first: number, last: number): Promise<readonly Span[]> {
+    const ranges = await this.#ranges(first, last);
     return [{ part: this.#texts, from: ranges[0]?.[0] ?? 0, to: ranges.at(-1)?.[1] ?? 0 }];
   }
 
-  #descending(first: number, last: number): readonly Span[] {
-    const ranges = this.#ranges(last, first);
+  async #descending(first: number, last: number): Promise<readonly Span[]> {
+    const ranges = await this.#ranges(last, first);
     // Each text except the last one of the page includes its comma.
     return ranges.map(([from, end], i) => ({ part: this.#texts, from, to: i === 0 ? end : end + 1 })).reverse();
   }
 
   /** Returns the byte ranges of the texts from position `first` to `last`, without their commas. */
-  #ranges(first: number, last: number): readonly (readonly [from: number, to: number])[] {
+  async #ranges(first: number, last: number): Promise<readonly (readonly [from: number, to: number])[]> {
     // The first text begins where the text before it ends, so the end of that text is read too.
     const skipped = Math.max(0, first - 1);
-    const ends = this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
+    const ends = await this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
     return Array.from({ length: last - first + 1 }, (_, i) => {
       const at = first - skipped + i;
       return [at === 0 ? 0 : integerAt(ends, at - 1) + 1, integerAt(ends, at)];
     });
   }
 
-  #id(place: number): string {
-    const from = place === 0 ? 0 : this.#integer(this.count + place - 1);
-    const name = this.#index(this.#namesAt + from, this.#namesAt + this.#integer(this.count + place));
+  async #id(place: number): Promise<string> {
+    const from = place === 0 ? 0 : await this.#integer(this.count + place - 1);
+    const name = await this.#index(this.#namesAt + from, this.#namesAt + (await this.#integer(this.count + place)));
     return Buffer.from(name).toString();
   }
 
@@ -116,12 +117,12 @@ export class ItemList {
     return 3 * this.count * INT_BYTES;
   }
 
-  #sorted(at: number): number {
-    return this.#integer(2 * this.count + at);
+  async #sorted(at: number): Promise<number> {
+    return await this.#integer(2 * this.count + at);
   }
 
-  #integer(at: number): number {
-    return integerAt(this.#index(at * INT_BYTES, (at + 1) * INT_BYTES), 0);
+  async #integer(at: number): Promise<number> {
+    return integerAt(await this.#index(at * INT_BYTES, (at + 1) * INT_BYTES), 0);
   }
 }
 

@@ -1,13 +1,13 @@
 // Response store: stores responses in a key-value store. Runs on the state thread; in tests, on the caller's thread. It
-// determines whether the process that generates a response still runs.
+// determines whether the server that generates a response still runs.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
 import { wallTime } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { isAlive, ownIdentity } from "../../runtime/host/process-identity.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { Entry, KeptEntry, Part, Store } from "../../runtime/store/store.ts";
 import type {
+  ClaimedResponse,
   FoundResponse,
   ItemPage,
   ItemTexts,
@@ -23,61 +23,63 @@ import type {
   Turn,
   UpdateOutcome,
 } from "../api/stored-responses.ts";
-import { ItemList, indexOf } from "./item-list.ts";
+import { ItemList, indexOf, type ReadBytes } from "./item-list.ts";
+import type { KeptHead } from "./kept-head.ts";
+import { type Owners, processOwners } from "./shared/owners.ts";
+import { type RestartHead, Restarts } from "./shared/restarts.ts";
 import { sliceOf } from "./spans.ts";
 
 /** Maximum number of responses in one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
+/** Size up to which an index is read as a whole. */
+const SHORT_PART_BYTES = 64 * 1024;
 /**
  * Time in ms for which a tombstone is kept after the end of its response. Within this time, a server may
  * repeat a write whose reply was lost.
  */
 const TOMBSTONE_MS = 10 * 60_000;
 
-/** Fields of a response for lists. Responses of earlier versions lack them. */
-type ListFields = Pick<StoredResponse, "createdAt" | "model" | "inputStart" | "outputStart">;
-
-/** Fields of a response that are read without reading its large parts. */
-export interface KeptHead
-  extends Pick<StoredResponse, "previousId" | "isRunning" | "status" | "isBackground">,
-    Partial<ListFields> {
-  readonly inputCount: number;
-  readonly outputCount: number;
-  /** Number of the first stored event; null: none are stored. */
-  readonly firstEvent: number | null;
-  /** Identity of the process that generates the response. */
-  readonly owner: string;
-  /**
-   * True for a tombstone: a server has deleted the response while another server generates it. Later writes of the generating
-   * server are dropped, so that they do not restore the response.
-   */
-  readonly isDeleted: boolean;
-}
-
 type ChangingPart = "body" | "interrupted" | "output" | "outputIndex" | "events";
-type PartName = ChangingPart | "settings" | "input" | "inputIndex";
+type PartName = ChangingPart | "settings" | "input" | "inputIndex" | "request";
 type Kept = KeptEntry<KeptHead>;
 
 export class ResponseStore implements StoredResponses {
   readonly #store: Store<KeptHead>;
-  readonly #owner = ownIdentity();
+  readonly #owners: Owners;
+  readonly #restarts: Restarts | null;
   /** Allows one conversation to be read at a time, because each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
-  constructor(store: Store<KeptHead>) {
+  /** `index`: ids of the responses that can be restarted; null: none is (restart_background). */
+  constructor(store: Store<KeptHead>, owners: Owners = processOwners(), index: Store<RestartHead> | null = null) {
     this.#store = store;
+    this.#owners = owners;
+    this.#restarts = index === null ? null : new Restarts(store, index, owners);
   }
 
   async add(response: StoredResponse): Promise<void> {
-    const { id, client, previousId, isBackground, createdAt, model, inputStart, settings, input } = response;
-    const constant = { previousId, isBackground, createdAt, model, inputStart, inputCount: input.ids.length };
-    const head = { ...constant, ...this.#changingHead(response) };
-    const parts = { ...changingParts(response), settings, input: input.texts, inputIndex: indexOf(input) };
+    const { id, client, previousId, isBackground, isPublished = false, createdAt, model, inputStart } = response;
+    const { settings, input, restart } = response;
+    const restarts = this.#restarts === null ? undefined : restart?.count;
+    const constant = {
+      previousId,
+      isBackground,
+      isPublished,
+      createdAt,
+      model,
+      inputStart,
+      inputCount: input.ids.length,
+    };
+    const head = { ...constant, ...this.#changingHead(response), ...(restarts === undefined ? {} : { restarts }) };
+    const request = restarts === undefined ? null : (restart?.request ?? null);
+    const parts = { ...changingParts(response), settings, input: input.texts, inputIndex: indexOf(input), request };
     const entry: Entry<KeptHead> = { head, share: client, parts: presentParts(parts) };
+    // Before the response itself, so that none is missing from the index.
+    if (restarts !== undefined) await this.#restarts?.added(id, client);
     for (let version: number | null = null; !(await this.#store.compareAndSet(id, version, entry)); ) {
-      const kept = this.#store.get(id);
-      if (kept?.head.isDeleted) return;
+      const kept = await this.#store.get(id);
+      if (kept?.head.isDeleted || (kept !== null && this.#isTaken(kept.head))) return;
       version = kept?.version ?? null;
     }
   }
@@ -85,29 +87,43 @@ export class ResponseStore implements StoredResponses {
   async update(update: ResponseUpdate): Promise<UpdateOutcome> {
     const changed = changingParts(update);
     for (;;) {
-      const kept = this.#store.get(update.id);
+      const kept = await this.#store.get(update.id);
       if (kept === null) return "evicted";
-      const head = { ...kept.head, ...this.#changingHead(update) };
+      if (this.#isTaken(kept.head)) return "taken";
+      const { restarts, ...rest } = kept.head;
+      const { request: _, ...parts } = kept.parts as Partial<Record<PartName, Part>>;
+      const head = { ...rest, ...this.#changingHead(update) };
       const next = kept.head.isDeleted
         ? { ...kept, expiresAt: kept.expiresAt ?? wallTime() + TOMBSTONE_MS }
-        : { ...kept, head, parts: presentParts({ ...kept.parts, ...changed }) };
+        : { ...kept, head, parts: presentParts({ ...parts, ...changed }) };
       if (await this.#store.compareAndSet(update.id, kept.version, next)) {
+        if (restarts !== undefined) await this.#restarts?.ended(update.id);
         return kept.head.isDeleted ? "deleted" : "updated";
       }
     }
   }
 
+  async begin(id: string): Promise<boolean> {
+    return (await this.#restarts?.begin(id)) ?? true;
+  }
+
+  async claim(limit: number): Promise<readonly ClaimedResponse[]> {
+    return (await this.#restarts?.claim(limit)) ?? [];
+  }
+
   async find(id: string): Promise<FoundResponse | null> {
-    const kept = this.#get(id);
+    const kept = await this.#get(id);
     if (kept === null) return null;
-    const { status, isBackground, firstEvent } = kept.head;
+    const { status, isBackground, isPublished = false, firstEvent, owner } = kept.head;
     const settings = spansOf(kept, "settings");
     const interrupted = spansOf(kept, "interrupted");
     return {
       id,
-      runner: this.#runner(kept.head),
+      runner: await this.#runner(kept.head),
+      owner,
       status,
       isBackground,
+      isPublished,
       body: [...spansOf(kept, "body"), ...settings],
       interrupted: interrupted.length === 0 ? null : [...interrupted, ...settings],
       events: firstEvent === null ? null : { first: firstEvent, spans: spansOf(kept, "events") },
@@ -115,15 +131,16 @@ export class ResponseStore implements StoredResponses {
   }
 
   async list({ after, limit }: Parameters<StoredResponses["list"]>[0]): Promise<ListedPage | null> {
-    const last = after === null ? null : this.#get(after);
+    const last = after === null ? null : await this.#get(after);
     if (after !== null && last === null) return null;
     const found: ListedResponse[] = [];
     let before = after === null || last === null ? null : { born: last.born, key: after };
     do {
       // Other messages of this thread are handled between two pages. A page may be empty, because deleted responses are skipped.
       await nextTurn();
-      const { entries, next } = this.#store.newest({ before, limit: limit + 1 });
-      for (const kept of entries) if (!kept.head.isDeleted) found.push(this.#listed(kept.key, kept));
+      const { entries, next } = await this.#store.newest({ before, limit: limit + 1 });
+      const shown = entries.filter(({ head }) => !head.isDeleted);
+      found.push(...(await Promise.all(shown.map((kept) => this.#listed(kept.key, kept)))));
       before = next;
     } while (before !== null && found.length <= limit);
     return { responses: found.slice(0, limit), hasMore: found.length > limit };
@@ -131,39 +148,41 @@ export class ResponseStore implements StoredResponses {
 
   async delete(id: string): Promise<boolean> {
     for (;;) {
-      const kept = this.#get(id);
+      const kept = await this.#get(id);
       if (kept === null) return false;
-      if (await this.#store.compareAndSet(id, kept.version, this.#tombstone(kept))) return true;
+      if (await this.#store.compareAndSet(id, kept.version, await this.#tombstone(kept))) return true;
     }
   }
 
   async slice({ spans, at }: SliceRequest): Promise<Uint8Array | null> {
-    return sliceOf(spans, at, (part, from, to) => this.#store.read(part, from, to));
+    return await sliceOf(spans, at, (part, from, to) => this.#store.read(part, from, to));
   }
 
   async page(request: PageRequest): Promise<ItemPage | null> {
-    const kept = this.#get(request.id);
-    return kept === null ? null : this.#list(kept, "input").page(request);
+    const kept = await this.#get(request.id);
+    return kept === null ? null : await this.#list(kept, "input").page(request);
   }
 
   async item({ id, itemId }: { readonly id: string; readonly itemId: string }): Promise<readonly Span[] | null> {
-    const kept = this.#get(id);
+    const kept = await this.#get(id);
     if (kept === null) return null;
-    return this.#list(kept, "input").item(itemId) ?? this.#list(kept, "output").item(itemId);
+    return (await this.#list(kept, "input").item(itemId)) ?? (await this.#list(kept, "output").item(itemId));
   }
 
   async history(id: string): Promise<readonly Turn[]> {
-    const kept = this.#get(id);
+    const kept = await this.#get(id);
     if (kept === null) throw missing(id, id);
     return await this.#histories.pass(() => this.#history(id), kept.share);
   }
 
   async sweep(): Promise<void> {
     await this.#store.sweep();
+    await this.#restarts?.sweep();
   }
 
   async onStop(): Promise<void> {
     await this.#store.close();
+    await this.#restarts?.close();
   }
 
   async #history(id: string): Promise<readonly Turn[]> {
@@ -172,30 +191,30 @@ export class ResponseStore implements StoredResponses {
     for (let at: string | null = id; at !== null; ) {
       // One read may take 20 ms, so other messages of this thread are handled before each read.
       await nextTurn();
-      const kept: Kept | null = this.#get(at);
+      const kept: Kept | null = await this.#get(at);
       if (kept === null) throw missing(at, id);
       bytes += bytesOf(kept, "input") + bytesOf(kept, "output");
       if (turns.length >= MAX_HISTORY || bytes > MAX_HISTORY_BYTES) throw tooLong(id);
-      turns.push({ id: at, runner: this.#runner(kept.head), items: this.#items(kept) });
+      turns.push({ id: at, runner: await this.#runner(kept.head), items: await this.#items(kept) });
       at = kept.head.previousId;
     }
     return turns.reverse();
   }
 
-  #listed(id: string, { head, born }: Kept): ListedResponse {
+  async #listed(id: string, { head, born }: Kept): Promise<ListedResponse> {
     const { createdAt = Math.floor(born / 1000), model = null, inputStart = null, outputStart = null } = head;
     const { status, isBackground } = head;
-    return { id, createdAt, status, isBackground, model, inputStart, outputStart, runner: this.#runner(head) };
+    return { id, createdAt, status, isBackground, model, inputStart, outputStart, runner: await this.#runner(head) };
   }
 
-  #get(id: string): Kept | null {
-    const kept = this.#store.get(id);
+  async #get(id: string): Promise<Kept | null> {
+    const kept = await this.#store.get(id);
     return kept === null || kept.head.isDeleted ? null : kept;
   }
 
   /** Returns the tombstone that replaces a deleted response; null: none is needed. */
-  #tombstone({ head, share }: Kept): Entry<KeptHead> | null {
-    if (head.owner === this.#owner || !isAlive(head.owner)) return null;
+  async #tombstone({ head, share }: Kept): Promise<Entry<KeptHead> | null> {
+    if (head.owner === this.#owners.own || !(await this.#owners.isAlive(head.owner))) return null;
     const expiresAt = head.isRunning ? null : wallTime() + TOMBSTONE_MS;
     return { head: { ...head, isDeleted: true }, share, parts: {}, expiresAt };
   }
@@ -204,45 +223,63 @@ export class ResponseStore implements StoredResponses {
     const { isRunning, status, output, outputStart, events } = update;
     const firstEvent = events?.first ?? null;
     const outputCount = output.ids.length;
-    return { isRunning, status, outputCount, outputStart, firstEvent, owner: this.#owner, isDeleted: false };
+    return { isRunning, status, outputCount, outputStart, firstEvent, owner: this.#owners.own, isDeleted: false };
   }
 
   #list(kept: Kept, which: "input" | "output"): ItemList {
     const { input, inputIndex, output, outputIndex } = kept.parts as Partial<Record<PartName, Part>>;
     const [texts, index] = which === "input" ? [input, inputIndex] : [output, outputIndex];
     const count = which === "input" ? kept.head.inputCount : kept.head.outputCount;
-    return new ItemList(count, texts?.id ?? 0, (from, to) => this.#bytes(index, from, to));
+    return new ItemList(count, texts?.id ?? 0, this.#reader(index));
   }
 
   /** Returns the input items followed by the output items. */
-  #items(kept: Kept): ItemTexts {
+  async #items(kept: Kept): Promise<ItemTexts> {
     const lists = [this.#list(kept, "input"), this.#list(kept, "output")];
-    const texts = [this.#whole(kept, "input"), this.#whole(kept, "output")];
+    const texts = await Promise.all([this.#whole(kept, "input"), this.#whole(kept, "output")]);
     const ends = new Uint32Array(kept.head.inputCount + kept.head.outputCount);
     let [count, length] = [0, 0];
     for (const [i, list] of lists.entries()) {
-      for (const end of list.ends()) ends[count++] = end + length;
+      for (const end of await list.ends()) ends[count++] = end + length;
       length += texts[i]?.byteLength ?? 0;
     }
-    return { ids: lists.flatMap((list) => list.ids()), texts: joinBytes(texts), ends };
+    const ids = await Promise.all(lists.map((list) => list.ids()));
+    return { ids: ids.flat(), texts: joinBytes(texts), ends };
   }
 
-  #whole(kept: Kept, part: PartName): Uint8Array {
-    return this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
+  async #whole(kept: Kept, part: PartName): Promise<Uint8Array> {
+    return await this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Returns bytes of a part. The part exists, because its entry was read in the same turn of the event loop. */
-  #bytes(part: Part | undefined, from: number, to: number): Uint8Array {
+  /** Returns a reader of a part. A short part is read as a whole, because a read may be a round trip over the network. */
+  #reader(part: Part | undefined): ReadBytes {
+    if (part === undefined || part.bytes > SHORT_PART_BYTES) return (from, to) => this.#bytes(part, from, to);
+    let whole: Promise<Uint8Array> | null = null;
+    return async (from, to) => {
+      whole ??= this.#bytes(part, 0, part.bytes);
+      return (await whole).subarray(from, to);
+    };
+  }
+
+  /** Returns bytes of a part, whose entry was read just before. */
+  async #bytes(part: Part | undefined, from: number, to: number): Promise<Uint8Array> {
     if (from === to || part === undefined) return new Uint8Array(0);
-    const bytes = this.#store.read(part.id, from, to);
+    const bytes = await this.#store.read(part.id, from, to);
     if (bytes === null) throw new ServerError("storage_unavailable", "a stored response is incomplete; try again");
     return bytes;
   }
 
-  #runner({ isRunning, owner }: KeptHead): Runner | null {
-    if (!isRunning) return null;
-    if (owner === this.#owner) return "here";
-    return isAlive(owner) ? "elsewhere" : "nobody";
+  async #runner(head: KeptHead): Promise<Runner | null> {
+    if (!head.isRunning) return null;
+    // A response that was claimed, but does not run yet, is not shown as one that has ended here.
+    if (head.owner === this.#owners.own) return (head.restarts ?? 0) > 0 ? "elsewhere" : "here";
+    if (this.#restarts?.isWaiting(head)) return "elsewhere";
+    return (await this.#owners.isAlive(head.owner)) ? "elsewhere" : "nobody";
+  }
+
+  /** Whether another server has claimed a response of this server. */
+  #isTaken({ owner, isDeleted }: KeptHead): boolean {
+    return this.#restarts !== null && owner !== this.#owners.own && !isDeleted;
   }
 }
 

@@ -22,6 +22,11 @@ export interface KeptSession extends Omit<SessionHead, "id"> {
 }
 
 type Kept = KeptEntry<KeptSession>;
+interface Found {
+  readonly id: string;
+  readonly kept: Kept;
+}
+
 type PartName = "messages" | "images" | "videos";
 
 /** Maximum number of images of a session. The oldest ones are removed first. */
@@ -42,32 +47,32 @@ export class SessionStore implements Sessions {
   }
 
   async find(id: string): Promise<Session | null> {
-    const kept = this.#store.get(id);
+    const kept = await this.#store.get(id);
     if (kept === null) return null;
     const session = {
       ...headOf(id, kept),
-      messages: this.#read<SessionMessage>(kept, "messages"),
-      images: this.#read<string>(kept, "images"),
-      videos: this.#read<Session["videos"][number]>(kept, "videos"),
+      messages: await this.#read<SessionMessage>(kept, "messages"),
+      images: await this.#read<string>(kept, "images"),
+      videos: await this.#read<Session["videos"][number]>(kept, "videos"),
     };
     await this.#touch(id, kept);
     return session;
   }
 
   async list({ after, limit }: Parameters<Sessions["list"]>[0]): Promise<SessionPage | null> {
-    const all = this.#all().sort((one, other) => other.kept.head.usedAt - one.kept.head.usedAt);
+    const all = (await this.#all()).sort((one, other) => other.kept.head.usedAt - one.kept.head.usedAt);
     const start = after === null ? 0 : all.findIndex(({ id }) => id === after) + 1;
     if (after !== null && start === 0) return null;
     return { sessions: all.slice(start, start + limit).map(listed), hasMore: all.length > start + limit };
   }
 
   async match({ client, id, digests }: Parameters<Sessions["match"]>[0]): Promise<MatchedSession | null> {
-    const found = id === null ? this.#longest(client, digests) : this.#named(id);
+    const found = await (id === null ? this.#longest(client, digests) : this.#named(id));
     if (found === null) return null;
     const common = commonLength(found.kept.head.digests, digests);
     // A request that does not name the session may run at the same time as the run that seems to be cut off.
     const cutOff = id !== null && common === found.kept.head.digests.length;
-    const messages = this.#read<SessionMessage>(found.kept, "messages");
+    const messages = await this.#read<SessionMessage>(found.kept, "messages");
     await this.#touch(found.id, found.kept);
     const splices = splicesOf(messages, common, cutOff);
     return { head: headOf(found.id, found.kept), common, splices, lastCalls: lastCallsOf(messages) };
@@ -75,10 +80,10 @@ export class SessionStore implements Sessions {
 
   async update(update: SessionUpdate): Promise<void> {
     const { id, client, turns, digests, approvesAll, basedOn } = update;
-    const base = basedOn === null ? null : this.#store.get(basedOn);
+    const base = basedOn === null ? null : await this.#store.get(basedOn);
     const files = [...new Set([...(base?.head.files ?? []), ...update.files])];
-    const images = keptImages([...(base === null ? [] : this.#read<string>(base, "images")), ...update.images]);
-    const videos = [...(base === null ? [] : this.#read<object>(base, "videos")), ...update.videos];
+    const images = keptImages([...(base === null ? [] : await this.#read<string>(base, "images")), ...update.images]);
+    const videos = [...(base === null ? [] : await this.#read<object>(base, "videos")), ...update.videos];
     const head = { turns, digests, files, approvesAll, usedAt: this.#now() };
     const parts = { messages: jsonBytes(messagesOf(update)), images: jsonBytes(images), videos: jsonBytes(videos) };
     await this.#put(id, { head, share: client, parts, expiresAt: this.#expiry() });
@@ -108,7 +113,7 @@ export class SessionStore implements Sessions {
     entry: NextEntry<KeptSession> & { readonly parts: Readonly<Record<string, Uint8Array>> },
   ): Promise<void> {
     await this.#store.put(id, entry);
-    const all = this.#all();
+    const all = await this.#all();
     const excess = all.length - sessionLimits.maxSessions;
     if (excess <= 0) return;
     const byUse = all.sort((one, other) => one.kept.head.usedAt - other.kept.head.usedAt);
@@ -128,15 +133,15 @@ export class SessionStore implements Sessions {
     return this.#now() + sessionLimits.idleMs;
   }
 
-  #named(id: string): { readonly id: string; readonly kept: Kept } | null {
-    const kept = this.#store.get(id);
+  async #named(id: string): Promise<Found | null> {
+    const kept = await this.#store.get(id);
     return kept === null ? null : { id, kept };
   }
 
-  #longest(client: string, digests: readonly string[]): { readonly id: string; readonly kept: Kept } | null {
-    let best: { readonly id: string; readonly kept: Kept } | null = null;
+  async #longest(client: string, digests: readonly string[]): Promise<Found | null> {
+    let best: Found | null = null;
     let most = LEAST_COMMON - 1;
-    for (const session of this.#all()) {
+    for (const session of await this.#all()) {
       if (session.kept.share !== client) continue;
       const common = commonLength(session.kept.head.digests, digests);
       if (common <= most) continue;
@@ -146,19 +151,19 @@ export class SessionStore implements Sessions {
     return best;
   }
 
-  #all(): { readonly id: string; readonly kept: Kept }[] {
-    const all: { readonly id: string; readonly kept: Kept }[] = [];
+  async #all(): Promise<Found[]> {
+    const all: Found[] = [];
     for (let cursor: string | null = null; ; ) {
-      const page = this.#store.list({ cursor, limit: PAGE });
+      const page = await this.#store.list({ cursor, limit: PAGE });
       all.push(...page.entries.map((kept) => ({ id: kept.key, kept })));
       cursor = page.cursor;
       if (cursor === null) return all;
     }
   }
 
-  #read<Item>({ parts }: Kept, name: PartName): readonly Item[] {
+  async #read<Item>({ parts }: Kept, name: PartName): Promise<readonly Item[]> {
     const part: Part | undefined = parts[name];
-    const bytes = part === undefined ? null : this.#store.read(part.id, 0, part.bytes);
+    const bytes = part === undefined ? null : await this.#store.read(part.id, 0, part.bytes);
     return bytes === null ? [] : (JSON.parse(Buffer.from(bytes).toString("utf8")) as readonly Item[]);
   }
 }
@@ -168,7 +173,7 @@ function headOf(id: string, { head }: Kept): SessionHead {
   return { id, turns, digests, files, approvesAll };
 }
 
-function listed({ id, kept: { head, parts } }: { readonly id: string; readonly kept: Kept }): ListedSession {
+function listed({ id, kept: { head, parts } }: Found): ListedSession {
   const { turns, digests, files, usedAt } = head;
   const bytes = Object.values(parts).reduce((sum, part) => sum + part.bytes, 0);
   return { id, turns, messageCount: digests.length, fileCount: files.length, usedAt, bytes };

@@ -2,7 +2,7 @@
 // folder on the same file system, then renamed into the content folder.
 import { randomBytes } from "node:crypto";
 import { createWriteStream } from "node:fs";
-import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { ServerError } from "../../runtime/errors.ts";
@@ -21,6 +21,8 @@ const ORPHAN_MS = 10 * 60_000;
 const WORK_MS = 60_000;
 /** Maximum number of archives that are read or written at once. */
 const PLACES = 2;
+/** Client in whose turn the server itself packs and unpacks. */
+const OWN_CLIENT = "";
 const stagedPattern = /^[A-Za-z0-9_-]{1,128}$/;
 
 /** A skill that is unpacked in the staging folder. */
@@ -101,6 +103,33 @@ export class SkillContents {
         throw error;
       }
     });
+  }
+
+  async has(id: string, version: number): Promise<boolean> {
+    return (await stat(this.folderOf(id, version)).catch(() => null)) !== null;
+  }
+
+  /** Returns the files of a version as a zip archive. */
+  async archive(id: string, version: number): Promise<Uint8Array> {
+    const staged = await this.pack(this.folderOf(id, version), OWN_CLIENT);
+    try {
+      return await readFile(join(this.stagingFolder, staged)).catch(unavailable);
+    } finally {
+      await this.discard(staged);
+    }
+  }
+
+  /** Unpacks the archive of a version that another replica has stored. */
+  async restore(id: string, version: number, archive: Uint8Array): Promise<void> {
+    const staged = newName("copy");
+    let unpacked: UnpackedSkill | null = null;
+    try {
+      await writeFile(join(this.stagingFolder, staged), archive, { flag: "wx", mode: 0o600 }).catch(unavailable);
+      unpacked = await this.unpack({ files: [{ name: "skill.zip", staged }], client: OWN_CLIENT });
+      await this.adopt(unpacked, id, version);
+    } finally {
+      await this.discard(staged, ...(unpacked === null ? [] : [unpacked.staged]));
+    }
   }
 
   /** Removes staged files or folders. Ignores names that do not exist. */

@@ -28,6 +28,8 @@ export interface SkillStoreOptions {
   readonly store: Store<KeptSkill>;
   readonly contents: SkillContents;
   readonly folders: SkillFolders;
+  /** Whether the files of versions are in the store too, as archives, for other replicas. The folders are then copies. */
+  readonly sharesContents?: boolean;
   /** Returns milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -73,23 +75,23 @@ export class SkillStore implements Skills {
 
   async list(): Promise<readonly Skill[]> {
     const folders = await this.#options.folders.list();
-    const uploaded = this.#all().map(skillOf);
+    const uploaded = (await this.#all()).map(skillOf);
     return [...folders.map(({ skill }) => skill), ...uploaded].sort((one, other) => other.createdMs - one.createdMs);
   }
 
   async find(id: string): Promise<Skill | null> {
-    const kept = this.#options.store.get(id);
+    const kept = await this.#options.store.get(id);
     if (kept !== null) return skillOf({ ...kept, key: id });
     return (await this.#options.folders.find(id))?.skill ?? null;
   }
 
   async content({ id, version }: VersionOfSkill): Promise<SkillContent | null> {
-    const { contents, folders } = this.#options;
+    const { folders } = this.#options;
     const own = await folders.find(id);
     const skill = own?.skill ?? (await this.find(id));
     const found = skill === null ? undefined : versionOf(skill, version);
     if (found === undefined) return null;
-    const folder = own?.folder ?? contents.folderOf(id, found.version);
+    const folder = own?.folder ?? (await this.#folderOf(id, found.version));
     return { ...found, id, folder, state: own?.state ?? contentName(id, found.version) };
   }
 
@@ -118,7 +120,9 @@ export class SkillStore implements Skills {
           param: "version",
         });
       }
-      if (!(await store.compareAndSet(id, kept.version, { ...kept, head: { ...kept.head, versions } }))) continue;
+      const { [archiveName(version)]: _, ...parts } = kept.parts;
+      if (!(await store.compareAndSet(id, kept.version, { ...kept, parts, head: { ...kept.head, versions } })))
+        continue;
       await contents.remove(id, version);
       return true;
     }
@@ -128,7 +132,7 @@ export class SkillStore implements Skills {
   async sweep(): Promise<void> {
     await this.#options.store.sweep();
     const kept = new Set(
-      this.#all().flatMap(({ key, head }) => head.versions.map(({ version }) => contentName(key, version))),
+      (await this.#all()).flatMap(({ key, head }) => head.versions.map(({ version }) => contentName(key, version))),
     );
     await this.#options.contents.sweep(this.#now(), (name) => kept.has(name));
   }
@@ -139,7 +143,7 @@ export class SkillStore implements Skills {
 
   /** Stores the metadata of an unpacked upload after its content. */
   async #store(unpacked: UnpackedSkill, skill: string | null, displayTitle: string | null): Promise<Skill> {
-    this.#checkRoom(unpacked.bytes, skill === null);
+    await this.#checkRoom(unpacked.bytes, skill === null);
     // Skills are listed in the order of their times, so no two have the same.
     const createdMs = Math.max(this.#now(), this.#lastMs + 1);
     this.#lastMs = createdMs;
@@ -180,7 +184,8 @@ export class SkillStore implements Skills {
     if (!(await contents.adopt(unpacked, id, version))) return "taken";
     let isStored = false;
     try {
-      const parts = {};
+      const archive = this.#options.sharesContents ? await contents.archive(id, version) : null;
+      const parts = { ...kept?.parts, ...(archive === null ? {} : { [archiveName(version)]: archive }) };
       isStored = await store.compareAndSet(id, kept?.version ?? null, { head, share: SHARE, parts, expiresAt: null });
     } finally {
       if (!isStored) await contents.giveBack(unpacked, id, version);
@@ -188,8 +193,20 @@ export class SkillStore implements Skills {
     return isStored ? "stored" : "changed";
   }
 
-  #checkRoom(bytes: number, isNew: boolean): void {
-    const all = this.#all();
+  /** Returns the folder of an uploaded version. If another replica has stored it, its archive is unpacked first. */
+  async #folderOf(id: string, version: number): Promise<string> {
+    const { store, contents, sharesContents } = this.#options;
+    if (sharesContents && !(await contents.has(id, version))) {
+      const archive = (await store.get(id))?.parts[archiveName(version)];
+      const bytes = archive === undefined ? null : await store.read(archive.id, 0, archive.bytes);
+      if (bytes === null) throw new ServerError("skill_not_found", `the skill ${shownId(id)} was deleted`);
+      await contents.restore(id, version, bytes);
+    }
+    return contents.folderOf(id, version);
+  }
+
+  async #checkRoom(bytes: number, isNew: boolean): Promise<void> {
+    const all = await this.#all();
     const { maxSkills, maxStoredBytes } = skillLimits;
     if (isNew && all.length >= maxSkills) throw full(`at most ${maxSkills} skills are kept; delete unused ones`);
     const stored = all.flatMap(({ head }) => head.versions).reduce((sum, version) => sum + version.bytes, 0);
@@ -206,16 +223,16 @@ export class SkillStore implements Skills {
 
   /** Returns the entry of an uploaded skill; null: it does not exist. Throws unsupported for a skill of skills_dir. */
   async #uploaded(id: string): Promise<Kept | null> {
-    const kept = this.#options.store.get(id);
+    const kept = await this.#options.store.get(id);
     if (kept !== null) return { ...kept, key: id };
     if ((await this.#options.folders.find(id)) === null) return null;
     throw new ServerError("unsupported", `the skill ${id} is a folder of skills_dir, which only its operator changes`);
   }
 
-  #all(): readonly Kept[] {
+  async #all(): Promise<readonly Kept[]> {
     const all: Kept[] = [];
     for (let cursor: string | null = null; ; ) {
-      const page = this.#options.store.list({ cursor, limit: PAGE });
+      const page = await this.#options.store.list({ cursor, limit: PAGE });
       all.push(...page.entries);
       cursor = page.cursor;
       if (cursor === null) return all;
@@ -225,6 +242,11 @@ export class SkillStore implements Skills {
 
 function skillOf({ key, head: { displayTitle, createdMs, versions } }: Kept): Skill {
   return { id: key, displayTitle, createdMs, versions };
+}
+
+/** Returns the name of the part with the archive of a version. */
+function archiveName(version: number): string {
+  return `v${version}`;
 }
 
 function full(message: string): ServerError {

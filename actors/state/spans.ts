@@ -1,17 +1,18 @@
 // Spans: stored byte ranges that together form a response to a client. They are read in slices of bounded size.
 import { joinBytes } from "../../runtime/bytes.ts";
+import type { Reading } from "../../runtime/store/store.ts";
 import type { Span } from "../api/stored-responses.ts";
 
 /** Maximum number of bytes of one slice. */
 export const SLICE_BYTES = 256 * 1024;
 
 /** Returns one slice of the spans' bytes, starting at byte `at`. Empty after the end; null if a part no longer exists. */
-export function sliceOf(
+export async function sliceOf(
   spans: readonly Span[],
   at: number,
-  read: (part: number, from: number, to: number) => Uint8Array | null,
-): Uint8Array | null {
-  const pieces: Uint8Array[] = [];
+  read: (part: number, from: number, to: number) => Reading<Uint8Array | null>,
+): Promise<Uint8Array | null> {
+  const reads: Reading<Uint8Array | null>[] = [];
   let skipped = at;
   let room = SLICE_BYTES;
   for (const { part, from, to } of spans) {
@@ -19,11 +20,11 @@ export function sliceOf(
     skipped -= start - from;
     const end = Math.min(to, start + room);
     if (start === end) continue;
-    const bytes = read(part, start, end);
-    if (bytes === null) return null;
-    pieces.push(bytes);
-    room -= bytes.byteLength;
+    // All parts are read at the same time, because a read may be a round trip over the network.
+    reads.push(read(part, start, end));
+    room -= end - start;
     if (room === 0) break;
   }
-  return joinBytes(pieces);
+  const pieces = await Promise.all(reads);
+  return pieces.every((piece) => piece !== null) ? joinBytes(pieces) : null;
 }

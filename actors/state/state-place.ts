@@ -1,26 +1,38 @@
 // State place: the module of the state thread, which runs the actors whose data outlives a request. Each actor has a named
-// store. All stores share one LMDB environment, or the memory of the thread.
+// store. All stores share one LMDB environment, one Redis server, or the memory of the thread.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { Moved } from "../../runtime/actor/moved.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
+import type { Bucket } from "../../runtime/store/bucket/bucket.ts";
 import { type RemovedStore, removeEarlierStore } from "../../runtime/store/earlier-store.ts";
 import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../runtime/store/memory-tables.ts";
+import type { Store, StoreLimits } from "../../runtime/store/store.ts";
 import { Stores } from "../../runtime/store/stores.ts";
+import type { Tables } from "../../runtime/store/tables.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { type Files, fileLimits, type StoredFile } from "../api/agent/files.ts";
 import { type Sessions, sessionLimits } from "../api/agent/sessions.ts";
 import { type Skills, skillLimits } from "../api/agent/skills.ts";
+import type { DesiredAdapter, DesiredAdapters } from "../api/state/desired-adapters.ts";
+import type { McpSessions, SharedMcpSession } from "../api/state/mcp-sessions.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
 import { documentText } from "../files/documents/document-text.ts";
 import type { StatePlaceInit, StatePlaceReady } from "../messages.ts";
 import { FileContents } from "./file-contents.ts";
 import { FileStore } from "./file-store.ts";
-import { type KeptHead, ResponseStore } from "./response-store.ts";
+import type { KeptHead } from "./kept-head.ts";
+import { ResponseStore } from "./response-store.ts";
 import { type KeptSession, SessionStore } from "./session-store.ts";
+import { DesiredAdapterStore, desiredAdapterLimits } from "./shared/desired-adapter-store.ts";
+import { McpSessionStore, mcpSessionLimits } from "./shared/mcp-session-store.ts";
+import type { RestartHead } from "./shared/restarts.ts";
+import type { ReplicaProtocol, SharedState, SharedStateReport } from "./shared/shared-state.ts";
 import { SkillContents } from "./skill-contents.ts";
 import { SkillFolders, type Warn } from "./skill-folders.ts";
 import { type KeptSkill, SkillStore } from "./skill-store.ts";
@@ -30,9 +42,20 @@ const SWEEP_MS = 10 * 60_000;
 const folderName = "stored-responses";
 /** Name of the store whose tables have no name prefix. */
 const firstStore = "responses";
+/** Folder of the copies of files and skills that are in the shared state. */
+const copiesName = "replica-copies";
+
+/** Reports of this thread to the main thread. */
+export type StateReport =
+  | SharedStateReport
+  /** What is desired of the LoRA adapters may have changed. */
+  | { readonly kind: "adapters" }
+  | { readonly kind: "warning"; readonly fields: object; readonly message: string };
 
 /** Protocol of the actor `files`. */
 type FileProtocol = Omit<Files, "stagingFolder">;
+/** Protocol of the actor `adapters`. */
+type AdapterProtocol = Omit<DesiredAdapters, "watch">;
 /** Protocol of the actor `skills`. */
 type SkillProtocol = Omit<Skills, "stagingFolder">;
 
@@ -43,6 +66,18 @@ const fileStoreLimits = {
   maxEntryBytes: 2 ** 20,
   maxAgeMs: fileLimits.lifetimeMs,
 };
+
+/** Limits of the index of responses that can be restarted; the other ones are those of the responses. */
+const restartLimits = { maxBytes: 256 * 2 ** 20, maxEntryBytes: 4096 };
+
+/** Limits of files whose contents are in the store too. */
+function sharedFileLimits(maxContentBytes: number): StoreLimits {
+  return {
+    ...fileStoreLimits,
+    maxBytes: maxContentBytes + fileStoreLimits.maxBytes,
+    maxEntryBytes: fileLimits.maxFileBytes + fileStoreLimits.maxEntryBytes,
+  };
+}
 
 const sessionStoreLimits = {
   // The session store itself removes the least recently used session above the limit.
@@ -60,19 +95,36 @@ const skillStoreLimits = {
   maxAgeMs: 100 * 365 * 24 * 3_600_000,
 };
 
+/** Limits of skills whose files are in the store too. The skill store itself refuses skills above its limits. */
+const sharedSkillLimits = {
+  ...skillStoreLimits,
+  maxBytes: 2 * skillLimits.maxStoredBytes,
+  maxEntryBytes: skillLimits.maxStoredBytes,
+};
+
+/** Opens the stores. */
+interface StoreSource {
+  store<Head>(name: string, limits: StoreLimits): Store<Head>;
+}
+
 /** Starts the thread. Reports the store of an earlier release if it was removed. Throws config_invalid. */
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<StatePlaceReady> {
   const { folder, responses, mailboxLimit, maxFileContentBytes } = place.init;
-  const tables = folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
-  const state = new Stores(tables, firstStore);
-  const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses));
+  const shared = await openShared(place);
+  const state: StoreSource = shared ?? new Stores(openTables(folder), firstStore);
+  const index = place.init.restartsBackground
+    ? state.store<RestartHead>("restarts", { ...responses, ...restartLimits })
+    : null;
+  const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses), shared?.owners, index);
   place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
-  const base = folder ?? (await temporaryFolder(place));
+  const base = await contentFolder(place);
   const contents = new FileContents(join(base, "files"));
   await contents.open();
   const fileStore = new FileStore({
-    store: state.store<StoredFile>("files", fileStoreLimits),
+    store: state.store<StoredFile>("files", shared === null ? fileStoreLimits : sharedFileLimits(maxFileContentBytes)),
     contents,
+    sharesContents: shared !== null,
+    bucket: await openBucket(place.init.shared),
     maxContentBytes: maxFileContentBytes,
     extractText: (path, mimeType, client) =>
       documentText({ path, mimeType, client, maxCharacters: fileLimits.inputPreviewCharacters }),
@@ -80,10 +132,10 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
   const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));
   place.system.spawn<Sessions>("sessions", sessionsBehaviour(sessionStore), { mailboxLimit });
-  const warn: Warn = (fields, message) => place.progress({ fields, message });
-  const skillStore = await openSkills(state, join(base, "skills"), place.init.skillsFolder, warn);
+  const warn: Warn = (fields, message) => place.progress({ kind: "warning", fields, message } satisfies StateReport);
+  const skillStore = await openSkills(state, join(base, "skills"), place.init.skillsFolder, shared !== null, warn);
   place.system.spawn<SkillProtocol>("skills", skillsBehaviour(skillStore), { mailboxLimit });
-  const removed = folder === null ? null : await tryToRemoveEarlier(join(folder, "responses"));
+  const removed = folder === null || shared !== null ? null : await tryToRemoveEarlier(join(folder, "responses"));
   if (removed !== null) warn(removed, "stored responses of an earlier version cannot be read, and were removed");
   // A failed sweep is repeated after the next interval.
   const sweep = (): void => {
@@ -94,12 +146,61 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   return { stagingFolder: contents.stagingFolder, skillStagingFolder: skillStore.stagingFolder };
 }
 
-async function openSkills(state: Stores, folder: string, skillsFolder: string | null, warn: Warn): Promise<SkillStore> {
+/** Connects to the state that replicas share, and spawns its actor; null: this server has a state of its own. */
+async function openShared(place: PlaceContext<StatePlaceInit>): Promise<SharedState | null> {
+  const { shared: init, mailboxLimit } = place.init;
+  if (init === null) return null;
+  if (!isInstalled("redis")) {
+    const message = `state_url expects the package redis: ${installCommand(["redis"])}`;
+    throw new ServerError("config_invalid", message, { param: "state_url" });
+  }
+  const { SharedState } = await import("./shared/shared-state.ts");
+  const shared = await SharedState.open(init, (report) => place.progress(report));
+  place.system.spawn<ReplicaProtocol>("replicas", shared.behaviour(), { mailboxLimit });
+  const adapters = new DesiredAdapterStore(shared.store<DesiredAdapter>("adapters", desiredAdapterLimits));
+  adapters.watch(() => place.progress({ kind: "adapters" } satisfies StateReport));
+  place.system.spawn<AdapterProtocol>("adapters", adaptersBehaviour(adapters), { mailboxLimit });
+  const sessions = new McpSessionStore(shared.store<SharedMcpSession>("mcp-sessions", mcpSessionLimits));
+  place.system.spawn<McpSessions>("mcpSessions", mcpSessionsBehaviour(sessions), { mailboxLimit });
+  return shared;
+}
+
+/** Opens the bucket of the contents of files; null: they are in the store. Throws config_invalid. */
+async function openBucket(shared: StatePlaceInit["shared"]): Promise<Bucket | null> {
+  const files = shared?.files ?? null;
+  if (files === null) return null;
+  if (!isInstalled("s3mini")) {
+    const message = `files_url expects the package s3mini: ${installCommand(["s3mini"])}`;
+    throw new ServerError("config_invalid", message, { param: "files_url" });
+  }
+  const { Bucket } = await import("../../runtime/store/bucket/bucket.ts");
+  return await Bucket.open(files.url, files);
+}
+
+function openTables(folder: string | null): Tables {
+  return folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
+}
+
+/** Returns the folder of the contents of files and skills. */
+async function contentFolder(place: PlaceContext<StatePlaceInit>): Promise<string> {
+  const { folder, shared } = place.init;
+  if (folder === null) return await temporaryFolder(place);
+  return shared === null ? folder : join(folder, copiesName);
+}
+
+async function openSkills(
+  state: StoreSource,
+  folder: string,
+  skillsFolder: string | null,
+  isShared: boolean,
+  warn: Warn,
+): Promise<SkillStore> {
   const contents = new SkillContents(folder);
   await contents.open();
   const folders = new SkillFolders(skillsFolder, warn);
   await folders.check();
-  return new SkillStore({ store: state.store<KeptSkill>("skills", skillStoreLimits), contents, folders });
+  const store = state.store<KeptSkill>("skills", isShared ? sharedSkillLimits : skillStoreLimits);
+  return new SkillStore({ store, contents, folders, sharesContents: isShared });
 }
 
 /** Creates a folder for the contents of files and skills if the state is in memory. It is removed when the thread stops. */
@@ -126,18 +227,21 @@ function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
   return {
     add: (response) => new DeferredReply(store.add(response)),
     update: (update) => new DeferredReply(store.update(update)),
-    find: (id) => store.find(id),
+    begin: (id) => new DeferredReply(store.begin(id)),
+    claim: (limit) => new DeferredReply(store.claim(limit)),
+    find: (id) => new DeferredReply(store.find(id)),
     list: (request) => new DeferredReply(store.list(request)),
     delete: (id) => new DeferredReply(store.delete(id)),
-    slice: async (request) => {
-      const slice = await store.slice(request);
-      return slice === null ? null : new Moved(slice, [slice.buffer as ArrayBuffer]);
-    },
-    page: (request) => store.page(request),
-    item: (request) => store.item(request),
+    slice: (request) => new DeferredReply(store.slice(request).then(movedSlice)),
+    page: (request) => new DeferredReply(store.page(request)),
+    item: (request) => new DeferredReply(store.item(request)),
     history: (id) => new DeferredReply(store.history(id).then(moved)),
     onStop: () => store.onStop(),
   };
+}
+
+function movedSlice(slice: Uint8Array | null): Moved<Uint8Array> | null {
+  return slice === null ? null : new Moved(slice, [slice.buffer as ArrayBuffer]);
 }
 
 function moved(turns: readonly Turn[]): Moved<readonly Turn[]> {
@@ -148,8 +252,8 @@ function moved(turns: readonly Turn[]): Moved<readonly Turn[]> {
 function filesBehaviour(store: FileStore): Behaviour<FileProtocol> {
   return {
     add: (file) => new DeferredReply(store.add(file)),
-    list: (request) => store.list(request),
-    find: (id) => store.find(id),
+    list: (request) => new DeferredReply(store.list(request)),
+    find: (id) => new DeferredReply(store.find(id)),
     content: (id) => new DeferredReply(store.content(id)),
     delete: (id) => new DeferredReply(store.delete(id)),
     onStop: () => store.onStop(),
@@ -159,10 +263,27 @@ function filesBehaviour(store: FileStore): Behaviour<FileProtocol> {
 function sessionsBehaviour(store: SessionStore): Behaviour<Sessions> {
   return {
     find: (id) => new DeferredReply(store.find(id)),
-    list: (request) => store.list(request),
+    list: (request) => new DeferredReply(store.list(request)),
     match: (request) => new DeferredReply(store.match(request)),
     update: (update) => new DeferredReply(store.update(update)),
     put: (request) => new DeferredReply(store.put(request)),
+    delete: (id) => new DeferredReply(store.delete(id)),
+    onStop: () => store.onStop(),
+  };
+}
+
+function adaptersBehaviour(store: DesiredAdapterStore): Behaviour<AdapterProtocol> {
+  return {
+    list: () => new DeferredReply(store.list()),
+    set: (change) => new DeferredReply(store.set(change)),
+    onStop: () => store.onStop(),
+  };
+}
+
+function mcpSessionsBehaviour(store: McpSessionStore): Behaviour<McpSessions> {
+  return {
+    put: (session) => new DeferredReply(store.put(session)),
+    find: (request) => new DeferredReply(store.find(request)),
     delete: (id) => new DeferredReply(store.delete(id)),
     onStop: () => store.onStop(),
   };

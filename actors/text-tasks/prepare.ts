@@ -2,11 +2,12 @@
 // output. Runs on a text worker. Its errors reject the request. The result is plain data.
 import { serialize } from "node:v8";
 import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/generation.ts";
-import type { GrammarSource } from "../../engines/grammar-source.ts";
+import type { GrammarNotation, GrammarSource } from "../../engines/grammar-source.ts";
 import type { OutputConstraint, Translation } from "../../engines/text/constraints/translate.ts";
 import { Translations } from "../../engines/text/constraints/translations.ts";
 import { formatNamed } from "../../engines/text/parse/choose-format.ts";
 import type { FormatName } from "../../engines/text/parse/tool-format.ts";
+import type { PreparedImage, TileSpan } from "../../engines/vision/image-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { ReasoningLimit } from "../messages.ts";
 import type { ChatPlan, TextModel } from "./text-model.ts";
@@ -14,6 +15,8 @@ import type { TextPhase } from "./text-phase.ts";
 
 export interface PreparedPrompt {
   readonly tokens: Int32Array;
+  /** Tiles of images among the tokens. */
+  readonly tiles: readonly TileSpan[];
   readonly grammar: GrammarSource | null;
   /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
   readonly breakers: Int32Array;
@@ -54,6 +57,7 @@ interface AskedOutput {
   readonly hasBegun: boolean;
   /** Whether the prompt ends within the content of the answer. */
   readonly continuesText: boolean;
+  readonly notation: GrammarNotation;
 }
 
 const translations = new Translations();
@@ -63,10 +67,16 @@ export function preparePrompt(
   request: OpenRequest,
   text: TextModel,
   enter: (phase: TextPhase) => void = () => {},
+  images: readonly PreparedImage[] = [],
 ): PreparedPrompt {
-  const { prompt, chat } = text.prompt(request, enter);
+  const { prompt, tiles = [], chat } = text.prompt(request, enter, images);
   const { sampling, reasoningBudget, grammar, tools } = request;
-  const asked = askedOf(request, chat);
+  if (tiles.length > 0 && request.promptLogprobs !== null) {
+    const message =
+      "log probabilities of the prompt cannot be combined with images, videos or audio; remove one of them";
+    throw new ServerError("invalid_value", message, { param: "prompt_logprobs" });
+  }
+  const asked = askedOf(request, chat, text.notation);
   if (asked.continuesText && (grammar?.kind === "json" || grammar?.kind === "json_schema")) throw jsonHasBegun(grammar);
   enter("grammar");
   const demand = demandOf(asked);
@@ -75,6 +85,7 @@ export function preparePrompt(
   const shownTokens = [...(chat?.shownTokens ?? [])];
   return {
     tokens: prompt,
+    tiles,
     grammar: sourceOf(translation, shownTokens, grammar),
     breakers: tokensWithAny(text, sampling.dry?.sequenceBreakers ?? []),
     reasoningBudget:
@@ -107,12 +118,17 @@ export function checkOutput({ asked, text, call }: OutputToCheck): string | null
   return call === null ? (check?.(text) ?? null) : (checkCall?.(call, text) ?? null);
 }
 
-function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null): AskedOutput {
+function askedOf(
+  { grammar, tools, prompt }: OpenRequest,
+  chat: ChatPlan | null,
+  notation: GrammarNotation,
+): AskedOutput {
   const thinks = prompt.kind === "chat" && prompt.templateArguments.enableThinking !== false;
   const hasBegun = chat?.opensThinking ?? false;
   const format = chat === null ? null : { name: chat.format.name, thinking: chat.format.thinking };
   const continuesText = chat?.continuesText ?? false;
-  return { grammar, tools, format, mayThink: (thinks && !continuesText) || hasBegun, hasBegun, continuesText };
+  const mayThink = (thinks && !continuesText) || hasBegun;
+  return { grammar, tools, format, mayThink, hasBegun, continuesText, notation };
 }
 
 /**
@@ -126,6 +142,7 @@ function demandOf({
   mayThink,
   hasBegun,
   continuesText,
+  notation,
 }: AskedOutput): OutputConstraint | null {
   const demandsCalls =
     tools !== null && (tools.required || grammar !== null || tools.specs.some(({ strict }) => strict));
@@ -142,6 +159,7 @@ function demandOf({
     thinking: tags !== null && mayThink ? { tags, hasBegun } : null,
     // If content is continued, the prompt already contains this text.
     answerOpen: continuesText ? "" : (format?.answerOpen ?? ""),
+    notation,
   };
 }
 

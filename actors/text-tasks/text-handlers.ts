@@ -8,6 +8,7 @@ import type { GenerateRequest, OpenRequest } from "../../engines/generation.ts";
 import { loadTemplateOverride } from "../../engines/text/template/template-source.ts";
 import { tokenTextTable } from "../../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
+import type { PreparedImage } from "../../engines/vision/image-tokens.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/task/task.ts";
 import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "../api/body-translators.ts";
 import type { ConvertedTokens, EmbedInputs, ModelFileFacts, TokenSource } from "../api/inference.ts";
@@ -31,11 +32,19 @@ export interface TextTaskTypes {
     readonly output: ModelFiles;
   };
   readonly prepare: {
-    readonly input: { readonly key: string; readonly request: GenerateRequest };
+    readonly input: {
+      readonly key: string;
+      readonly request: GenerateRequest;
+      readonly images: readonly PreparedImage[];
+    };
     readonly output: ReturnType<typeof preparePrompt>;
   };
   readonly count: {
-    readonly input: { readonly key: string; readonly request: GenerateRequest };
+    readonly input: {
+      readonly key: string;
+      readonly request: GenerateRequest;
+      readonly images: readonly PreparedImage[];
+    };
     readonly output: number;
   };
   /** Tokenizes the inputs of an embedding or rerank request. */
@@ -118,13 +127,13 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
       };
       return { value: files };
     },
-    prepare({ key, request }, enter) {
+    prepare({ key, request, images }, enter) {
       enter("messages");
-      const prepared = preparePrompt(opened(request), modelOf(key), enter);
+      const prepared = preparePrompt(opened(request), modelOf(key), enter, images);
       return { value: prepared, transfer: [prepared.tokens.buffer as ArrayBuffer] };
     },
-    count({ key, request }, enter) {
-      return { value: modelOf(key).prompt(opened(request), enter).prompt.length };
+    count({ key, request, images }, enter) {
+      return { value: modelOf(key).prompt(opened(request), enter, images).prompt.length };
     },
     tokenize({ key, inputs, truncates, query }, enter) {
       enter("input");

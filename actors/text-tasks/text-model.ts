@@ -2,8 +2,11 @@
 // TypeScript, because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer,
 // the results of both are compared when the model is loaded.
 
+import type { AudioSpec, ImageSpec } from "../../engines/engine.ts";
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
+import type { GrammarNotation } from "../../engines/grammar-source.ts";
+import { audioParts, takesNoAudio, tooManySounds } from "../../engines/hearing/audio-tokens.ts";
 import type { ToolFormat } from "../../engines/text/parse/tool-format.ts";
 import {
   createVocabulary,
@@ -11,6 +14,15 @@ import {
   type Vocabulary,
   vocabularyProbes,
 } from "../../engines/text/tokenizer/vocabulary.ts";
+import {
+  imageParts,
+  imagesOf,
+  type PreparedImage,
+  placeholders,
+  type TileSpan,
+  takesNoImages,
+  tooManyImages,
+} from "../../engines/vision/image-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
@@ -26,7 +38,7 @@ const openingCharacters = 256;
 /** Data of a model for text workers. It is read once, because the file may have been deleted when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
-  readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
+  readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes" | "images" | "audio"> & {
     readonly card: { readonly vocabSize: number };
   };
 }
@@ -44,6 +56,8 @@ export interface ChatPlan {
 
 export interface PromptPlan {
   readonly prompt: Int32Array;
+  /** Tiles of images in the prompt. */
+  readonly tiles?: readonly TileSpan[];
   /** How to parse the answer to a chat; null: the prompt is plain text. */
   readonly chat: ChatPlan | null;
 }
@@ -55,21 +69,29 @@ export class TextModel {
   readonly sequenceTokens: number;
   /** Maximum number of tokens of one input to embed. Lower than the context length if an input must fit into one step. */
   readonly inputLimit: number;
+  /** Notation of the grammars that constrain the model's outputs. */
+  readonly notation: GrammarNotation;
   /** Name of the setting that determines inputLimit, for messages; empty: the context determines it. */
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
   readonly #pairs: PairEncoder;
+  /** Images that the model takes; null: none. */
+  readonly #images: ImageSpec | null;
+  readonly #audio: AudioSpec | null;
 
   private constructor(
     id: string,
     vocabulary: Vocabulary,
     templates: ChatTemplates,
     pairs: PairEncoder,
-    { capacity, capabilities }: TextSource["ready"],
+    { capacity, capabilities, images, audio }: TextSource["ready"],
   ) {
+    this.#images = images ?? null;
+    this.#audio = audio ?? null;
     this.id = id;
     this.vocabulary = vocabulary;
     this.sequenceTokens = capacity.sequenceTokens;
+    this.notation = capabilities.grammar ?? "ebnf";
     this.inputLimit = capabilities.wholeSequences
       ? Math.min(capacity.sequenceTokens, capacity.maxBatchTokens)
       : capacity.sequenceTokens;
@@ -94,7 +116,11 @@ export class TextModel {
    * Returns the tokens of the request's prompt. Throws `context_length_exceeded` if there are too many. If the number of bytes
    * already proves this, the error is thrown before rendering and tokenizing.
    */
-  prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
+  prompt(
+    request: OpenRequest,
+    enter: (phase: TextPhase) => void = () => {},
+    images: readonly PreparedImage[] = [],
+  ): PromptPlan {
     enter("messages");
     const { prompt } = request;
     if (prompt.kind === "tokens") return { prompt: this.#givenTokens(prompt.tokens, request), chat: null };
@@ -114,7 +140,81 @@ export class TextModel {
       continuesText: continuesLast && !opensThinking,
       shownTokens,
     };
-    return { prompt: this.#promptTokens(rendered, request), chat };
+    const { imageMarker } = rendered;
+    if (imageMarker === null) return { prompt: this.#promptTokens(rendered, request), chat };
+    const keys = messages.flatMap((message) => (message.images ?? []).map(({ key }) => key));
+    return { ...this.#withImages({ ...rendered, imageMarker }, keys, request, images), chat };
+  }
+
+  /** Returns the tokens of a prompt with images, videos or audio. `keys`: the one at each mark. */
+  #withImages(
+    { text, marker, imageMarker }: PromptText & { readonly imageMarker: string },
+    keys: readonly string[],
+    request: OpenRequest,
+    images: readonly PreparedImage[],
+  ): Pick<PromptPlan, "prompt" | "tiles"> {
+    const param = request.fields.prompt;
+    this.#checkMedia(keys, images, param);
+    if (request.truncatePrompt) {
+      const message = "truncate_sequence cannot be combined with images, videos or audio; remove one of them";
+      throw new ServerError("invalid_value", message, { param: "truncate_sequence" });
+    }
+    const texts = text.split(imageMarker);
+    if (texts.length !== keys.length + 1) {
+      const message = `the model's chat template shows ${texts.length - 1} of ${keys.length} images, videos or audio parts; send fewer messages with them`;
+      throw new ServerError("invalid_value", message, { param });
+    }
+    this.#checkBytes(Buffer.byteLength(text), request);
+    const room = this.#roomFor(request);
+    const tokens: number[] = [];
+    const tiles: TileSpan[] = [];
+    const addText = (part: string, addsBos: boolean) => {
+      for (const token of this.vocabulary.encodePrompt({ text: part, marker }, addsBos)) tokens.push(token);
+    };
+    texts.forEach((part, i) => {
+      addText(part, i === 0);
+      const key = keys[i];
+      if (key === undefined) return;
+      const found = imagesOf(images, key);
+      if (found.length === 0)
+        throw new ServerError(
+          "invalid_value",
+          "an image, a video or audio of an earlier request is missing; send it again",
+          { param },
+        );
+      for (const image of found) {
+        for (const piece of this.#partsOf(image, param)) {
+          if (tokens.length > room) throw this.#tooLong(tokens.length, request, "at least ");
+          if (typeof piece === "string") addText(piece, false);
+          else {
+            const from = tokens.length;
+            for (const token of placeholders(image, piece)) tokens.push(token);
+            tiles.push({ from, to: tokens.length, digest: image.digest, tile: piece });
+          }
+        }
+      }
+    });
+    return { prompt: this.#fitting(Int32Array.from(tokens), room, request), tiles };
+  }
+
+  /** An image that is shown several times takes its place in the context each time. A video counts as one image. */
+  #checkMedia(keys: readonly string[], images: readonly PreparedImage[], param: string): void {
+    const heard = new Set(images.flatMap(({ key, isAudio }) => (isAudio ? [key] : [])));
+    const sounds = keys.filter((key) => heard.has(key)).length;
+    const seen = keys.length - sounds;
+    if (seen > 0 && this.#images === null) throw takesNoImages(this.id, param);
+    if (this.#images && seen > this.#images.maxImages) throw tooManyImages(seen, this.#images.maxImages, param);
+    if (this.#audio && sounds > this.#audio.maxAudio) throw tooManySounds(sounds, this.#audio.maxAudio, param);
+  }
+
+  /** Returns the parts of an image or of audio in a prompt: texts, and numbers of tiles. */
+  #partsOf(image: PreparedImage, param: string): readonly (string | number)[] {
+    if (image.isAudio) {
+      if (this.#audio === null) throw takesNoAudio(this.id, param);
+      return audioParts(this.#audio.projector, image.tiles.length);
+    }
+    if (this.#images === null) throw takesNoImages(this.id, param);
+    return imageParts(this.#images, image);
   }
 
   #promptTokens(prompt: PromptText | string, request: OpenRequest): Int32Array {
@@ -311,9 +411,11 @@ function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
 
 function checkProbes(model: TextSource, vocabulary: Vocabulary): void {
   const { probes } = model.ready;
-  if (probes === null) return;
+  // With exact rules, texts differ on purpose: the engine's own tokenizer is not used.
+  if (probes === null || vocabulary.isExact) return;
   vocabularyProbes.forEach((text, i) => {
-    const expected = probes[i] ?? new Int32Array(0);
+    const expected = probes[i] === undefined ? new Int32Array(0) : probes[i];
+    if (expected === null) return;
     const got = vocabulary.encode(text);
     if (got.length === expected.length && got.every((token, k) => token === expected[k])) return;
     throw new ServerError(

@@ -30,17 +30,30 @@ export interface Forced {
  */
 export function compareForced(forced: Forced, form: Form): Divergence {
   const meter = new DivergenceMeter();
-  const { tokens, windowTokens } = forced;
-  const count = Math.floor((tokens.length - 1) / windowTokens);
-  const windows = Array.from({ length: count }, (_, i) =>
-    tokens.subarray(i * windowTokens, (i + 1) * windowTokens + 1),
-  );
-  if (form === "decode") feedSingly(forced, windows, meter);
+  const windows = windowsOf(forced);
+  if (form === "decode") feedSingly(forced.reference, [[forced.subject, meter]], windows);
   else for (const window of windows) feedChunks(forced, window, meter);
   return meter.result();
 }
 
-function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array[], meter: DivergenceMeter): void {
+/** Compares several models with the reference, one token per step. Each needs chunkTokens sequences of windowTokens tokens. */
+export function compareAll(forced: Omit<Forced, "subject">, subjects: readonly LoadedModel[]): Divergence[] {
+  const tested = subjects.map((subject) => [subject, new DivergenceMeter()] as const);
+  feedSingly(forced.reference, tested, windowsOf(forced));
+  return tested.map(([, meter]) => meter.result());
+}
+
+function windowsOf({ tokens, windowTokens }: Omit<Forced, "subject">): Int32Array[] {
+  const count = Math.floor((tokens.length - 1) / windowTokens);
+  return Array.from({ length: count }, (_, i) => tokens.subarray(i * windowTokens, (i + 1) * windowTokens + 1));
+}
+
+function feedSingly(
+  reference: LoadedModel,
+  tested: readonly (readonly [LoadedModel, DivergenceMeter])[],
+  windows: readonly Int32Array[],
+): void {
+  const models = [reference, ...tested.map(([subject]) => subject)];
   const batch = new Batch(chunkTokens, chunkTokens);
   for (let first = 0; first < windows.length; first += chunkTokens) {
     const together = windows.slice(first, first + chunkTokens);
@@ -48,11 +61,14 @@ function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array
     for (let position = 0; position < length; position++) {
       batch.clear();
       for (const [slot, window] of together.entries()) batch.addRow(slot, window, position, position + 1, 1, 0);
-      const [expected, actual] = [logitsOf(reference, batch), logitsOf(subject, batch)];
-      for (const [row, window] of together.entries())
-        meter.add(expected(row), actual(row), tokenAt(window, position + 1));
+      const expected = logitsOf(reference, batch);
+      for (const [subject, meter] of tested) {
+        const actual = logitsOf(subject, batch);
+        for (const [row, window] of together.entries())
+          meter.add(expected(row), actual(row), tokenAt(window, position + 1));
+      }
     }
-    for (const slot of together.keys()) for (const { kv } of [reference, subject]) kv.release(slot);
+    for (const slot of together.keys()) for (const { kv } of models) kv.release(slot);
   }
 }
 

@@ -7,6 +7,7 @@ import { encodableTypes } from "../../engines/quantization/codec/codec-types.ts"
 import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { report } from "../results.ts";
+import { compareFiles } from "./files.ts";
 import { compareMemory } from "./memory.ts";
 import { comparePerplexity } from "./perplexity.ts";
 import { type QuantizeBenchInit, type QuantizeBenchReady, quantizeBenchModule, type Rates } from "./place.ts";
@@ -22,8 +23,11 @@ export const usage = `npm run bench -- quantize [FLAGS]: our block encoders over
   --shape 512,4096      rows and columns that a thread encodes at once
   --importance no,yes   without and with the importance of columns
   --rounds 5 --ms 100   rounds, and time of each measurement
+  --files               whole files instead, over llama.cpp's quantizer
   --memory LEVEL        peak memory of loading 1.5 GB of safetensors at this level instead
-  --perplexity          perplexity of the default model instead, over llama.cpp's quantizer
+  --perplexity          perplexity of the default model instead, over llama.cpp's quantizer; with --importance yes, with the
+                        importance matrix of a text
+  --text yauzl          package of npm whose README is the text of --perplexity
   --save
 `;
 
@@ -31,13 +35,28 @@ export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {
       ...{ "--types": String, "--threads": String, "--shape": String, "--importance": String },
-      ...{ "--rounds": Number, "--ms": Number, "--memory": String, "--perplexity": Boolean, "--save": Boolean },
+      ...{
+        "--rounds": Number,
+        "--ms": Number,
+        "--files": Boolean,
+        "--memory": String,
+        "--perplexity": Boolean,
+        "--text": String,
+        "--save": Boolean,
+      },
     },
     { argv: [...argv] },
   );
+  if (flags["--files"]) return await compareFiles(flags["--rounds"] ?? 5, flags["--save"] ?? false);
   if (flags["--memory"] !== undefined) return await compareMemory(flags["--memory"], flags["--save"] ?? false);
   if (flags["--perplexity"]) {
-    return await comparePerplexity(flags["--types"]?.split(",") ?? null, flags["--save"] ?? false);
+    const types = flags["--types"]?.split(",") ?? null;
+    return await comparePerplexity(
+      types,
+      flags["--importance"] === "yes",
+      flags["--text"] ?? "yauzl",
+      flags["--save"] ?? false,
+    );
   }
   const [rows = 512, columns = 4096] = (flags["--shape"] ?? "512,4096").split(",").map(Number);
   const types = flags["--types"]?.split(",").map(numberOf) ?? [...encodableTypes].filter((type) => type !== f32);

@@ -1,6 +1,6 @@
 // Perplexity of the default model in each number type: our files over those of llama.cpp's quantizer. Both files have the same
 // type for each tensor, so the same size; llama.cpp runs both.
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, stat } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { table } from "../../cli/bench/report.ts";
@@ -9,6 +9,7 @@ import { readTensorTable } from "../../engines/files/gguf/tensors.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { convert, planConversion } from "../../engines/quantization/conversion/conversion.ts";
 import { openGgufSource } from "../../engines/quantization/conversion/model-source.ts";
+import type { Importance } from "../../engines/quantization/importance/importance-file.ts";
 import {
   type QuantizedType,
   quantizedTypes,
@@ -16,60 +17,106 @@ import {
   withQuantizedModel,
 } from "../../test/fixtures/gguf/quantize.ts";
 import { specOf } from "../../test/fixtures/models/models.ts";
-import { chunkBatchTokens, chunkTokens, compareForced } from "../parity/teacher-forcing.ts";
+import type { Divergence } from "../parity/divergence.ts";
+import { chunkBatchTokens, chunkTokens, compareAll } from "../parity/teacher-forcing.ts";
 import { textTokens } from "../parity/text.ts";
 import { report } from "../results.ts";
+import { calibrationText, collectImportance, writeWithImportance } from "./importance.ts";
 
 /** Types without blocks. Their encoding is exact up to rounding. */
 const floats: readonly string[] = ["F32", "F16", "BF16"];
+/** Types whose encoding does not depend on importance. */
+const withoutImportance: readonly string[] = ["Q8_0"];
+const importanceMethod =
+  ` Both files are encoded with the same importance matrix: that of the first 4,000 tokens of ${calibrationText}, read by the ` +
+  "wasm engine (setting calibration_file). llama.cpp's bytes are those of ggml_quantize_chunk, which gives the bytes of its " +
+  "quantizer without importance (checked for each tensor). Error: squared errors of the weights times the importance of their " +
+  "columns, ours over llama.cpp's: geometric mean of the matrices, and the largest of a matrix.";
 /** Length of a window. As many windows as sequences run at once. */
 const windowTokens = 128;
 
-export async function comparePerplexity(types: readonly string[] | null, save: boolean): Promise<void> {
-  const chosen = quantizedTypes.filter((type) => (types === null ? !floats.includes(type) : types.includes(type)));
+/** Compares all types, or those in `types`; with an importance matrix those that use one. */
+export async function comparePerplexity(
+  types: readonly string[] | null,
+  hasImportance: boolean,
+  text: string,
+  save: boolean,
+): Promise<void> {
+  const isMeant = (type: string) => !floats.includes(type) && !(hasImportance && withoutImportance.includes(type));
+  const chosen = quantizedTypes.filter((type) => (types === null ? isMeant(type) : types.includes(type)));
   const rows: string[][] = [];
   for (const type of chosen) {
     process.stderr.write(`${type} ...\n`);
-    rows.push(await compare(type));
+    const row = await compare(type, hasImportance, text);
+    process.stderr.write(`${row.join("  ")}\n`);
+    rows.push(row);
   }
+  const errors = hasImportance ? ["error", "largest"] : [];
   report(
     {
-      name: "quantize-perplexity",
-      title: "Perplexity of our quantized files over those of llama.cpp's quantizer",
+      name: hasImportance ? "quantize-perplexity-importance" : "quantize-perplexity",
+      title: `Perplexity of our quantized files over those of llama.cpp's quantizer${hasImportance ? ", with importance" : ""}`,
       method:
-        `${chunkTokens * windowTokens} tokens of a README in windows of ${windowTokens}, teacher-forced, on llama.cpp with KV as ` +
-        "f16. Both files are made from the same file and have the same type for each tensor. Types in blocks of 256 use the " +
-        "model with zeros around its matrices (test/fixtures/models/padded-model.ts).",
-      body: table(["type", "llama.cpp's", "ours", "ours over llama.cpp's", "mean KL"], rows),
+        `${chunkTokens * windowTokens} tokens of the README of ${text} in windows of ${windowTokens}, ` +
+        "teacher-forced, on llama.cpp with KV as f16. Both files are made from the same file and have the same type for each " +
+        "tensor. KL: mean Kullback-Leibler divergence from the model that both are made from, llama.cpp's and ours. Types in " +
+        "blocks of 256 use the model with zeros around its matrices (test/fixtures/models/padded-model.ts). The default model " +
+        `is Q4_1 itself, so Q4_1 is exact.${hasImportance ? importanceMethod : ""}`,
+      body: table(["type", "llama.cpp's", "ours", "over", "KL", "our KL", ...errors], rows),
     },
     save,
   );
 }
 
-async function compare(type: QuantizedType): Promise<string[]> {
+async function compare(type: QuantizedType, hasImportance: boolean, text: string): Promise<string[]> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-perplexity-"));
   const target = join(folder, "ours.gguf");
   try {
     return await withQuantizedModel(type, async ({ path }) => {
       const { tensors } = await readTensorTable(path);
       const types = new Map([...tensors].map(([name, tensor]) => [name, tensor.type]));
+      let theirs = path;
+      let row: string[] = [];
       await withQuantizationSource(type, async (from) => {
-        const plan = { source: await openGgufSource(from), types, importance: new Map(), fileType: null };
-        await convert(await planConversion(plan), { target, threads: availableParallelism() });
+        let errors: string[] = [];
+        if (hasImportance) {
+          theirs = join(folder, "theirs.gguf");
+          const files = { from, like: path, ours: target, theirs };
+          const { mean, largest } = await writeWithImportance(files, await importanceFor(from));
+          errors = [mean.toFixed(3), largest.toFixed(3)];
+        } else {
+          const plan = { source: await openGgufSource(from), types, importance: new Map(), fileType: null };
+          await convert(await planConversion(plan), { target, threads: availableParallelism() });
+        }
+        row = [type, ...(await judge(text, from, theirs, target)), ...errors];
       });
-      const [reference, subject] = [await load(path), await load(target)];
-      const tokens = textTokens(reference, chunkTokens * windowTokens + 1);
-      const { referencePerplexity, perplexity, meanKl } = compareForced(
-        { reference, subject, tokens, windowTokens },
-        "decode",
-      );
-      for (const model of [reference, subject]) model.dispose();
-      const over = `${((perplexity / referencePerplexity - 1) * 100).toFixed(2)} %`;
-      return [type, referencePerplexity.toFixed(3), perplexity.toFixed(3), over, meanKl.toFixed(5)];
+      return row;
     });
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** Runs the model at `from` and the two files made from it over a text. */
+async function judge(text: string, from: string, theirs: string, ours: string): Promise<string[]> {
+  const reference = await load(from);
+  const subjects = [await load(theirs), await load(ours)];
+  const tokens = textTokens(reference, chunkTokens * windowTokens + 1, text);
+  const [other, own] = compareAll({ reference, tokens, windowTokens }, subjects) as [Divergence, Divergence];
+  for (const model of [reference, ...subjects]) model.dispose();
+  const over = `${((own.perplexity / other.perplexity - 1) * 100).toFixed(2)} %`;
+  const perplexities = [other.perplexity.toFixed(3), own.perplexity.toFixed(3), over];
+  return [...perplexities, other.meanKl.toFixed(5), own.meanKl.toFixed(5)];
+}
+
+/** Importance by the size of the source, which is the model or the padded one. */
+const known = new Map<number, Importance>();
+
+async function importanceFor(path: string): Promise<Importance> {
+  const { size } = await stat(path);
+  const importance = known.get(size) ?? (await collectImportance(path));
+  known.set(size, importance);
+  return importance;
 }
 
 async function load(path: string): Promise<LoadedModel> {

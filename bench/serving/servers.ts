@@ -1,8 +1,9 @@
-// Starter of the measured servers, troupe and llama-server, with equal settings. It also stops them.
+// Starter of the measured servers, troupe, llama-server and mistral.rs, with equal settings. It also stops them.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { ServerError } from "../../runtime/errors.ts";
 import { troupe } from "../command.ts";
 import { layersOnGpu } from "../engine/peers.ts";
@@ -15,6 +16,8 @@ const pollMs = 50;
 const keptOutput = 8_000;
 
 const probe = new URL("./loop-delay-probe.js", import.meta.url);
+/** The program is not compiled: it is run from the sources. */
+const mistralRsProgram = fileURLToPath(new URL("../../../bench/mistralrs/serve.py", import.meta.url));
 
 export interface RunningServer {
   readonly url: string;
@@ -55,7 +58,7 @@ export function startTroupe(settings: ServerSettings, watchLoop = false): Promis
     ...[troupe, "serve", "-m", model, "--host", "127.0.0.1", "--port", String(port), ...(gpu ? [] : ["--cpu"])],
     ...["--disable-access-log", ...sizes, ...flags],
   ];
-  return startServer("troupe", process.execPath, command, watchLoop);
+  return startServer("troupe", process.execPath, command, { hasProbe: watchLoop });
 }
 
 /**
@@ -70,6 +73,15 @@ export function startPeer(program: string, settings: ServerSettings): Promise<Ru
   ]);
 }
 
+/** Starts mistral.rs from its Python package. It computes on the CPU, and its cache grows with the sequences. */
+export function startMistralRs(
+  python: string,
+  { model, threads, sequences }: Pick<ServerSettings, "model" | "threads" | "sequences">,
+): Promise<RunningServer> {
+  const command = (port: number) => [mistralRsProgram, model, String(port), String(sequences)];
+  return startServer("mistral.rs", python, command, { env: { RAYON_NUM_THREADS: String(threads) } });
+}
+
 /**
  * Starts a server and waits until it responds to a chat request. A server can report healthy before its model is loaded. A 4xx
  * status counts as a response, because encoders reject chats.
@@ -78,10 +90,13 @@ async function startServer(
   name: string,
   program: string,
   argumentsFor: (port: number) => string[],
-  hasProbe = false,
+  { hasProbe = false, env = {} }: { readonly hasProbe?: boolean; readonly env?: Readonly<Record<string, string>> } = {},
 ): Promise<RunningServer> {
   const port = await freePort();
-  const child = spawn(program, argumentsFor(port), { stdio: ["ignore", "pipe", "pipe", hasProbe ? "ipc" : "ignore"] });
+  const child = spawn(program, argumentsFor(port), {
+    stdio: ["ignore", "pipe", "pipe", hasProbe ? "ipc" : "ignore"],
+    env: { ...process.env, ...env },
+  });
   let printed = "";
   const keep = (data: Buffer) => {
     printed = (printed + data.toString()).slice(-keptOutput);

@@ -4,6 +4,7 @@ import type { Inference } from "../../actors/api/inference.ts";
 import type { App } from "../../http/app.ts";
 import { Mcp } from "../../http/mcp/mcp.ts";
 import { modelServers } from "../../http/mcp/protocol.ts";
+import type { SharedSessions } from "../../http/mcp/sessions.ts";
 import { AccessLog } from "../../http/observe/access-log.ts";
 import type { ApiKeys } from "../../http/server/access/api-keys.ts";
 import { type Listener, listen } from "../../http/server/listen.ts";
@@ -22,20 +23,23 @@ export interface McpParts {
   readonly apiKeys: ApiKeys | null;
   readonly inference: Inference;
   readonly log: Logger;
+  /** Sessions of all replicas; null: this server has sessions of its own. */
+  readonly shared: SharedSessions | null;
 }
 
 export async function listenMcp(
   { server, troupe }: Config,
   port: number,
-  { apiKeys, ...parts }: McpParts,
+  { apiKeys, shared, ...parts }: McpParts,
 ): Promise<McpListener> {
   const { log } = parts;
   const { host, disableRequestIdHeader, disableAccessLog } = server;
-  const { edge, corsOrigins, maxBodyBytesInFlight } = troupe;
+  const { edge, corsOrigins, maxBodyBytesInFlight, reusePort: sharesPort } = troupe;
   const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
   const observers = disableAccessLog ? [] : [new AccessLog(log)];
   const mcp = new Mcp({
     apiKeys,
+    shared,
     createServer: modelServers({ ...parts, version }),
     exchange: {
       log,
@@ -52,5 +56,8 @@ export async function listenMcp(
       readerStallMs: troupe.stalledReaderSecs * 1000,
     },
   });
-  return { mcp, listener: await listen(mcp, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, log }) };
+  return {
+    mcp,
+    listener: await listen(mcp, { host, port, sharesPort, edge, maxBodyBytesInFlight, requestTimeoutMs, log }),
+  };
 }

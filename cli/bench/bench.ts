@@ -19,7 +19,8 @@ import {
   preloadedAdapter,
   takesAdapters,
 } from "../assembly/adapters/model-adapters.ts";
-import { modelEngine, modelSpec, schedulerLimits } from "../assembly/model-specs.ts";
+import { withDeviceLayers } from "../assembly/models/gpu-layers.ts";
+import { modelEngine, modelSpec, schedulerLimits } from "../assembly/models/model-specs.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import { createProgress } from "../progress.ts";
 import { type Bench, measure, type Workload } from "./measure.ts";
@@ -42,8 +43,10 @@ export async function bench(config: Config): Promise<void> {
   const setting = { config, folder: takesAdapters(config) ? createAdapterFolder() : "", log, progress };
   const adapter = await benchAdapter(setting, model, bare.path);
   const mixture = await mixtureOf(setting, model, bare.path);
-  const spec = { ...bare, adapters: adapter === null ? null : limitsOf(model), mixture };
-  const choice = await modelEngine(config, model, spec, nativeHost(), log);
+  const whole = { ...bare, adapters: adapter === null ? null : limitsOf(model), mixture };
+  const host = nativeHost();
+  const choice = await modelEngine(config, model, whole, host, log);
+  const spec = await withDeviceLayers(model, whole, choice.engine, host, log);
   const engine = await openEngine(choice.engine);
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
   checkKind(spec, loaded.capabilities);

@@ -35,6 +35,8 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
   readonly sandbox: ValuesOf<Keys["sandbox"]>;
   readonly search: ValuesOf<Keys["search"]>;
+  readonly speech: ValuesOf<Keys["speech"]>;
+  readonly diffusion: ValuesOf<Keys["diffusion"]>;
   readonly troupe: ValuesOf<Keys["troupe"]>;
   readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
@@ -61,6 +63,8 @@ export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly format: ValuesOf<Keys["format"]>;
   readonly quantization: ValuesOf<Keys["quantization"]>;
   readonly adapter: ValuesOf<Keys["adapter"]>;
+  readonly remote: ValuesOf<Keys["remote"]>;
+  readonly multimodal: ValuesOf<Keys["multimodal"]>;
   /** Device settings; `cpu` has the same value for all models. */
   readonly device: ValuesOf<Keys["device"]> & { readonly cpu: boolean };
 }
@@ -101,6 +105,8 @@ export function resolveConfig(request: ConfigRequest): Config {
     pagedAttn: resolveGroup("pagedAttn", command, shared),
     sandbox: resolveGroup("sandbox", command, shared),
     search: resolveGroup("search", command, shared),
+    speech: resolveGroup("speech", command, shared),
+    diffusion: resolveGroup("diffusion", command, shared),
     troupe: resolveGroup("troupe", command, shared),
     run: resolveGroup("run", command, shared),
     bench: resolveGroup("bench", command, shared),
@@ -242,12 +248,31 @@ function resolveModel(
     modelId: String(model.modelId),
     chatTemplate: model.chatTemplate ?? general.chatTemplate,
     jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,
+    matformerConfigPath: model.matformerConfigPath ?? general.matformerConfigPath,
+    matformerSliceName: model.matformerSliceName ?? general.matformerSliceName,
     sampling: resolveGroup("sampling", command, given),
     format: resolveGroup("format", command, given),
     quantization: resolveGroup("quantization", command, given),
     adapter: resolveGroup("adapter", command, given),
+    remote: resolveGroup("remote", command, given),
+    multimodal: resolveGroup("multimodal", command, given),
     device: { ...resolveGroup("device", command, given), cpu },
   };
+}
+
+/**
+ * Returns the settings of a model that is added while the server runs: the defaults, and what is set for all models by general
+ * keys.
+ */
+export function addedModel(config: Config, modelId: string): ModelConfig {
+  const given = new Map([[modelIdEntry, { value: modelId, source: "default", name: "model", place: null } as const]]);
+  const model = resolveModel(
+    config.command,
+    given,
+    config,
+    config.models.every(({ device }) => device.cpu),
+  );
+  return { ...model, device: { ...model.device, hfCache: config.models[0]?.device.hfCache ?? null } };
 }
 
 function resolveGroup<G extends GroupName>(group: G, command: Command, given: GivenValues): ValuesOf<Keys[G]> {

@@ -59,14 +59,9 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly plannedValues?: readonly string[];
 }
 
-/** Marks a key as planned; `holds` as in Key. */
-export function planned<const T extends readonly unknown[]>(...holds: T) {
-  return { planned: true, holds } as const;
-}
-
 /** Marks a key that will never be implemented; `never` and `holds` as in Key. */
 export function neverBuilt<const T extends readonly unknown[]>(never: string, ...holds: T) {
-  return { ...planned(...holds), never } as const;
+  return { planned: true, holds, never } as const;
 }
 
 /** Resolved values of a group of keys. Planned keys are excluded, so no code can read them. */

@@ -5,11 +5,14 @@ import assert from "node:assert/strict";
 import type { Command, Key } from "./key.ts";
 import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
 import { benchKeys, tuneKeys } from "./keys/bench.ts";
+import { diffusionKeys } from "./keys/diffusion.ts";
 import { generalKeys, runKeys } from "./keys/general.ts";
 import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantizationKeys } from "./keys/models.ts";
+import { remoteKeys } from "./keys/remote.ts";
 import { samplingKeys } from "./keys/sampling.ts";
 import { searchKeys } from "./keys/search.ts";
 import { pagedAttnKeys, serverKeys } from "./keys/server.ts";
+import { speechKeys } from "./keys/speech.ts";
 import { troupeKeys } from "./keys/troupe.ts";
 
 /** Keys by group, in the order of the help text. */
@@ -24,10 +27,13 @@ export const keys = {
   quantization: quantizationKeys,
   device: deviceKeys,
   multimodal: multimodalKeys,
+  remote: remoteKeys,
   server: serverKeys,
   pagedAttn: pagedAttnKeys,
   sandbox: sandboxKeys,
   search: searchKeys,
+  speech: speechKeys,
+  diffusion: diffusionKeys,
   troupe: troupeKeys,
   bench: benchKeys,
   tune: tuneKeys,
@@ -54,10 +60,13 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   quantization: { title: "Quantization of the models", section: "models.quantization" },
   device: { title: "Device of the models", section: "models.device" },
   multimodal: { title: "Images, video and audio of the models", section: "models.multimodal" },
+  remote: { title: "Models on other servers", section: "models.remote", commands: ["serve", "run"] },
   server: { title: "Server", section: "server", commands: ["serve"] },
   pagedAttn: { title: "KV cache", section: "paged_attn" },
   sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve", "run"] },
   search: { title: "Web search", section: "search", commands: ["serve", "run"] },
+  speech: { title: "Speech models", section: "speech", commands: ["serve"] },
+  diffusion: { title: "Diffusion models", section: "diffusion", commands: ["serve"] },
   troupe: { title: "troupe's own settings", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
   tune: { title: "Tuning", section: null, commands: ["tune"] },

@@ -89,6 +89,19 @@ export const httpUrl = {
   read: asIs,
 };
 
+const serverUrl = z.url({ protocol: /^https?$/ }).refine((given) => {
+  const { username, password, search, hash } = new URL(given);
+  return `${username}${password}${search}${hash}` === "";
+});
+
+/** Address of a server, or a list of addresses in a file. Keys do not belong in it. */
+export const serverUrls = {
+  type: z.union([serverUrl, z.array(serverUrl).min(1).readonly()]),
+  expects: "a URL of http or https without a user name, a password and a query, such as http://10.0.0.5:8000",
+  shows: "URL",
+  read: asIs,
+};
+
 export const folder = text("a folder", "DIR");
 
 const origin = z.string().regex(/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/);

@@ -23,6 +23,7 @@ const enableLora = entryAt("adapter", "enableLora");
 const lora = entryAt("adapter", "lora");
 const legacyLora = entryAt("adapter", "legacyLora");
 const xlora = entryAt("adapter", "xlora");
+const url = entryAt("remote", "url");
 
 /** Keys that require other keys. If the first key of a pair is set, at least one key of the list must also be set. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
@@ -46,7 +47,17 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("adapter", "legacyLoraOrder"), [legacyLora]],
   [entryAt("adapter", "xloraOrder"), [xlora]],
   [entryAt("adapter", "tgtNonGranularIndex"), [xlora]],
+  [entryAt("remote", "remoteModel"), [url]],
+  [entryAt("remote", "apiKeyEnv"), [url]],
+  [entryAt("remote", "balance"), [url]],
+  [entryAt("remote", "upstreamMode"), [url]],
+  [entryAt("remote", "remoteRetries"), [url]],
+  [entryAt("remote", "connectTimeoutSecs"), [url]],
+  [entryAt("remote", "firstTokenTimeoutSecs"), [url]],
+  [entryAt("remote", "stallTimeoutSecs"), [url]],
+  [entryAt("remote", "probeIntervalSecs"), [url]],
   [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
+  [entryAt("troupe", "filesUrl"), [entryAt("troupe", "stateUrl")]],
   [entryAt("troupe", "allowedHosts"), [entryAt("server", "mcpPort"), entryAt("troupe", "corsOrigins")]],
   [entryAt("run", "folder"), tools],
   [entryAt("run", "yes"), tools],
@@ -78,6 +89,7 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [speculation, mtpNPredict, "off"],
   [draftModel, mtpModel],
   [draftModel, mtpNPredict],
+  [draftModel, entryAt("troupe", "maxModelDownloads")],
   [entryAt("models", "tokenizer"), entryAt("format", "tokModelId")],
   [quant, entryAt("quantization", "isq")],
   [quant, entryAt("quantization", "fromUqff")],
@@ -86,6 +98,19 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [entryAt("run", "session"), entryAt("run", "continueLast")],
   [entryAt("run", "session"), entryAt("run", "system")],
   [entryAt("run", "continueLast"), entryAt("run", "system")],
+  // What changes or reads weights has no effect on a model whose weights are on another server.
+  [url, enableLora],
+  [url, lora],
+  [url, legacyLora],
+  [url, xlora],
+  [url, quant],
+  [url, entryAt("quantization", "isq")],
+  [url, entryAt("quantization", "fromUqff")],
+  [url, entryAt("device", "topology")],
+  [url, entryAt("format", "mmproj")],
+  [url, entryAt("models", "tokenizer")],
+  [url, mtpModel],
+  [url, mtpNPredict],
   [enableLora, legacyLora],
   [enableLora, xlora],
   [lora, legacyLora],
@@ -210,8 +235,16 @@ export function checkBench({ genLen, depth }: { readonly genLen: number; readonl
   }
 }
 
-/** Checks the settings of a tuning: `quant = auto` would choose the quantization, which tuning does. */
+const deviceLayers = entryAt("device", "deviceLayers");
+
+/** Checks the settings of a tuning, which chooses the quantization and the layers on GPUs itself. */
 export function checkTune({ models }: GivenSettings): void {
+  const layers = models.flatMap((model) => model.get(deviceLayers) ?? [])[0];
+  if (layers !== undefined) {
+    throw invalid(
+      `${before(layers)}"${layers.name}" conflicts with tune, which puts all layers that fit on the GPU; remove it`,
+    );
+  }
   const given = models.flatMap((model) => model.get(quant) ?? []).find(({ value }) => value === "auto");
   if (given === undefined) return;
   throw invalid(

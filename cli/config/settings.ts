@@ -32,6 +32,8 @@ export interface TroupeSettings extends Some<"general">, Some<"agentic"> {
   readonly pagedAttn?: Some<"pagedAttn">;
   readonly sandbox?: Some<"sandbox">;
   readonly search?: Some<"search">;
+  readonly speech?: Some<"speech">;
+  readonly diffusion?: Some<"diffusion">;
   readonly troupe?: Omit<Some<"troupe">, Portless["troupe"]>;
 }
 

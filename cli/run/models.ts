@@ -15,11 +15,12 @@ export interface RunModels {
   stop(): Promise<void>;
 }
 
-export type OpenModels = (config: Config, log: Logger) => Promise<RunModels>;
+/** `signal`: aborted when the command must end. */
+export type OpenModels = (config: Config, log: Logger, signal: AbortSignal) => Promise<RunModels>;
 
-/** Downloads missing models. `start` loads the models. */
-export async function openModels(config: Config, log: Logger): Promise<RunModels> {
-  const progress = createProgress();
+/** Downloads missing models. `start` loads the models. Throws `cancelled` if the command ends meanwhile. */
+export async function openModels(config: Config, log: Logger, signal: AbortSignal): Promise<RunModels> {
+  const progress = createProgress(signal);
   const options = await frontOptions(config, log, progress);
   let isLoading = true;
   const front = new InferenceService({

@@ -1,6 +1,7 @@
 // `troupe run` and `troupe agent`: chat in the terminal, without a server, with tools or without. Loads the models, answers one
 // message or runs the REPL, and then shuts everything down in order.
 import type { Inference } from "../../actors/api/inference.ts";
+import type { RequestImage } from "../../engines/generation.ts";
 import { openLogFile } from "../../http/observe/request-log.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger, type Logger } from "../../runtime/log/log.ts";
@@ -11,13 +12,14 @@ import { checkAliases } from "./commands.ts";
 import { Conversation, type DefaultsByModel } from "./conversation.ts";
 import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
 import { historyPath, LineHistory } from "./input/line-history.ts";
+import { readMediaFiles, withImages } from "./input/media-files.ts";
 import { type OpenQuestions, openQuestions, type Questions } from "./input/questions.ts";
 import { LoggedInference } from "./logged-inference.ts";
 import { type OpenModels, openModels } from "./models.ts";
 import { answerOnce, printEvents } from "./one-shot.ts";
 import { Output } from "./output.ts";
 import { Repl } from "./repl.ts";
-import { endOnSignals, interruptCode, type Stage } from "./signals.ts";
+import { endOnSignals, interruptCode, type Stage, unlessEnded } from "./signals.ts";
 
 const maxInputBytes = 16 * 1024 * 1024;
 
@@ -28,18 +30,20 @@ export async function run(config: Config, open: OpenModels = openModels): Promis
   if (usesTools(config)) checkAgent(config);
   else if (config.run.json) throw new ServerError("config_invalid", '"--json" requires tools: add --agent');
   const message = await messageOf(config);
+  const images = await readMediaFiles(config.run);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
   if (config.mcpConfig !== null && !usesTools(config)) log.warn("mcp_config has no effect without --agent");
   const logFile = config.log === null ? null : await openLogFile(config.log, log);
-  const models = await open(config, log);
+  const end = endOnSignals(stage);
+  const models = await open(config, log, end.signal).catch(unlessEnded(end.signal));
+  if (models === null) return void (await logFile?.close());
   const { defaults } = models;
   const inference = logFile === null ? models.inference : new LoggedInference(models.inference, logFile);
-  const end = endOnSignals(stage);
   try {
     await Promise.race([models.start(), aborted(end.signal)]);
     if (end.signal.aborted) return;
-    const scene: Scene = { inference, config, settings, log, end, defaults };
+    const scene: Scene = { inference, config, settings, images, log, end, defaults };
     if (message === null) await converse(scene, stage);
     else await answer(scene, message);
   } finally {
@@ -84,6 +88,8 @@ interface Scene {
   readonly inference: Inference;
   readonly config: Config;
   readonly settings: AnswerSettings;
+  /** Images, videos and audio for the message of the one-shot mode. */
+  readonly images: readonly RequestImage[];
   readonly log: Logger;
   readonly end: ReturnType<typeof endOnSignals>;
   readonly defaults: DefaultsByModel;
@@ -95,7 +101,7 @@ async function agentOf({ config, inference, log }: Scene, terminal: AgentTermina
 }
 
 async function answer(scene: Scene, message: string): Promise<void> {
-  const { config, settings, end } = scene;
+  const { config, settings, images, end } = scene;
   const stdout = new Output(process.stdout, process.env);
   const stderr = new Output(process.stderr, process.env);
   const asking = asks(config) ? askingOnTerminal(scene) : null;
@@ -104,7 +110,8 @@ async function answer(scene: Scene, message: string): Promise<void> {
   try {
     const conversation = conversationOf(config, new Map(), opened);
     const { model, adapter, fields } = conversation;
-    const request = chatRequest(model, conversation.messages(message), settings, adapter, fields);
+    const text = chatRequest(model, conversation.messages(message), settings, adapter, fields);
+    const request = withImages(text, images);
     const asked = { request, signal: end.signal, stdout, stderr };
     if (opened === null) return await answerOnce({ ...asked, inference: scene.inference });
     if (config.run.json) await printEvents({ ...asked, agent: opened.agent });

@@ -1,5 +1,6 @@
 // Signals of `troupe run`: the first signal shuts down in order; a second signal exits immediately. In the REPL, SIGINT
 // means ctrl-c.
+import { ServerError } from "../../runtime/errors.ts";
 import type { Repl } from "./repl.ts";
 
 /** Receiver of signals and log lines; it is the REPL while the REPL is running. */
@@ -16,6 +17,14 @@ export interface End {
   readonly signal: AbortSignal;
   /** Ends the command with an exit code. The first call shuts down in order; the second call exits immediately. */
   stop(code: number): void;
+}
+
+/** Returns a handler of errors: null if the work was cancelled because the command ends; it throws other errors again. */
+export function unlessEnded(signal: AbortSignal): (error: unknown) => null {
+  return (error) => {
+    if (signal.aborted && error instanceof ServerError && error.code === "cancelled") return null;
+    throw error;
+  };
 }
 
 export function endOnSignals(stage: Stage): End {

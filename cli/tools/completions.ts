@@ -66,8 +66,10 @@ function completed(): readonly Completed[] {
       { names: ["--output", "-o"], help: "File or folder to write", value: "path" },
       { names: ["--imatrix"], help: "Importance matrix", value: "path" },
       { names: ["--topology"], help: "Levels of layers", value: "path" },
+      { names: ["--uqff"], help: "Write UQFF into the folder", value: "none" },
       helpFlag,
     ],
+    uqff: [model, { names: ["--quant"], help: "Quantization", value: "any" }, jsonFlag, helpFlag],
     login: [{ names: ["--token"], help: "Access token; without it, login asks for it", value: "any" }, helpFlag],
     doctor: [model, jsonFlag, helpFlag],
     completions: [helpFlag],
@@ -78,6 +80,7 @@ function completed(): readonly Completed[] {
     bench: modelKinds,
     tune: modelKinds,
     cache: ["list", "delete"],
+    uqff: ["report", "verify", "inspect"],
     completions: shells,
   };
   return Object.entries(flagsOfAll).map(([name, flags]) => {

@@ -10,7 +10,7 @@ import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Check, Diagnosis, EngineReport } from "../../runtime/host/system.ts";
 import { createLogger } from "../../runtime/log/log.ts";
 import { parseArguments } from "../arguments.ts";
-import { modelEngine, modelSpec } from "../assembly/model-specs.ts";
+import { modelEngine, modelSpec } from "../assembly/models/model-specs.ts";
 import { type Config, resolveConfig } from "../config/config.ts";
 import { createProgress } from "../progress.ts";
 import { checkOptions } from "../system/check-options.ts";

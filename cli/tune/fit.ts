@@ -39,7 +39,7 @@ export interface Fit {
 }
 
 /** Share of the free memory that may be filled. The rest is for requests, caches and other programs. */
-const usableShare = 0.9;
+export const usableShare = 0.9;
 /** Share of the free memory for the KV cache, as for a server without a configured size. */
 const kvShare = 0.25;
 const sequenceCounts = [32, 16, 8, 4, 2, 1];

@@ -4,12 +4,14 @@ import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { wireTuneResult } from "../../http/models/tune-operation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
+import { localEngine } from "../assembly/models/model-specs.ts";
+import { sourceWishesOf } from "../assembly/quantization/wishes.ts";
 import type { Config, ModelConfig, Origin } from "../config/config.ts";
 import { appliesTo, entryAt, groups } from "../config/keys.ts";
 import { createProgress } from "../progress.ts";
 import { type KeptSetting, settingsFile } from "./recommendation.ts";
 import { report } from "./report.ts";
-import { runTuningInChild, type TuneSettings, tokenizerOf } from "./tuner.ts";
+import { runTuningInChild, type TuneSettings } from "./tuner.ts";
 
 export async function tune(config: Config): Promise<void> {
   const [model] = config.models;
@@ -24,7 +26,7 @@ export async function tune(config: Config): Promise<void> {
     onNotice: (message) => log.info({ model: model.id }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${model.id}`, doneBytes, totalBytes),
   });
-  const settings = settingsOf(config, model, path);
+  const settings = await settingsOf(config, model, path);
   const result = await runTuningInChild(settings, {
     onProgress: ({ done, total }) => progress.update("measuring", Math.min(done, total), total),
   });
@@ -36,11 +38,12 @@ export async function tune(config: Config): Promise<void> {
 }
 
 /** Settings that the user gives are kept; all others are free. */
-function settingsOf(config: Config, model: ModelConfig, path: string): TuneSettings {
+async function settingsOf(config: Config, model: ModelConfig, path: string): Promise<TuneSettings> {
+  const notes: string[] = [];
   const { profile, budget } = config.tune;
   const given = (group: Origin["group"], field: string) =>
     config.origins.some((origin) => origin.group === group && origin.field === field);
-  const { threads, engine, mmap } = config.troupe;
+  const { threads, mmap } = config.troupe;
   const { cacheType, blockSize, mode } = config.pagedAttn;
   const { isq } = model.quantization;
   return {
@@ -51,8 +54,8 @@ function settingsOf(config: Config, model: ModelConfig, path: string): TuneSetti
     budgetMs: budget * 1000,
     level: isq === null ? null : String(isq),
     dtype: model.dtype,
-    source: { overrides: model.hfOverrides ?? {}, tokenizer: tokenizerOf(model) },
-    engine,
+    source: await sourceWishesOf(model, (message) => void notes.push(message)),
+    engine: localEngine(config),
     cpu: model.device.cpu,
     threads: threads === 0 ? null : threads,
     maxSequences: given("general", "maxSeqs") ? config.maxSeqs : null,
@@ -65,7 +68,7 @@ function settingsOf(config: Config, model: ModelConfig, path: string): TuneSetti
       mmap,
       gpuLayers: model.device.cpu ? 0 : -1,
     },
-    notes: [],
+    notes,
   };
 }
 

@@ -1,17 +1,19 @@
 // Tuner: runs a tuning in a child process, one at a time. Used by the command and by the route of the server.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { TuneProfile, TuneRequest, TuneResult, Tuner } from "../../actors/api/tuning.ts";
 import type { EngineName } from "../../engines/engine.ts";
 import { findLocalModel } from "../../engines/files/hub/local-model.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
+import type { SourceWishes } from "../../engines/quantization/conversion/plan-model.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { dtypes } from "../../engines/quantization/plan/types.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { hostFacts } from "../../runtime/host/system.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
+import { sourceWishesOf } from "../assembly/quantization/wishes.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import { keys } from "../config/keys.ts";
 import type { DeviceMemory } from "./fit.ts";
@@ -24,6 +26,10 @@ const graceMs = 60_000;
 const stopMs = 1000;
 /** Budget of a tuning that a client requests. */
 const requestBudgetMs = keys.tune.budget.default * 1000;
+
+const plainSource: SourceWishes = {
+  ...{ overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
+};
 
 /** Facts of the machine, which runTuningInChild() adds to a job. */
 type HostPart = "engines" | "backend" | "memory" | "folder";
@@ -114,7 +120,7 @@ async function hostPart(cpu: boolean, engine: "auto" | EngineName, native: Nativ
 async function settingsOf(config: Config, request: TuneRequest): Promise<TuneSettings> {
   const { model: name, profile, level, cpu, dtype, revision, tokenSource } = request;
   const { model, modelId, path } = await localModel(config, name, revision);
-  const notes = [];
+  const notes: string[] = [];
   if (revision !== null && model !== null) notes.push("hf_revision has no effect on a model of the server's settings");
   if (tokenSource !== null) notes.push("token_source has no effect: the server downloads nothing for a tuning");
   return {
@@ -126,7 +132,7 @@ async function settingsOf(config: Config, request: TuneRequest): Promise<TuneSet
     dtype,
     cpu,
     notes,
-    source: { overrides: model?.hfOverrides ?? {}, tokenizer: tokenizerOf(model) },
+    source: model === null ? plainSource : await sourceWishesOf(model, (message) => void notes.push(message)),
   };
 }
 
@@ -150,17 +156,16 @@ function flagsOf(model: ModelConfig | null, modelId: string, dtype: string, cpu:
     ["models.format", "tok_model_id", "--tok-model-id", tokModelId],
     ["models.device", "hf_cache", "--hf-cache", hfCache],
     ["models.device", "cpu", "--cpu", cpu || null],
+    ["", "matformer_config_path", "--matformer-config-path", model?.matformerConfigPath ?? null],
+    ["", "matformer_slice_name", "--matformer-slice-name", model?.matformerSliceName ?? null],
+    ["models", "arch", "--arch", model?.arch ?? null],
+    ["models.format", "gqa", "--gqa", model === null || model.format.gqa === 1 ? null : model.format.gqa],
     ["models", "dtype", "--dtype", dtype === "auto" ? null : dtype],
   ] as const;
   const kept = settings.flatMap(([section, name, flag, value]) =>
     value === null ? [] : [{ section, name, flag, value }],
   );
   return { modelId, kept };
-}
-
-export function tokenizerOf(model: ModelConfig | null): string | null {
-  const folder = model?.format.tokModelId ?? null;
-  return folder === null ? null : resolve(folder);
 }
 
 interface LocalModel {

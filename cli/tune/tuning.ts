@@ -5,10 +5,10 @@ import type { TuneCandidate, TuneProfile, TuneResult } from "../../actors/api/tu
 import type { EngineName } from "../../engines/engine.ts";
 import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
 import type { ModelSource } from "../../engines/quantization/conversion/model-source.ts";
-import { type ModelWishes, openModelSource } from "../../engines/quantization/conversion/plan-model.ts";
+import { openModelSource, type SourceWishes } from "../../engines/quantization/conversion/plan-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
-import { type DeviceMemory, type Fit, fitOf } from "./fit.ts";
+import { type DeviceMemory, type Fit, fitOf, usableShare } from "./fit.ts";
 import { Candidate, type CommonSpec, Excerpts } from "./measure/candidates.ts";
 import { search } from "./measure/search.ts";
 import { type ModelSizes, modelSizes } from "./model-sizes.ts";
@@ -27,7 +27,7 @@ export interface TuneJob {
   readonly level: string | null;
   /** GGUF type of floats that are not quantized; null: as in the files. */
   readonly floatType: number | null;
-  readonly source: Pick<ModelWishes, "overrides" | "tokenizer">;
+  readonly source: SourceWishes;
   readonly engines: readonly EngineName[];
   readonly backend: string;
   readonly memory: DeviceMemory;
@@ -217,9 +217,18 @@ class Tuning {
       kvTokens: engine === "wasm" && fit.kvTokens > 0 ? fit.kvTokens : null,
       quality: variant.quality,
       fit: fit.status,
+      gpuLayers: this.#gpuLayers(engine, fit),
       speeds: found?.speeds ?? null,
       isRecommended,
     };
+  }
+
+  /** All layers if the model fits, else the share of them that has room. */
+  #gpuLayers(engine: EngineName, { status, memoryBytes }: Fit): number | null {
+    const { mainFreeBytes, freeBytes } = this.#job.memory;
+    if (mainFreeBytes === null || engine === "wasm") return null;
+    const { layers } = this.#sizes;
+    return status === "fits" ? layers : Math.min(layers, Math.floor((layers * freeBytes * usableShare) / memoryBytes));
   }
 
   #excerptWeights(): number {

@@ -1,15 +1,16 @@
-// Calibration thread: runs a text through a model on the wasm engine and collects the inputs of the matrices. Started by
-// collect-from-text.ts.
+// Calibration place: runs a text through a model and collects the inputs of the matrices. Started by collect-from-text.ts: a thread
+// for the wasm engine, a process for llama.cpp.
 
 import { ServerError } from "../../runtime/errors.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { Batch } from "../batch.ts";
-import type { InputSums, LoadedModel, ModelSpec } from "../engine.ts";
+import type { EngineName, InputSums, LoadedModel, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../files/gguf/metadata.ts";
+import { openEngine } from "../open-engine.ts";
 import { createVocabulary } from "../text/tokenizer/vocabulary.ts";
-import { wasmEngine } from "../wasm/engine.ts";
 
 export interface CalibrationRun {
+  readonly engine: EngineName;
   readonly spec: ModelSpec;
   readonly text: string;
   /** Tokens of a chunk. Chunks are computed one after another, each as a sequence of its own. */
@@ -21,9 +22,16 @@ export interface CollectedText {
   readonly chunks: number;
 }
 
+/** Maximum number of logits of a chunk: 64 MiB. */
+const maxLogits = 2 ** 24;
+
 export async function start({ init, progress }: PlaceContext<CalibrationRun>): Promise<CollectedText> {
-  const { spec, text, chunkTokens } = init;
-  const { tokenizer } = await readModelMetadata(spec.path);
+  const { engine, text, chunkTokens } = init;
+  const { tokenizer } = await readModelMetadata(init.spec.path);
+  // llama.cpp computes the end of the last layer only for tokens whose output is wanted. Their logits need memory.
+  const outputs = engine === "llama" ? Math.floor(maxLogits / tokenizer.tokens.length) : 1;
+  const wanted = Math.max(1, Math.min(chunkTokens, outputs));
+  const spec = { ...init.spec, extraLogitsRows: wanted };
   const vocabulary = createVocabulary(tokenizer);
   const tokens = vocabulary.encodeCompletion(text);
   const [first] = tokens;
@@ -32,13 +40,13 @@ export async function start({ init, progress }: PlaceContext<CalibrationRun>): P
   const chunks = chunksOf(tokens, chunkTokens, opening);
   const [firstChunk] = chunks;
   if (firstChunk === undefined) throw new ServerError("config_invalid", "the text has no tokens");
-  const model = await wasmEngine.load(spec, () => {});
+  const model: LoadedModel = await (await openEngine(engine)).load(spec, () => {});
   try {
     const { calibration } = model;
-    if (!calibration) throw new ServerError("internal", "expected an engine that collects inputs");
+    if (!calibration) throw new ServerError("unsupported", "llama.cpp does not collect the inputs of encoders");
     calibration.start();
     for (const [i, chunk] of chunks.entries()) {
-      feed(model, chunk);
+      feed(model, chunk, wanted);
       progress((i + 1) / chunks.length);
     }
     return { sums: calibration.sums(), chunks: chunks.length };
@@ -57,12 +65,13 @@ function chunksOf(tokens: Int32Array, length: number, opening: number | null): I
   });
 }
 
-function feed(model: LoadedModel, tokens: Int32Array): void {
+/** `wanted`: number of the last tokens whose output is computed. */
+function feed(model: LoadedModel, tokens: Int32Array, wanted: number): void {
   const { generates } = model.capabilities;
   const batch = new Batch(1, tokens.length);
   if (!model.kv.reserve(0, tokens.length))
     throw new ServerError("config_invalid", "the KV cache has no room for a chunk");
-  const row = batch.addRow(0, tokens, 0, tokens.length, generates ? 1 : 0, 0);
+  const row = batch.addRow(0, tokens, 0, tokens.length, generates ? Math.min(wanted, tokens.length) : 0, 0);
   if (!generates) batch.wantPooled[row] = 1;
   model.step(batch);
   model.kv.release(0);

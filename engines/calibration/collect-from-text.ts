@@ -1,9 +1,10 @@
-// Collection from a text: the inputs of a model's matrices while it reads a text, for an importance matrix. Runs in a thread of its
-// own, on the wasm engine, whatever engine serves the model later.
+// Collection from a text: the inputs of a model's matrices while it reads a text, for an importance matrix. Runs in a place of its own:
+// on the wasm engine if that can run the model, else on llama.cpp, whatever engine serves the model later.
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import type { ModelSpec } from "../engine.ts";
+import { wasmRefusal } from "../wasm/load/fit.ts";
 import type { CalibrationRun, CollectedText } from "./calibration-place.ts";
 
 /** Tokens of a chunk, as in llama-imatrix. */
@@ -23,17 +24,23 @@ export interface TextOptions {
   readonly onProgress: (fraction: number) => void;
 }
 
-/** Returns the inputs of the matrices of the GGUF file at `path`. Throws `config_invalid` if the wasm engine cannot run it. */
+/** Returns the inputs of the matrices of the GGUF file at `path`. Throws `config_invalid` if no engine can run it. */
 export async function collectFromText(
   path: string,
   { text, threads, signal, onProgress }: TextOptions,
 ): Promise<CollectedText> {
+  const own = specOf(path, computeThreads(threads));
+  const isOnWasm = (await wasmRefusal(own)) === null;
+  const run = isOnWasm
+    ? ({ engine: "wasm", spec: own } as const)
+    : ({ engine: "llama", spec: { ...own, kvType: "f16", collectsInputs: true } } as const);
   try {
     const place = await spawnPlace<CalibrationRun, CollectedText>({
       name: "calibration",
       module: calibrationModule,
-      init: { spec: specOf(path, computeThreads(threads)), text, chunkTokens },
-      kind: "thread",
+      init: { ...run, text, chunkTokens },
+      // The libraries of llama.cpp are loaded only in processes of their own.
+      kind: isOnWasm ? "thread" : "process",
       startTimeoutMs: limitMs,
       ...(signal === undefined ? {} : { signal }),
       onProgress: (fraction) => onProgress(fraction as number),
@@ -45,7 +52,7 @@ export async function collectFromText(
     if (code === "cancelled") throw cause;
     throw new ServerError(
       "config_invalid",
-      `calibration_file: the wasm engine could not read the text with ${path}: ${message}`,
+      `calibration_file: the ${run.engine} engine could not read the text with ${path}: ${message}`,
       { param: "calibration_file", cause },
     );
   }

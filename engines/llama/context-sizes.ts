@@ -100,7 +100,11 @@ function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
   return {
     capacity: { maxSequences, maxBatchTokens, sequenceTokens, maxLogitsRows, blockTokens, kvBlocks },
     batchTokens,
-    passTokens: Math.min(physicalBatchTokens, batchTokens),
+    // The embeddings of a tile that attend to each other need one pass.
+    passTokens: Math.max(
+      Math.min(physicalBatchTokens, batchTokens),
+      spec.images?.attendsAhead ? spec.images.tileTokens : 0,
+    ),
     // llama.cpp requires at least one output per native sequence.
     maxOutputs: Math.max(maxLogitsRows, maxSequences + 1, pooledPassTokens),
   };

@@ -7,13 +7,16 @@ import { availableMemory } from "../../runtime/host/memory.ts";
 import { Batch } from "../batch.ts";
 import { kvBytesPerToken } from "../decoding/kv/kv-budget.ts";
 import type { Capabilities, Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import { needsMrope } from "../files/projector.ts";
 import { LlamaAdapters } from "./adapters/adapters.ts";
+import { NativeCollector } from "./calibration/native-collector.ts";
 import { openComputeLock } from "./compute-lock.ts";
 import { type ContextSizes, contextSizes, maxNativeSequences } from "./context-sizes.ts";
 import { LlamaEncoder } from "./encoder.ts";
 import { StreamsKv } from "./kv/kv-streams.ts";
 import { UnifiedKv } from "./kv/kv-unified.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
+import { SlotPositions } from "./kv/slot-positions.ts";
 import { LlamaModel } from "./model.ts";
 import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
 import type { LlamaHeads } from "./mtp/mtp.ts";
@@ -23,10 +26,13 @@ import { ggmlType, loadMode, type NativeContextParams, poolingType } from "./nat
 import { type LlamaLibrary, lastWords, openLibrary } from "./native/library.ts";
 import { type Cores, closeCores, NativeContext } from "./native/native-context.ts";
 import type { Pointer } from "./native/pointer.ts";
+import { withTensorSplit } from "./native/tensor-split.ts";
 
 export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
+/** Number of positions of an embedding in models with M-RoPE. */
+const mropeAxes = 4;
 /**
  * Lengths of prompt chunks in tokens. The minimum on a CPU is 64, because ggml computes attention in tiles only if a
  * sequence has 64 rows or more. Measured speeds by chunk length: bench/results/long.md.
@@ -94,7 +100,9 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   params.load_mtp = spec.mtp?.path === null;
   try {
     return library.withLog((lines) => {
-      const pointer = functions.modelLoadFromFile(spec.path, params);
+      const pointer = withTensorSplit(spec.gpuSplit ?? null, (split) => {
+        return functions.modelLoadFromFile(spec.path, { ...params, tensor_split: split });
+      });
       if (pointer) return { pointer, weightBytes: bufferBytes(lines) || Number(functions.modelSize(pointer)) };
       throw new ServerError("model_file_invalid", `llama.cpp could not load "${spec.path}": ${lastWords(lines)}`);
     });
@@ -115,15 +123,21 @@ function bufferBytes(lines: readonly string[]): number {
 /** Opens the context of a loaded model. The returned NativeModel takes ownership of `model`. */
 function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, findings: Findings): NativeModel {
   const { functions } = library;
+  if (spec.images?.hasGridPositions && !findings.traits.hasMrope) throw needsMrope(spec.images.path);
   const params = contextParams(library, spec, findings);
+  // The collector reads inputs in main memory.
+  const collects = spec.collectsInputs && library.backend === "cpu" && !findings.traits.isEncoder;
+  const collector = collects ? new NativeCollector(library.tensorReader()) : null;
+  if (collector !== null) params.cb_eval = collector.callback;
   const computeLock = spec.computeLock === null ? null : openComputeLock(spec.computeLock);
   const cores = { threadPool: library.startThreads(params.n_threads), computeLock };
   try {
     const pointer = openContext(library, spec, model, findings, params);
     const context = new NativeContext({ functions, model, context: pointer, cores });
     const heads = spec.mtp ? openHeadsOf(library, spec, { context, params, cores }, findings) : null;
-    return modelOf(library, spec, { context, heads }, findings);
+    return modelOf(library, spec, { context, heads, collector }, findings);
   } catch (error) {
+    collector?.dispose();
     closeCores(cores);
     throw error;
   }
@@ -215,14 +229,20 @@ function nativePooling({ pooling, isEncoder }: ModelTraits): number {
   return pooling !== null && (isEncoder || pooling === "rank") ? poolingType[pooling] : poolingType.none;
 }
 
+interface OpenParts {
+  readonly context: NativeContext;
+  readonly heads: LlamaHeads | null;
+  readonly collector: NativeCollector | null;
+}
+
 function modelOf(
   library: LlamaLibrary,
   spec: ModelSpec,
-  { context, heads }: { readonly context: NativeContext; readonly heads: LlamaHeads | null },
+  { context, heads, collector }: OpenParts,
   findings: Findings,
 ): NativeModel {
   const { traits, sizes } = findings;
-  const { isEncoder, rollsBack, pooling, pooledLength } = traits;
+  const { isEncoder, rollsBack, pooling, pooledLength, hasMrope } = traits;
   const { capacity } = sizes;
   const capabilities = {
     truncate: rollsBack,
@@ -242,9 +262,12 @@ function modelOf(
   const parts = { context, card: card(library, spec, context, findings), capacity, capabilities };
   if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
   const adapters = spec.adapters ? new LlamaAdapters(library, context) : null;
+  const imageSizes =
+    spec.images || spec.audio ? { passTokens: sizes.passTokens, axes: hasMrope ? mropeAxes : 1 } : null;
+  const positions = hasMrope ? new SlotPositions(capacity.maxSequences) : null;
   const layout = `llama.cpp ${library.release}/${library.backend}/${kvTypeOf(spec)}/${sizes.mode}`;
   const bytesPerToken = kvBytesPerToken(traits.kv);
-  const pool = { capacity, layout, bytesPerToken, maxSequenceIds: maxNativeSequences };
+  const pool = { capacity, layout, bytesPerToken, positions, maxSequenceIds: maxNativeSequences };
   if (heads !== null) {
     return new LlamaModel({
       ...parts,
@@ -252,6 +275,8 @@ function modelOf(
       maxOutputs: sizes.maxOutputs,
       heads,
       adapters,
+      collector,
+      imageSizes,
     });
   }
   const kv: SlotKv =
@@ -264,8 +289,9 @@ function modelOf(
           layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,
+          positions,
         });
-  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads, adapters });
+  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads, adapters, collector, imageSizes });
 }
 
 function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, findings: Findings): ModelCard {
@@ -280,6 +306,7 @@ function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, fi
     engine: `llama.cpp ${library.release}`,
     backend: library.backend,
     vocabSize: functions.vocabTokenCount(context.vocab),
+    embeddingLength: functions.modelEmbeddingLength(model),
     parameterCount: Number(functions.modelParameterCount(model)),
     tensorBytes: Number(functions.modelSize(model)),
     weightBytes,

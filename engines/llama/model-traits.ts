@@ -15,7 +15,12 @@ export interface ModelTraits {
   readonly rollsBack: boolean;
   readonly pooling: Pooling | null;
   readonly pooledLength: number;
+  /** Whether tokens have several positions: time, row, column and one more (M-RoPE). */
+  readonly hasMrope: boolean;
 }
+
+/** Rope types of llama.h with several positions a token: M-RoPE, and M-RoPE with interleaved sections. */
+const mropeTypes: ReadonlySet<number> = new Set([8, 40]);
 
 /** Encoder architectures whose files lack the key `attention.causal` = false that other encoders have. */
 const silentEncoders: ReadonlySet<string> = new Set(["gemma-embedding"]);
@@ -33,6 +38,7 @@ export function traitsOf(functions: LlamaFunctions, model: Pointer, spec: ModelS
     rollsBack: !recurrent && !isEncoder && functions.modelSlidingWindow(model) === 0,
     pooling,
     pooledLength: pooledLength(functions, model, pooling),
+    hasMrope: mropeTypes.has(functions.modelRopeType(model)),
   };
 }
 

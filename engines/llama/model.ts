@@ -7,6 +7,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import type { LlamaAdapters } from "./adapters/adapters.ts";
+import type { NativeCollector } from "./calibration/native-collector.ts";
+import { EmbeddedParts, type EmbeddedSizes } from "./embedded-parts.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 import type { LlamaHeads } from "./mtp/mtp.ts";
 import { NativeBatchView } from "./native/memory/native-batch.ts";
@@ -25,6 +27,9 @@ export interface LoadedParts {
   readonly maxOutputs: number;
   readonly heads: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
+  readonly collector: NativeCollector | null;
+  /** Sizes of passes of embeddings, if the model takes images or audio; null: it takes neither. */
+  readonly imageSizes: Omit<EmbeddedSizes, "width"> | null;
 }
 
 // Token fed to a sequence that has no row in a step, only to keep the sequence ids of the pass dense.
@@ -38,11 +43,14 @@ export class LlamaModel implements LoadedModel {
   readonly kv: KvCache;
   readonly mtp: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
+  readonly calibration: NativeCollector | null;
   readonly #context: NativeContext;
   readonly #slots: SlotKv;
   readonly #native: NativeBatchView;
   readonly #pooled: PooledPasses;
   readonly #order: RowOrder;
+  /** Feeds the images of rows; null: the model takes no images. */
+  readonly #embedded: EmbeddedParts | null;
   /** Native id and position of each filler row of the current step. */
   readonly #fillerIds: Int32Array;
   readonly #fillerPositions: Int32Array;
@@ -54,7 +62,8 @@ export class LlamaModel implements LoadedModel {
   #logits = new Float32Array(0);
   #logitsAddress = 0n;
 
-  constructor({ context, kv, card, capacity, capabilities, maxOutputs, heads, adapters }: LoadedParts) {
+  constructor(parts: LoadedParts) {
+    const { context, kv, card, capacity, capabilities, maxOutputs, heads, adapters, collector, imageSizes } = parts;
     const { maxSequences, maxBatchTokens } = capacity;
     const { pooling, pooledLength } = capabilities;
     this.#context = context;
@@ -62,6 +71,7 @@ export class LlamaModel implements LoadedModel {
     this.kv = kv;
     this.mtp = heads;
     this.adapters = adapters;
+    this.calibration = collector;
     this.card = card;
     this.capacity = capacity;
     this.capabilities = capabilities;
@@ -69,6 +79,8 @@ export class LlamaModel implements LoadedModel {
     this.#native = new NativeBatchView(context.functions, maxBatchTokens + maxSequences);
     this.#pooled = new PooledPasses(context, this.#native, { pooling, pooledLength, maxSequences, maxOutputs });
     this.#order = new RowOrder(maxSequences);
+    const width = context.functions.modelEmbeddingLength(context.model);
+    this.#embedded = imageSizes && new EmbeddedParts(context, this.#native, maxSequences, { width, ...imageSizes });
     this.#fillerIds = new Int32Array(maxSequences);
     this.#fillerPositions = new Int32Array(maxSequences);
     this.#logitsRow = new Int32Array(maxSequences);
@@ -80,6 +92,7 @@ export class LlamaModel implements LoadedModel {
     this.#order.arrange(batch, this.#slots);
     // The logits pass runs last, because each pass overwrites the outputs of the previous one.
     this.#pooled.run(batch, this.#order);
+    this.#embedded?.run(batch, this.#order);
     const outputCount = this.#fill(batch);
     if (this.#native.count > 0) this.#context.decode(this.#native);
     this.#removeFillers();
@@ -98,8 +111,10 @@ export class LlamaModel implements LoadedModel {
     if (this.#context.isDisposed) return;
     this.adapters?.dispose();
     this.mtp?.dispose();
+    this.#embedded?.free(this.#context.functions);
     this.#native.free(this.#context.functions);
     this.#context.dispose();
+    this.calibration?.dispose();
   }
 
   /**
@@ -140,7 +155,7 @@ export class LlamaModel implements LoadedModel {
       this.#logitsRow[row] = -1;
       if (batch.wantPooled[row] === 1) continue;
       this.mtp?.feeder.place(row, this.#native.count);
-      this.#native.addRow(batch, row, id);
+      this.#native.addRow(batch, row, id, this.#embedded?.first[row] ?? 0);
       const wanted = at(batch.logitsCount, row);
       if (wanted > 0) this.#logitsRow[row] = outputCount;
       outputCount += wanted;

@@ -10,6 +10,7 @@ import { PageTable } from "../decoding/kv/page-table.ts";
 import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelSpec } from "../engine.ts";
 import { endOfGenerationTokens } from "../files/gguf/end-of-generation.ts";
 import { readModelMetadata } from "../files/gguf/metadata.ts";
+import { needsMrope } from "../files/projector.ts";
 import { WasmAdapters } from "./adapters/host.ts";
 import { shapeForContext } from "./graph/hyperparameters.ts";
 import { PageMemory } from "./kv/page-memory.ts";
@@ -78,18 +79,27 @@ async function loadModel(
   const mixture = mixing?.mixture ?? null;
   const pool = sizeKv(spec, file, mixture, kernels, kvType, threads);
   const capacity = capacityOf(spec, pool, threads);
+  const { images = null, audio = null } = spec;
+  const takesMedia = images !== null || audio !== null;
+  if (takesMedia && mixing)
+    throw new ServerError("config_invalid", "xlora cannot be combined with mmproj", { param: "mmproj" });
+  if (images?.hasGridPositions && file.shape.ropes.every(({ axes }) => axes === null)) throw needsMrope(images.path);
+  // The embeddings of a tile that attend to each other need one pass.
+  const passLength = images?.attendsAhead ? Math.max(passTokens, images.tileTokens) : passTokens;
   const plan: PartitionPlan = {
     files: file.table.files,
     graph: file.graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
     threads,
-    passTokens,
-    maxRows: Math.min(capacity.maxSequences, passTokens),
-    maxOutputs: Math.min(capacity.maxLogitsRows, passTokens),
+    passTokens: passLength,
+    // A row with images or audio may become several rows of a pass.
+    maxRows: takesMedia ? passLength : Math.min(capacity.maxSequences, passLength),
+    maxOutputs: Math.min(capacity.maxLogitsRows, passLength),
     blockTokens: capacity.blockTokens,
     kvType,
     pagesPerThread: pool.blocksPerThread,
     blocksPerSequence: Math.ceil(capacity.sequenceTokens / capacity.blockTokens),
+    inputFloats: takesMedia ? file.shape.width : 0,
     adapterRank: mixture ? mixtureRank(mixture) : (spec.adapters?.maxRank ?? 0),
     mixture,
   };

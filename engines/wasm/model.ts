@@ -1,7 +1,7 @@
 // Model of the wasm engine: the LoadedModel that the step loop calls. It runs on the leader (thread 0) of the thread
 // group. It splits a step into passes and computes the leader's part of each pass.
 import { ServerError } from "../../runtime/errors.ts";
-import type { Batch, StepOutput } from "../batch.ts";
+import type { Batch, EmbeddedPart, StepOutput } from "../batch.ts";
 import type { Calibration, Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import type { WasmAdapters } from "./adapters/host.ts";
 import type { PagedKv } from "./kv/paged-kv.ts";
@@ -55,6 +55,7 @@ export class WasmModel implements LoadedModel {
   /** For each row of the pass: its row in the pooled outputs; -1 if pooling is not wanted. */
   readonly #pooledRowInPass: Int32Array;
   readonly #passes: Passes;
+  readonly #inputRows: Float32Array;
 
   constructor(parts: LoadedParts) {
     const { plan, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
@@ -81,6 +82,7 @@ export class WasmModel implements LoadedModel {
     };
     this.#pooledRowInPass = new Int32Array(plan.maxRows);
     this.#passes = new Passes(leader, helpers, abortFlag);
+    this.#inputRows = leader.inputRows;
   }
 
   step(batch: Batch): StepOutput {
@@ -135,20 +137,37 @@ export class WasmModel implements LoadedModel {
   /** Runs passes until all tokens of the batch are computed. Each pass takes as many tokens as fit. */
   #runPasses(batch: Batch): void {
     const pass = this.#pass;
-    const { passTokens } = this.#plan;
+    const { passTokens, maxRows } = this.#plan;
     pass.clear();
     for (let turn = 0; turn < batch.rowCount; turn++) {
       const row = this.#rowPlan.rows[turn] as number;
       const length = batch.length[row] as number;
       for (let done = 0; done < length; ) {
-        if (pass.tokenCount === passTokens) this.#nextPass();
-        const count = Math.min(length - done, passTokens - pass.tokenCount);
+        const part = wholePartFrom(batch, row, done);
+        const isWhole = part?.first === done;
+        const room = passTokens - pass.tokenCount;
+        if (pass.rowCount === maxRows || room < (isWhole ? part.length : 1)) this.#nextPass();
+        const count = isWhole ? part.length : Math.min((part?.first ?? length) - done, passTokens - pass.tokenCount);
         this.#pooledRowInPass[pass.rowCount] = this.#output.pooledRow[row] as number;
-        this.#writer.add(batch, row, done, count, this.#adapterAddress(batch.adapter[row] as number));
+        if (batch.embedded.length > 0) this.#embed(batch, row, done, count);
+        this.#writer.add(batch, row, done, count, this.#adapterAddress(batch.adapter[row] as number), isWhole);
         done += count;
       }
     }
     this.#runPass();
+  }
+
+  /** Writes the embeddings of `count` tokens of a row, from token `first` on, as input rows of the pass. */
+  #embed(batch: Batch, row: number, first: number, count: number): void {
+    const { width } = this.#plan.shape;
+    for (const part of batch.embedded) {
+      if (part.row !== row) continue;
+      const from = Math.max(part.first, first);
+      const to = Math.min(part.first + part.length, first + count);
+      if (from >= to) continue;
+      const rows = part.embeddings.subarray((from - part.first) * width, (to - part.first) * width);
+      this.#inputRows.set(rows, (this.#pass.tokenCount + from - first) * width);
+    }
   }
 
   #nextPass(): void {
@@ -196,6 +215,14 @@ export class WasmModel implements LoadedModel {
     if (logitsRows <= maxLogitsRows) return;
     throw new ServerError("model_failed", `a step has ${logitsRows} logits rows; expected at most ${maxLogitsRows}`);
   }
+}
+
+/**
+ * Returns the next part of a row, from token `from` on, whose embeddings attend to each other; undefined: none. It must be
+ * a row of a pass of its own.
+ */
+function wholePartFrom(batch: Batch, row: number, from: number): EmbeddedPart | undefined {
+  return batch.embedded.find((part) => part.row === row && part.attendsAhead && part.first >= from);
 }
 
 /**

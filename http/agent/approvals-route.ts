@@ -7,6 +7,7 @@ import { readJson } from "../json.ts";
 import { sessionId } from "../shared/agent/request-fields.ts";
 import { isBounded } from "../shared/fields/bounded.ts";
 import { readQuery } from "../shared/read-query.ts";
+import { decide, pending } from "./replicas.ts";
 
 const MAX_MESSAGE_LENGTH = 65_536;
 
@@ -49,7 +50,7 @@ export const decisionSchema = z
 
 export const pendingQuery = z.object({ session_id: sessionId.meta({ description: "Session of the waiting calls." }) });
 
-export const decideApproval: RouteHandler = (exchange, context) => {
+export const decideApproval: RouteHandler = async (exchange, context) => {
   const agents = agentsOf(context);
   const sent = readJson(exchange.request, decisionSchema, context.log);
   const { decision, message, remember_for_session, content, arguments: edited } = sent;
@@ -61,13 +62,13 @@ export const decideApproval: RouteHandler = (exchange, context) => {
     content: content ?? null,
     arguments: edited == null ? null : JSON.stringify(edited),
   };
-  const status = agents.decide(id, given);
+  const status = await decide(agents, context.replicas, id, given);
   exchange.json(status === "not_found" ? 404 : 200, { status });
 };
 
-export const listApprovals: RouteHandler = (exchange, context) => {
+export const listApprovals: RouteHandler = async (exchange, context) => {
   const { session_id } = readQuery(exchange.request.query, pendingQuery);
-  exchange.json(200, { object: "list", data: agentsOf(context).pending(session_id) });
+  exchange.json(200, { object: "list", data: await pending(agentsOf(context), context.replicas, session_id) });
 };
 
 function agentsOf({ agents }: Context): Agents {

@@ -23,7 +23,7 @@ export const applyCalibrationSchema = z.strictObject({
     .nullish()
     .meta({
       description:
-        "Name of a file in the folder `calibration` of the cache, to which the importance matrix is written (GGUF); the setting `imatrix` takes it.",
+        "Name of a file in the folder `calibration` of the cache, to which the importance matrix is written: as .cimatrix if the name ends so, else as GGUF; the setting `imatrix` takes it.",
     }),
   model,
 });

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { expected, expectedVariant } from "../issues.ts";
 import { fileFields, filePartProblem } from "../shared/agent/file-part.ts";
+import { audioPart } from "../shared/audio/heard-part.ts";
 import {
   ignored,
   isEmptyArray,
@@ -18,13 +19,6 @@ const MAX_NAME_LENGTH = 256;
 const MAX_CALL_ID_LENGTH = 256;
 const MAX_CALLS = 256;
 
-const media = {
-  image_url: "images",
-  audio_url: "audio",
-  input_audio: "audio",
-  video_url: "video",
-} as const;
-const mediaTypes = ["image_url", "audio_url", "input_audio", "video_url"] as const;
 const roles = ["system", "developer", "user", "assistant", "tool"];
 
 const TOOLS_INSTEAD = 'functions are deprecated; send tools, tool_calls and messages of role "tool"';
@@ -37,10 +31,18 @@ const textPart = z.strictObject({
 
 const refusalPart = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });
 
-const mediaPart = refusedVariants(
-  mediaTypes,
-  (type) => `${notYet(`a content part of type "${type}"`)}: its models take text, not ${media[type]}`,
-);
+const audioUrlPart = z.strictObject({
+  type: z.literal("audio_url"),
+  audio_url: z.union(
+    [
+      z.string().min(1),
+      z.strictObject({
+        url: z.string().min(1).meta({ description: "A data URL (base64) or an http(s) URL of audio." }),
+      }),
+    ],
+    { error: expected("a URL, or an object with a url") },
+  ),
+});
 
 const filePart = z.strictObject({
   type: z.literal("file"),
@@ -50,17 +52,65 @@ const filePart = z.strictObject({
   }),
 });
 
-const part = z.discriminatedUnion("type", [textPart, mediaPart], {
-  error: expectedVariant("a content part", "type", ["text", ...mediaTypes]),
+const imagePart = z.strictObject({
+  type: z.literal("image_url"),
+  image_url: z.union(
+    [
+      z.string().min(1),
+      z.strictObject({
+        url: z.string().min(1).meta({ description: "A data URL (base64) or an http(s) URL of an image." }),
+        detail: ignored(z.enum(["auto", "low", "high", "original"]), "an image is encoded at the size of the model"),
+      }),
+    ],
+    { error: expected("a URL, or an object with a url") },
+  ),
 });
-const userPart = z.discriminatedUnion("type", [textPart, filePart, mediaPart], {
-  error: expectedVariant("a content part", "type", ["text", "file", ...mediaTypes]),
+
+const videoPart = z.strictObject({
+  type: z.literal("video_url"),
+  video_url: z.union(
+    [
+      z.string().min(1),
+      z.strictObject({
+        url: z.string().min(1).meta({
+          description:
+            "A data URL (base64) or an http(s) URL of a video. The model is shown max_num_frames of its frames.",
+        }),
+      }),
+    ],
+    { error: expected("a URL, or an object with a url") },
+  ),
 });
-const assistantPart = z.discriminatedUnion("type", [textPart, refusalPart, mediaPart], {
-  error: expectedVariant("a content part", "type", ["text", "refusal", ...mediaTypes]),
+
+const part = z.discriminatedUnion("type", [textPart, imagePart, videoPart, audioPart, audioUrlPart], {
+  error: expectedVariant("a content part", "type", ["text", "image_url", "video_url", "input_audio", "audio_url"]),
+});
+const userPart = z.discriminatedUnion("type", [textPart, imagePart, videoPart, audioPart, audioUrlPart, filePart], {
+  error: expectedVariant("a content part", "type", [
+    "text",
+    "image_url",
+    "video_url",
+    "input_audio",
+    "audio_url",
+    "file",
+  ]),
+});
+const assistantPart = z.discriminatedUnion("type", [textPart, refusalPart], {
+  error: expectedVariant("a content part", "type", ["text", "refusal"]),
 });
 
 const contentError = { error: expected("a string or an array of content parts") };
+const textContent = z.union(
+  [
+    z.string(),
+    z.array(
+      z.discriminatedUnion("type", [textPart], {
+        error: expectedVariant("a content part", "type", ["text"]),
+      }),
+    ),
+  ],
+  contentError,
+);
 const content = z.union([z.string(), z.array(part)], contentError);
 const userContent = z.union([z.string(), z.array(userPart)], contentError);
 const assistantContent = z.union([z.string(), z.array(assistantPart)], contentError);
@@ -123,8 +173,8 @@ const functionResult = z
 const message = z.discriminatedUnion(
   "role",
   [
-    z.strictObject({ role: z.literal("system"), content, name }),
-    z.strictObject({ role: z.literal("developer"), content, name }),
+    z.strictObject({ role: z.literal("system"), content: textContent, name }),
+    z.strictObject({ role: z.literal("developer"), content: textContent, name }),
     z.strictObject({ role: z.literal("user"), content: userContent, name }),
     assistant,
     tool,

@@ -6,6 +6,24 @@ import { arrayFragments, writtenLater } from "../shared/answer/json-pieces.ts";
 import { wireLogprob } from "../shared/answer/logprobs.ts";
 import type { WireLegacyLogprobs } from "./schemas.ts";
 
+/** What a request wants to know of its tokens. */
+export interface ShownOfTokens {
+  readonly logprobs: boolean;
+  readonly ids: boolean;
+  /** Whether logprobs name tokens by their ids. */
+  readonly namesAsIds: boolean;
+}
+
+/** Texts that name every token by its id, as vLLM does. */
+export function namedByIds(texts: ShownTokens): ShownTokens {
+  return { piece: (token) => texts.piece(token), tokenText: (token) => `token_id:${token}` };
+}
+
+/** Returns the ids of tokens. */
+export function tokenIds(blocks: Iterable<Float32Array>): number[] {
+  return [...placesIn(blocks, false)].map(({ floats, at }) => floats[at] as number);
+}
+
 const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
 
 /** Position of a token's logprob record. */
@@ -25,10 +43,11 @@ export class LegacyLogprobs {
   #start: number | null = null;
 
   /** `prefix`: the echoed prompt before the text of each choice. */
-  constructor(prefix: string, { prompt, tokens }: Answer) {
+  constructor(prefix: string, { prompt, tokens }: Answer, namesAsIds = false) {
+    const texts = tokens?.texts ?? null;
     this.#prefix = prefix;
     this.#prompt = prompt;
-    this.#texts = tokens?.texts ?? null;
+    this.#texts = texts !== null && namesAsIds ? namedByIds(texts) : texts;
   }
 
   /** Returns the logprobs of the echoed prompt followed by those of the choice's text. */

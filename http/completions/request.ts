@@ -77,6 +77,14 @@ export const completionRequestSchema = z
       .max(5)
       .nullish()
       .meta({ description: "Return log probabilities with this number of alternatives per token." }),
+    return_token_ids: z.boolean().nullish().meta({
+      description: "Return the ids of the generated tokens, as vLLM does: `token_ids` of each choice.",
+      default: false,
+    }),
+    return_tokens_as_token_ids: z.boolean().nullish().meta({
+      description: "Name the tokens of logprobs `token_id:7` instead of by their text, as vLLM does.",
+      default: false,
+    }),
     best_of: z
       .int()
       .min(1)
@@ -108,7 +116,8 @@ export function promptsOf({ prompt, suffix }: CompletionRequestBody): readonly [
 export function askedRequest(body: CompletionRequestBody): AskedRequest {
   return {
     prompt: promptsOf(body)[0],
-    sampling: samplingOf(body, body.logprobs ?? null),
+    // The ids of tokens come with their logprobs.
+    sampling: samplingOf(body, body.logprobs ?? (body.return_token_ids ? 0 : null)),
     choices: body.n ?? 1,
     candidates: body.best_of ?? body.n ?? 1,
     priority: body.priority ?? 0,

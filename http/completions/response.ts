@@ -5,7 +5,7 @@ import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
 import { textFragments, writtenLater } from "../shared/answer/json-pieces.ts";
 import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
-import { LegacyLogprobs } from "./logprobs.ts";
+import { LegacyLogprobs, type ShownOfTokens, tokenIds } from "./logprobs.ts";
 import type { WireCompletion, WireCompletionChoice } from "./schemas.ts";
 
 export interface CompletionHead {
@@ -18,7 +18,7 @@ export interface CompletionHead {
 export interface CompletionOptions extends CompletionHead {
   /** Texts before the choices of each prompt: the prompts if `echo` is set, else empty. */
   readonly prefixes: readonly string[];
-  readonly wantsLogprobs: boolean;
+  readonly shows: ShownOfTokens;
 }
 
 /** Builds the response body from the answers to all prompts. If an answer is long, jsonPieces serialises it in pieces. */
@@ -38,9 +38,13 @@ export function textCompletion(options: CompletionOptions, answers: readonly Ans
 
 function choicesOf(options: CompletionOptions, answer: Answer, prompt: number): WireCompletionChoice[] {
   const prefix = options.prefixes[prompt] ?? "";
-  const logprobs = options.wantsLogprobs ? new LegacyLogprobs(prefix, answer) : null;
+  const { shows } = options;
+  const logprobs = shows.logprobs ? new LegacyLogprobs(prefix, answer, shows.namesAsIds) : null;
   const first = prompt * answer.choices.length;
-  return answer.choices.map((choice, i) => completionChoice(choice, first + i, answer.isLong, prefix, logprobs));
+  return answer.choices.map((choice, i) => ({
+    ...completionChoice(choice, first + i, answer.isLong, prefix, logprobs),
+    ...(shows.ids && { token_ids: tokenIds(choice.logprobs.blocks()) }),
+  }));
 }
 
 function completionChoice(

@@ -9,6 +9,7 @@ import { generateAll } from "../shared/generate-all.ts";
 import { originOf } from "../shared/origin.ts";
 import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
+import { namedByIds } from "./logprobs.ts";
 import { type CompletionHead, textCompletion } from "./response.ts";
 import { CompletionStream } from "./stream.ts";
 import { completionTranslator } from "./translator.ts";
@@ -24,17 +25,19 @@ export const completions: RouteHandler = async (exchange, context) => {
   const requests = [request.prompt, ...others].map((prompt) => ({ ...request, prompt }));
   const head: CompletionHead = { id: randomId("cmpl"), created: Math.floor(Date.now() / 1000), model: model.id };
   const texts = () => inference.tokenTexts(model.id);
-  const { echoes, wantsLogprobs, includesUsage } = facts;
+  const { echoes, shows, includesUsage } = facts;
   if (!facts.isStreamed) {
     await sendAnswers(exchange, context, requests, echoes.byteLength, (answers) =>
-      textCompletion({ ...head, wantsLogprobs, prefixes: prefixesOf(echoes, texts) }, answers),
+      textCompletion({ ...head, shows, prefixes: prefixesOf(echoes, texts) }, answers),
     );
     return;
   }
   const { signal } = exchange.request;
   const events = generateAll(inference, requests, signal, () => exchange.request.releaseBody());
   const prefixes = () => prefixesOf(echoes, texts);
-  const options = { promptCount: requests.length, choiceCount: request.choices, prefixes, includesUsage, texts };
+  const shownTexts = () => (shows.namesAsIds ? namedByIds(texts()) : texts());
+  const counts = { promptCount: requests.length, choiceCount: request.choices };
+  const options = { ...counts, prefixes, includesUsage, shows, texts: shownTexts };
   await streamEvents(exchange, events, new CompletionStream(head, options), config);
 };
 

@@ -16,6 +16,7 @@ const choice = z.strictObject({
   text: z.string(),
   index: z.int().min(0),
   logprobs: legacyLogprobs.nullable(),
+  token_ids: z.array(z.int()).optional().meta({ description: "Ids of the tokens of the text, with return_token_ids." }),
   finish_reason: finishReasonSchema,
   refusal: z.string().optional().meta({ description: "Why the text does not match the grammar." }),
 });

@@ -9,7 +9,7 @@ import { gathered } from "../shared/answer/json-pieces.ts";
 import { hasLongLogprobs, jsonLength } from "../shared/answer/logprobs.ts";
 import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import type { StreamCodec } from "../sse.ts";
-import { StreamedLogprobs } from "./logprobs.ts";
+import { type ShownOfTokens, StreamedLogprobs, tokenIds } from "./logprobs.ts";
 import type { CompletionHead } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
@@ -27,6 +27,7 @@ export interface CompletionStreamOptions {
    * Whether `usage` is sent in an additional chunk without choices. If false, the chunk of the last finish_reason carries it.
    */
   readonly includesUsage: boolean;
+  readonly shows: ShownOfTokens;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
 }
@@ -76,7 +77,7 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
           this.#prompt = event.logprobs;
           break;
         case "text":
-          yield* this.#begin(event.choice, event.logprobs !== undefined);
+          yield* this.#begin(event.choice, this.#options.shows.logprobs && event.logprobs !== undefined);
           yield* this.#chunk(event.choice, event.text, event.logprobs ?? null, false);
           break;
         case "refusal":
@@ -86,7 +87,7 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
         case "finish":
           yield* this.#begin(event.choice, false);
           yield this.#finish(
-            `${this.#open(event.choice, "")},"logprobs":null,"finish_reason":"${wireFinishReason(event.reason)}"}]`,
+            `${this.#open(event.choice, "")},"logprobs":null${this.#options.shows.ids ? ',"token_ids":[]' : ""},"finish_reason":"${wireFinishReason(event.reason)}"}]`,
           );
           break;
         case "done":
@@ -112,10 +113,12 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
   }
 
   *#chunk(choice: number, text: string, records: LogprobRecords | null, isPrompt: boolean): Generator<string> {
-    const logprobs = this.#begun.get(choice);
+    const { shows } = this.#options;
+    const logprobs = shows.logprobs ? this.#begun.get(choice) : null;
     yield `${this.#open(choice, text)},"logprobs":`;
     if (records === null || logprobs === null || logprobs === undefined) yield "null";
     else yield* logprobs.fragments(records, isPrompt);
+    if (shows.ids) yield `,"token_ids":[${records === null || isPrompt ? "" : tokenIds([records.floats]).join(",")}]`;
     yield ',"finish_reason":null}]}\n\n';
   }
 

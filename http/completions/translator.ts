@@ -5,6 +5,7 @@ import type { GenerateRequest, Prompt } from "../../engines/generation.ts";
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { adapterField } from "../shared/fields/adapter-field.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../shared/translation.ts";
+import type { ShownOfTokens } from "./logprobs.ts";
 import { askedRequest, completionRequestSchema, promptsOf } from "./request.ts";
 
 const encoder = new TextEncoder();
@@ -17,7 +18,7 @@ interface CompletionFacts {
    * JSON escapes preserve lone surrogates, which UTF-8 alone cannot encode.
    */
   readonly echoes: Uint8Array;
-  readonly wantsLogprobs: boolean;
+  readonly shows: ShownOfTokens;
   readonly isStreamed: boolean;
   readonly includesUsage: boolean;
 }
@@ -36,7 +37,11 @@ export const completionTranslator: BodyTranslator<CompletionTranslation> = {
       model: body.model,
       adapter: body.adapter,
       echoes: encoder.encode(JSON.stringify(body.echo ? prompts.map(echoOf) : [])),
-      wantsLogprobs: typeof body.logprobs === "number",
+      shows: {
+        logprobs: typeof body.logprobs === "number",
+        ids: body.return_token_ids ?? false,
+        namesAsIds: body.return_tokens_as_token_ids ?? false,
+      },
       isStreamed: body.stream ?? false,
       includesUsage: body.stream_options?.include_usage ?? false,
     };

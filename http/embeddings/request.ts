@@ -3,8 +3,8 @@ import { z } from "zod";
 import type { EmbedInputs } from "../../actors/api/inference.ts";
 import { expected } from "../issues.ts";
 import type { AskedEmbeddings } from "../shared/answer/send-embeddings.ts";
-import { MAX_INPUTS, packedTexts, packedTokens } from "../shared/fields/embed-inputs.ts";
-import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
+import { dimensions, MAX_INPUTS, packedTexts, packedTokens } from "../shared/fields/embed-inputs.ts";
+import { commonFields } from "../shared/fields/fields.ts";
 
 const text = z.string().min(1);
 // No maximum, because the text worker checks that the token is in the vocabulary.
@@ -36,7 +36,7 @@ export const embeddingRequestSchema = z.strictObject({
     .enum(["float", "base64"])
     .nullish()
     .meta({ description: "Encoding of the vectors.", default: "float" }),
-  dimensions: notBuiltYet("shortening embeddings"),
+  dimensions,
   truncate_sequence,
   priority,
   user,
@@ -49,6 +49,7 @@ export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
     inputs: packedInputs(body.input),
     truncateInputs: body.truncate_sequence ?? false,
     priority: body.priority ?? 0,
+    ...(body.dimensions != null && { dimensions: body.dimensions }),
   };
 }
 

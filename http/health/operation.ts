@@ -37,16 +37,16 @@ export const rootOperation: Operation = {
 export const readyOperation: Operation = {
   id: "getReady",
   tag: "Operations",
-  summary: "Readiness check of the default model",
+  summary: "Readiness check: whether the server should get new requests",
   description:
-    "Readiness: the process is healthy, and the default model is loaded, or was unloaded (idle, or evicted for another model) " +
-    "and the next request loads it.",
+    "Readiness: the process is healthy and does not stop, the default model is loaded, or was unloaded (idle, or evicted for " +
+    "another model) and the next request loads it, and fewer than `ready_max_queue` sequences wait for one of its slots.",
   answers: {
     200: [{ contentType: TEXT, description: "`OK`" }],
     503: [
       {
         contentType: TEXT,
-        description: "The reasons, one per line: for example, the model is being loaded, or failed to load",
+        description: "The reasons, one per line: for example, the model is being loaded, or the server stops",
       },
     ],
   },

@@ -1,7 +1,9 @@
 // Health routes: GET /health reports whether the process is healthy; GET / does the same for clients that are not
-// browsers. GET /ready reports whether the default model accepts requests.
+// browsers. GET /ready reports whether the server should get new requests: the default model accepts them, its queue is not full,
+// and the server does not stop.
 import type { ModelOutcome } from "../../actors/api/model-management.ts";
-import type { RouteHandler } from "../context.ts";
+import type { Replicas } from "../../actors/api/state/replicas.ts";
+import type { Context, RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 
 /** Retry-After in seconds: the time that a failed thread or process needs to restart. */
@@ -20,11 +22,39 @@ export const root: RouteHandler = (exchange, context) => {
   else return health(exchange, context);
 };
 
-export const ready: RouteHandler = (exchange, { inference, models }) => {
-  const reasons = [...inference.faults(), ...hindrances(models.statusOf("default"))];
-  if (reasons.length === 0) exchange.text(200, "OK");
-  else unavailable(exchange, reasons);
+export const ready: RouteHandler = async (exchange, context) => {
+  const { inference, models, replicas, isRetiring, isStarting } = context;
+  const reasons = [
+    ...(isRetiring() ? ["the server is shutting down"] : []),
+    ...inference.faults(),
+    ...hindrances(models.statusOf("default")),
+    ...(await overload(context)),
+  ];
+  // Adapters are loaded after the models.
+  if (reasons.length === 0 && isStarting()) reasons.push("the server is starting");
+  if (reasons.length > 0) unavailable(exchange, reasons);
+  else exchange.text(200, ["OK", ...degradations(replicas)].join("\n"));
 };
+
+/**
+ * Returns what fails although the server is ready. A lost shared state is not a reason against readiness: all replicas lose it
+ * at the same time, and requests that store nothing still work.
+ */
+function degradations(replicas: Replicas | null): readonly string[] {
+  const { isConnected, reason } = replicas?.health() ?? { isConnected: true, reason: "" };
+  return isConnected
+    ? []
+    : [`degraded: the shared state cannot be reached (${reason}); stored responses, files, sessions and skills fail`];
+}
+
+/** Returns a reason if as many sequences wait for the default model as the settings allow. */
+async function overload({ models, config }: Context): Promise<readonly string[]> {
+  if (!Number.isFinite(config.readyMaxQueue)) return [];
+  const waiting = await models.waiting("default");
+  return waiting < config.readyMaxQueue
+    ? []
+    : [`${waiting} sequences wait for a slot; ready_max_queue is ${config.readyMaxQueue}`];
+}
 
 /**
  * Returns the reasons why a request to a model would fail. A model that was unloaded without an error gives no reason, because

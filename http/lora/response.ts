@@ -1,6 +1,6 @@
 // Responses of the LoRA routes: schemas of an adapter and of the list, and functions that build them.
 import { z } from "zod";
-import type { AdapterListing, LoadedAdapter } from "../../actors/api/lora-adapters.ts";
+import type { AdapterFailure, AdapterListing, LoadedAdapter } from "../../actors/api/lora-adapters.ts";
 
 const count = z.int().min(0);
 const generation = z
@@ -35,10 +35,20 @@ const residentGeneration = z.strictObject({
   active_leases: count.meta({ description: "Number of requests that use it." }),
 });
 
+const failedAdapter = z.strictObject({
+  id: z.string().meta({ description: "Alias of the adapter." }),
+  replica: z.string().meta({ description: "Replica that cannot load it; its log names it at the start." }),
+  source: z.string(),
+  error: z.strictObject({ code: z.string(), message: z.string() }),
+});
+
 export const loraAdapterListSchema = z
   .strictObject({
     object: z.literal("list"),
     data: z.array(loraAdapterSchema),
+    failed: z.array(failedAdapter).meta({
+      description: "Adapters that clients have loaded on one replica (state_url) and another one cannot load.",
+    }),
     generations: z.array(residentGeneration).meta({ description: "All generations in memory." }),
     resident_generations: count,
     retired_generations: count,
@@ -65,11 +75,18 @@ export function wireAdapter(adapter: LoadedAdapter, isSourceShown: boolean): Wir
   };
 }
 
-export function wireListing(listing: AdapterListing, areSourcesShown: boolean): WireLoraAdapterList {
+export function wireListing(
+  listing: AdapterListing,
+  failures: readonly AdapterFailure[],
+  areSourcesShown: boolean,
+): WireLoraAdapterList {
   const { adapters, generations, residentBytes, maxAdapters, maxRank, maxBytes } = listing;
   return {
     object: "list",
     data: adapters.map((adapter) => wireAdapter(adapter, areSourcesShown)),
+    failed: failures.map(({ alias, replica, source, code, message }) => {
+      return { id: alias, replica, source, error: { code, message } };
+    }),
     generations: generations.map(({ activeLeases, generation, aliases, rank, bytes, retired }) => {
       return { generation, aliases: [...aliases], rank, bytes, retired, active_leases: activeLeases };
     }),

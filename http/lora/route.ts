@@ -23,11 +23,12 @@ export const unloadAdapter: RouteHandler = async (exchange, context) => {
   if (!exchange.request.signal.aborted) exchange.json(200, wireAdapter(unloaded, context.config.allowLoraUpdates));
 };
 
-export const listAdapters: RouteHandler = (exchange, context) => {
+export const listAdapters: RouteHandler = async (exchange, context) => {
   const query = readListQuery(exchange.request.query);
   const model = modelOf(exchange, context.inference, query.model);
-  const listing = adaptersOf(context, model).list(model);
-  exchange.json(200, wireListing(listing, context.config.allowLoraUpdates));
+  const adapters = adaptersOf(context, model);
+  const listing = adapters.list(model);
+  exchange.json(200, wireListing(listing, await adapters.failures(model), context.config.allowLoraUpdates));
 };
 
 /** Returns the id of the request's base model. The id of a model with an adapter is rejected. */

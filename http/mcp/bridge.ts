@@ -33,6 +33,13 @@ export function webRequest({ method, headers, signal }: HttpRequest): Request {
   }
 }
 
+/** Returns a POST that the server itself makes, in a session or to begin one. */
+export function ownRequest(sessionId: string | null): Request {
+  const headers = new Headers({ accept: BOTH, "content-type": "application/json" });
+  if (sessionId !== null) headers.set("mcp-session-id", sessionId);
+  return new Request("http://localhost/mcp", { method: "POST", headers });
+}
+
 /** Whether the client accepts a stream. */
 function wantsStream({ headers }: HttpRequest): boolean {
   return headers.get("accept")?.includes(EVENT_STREAM) ?? false;

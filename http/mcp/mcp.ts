@@ -10,11 +10,11 @@ import { clientOf } from "../server/client.ts";
 import type { AdmitRequest, HttpReply, HttpRequest } from "../server/edge.ts";
 import { sendResponse, webRequest } from "./bridge.ts";
 import { rpcErrors } from "./errors.ts";
-import { checkMessages, isInitialize } from "./messages.ts";
+import { checkMessages, isCancellation, isInitialize } from "./messages.ts";
 import { mcpOperation } from "./operation.ts";
 import type { ServerFactory } from "./protocol.ts";
 import { Sessionless } from "./sessionless.ts";
-import { type Session, Sessions } from "./sessions.ts";
+import { type Session, Sessions, type SharedSessions } from "./sessions.ts";
 
 export interface McpConfig {
   /** Address that the server listens on. */
@@ -33,6 +33,8 @@ export interface McpOptions {
   readonly config: McpConfig;
   readonly createServer: ServerFactory;
   readonly exchange: ExchangeOptions;
+  /** Sessions of all replicas; default: this server has sessions of its own. */
+  readonly shared?: SharedSessions | null;
 }
 
 /** Maximum bytes of a message; limited because messages are parsed on the main thread. */
@@ -57,13 +59,13 @@ export class Mcp {
   readonly #sessionless: Sessionless;
   readonly #route: Route;
 
-  constructor({ config, createServer, exchange, apiKeys = null }: McpOptions) {
+  constructor({ config, createServer, exchange, apiKeys = null, shared = null }: McpOptions) {
     this.#apiKeys = apiKeys;
     this.#config = config;
     this.#exchangeOptions = exchange;
     this.#hosts = new KnownHosts(config.host, config.allowedHosts, exchange.corsOrigins);
     const exchangeOf = (request: Request | undefined) => request && this.#exchanges.get(request);
-    this.#sessions = new Sessions({ ...config, createServer, exchangeOf });
+    this.#sessions = new Sessions({ ...config, createServer, exchangeOf, shared });
     this.#sessionless = new Sessionless(config.keepAliveMs, createServer, exchangeOf);
     this.#route = {
       method: "POST",
@@ -122,16 +124,31 @@ export class Mcp {
 
     const request = webRequest(exchange.request);
     this.#exchanges.set(request, exchange);
-    if (id !== undefined) await this.#serveIn(this.#sessions.find(id), exchange, request, message);
-    else if (isInitialize(message))
-      await this.#serveIn(await this.#sessions.open(clientOf(exchange.request)), exchange, request, message);
-    else await this.#send(exchange, await this.#sessionless.fetch(request, message));
+    if (id !== undefined) {
+      const session = await this.#sessions.find(id);
+      if (isCancellation(message)) void this.#sessions.passOn(id, message);
+      const forget = method === "DELETE" ? () => this.#sessions.forget(id) : undefined;
+      await this.#serveIn(session, exchange, request, message, forget);
+    } else if (isInitialize(message)) {
+      const session = await this.#sessions.open(clientOf(exchange.request));
+      // Before the client knows the id, so that it may use it on any replica.
+      await this.#serveIn(session, exchange, request, message, () => this.#sessions.share(session, message));
+    } else await this.#send(exchange, await this.#sessionless.fetch(request, message));
   }
 
-  async #serveIn(session: Session, exchange: Exchange, request: Request, message: unknown): Promise<void> {
+  /** `before`: called before a response that is no error is sent. */
+  async #serveIn(
+    session: Session,
+    exchange: Exchange,
+    request: Request,
+    message: unknown,
+    before: () => Promise<void> = async () => {},
+  ): Promise<void> {
     session.hold();
     try {
-      await this.#send(exchange, await session.fetch(request, message));
+      const response = await session.fetch(request, message);
+      if (response.ok) await before();
+      await this.#send(exchange, response);
     } finally {
       session.release();
     }

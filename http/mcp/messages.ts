@@ -28,6 +28,11 @@ export function isInitialize(value: unknown): boolean {
   );
 }
 
+/** Checks whether a message cancels a request. */
+export function isCancellation(value: unknown): boolean {
+  return isObject(value) && value.method === "notifications/cancelled";
+}
+
 /** Checks whether a message is a response to a request. */
 export function isResponse(value: unknown): boolean {
   return isObject(value) && ("result" in value || "error" in value);

@@ -17,7 +17,7 @@ export const mcpOperation: Operation = {
   summary: "The models as an MCP server",
   description:
     "JSON-RPC 2.0 over streamable HTTP, on the port `mcp_port` and only if that is set. `initialize` begins a session, " +
-    "whose id is in the header `mcp-session-id`; requests without a session are answered, too. Tools: `chat`, `embed`.",
+    "whose id is in the header `mcp-session-id`; requests without a session are answered, too. With state_url, a session may continue on any replica. Tools: `chat`, `embed`.",
   body: z.union([message, z.array(message).min(1)]).meta({ description: "A message, or a batch of them" }),
   answers: {
     200: [
@@ -31,5 +31,5 @@ export const mcpOperation: Operation = {
     202: [{ contentType: "text/plain", description: "Empty: the message was a notification or a response" }],
   },
   portSetting: "mcp_port",
-  errors: ["forbidden", "not_found", "queue_full"],
+  errors: ["forbidden", "not_found", "queue_full", "storage_unavailable"],
 };

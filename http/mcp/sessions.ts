@@ -2,7 +2,10 @@
 // sessions is limited. At the limit, the least recently used session of the client with the most sessions is closed.
 import { randomUUID } from "node:crypto";
 import type { Server } from "@modelcontextprotocol/server";
+import type { McpSessions, SharedMcpSession } from "../../actors/api/state/mcp-sessions.ts";
+import type { Replicas } from "../../actors/api/state/replicas.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { ownRequest } from "./bridge.ts";
 import type { ExchangeFinder, ServerFactory } from "./protocol.ts";
 import { PostTransport } from "./transport.ts";
 
@@ -13,10 +16,18 @@ export interface SessionOptions {
   readonly keepAliveMs: number;
   readonly createServer: ServerFactory;
   readonly exchangeOf: ExchangeFinder;
+  /** Sessions of all replicas; null: this server has sessions of its own. */
+  readonly shared: SharedSessions | null;
+}
+
+/** What replicas share of the sessions. */
+export interface SharedSessions {
+  readonly store: McpSessions;
+  readonly replicas: Pick<Replicas, "ask" | "answer">;
 }
 
 export class Session {
-  readonly id = randomUUID();
+  readonly id: string;
   readonly client: string;
   readonly #transport: PostTransport;
   readonly #server: Server;
@@ -25,10 +36,12 @@ export class Session {
   #heldCount = 0;
 
   constructor(
+    id: string,
     client: string,
     { keepAliveMs, sessionIdleMs, createServer, exchangeOf }: SessionOptions,
     onClosed: () => void,
   ) {
+    this.id = id;
     this.client = client;
     this.#transport = new PostTransport({ sessionIdGenerator: () => this.id, keepAliveMs });
     this.#server = createServer(exchangeOf);
@@ -82,14 +95,39 @@ export class Sessions {
   /** Open sessions by id, ordered from the least recently used to the most recently used. */
   readonly #open = new Map<string, Session>();
 
+  /** Sessions of other replicas that are being opened here, by id. */
+  readonly #adopting = new Map<string, Promise<Session>>();
+
   constructor(options: SessionOptions) {
     this.#options = options;
+    options.shared?.replicas.answer("mcpNotification", async ({ session, message }) => {
+      await this.#open.get(session)?.fetch(ownRequest(session), JSON.parse(message));
+      return true;
+    });
   }
 
-  /** Returns a session. Throws `not_found` for an unknown id, which tells the client to begin a new session. */
-  find(id: string): Session {
+  /**
+   * Returns a session. Throws `not_found` for an unknown id, which tells the client to begin a new session, and
+   * storage_unavailable.
+   */
+  async find(id: string): Promise<Session> {
+    const { shared, sessionIdleMs } = this.#options;
+    const found =
+      shared === null
+        ? "unknown"
+        : await shared.store.find({ id, idleMs: sessionIdleMs }).catch((error) => {
+            // While the shared state is lost, the sessions that are open here go on.
+            if (!this.#open.has(id)) throw error;
+            return "unknown" as const;
+          });
+    // Looked up after the wait, because it may have been closed meanwhile.
     const session = this.#open.get(id);
-    if (session === undefined) throw new ServerError("not_found", "Session not found; begin a new one by initialize");
+    if (found === null) {
+      void session?.close();
+      throw unknownSession();
+    }
+    if (session === undefined && found !== "unknown") return await this.#adopt(id, found);
+    if (session === undefined) throw unknownSession();
     this.#open.delete(id);
     this.#open.set(id, session);
     return session;
@@ -100,8 +138,53 @@ export class Sessions {
    */
   async open(client: string): Promise<Session> {
     if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
-    const session = new Session(client, this.#options, () => this.#open.delete(session.id));
-    this.#open.set(session.id, session);
+    return await this.#create(randomUUID(), client);
+  }
+
+  /** Tells other replicas of a session that its client has begun. Throws storage_unavailable. */
+  async share({ id, client }: Session, initialize: unknown): Promise<void> {
+    const { shared, sessionIdleMs: idleMs } = this.#options;
+    await shared?.store.put({ id, client, initialize: JSON.stringify(initialize), idleMs });
+  }
+
+  /** Ends a session on all replicas, after it has ended here. Throws storage_unavailable. */
+  async forget(id: string): Promise<void> {
+    await this.#options.shared?.store.delete(id);
+  }
+
+  /** Passes a notification on, because the request that it concerns may run on another replica. Never rejects. */
+  async passOn(id: string, message: unknown): Promise<void> {
+    const question = { session: id, message: JSON.stringify(message) };
+    await this.#options.shared?.replicas.ask(null, "mcpNotification", question, false).catch(() => {});
+  }
+
+  /** Opens a session of another replica here, as if its client had begun it here. */
+  async #adopt(id: string, found: SharedMcpSession): Promise<Session> {
+    const earlier = this.#adopting.get(id);
+    if (earlier !== undefined) return await earlier;
+    const adopting = this.#begin(id, found).finally(() => this.#adopting.delete(id));
+    this.#adopting.set(id, adopting);
+    return await adopting;
+  }
+
+  async #begin(id: string, { client, initialize }: SharedMcpSession): Promise<Session> {
+    if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
+    const session = await this.#create(id, client);
+    session.hold();
+    try {
+      const response = await session.fetch(ownRequest(null), JSON.parse(initialize));
+      await response.body?.cancel();
+    } finally {
+      session.release();
+    }
+    return session;
+  }
+
+  async #create(id: string, client: string): Promise<Session> {
+    const session = new Session(id, client, this.#options, () => {
+      if (this.#open.get(id) === session) this.#open.delete(id);
+    });
+    this.#open.set(id, session);
     await session.connect();
     return session;
   }
@@ -134,4 +217,8 @@ export class Sessions {
     const message = `there are ${this.#options.maxSessions} sessions in use (mcp_max_sessions); try again when one has ended`;
     throw new ServerError("queue_full", message);
   }
+}
+
+function unknownSession(): ServerError {
+  return new ServerError("not_found", "Session not found; begin a new one by initialize");
 }

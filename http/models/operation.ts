@@ -1,5 +1,6 @@
 // OpenAPI description of the model list and of a single model, and the schema of a model entry.
 import { z } from "zod";
+import { schedulerNames } from "../../engines/diffusion/schedulers/config.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { modelInfoSchema, modelPageQuery, modelPageSchema } from "./messages-form.ts";
 
@@ -38,6 +39,37 @@ export const modelSchema = z
       .optional()
       .meta({ description: "Current generation of the adapter, for a model with an adapter." }),
     status: z.enum(["loaded", "unloaded", "reloading"]),
+    load_error: z
+      .string()
+      .optional()
+      .meta({ description: "Why the last load failed, such as a library to install; absent if it did not." }),
+    speech: z
+      .strictObject({
+        task: z.enum(["speak", "transcribe"]),
+        engine: z.enum(["piper", "kokoro", "espeak", "whisper"]),
+        sample_rate: z.int().optional().meta({ description: "Absent until the model's first load." }),
+        voices: z.int().optional().meta({ description: "Number of voices, see GET /v1/audio/voices." }),
+        languages: z.array(z.string()).optional().meta({ description: "Languages that the model transcribes." }),
+      })
+      .optional()
+      .meta({ id: "ModelSpeech", description: "Facts of a speech model; absent for other models." }),
+    diffusion: z
+      .strictObject({
+        native_size: z.int().meta({ description: "Width and height of the training, in pixels." }),
+        size_multiple: z.int().meta({ description: "Widths and heights are multiples of this." }),
+        max_pixels: z.int(),
+        max_steps: z.int(),
+        scheduler: z.enum(schedulerNames),
+        steps: z.int(),
+        guidance_scale: z.number(),
+      })
+      .partial()
+      .optional()
+      .meta({
+        id: "ModelDiffusion",
+        description:
+          "Limits and defaults of images; empty until the model's first load, absent for models that make no images.",
+      }),
     max_model_len: z
       .int()
       .optional()
@@ -73,6 +105,13 @@ export const modelSchema = z
       description:
         "Name of the file that GET /v1/models/{model}/file returns; absent without `share_model_files`, and for a model in several files.",
     }),
+    downloaded: z.boolean().optional().meta({
+      description: "true if a client had the server download the model (`POST /api/pull`); else absent.",
+    }),
+    input_modalities: z
+      .array(z.enum(["text", "image", "audio"]))
+      .optional()
+      .meta({ description: "Kinds of input; absent until the model's first load." }),
     tools_available: z.boolean().meta({ description: "Whether the model can call tools; false until its first load." }),
     mcp_tools_count: z
       .int()

@@ -59,7 +59,8 @@ function entryOf(name: string, inference: Inference, facts: ServerFacts): WireMo
 }
 
 function modelEntry(id: string, model: ModelEntry, facts: ServerFacts): WireModel {
-  const generates = model.capabilities?.generates ?? true;
+  const { speech = null, isDiffusion = false, loadError = null } = model;
+  const generates = model.capabilities?.generates ?? (speech === null && !isDiffusion);
   const { toolServers } = facts;
   const fileName = facts.sharesModelFiles ? sharedFileName(model) : null;
   return {
@@ -68,20 +69,58 @@ function modelEntry(id: string, model: ModelEntry, facts: ServerFacts): WireMode
     created: model.createdAt,
     owned_by: "local",
     status: model.status,
+    ...(loadError === null ? {} : { load_error: loadError }),
+    ...(speech === null ? {} : { speech: wireSpeech(speech, model.capabilities) }),
+    ...(isDiffusion ? { diffusion: wireDiffusion(model.capabilities) } : {}),
     ...(model.capabilities === null ? {} : sizesOf(model.capabilities)),
     ...(model.loadProgress === null ? {} : { load_progress: model.loadProgress }),
     ...quantizationOf(model),
-    ...(generates ? { defaults: wireDefaults(model.defaults) } : {}),
+    ...(generates && !isTextOnly(model) ? { defaults: wireDefaults(model.defaults) } : {}),
+    ...(model.capabilities === null ? {} : { input_modalities: modalitiesOf(model.capabilities) }),
     tools_available: model.capabilities?.generates ?? false,
     ...(toolServers === null
       ? {}
       : { mcp_tools_count: toolServers.tools, mcp_servers_connected: toolServers.connected }),
     ...(fileName === null ? {} : { file_name: fileName }),
+    ...(model.isDownloaded ? { downloaded: true } : {}),
   };
+}
+
+function wireSpeech(
+  { task, engine }: NonNullable<ModelEntry["speech"]>,
+  capabilities: ModelCapabilities | null,
+): NonNullable<WireModel["speech"]> {
+  const card = capabilities?.speech ?? null;
+  if (card === null) return { task, engine };
+  const { sampleRate, voices, languages } = card;
+  const can = task === "speak" ? { voices: voices.length } : { languages: [...languages] };
+  return { task, engine, sample_rate: sampleRate, ...can };
+}
+
+function wireDiffusion(capabilities: ModelCapabilities | null): NonNullable<WireModel["diffusion"]> {
+  const card = capabilities?.diffusion ?? null;
+  if (card === null) return {};
+  const { nativeSize, sizeMultiple, limits, defaults } = card;
+  return {
+    native_size: nativeSize,
+    size_multiple: sizeMultiple,
+    max_pixels: limits.maxPixels,
+    max_steps: limits.maxSteps,
+    scheduler: defaults.scheduler,
+    steps: defaults.steps,
+    guidance_scale: defaults.guidance,
+  };
+}
+
+/** Whether a model is on a server that gives text only: nothing is known of its context, and its defaults are that server's. */
+function isTextOnly({ capabilities }: Pick<ModelEntry, "capabilities">): boolean {
+  return capabilities?.generates === true && capabilities.maxModelLength === 0;
 }
 
 function sizesOf(capabilities: ModelCapabilities): Partial<WireModel> {
   const { maxModelLength, trainedContext, parameterCount, weightBytes, kvCacheBytes } = capabilities;
+  if (capabilities.speech || capabilities.diffusion) return { weight_bytes: weightBytes };
+  if (isTextOnly({ capabilities })) return {};
   return {
     max_model_len: maxModelLength,
     trained_context: trainedContext,
@@ -108,4 +147,8 @@ function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry, fac
     parent: modelId,
     adapter_generation: adapter.generation,
   };
+}
+
+function modalitiesOf({ sees, hears }: ModelCapabilities): ("text" | "image" | "audio")[] {
+  return ["text", ...(sees ? (["image"] as const) : []), ...(hears ? (["audio"] as const) : [])];
 }

@@ -31,8 +31,13 @@ export const tuneRequestSchema = z.strictObject({
     .min(1)
     .max(LONGEST_EDGE)
     .nullish()
-    .meta({ description: "No effect: models take text only." }),
-  max_num_images: z.int().min(1).max(MOST_IMAGES).nullish().meta({ description: "No effect: models take text only." }),
+    .meta({ description: "No effect: the weights alone decide." }),
+  max_num_images: z
+    .int()
+    .min(1)
+    .max(MOST_IMAGES)
+    .nullish()
+    .meta({ description: "No effect: the weights alone decide." }),
 });
 
 const bytes = z.int().min(0);
@@ -49,7 +54,10 @@ export const tuneCandidateSchema = z
     context_is_model_max: z.boolean(),
     quality: z.enum(["baseline", "near-lossless", "good", "acceptable", "degraded"]),
     fit_status: z.enum(["fits", "hybrid", "too-large"]),
-    device_layers_cli: z.string().optional().meta({ description: "Not sent: layers cannot be placed one by one." }),
+    device_layers_cli: z
+      .string()
+      .optional()
+      .meta({ description: "Value of the setting `device_layers`; not sent if no GPU is used." }),
     recommended: z.boolean(),
     engine: z.enum(["llama", "wasm"]),
     threads: z.int().min(1).meta({ description: "Number of compute threads, the fastest of those measured." }),
@@ -70,8 +78,11 @@ export const tuneResultSchema = z
     backend: z.string().meta({ description: "cpu, cuda, metal or vulkan." }),
     candidates: z.array(tuneCandidateSchema),
     recommended_isq: z.string().nullable(),
-    device_layers: z.null().meta({ description: "Always null: layers cannot be placed one by one." }),
-    device_layers_cli: z.null(),
+    device_layers: z
+      .array(z.strictObject({ ordinal: z.int().min(0), layers: z.int().min(0) }))
+      .nullable()
+      .meta({ description: "Layers on each GPU of the recommendation; null: no GPU is used." }),
+    device_layers_cli: z.string().nullable().meta({ description: "The same as the setting `device_layers`." }),
     paged_attn_mode: z.enum(["auto", "on", "off"]),
     recommended_command: z.string(),
     total_vram_bytes: bytes.meta({ description: "Memory of the GPU, or of the machine." }),
@@ -93,14 +104,16 @@ export const tuneModelOperation: Operation = {
 };
 
 export function wireTuneResult(result: TuneResult): z.input<typeof tuneResultSchema> {
+  const recommended = result.candidates.find(({ isRecommended }) => isRecommended);
+  const layers = recommended?.gpuLayers ?? null;
   return {
     model_id: result.model,
     profile: result.profile,
     backend: result.backend,
     candidates: result.candidates.map(wireCandidate),
-    recommended_isq: result.candidates.find(({ isRecommended }) => isRecommended)?.isq ?? null,
-    device_layers: null,
-    device_layers_cli: null,
+    recommended_isq: recommended?.isq ?? null,
+    device_layers: layers === null ? null : [{ ordinal: 0, layers }],
+    device_layers_cli: layers === null ? null : `0:${layers}`,
     paged_attn_mode: "auto",
     recommended_command: result.recommendedCommand,
     total_vram_bytes: result.totalBytes,
@@ -122,6 +135,7 @@ function wireCandidate(candidate: TuneCandidate): z.input<typeof tuneCandidateSc
     context_is_model_max: candidate.isModelContext,
     quality: candidate.quality,
     fit_status: candidate.fit,
+    ...(candidate.gpuLayers !== null && { device_layers_cli: `0:${candidate.gpuLayers}` }),
     recommended: candidate.isRecommended,
     engine: candidate.engine,
     threads: candidate.threads,

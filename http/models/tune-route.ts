@@ -19,7 +19,7 @@ export const tuneModel: RouteHandler = async (exchange, { tuner, log }) => {
   };
   const result = wireTuneResult(await tuner.tune(request, exchange.request.signal).catch(refuse));
   const unused = ["max_image_length", "max_num_images"].filter((field) => body[field as "max_num_images"] != null);
-  const notes = unused.map((field) => `${field} has no effect: models take text only`);
+  const notes = unused.map((field) => `${field} has no effect: the weights alone decide`);
   exchange.json(200, { ...result, notes: [...result.notes, ...notes] });
 };
 

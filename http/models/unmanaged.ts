@@ -21,6 +21,7 @@ export function unmanaged(inference: Inference): ModelManagement {
   const calibrate = async (name: string) => refuse(name);
   return {
     statusOf,
+    waiting: async () => 0,
     reload: refuseLater,
     unload: refuseLater,
     requantize: refuse,

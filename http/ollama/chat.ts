@@ -2,6 +2,7 @@
 import { z } from "zod";
 import type { ToolSpec } from "../../engines/generation.ts";
 import { addConflicts } from "../shared/fields/conflicts.ts";
+import { RequestImages } from "../shared/fields/image-part.ts";
 import { declaration, MAX_TOOLS, toolName, toolSpec } from "../shared/fields/tools/tool-fields.ts";
 import { anyTool, toolConflicts, toolUse } from "../shared/fields/tools/tool-use.ts";
 import { type AskedRequest, askedTranslator } from "../shared/translation.ts";
@@ -46,8 +47,11 @@ export const chatTranslator = askedTranslator(
 );
 
 function askedRequest(body: ChatRequestBody): AskedRequest {
-  const messages = conversation(body.messages ?? []);
+  const images = new RequestImages();
+  const messages = conversation(body.messages ?? [], images);
+  const { all } = images;
   return {
+    ...(all && { images: all }),
     ...generationRequest(body, "messages"),
     prompt: { kind: "chat", messages, templateArguments: thinkingArguments(body) },
     tools: toolUse(specsOf(body), anyTool, true),

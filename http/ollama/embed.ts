@@ -7,8 +7,8 @@ import { acceptedBody } from "../shared/accepted-body.ts";
 import { gathered } from "../shared/answer/json-pieces.ts";
 import { type AskedEmbeddings, sendEmbeddings } from "../shared/answer/send-embeddings.ts";
 import { numberFragments } from "../shared/answer/vector-json.ts";
-import { MAX_INPUTS, packedTexts } from "../shared/fields/embed-inputs.ts";
-import { commonFields, ignored, notBuiltYet } from "../shared/fields/fields.ts";
+import { dimensions, MAX_INPUTS, packedTexts } from "../shared/fields/embed-inputs.ts";
+import { commonFields, ignored } from "../shared/fields/fields.ts";
 import { readRequest } from "../shared/read-request.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { keepAlive } from "./fields.ts";
@@ -32,7 +32,7 @@ export const embedRequestSchema = z.strictObject({
     .boolean()
     .nullish()
     .meta({ description: "Truncate an input that exceeds the context instead of refusing it.", default: true }),
-  dimensions: notBuiltYet("shortening embeddings"),
+  dimensions,
 });
 
 export const embedResponseSchema = z
@@ -54,10 +54,11 @@ interface EmbedTranslation extends Translation {
   readonly asked: AskedEmbeddings;
 }
 
-export const embedTranslator = translator("ollama-embed", embedRequestSchema, ({ input, truncate }) => ({
+export const embedTranslator = translator("ollama-embed", embedRequestSchema, ({ input, truncate, dimensions }) => ({
   inputs: packedTexts(typeof input === "string" ? [input] : input),
   truncateInputs: truncate ?? true,
   priority: 0,
+  ...(dimensions != null && { dimensions }),
 }));
 
 export const oneEmbeddingTranslator = translator("ollama-embeddings", oneEmbeddingRequestSchema, ({ prompt }) => ({

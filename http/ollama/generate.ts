@@ -1,9 +1,9 @@
 // Request of POST /api/generate: its schema and its translation to a GenerateRequest. The prompt is a user message in the model's
 // chat template. With `raw`, the prompt is used without a template.
 import { z } from "zod";
-import type { Prompt } from "../../engines/generation.ts";
 import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";
 import { isEmptyArray, notBuiltYet, refused } from "../shared/fields/fields.ts";
+import { contentOf, RequestImages } from "../shared/fields/image-part.ts";
 import { type AskedRequest, askedTranslator } from "../shared/translation.ts";
 import {
   generationConflicts,
@@ -12,7 +12,7 @@ import {
   generationRequest,
   thinkingArguments,
 } from "./fields.ts";
-import { images } from "./messages.ts";
+import { images, shownImages } from "./messages.ts";
 
 const isEmptyText = (value: unknown): boolean => value === "";
 
@@ -41,19 +41,26 @@ export const generateTranslator = askedTranslator(
   "ollama-generate",
   generateRequestSchema,
   (body) => generationFacts(body, !body.prompt),
-  (body): AskedRequest => ({ ...generationRequest(body, "prompt"), prompt: promptOf(body), tools: null }),
+  (body): AskedRequest => ({ ...generationRequest(body, "prompt"), ...promptOf(body), tools: null }),
 );
 
-function promptOf(body: GenerateRequestBody): Prompt {
-  const content = body.prompt ?? "";
-  if (body.raw) return { kind: "text", text: content };
+function promptOf(body: GenerateRequestBody): Pick<AskedRequest, "prompt" | "images"> {
+  const text = body.prompt ?? "";
+  if (body.raw) return { prompt: { kind: "text", text } };
+  const images = new RequestImages();
+  const content = contentOf([{ text }, ...shownImages(body.images, "images", images)], "\n");
   const system = body.system ? [{ role: "system", content: body.system }] : [];
-  const messages = [...system, { role: "user", content }];
-  return { kind: "chat", messages, templateArguments: thinkingArguments(body) };
+  const messages = [...system, { role: "user", ...content }];
+  const { all } = images;
+  return {
+    prompt: { kind: "chat", messages, templateArguments: thinkingArguments(body) },
+    ...(all && { images: all }),
+  };
 }
 
 function* conflicts(body: GenerateRequestBody): Iterable<Conflict> {
   yield* generationConflicts(body);
   if (body.raw && body.system) yield ["system", "cannot be combined with raw: put it into the prompt"];
+  if (body.raw && (body.images ?? []).length > 0) yield ["images", "cannot be combined with raw"];
   if (body.raw && body.think) yield ["think", "cannot be combined with raw: only a chat template asks for reasoning"];
 }

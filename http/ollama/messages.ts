@@ -3,14 +3,21 @@
 import { z } from "zod";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
-import { ignored, isEmptyArray, notYet, refused } from "../shared/fields/fields.ts";
+import { ignored } from "../shared/fields/fields.ts";
+import { type ContentPart, contentOf, type RequestImages } from "../shared/fields/image-part.ts";
 
 const MAX_NAME_LENGTH = 256;
 const MAX_CALLS = 256;
 
 const name = z.string().min(1).max(MAX_NAME_LENGTH);
 
-export const images = refused(`${notYet("an image")}: its models take text`, isEmptyArray);
+const MAX_IMAGES = 1024;
+
+export const images = z
+  .array(z.string().min(1))
+  .max(MAX_IMAGES)
+  .nullish()
+  .meta({ description: "Images in base64, shown after the text." });
 
 const toolCall = z.strictObject({
   id: z.string().max(MAX_NAME_LENGTH).nullish(),
@@ -36,8 +43,11 @@ const message = z
     tool_name: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Role tool: tool whose result this is." }),
     tool_call_id: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Role tool: id of the call." }),
   })
-  .superRefine(({ role, thinking, tool_calls }, context) => {
+  .superRefine(({ role, thinking, tool_calls, images: shown }, context) => {
     if (role === "assistant") return;
+    if (role === "system" && (shown ?? []).length > 0) {
+      context.addIssue({ code: "custom", path: ["images"], message: "images are allowed in user messages only" });
+    }
     const wrong = (tool_calls ?? []).length > 0 ? "tool_calls" : thinking ? "thinking" : null;
     if (wrong !== null) context.addIssue({ code: "custom", path: [wrong], message: 'needs role "assistant"' });
   });
@@ -51,20 +61,31 @@ type WireMessages = NonNullable<z.output<typeof messagesField>>;
 type WireMessage = WireMessages[number];
 type WireCall = NonNullable<WireMessage["tool_calls"]>[number];
 
-export function conversation(messages: WireMessages): readonly ChatMessage[] {
+/** Returns the messages. Their images are added to `images`. Throws invalid_value if an image is no base64. */
+export function conversation(messages: WireMessages, images: RequestImages): readonly ChatMessage[] {
   const calls = new CallIds();
-  return messages.map((message) => {
+  return messages.map((message, i) => {
     const { role, thinking, tool_calls } = message;
-    const content = message.content ?? "";
-    if (role === "tool") return { role, content, ...calls.answered(message) };
+    const shown = shownImages(message.images, `messages[${i}].images`, images);
+    const content = contentOf([{ text: message.content ?? "" }, ...shown], "\n");
+    if (role === "tool") return { role, ...content, ...calls.answered(message) };
     const made = (tool_calls ?? []).map((call) => calls.made(call));
     return {
       role,
-      content,
+      ...content,
       ...(thinking ? { reasoning: thinking } : {}),
       ...(made.length === 0 ? {} : { toolCalls: made }),
     };
   });
+}
+
+/** Adds images in base64 to `images`. Returns them as parts of a message. */
+export function shownImages(
+  sent: readonly string[] | null | undefined,
+  param: string,
+  images: RequestImages,
+): readonly ContentPart[] {
+  return (sent ?? []).map((image, i) => ({ image: images.addBase64(image, `${param}[${i}]`) }));
 }
 
 /** Assigns ids to tool calls, and finds the call that a tool result belongs to. */

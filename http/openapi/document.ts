@@ -21,6 +21,7 @@ const UNAVAILABLE = "503";
 
 const tags: Readonly<Record<Tag, string>> = {
   Inference: "Generation and embeddings",
+  Audio: "Speech: texts spoken, audio transcribed.",
   Agents: "Files, sessions and approvals of requests whose tools the server runs",
   Ollama: "The models in the protocol of Ollama, for clients that know only that",
   Models: "The models of this server",

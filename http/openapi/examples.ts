@@ -186,10 +186,45 @@ export const examples: Readonly<Record<string, Example>> = {
   },
   listModels: { answer: { object: "list", data: [model] } },
   modelFile: { path: { model: "default" } },
+  webModelFile: { path: { model: "Qwen3-0.6B-q4f32_1-MLC", file: "params_shard_0.bin" } },
+  listWebModels: {
+    answer: {
+      object: "list",
+      data: [
+        {
+          id: "Qwen3-0.6B-q4f32_1-MLC",
+          object: "web_model",
+          bytes: 33_558_528,
+          files: [
+            { name: "mlc-chat-config.json", bytes: 4096 },
+            { name: "params_shard_0.bin", bytes: 33_554_432 },
+          ],
+        },
+      ],
+    },
+  },
   retrieveModel: { path: { model: "default" } },
   createChatCompletion: { body: { messages: question, max_tokens: 100 } },
   createCompletion: { body: { prompt: "Once upon a time", max_tokens: 100 } },
   createEmbedding: { body: { input: ["a text", "another text"] } },
+  createImage: { body: { prompt: "a red cat on a mat, watercolour", size: "512x512", seed: 7, steps: 20 } },
+  createSpeech: { body: { input: "Good morning. It is half past eight.", voice: "alloy", response_format: "wav" } },
+  listVoices: {
+    answer: {
+      object: "list",
+      data: [
+        {
+          id: "en_US-joe-medium",
+          object: "voice",
+          model: "voice",
+          language: "en-us",
+          openai_voices: ["alloy", "ash"],
+        },
+      ],
+    },
+  },
+  createTranscription: { body: { file: "RIFF…", response_format: "verbose_json", language: "en" } },
+  createTranslation: { body: { file: "RIFF…", response_format: "srt" } },
   createReranking: { body: { query: "capital of France", documents: ["Paris is the capital.", "Cats sleep."] } },
   createRerankingShort: {
     body: { query: "capital of France", documents: ["Paris is the capital.", "Cats sleep."], top_n: 1 },
@@ -278,6 +313,7 @@ export const examples: Readonly<Record<string, Example>> = {
     answer: {
       object: "list",
       data: [adapter],
+      failed: [],
       generations: [
         { generation, aliases: ["my-adapter"], rank: 16, bytes: 2 ** 20, retired: false, active_leases: 0 },
       ],
@@ -300,6 +336,20 @@ export const examples: Readonly<Record<string, Example>> = {
     answer: { models: [{ ...ollamaModel, expires_at: "9999-12-31T23:59:59Z", context_length: 4096 }] },
   },
   ollamaShow: { body: { model: "default" } },
+  ollamaPull: { body: { model: "smollm2-135m-instruct", stream: false }, answer: { status: "success" } },
+  ollamaDelete: { body: { model: "smollm2-135m-instruct" }, answer: {} },
+  listModelDownloads: {
+    answer: {
+      data: [
+        {
+          model: "owner/name:Q4_K_M",
+          status: "download owner/name:Q4_K_M",
+          done_bytes: 1_048_576,
+          total_bytes: 104_857_600,
+        },
+      ],
+    },
+  },
   ollamaVersion: { answer: { version: "0.14.2" } },
   mcp: { body: { jsonrpc: "2.0", id: 1, method: "tools/list" } },
 };

@@ -12,9 +12,9 @@ const texts = new Map<string, Promise<string>>();
 
 export const openApi: RouteHandler = async (exchange, { config }) => {
   const { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, servesUi, servesLists, needsApiKey } = config;
-  const { basePath, unknownFields, sharesModelFiles } = config;
+  const { basePath, unknownFields, sharesModelFiles, downloadsModels } = config;
   const routes = { allowLoraUpdates, servesMcp, servesDocs, servesMetrics, servesUi, servesLists, needsApiKey };
-  const body = await keptText({ ...routes, basePath, unknownFields, sharesModelFiles });
+  const body = await keptText({ ...routes, basePath, unknownFields, sharesModelFiles, downloadsModels });
   if (!exchange.request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, body);
 };
 

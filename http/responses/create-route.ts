@@ -2,6 +2,7 @@
 // A background response is generated whether or not its client waits. A request may also arrive as a message of a WebSocket
 // connection; the response to such a request is always streamed.
 import { randomBytes } from "node:crypto";
+import type { ClaimedResponse, RestartRecord } from "../../actors/api/stored-responses.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";
@@ -23,10 +24,14 @@ export function newResponseId(): string {
   return `resp_${randomBytes(16).toString("hex")}`;
 }
 
-export const createResponse: RouteHandler = async (exchange, context) => {
+export const createResponse: RouteHandler = (exchange, context) => respond(exchange, context, null);
+
+/** Creates a response. `claimed`: the response of a server that has ended; null: a new one. */
+export async function respond(exchange: Exchange, context: Context, claimed: ClaimedResponse | null): Promise<void> {
   const { inference, answerMemory, tokenTexts, responses } = context;
-  const id = newResponseId();
+  const id = claimed?.id ?? newResponseId();
   const { socket } = exchange.request;
+  const restart = responses.restartsBackground ? restartOf(exchange.request.body, claimed) : null;
   // Every request, even one that fails, removes the connection's last response. No other request can continue that response.
   const last = socket === undefined ? null : responses.last.take(socket);
   const translator = socket === undefined ? responseTranslator : messageTranslator;
@@ -43,7 +48,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
     const plan: ResponsePlan = {
       head: {
         id,
-        createdAt: Math.floor(Date.now() / 1000),
+        createdAt: claimed?.createdAt ?? Math.floor(Date.now() / 1000),
         model: model.id,
         settings,
         namespacedNames,
@@ -61,6 +66,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
           : (output) => responses.last.keep(socket, client, { id, items: [...earlier, input, output] }),
       isStored,
       isBackground,
+      restart: isBackground ? restart : null,
       isStreamed,
       hasExtensions: takesExtensions(exchange, agent),
       tokenTexts,
@@ -78,7 +84,16 @@ export const createResponse: RouteHandler = async (exchange, context) => {
     kept.release();
     throw thrown;
   }
-};
+}
+
+/**
+ * Returns what another server needs to generate the response. The body is copied, because a text worker may take its memory; a body
+ * that cannot ask for the background is not.
+ */
+function restartOf(body: Uint8Array, claimed: ClaimedResponse | null): RestartRecord | null {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  return bytes.includes('"background"') ? { request: new Uint8Array(bytes), count: claimed?.count ?? 0 } : null;
+}
 
 /** Generates a response while the client waits. If the client disconnects, the generation ends. */
 async function answerWaiting(
@@ -116,6 +131,7 @@ async function answerWhole(
     if (run.isEnded) break;
   }
   if (run.isEnded) {
+    await run.held();
     await sendPieces(exchange, jsonHeaders, run.json(), config);
     return;
   }

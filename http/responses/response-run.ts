@@ -6,14 +6,16 @@ import {
   type ItemTexts,
   maxStoredBytes,
   type ResponseUpdate,
+  type RestartRecord,
   type StoredResponse,
 } from "../../actors/api/stored-responses.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
-import type { ErrorRecord } from "../../runtime/errors.ts";
+import { resolvesWithin } from "../../runtime/clock.ts";
+import { type ErrorRecord, fromErrorRecord } from "../../runtime/errors.ts";
 import type { AnswerLease } from "../shared/answer/answer-memory.ts";
 import { PIECE_LENGTH, utf8Of } from "../shared/answer/json-pieces.ts";
 import type { StreamCodec } from "../sse.ts";
-import { type EventChunk, textOf } from "./fold/event-chunks.ts";
+import { type EventChunk, piecesOf, textOf } from "./fold/event-chunks.ts";
 import { DONE, EventText, noEvents } from "./fold/event-text.ts";
 import { ResponseFold } from "./fold/fold.ts";
 import {
@@ -32,6 +34,8 @@ import type { ResponseSaver, SavedResponse } from "./stored/response-saver.ts";
 import { outputStart } from "./stored/text-start.ts";
 
 const alreadyLogged = (): void => {};
+/** Maximum time in ms that text waits for the shared store. */
+const MOST_HELD_MS = 1000;
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
 
 export interface ResponsePlan {
@@ -45,6 +49,8 @@ export interface ResponsePlan {
   readonly inputStart: string | null;
   readonly isStored: boolean;
   readonly isBackground: boolean;
+  /** What another server needs to generate the response; null: none may. */
+  readonly restart: RestartRecord | null;
   readonly isStreamed: boolean;
   /** Whether events of the agent loop are sent in addition to the protocol's events. */
   readonly hasExtensions: boolean;
@@ -60,6 +66,8 @@ export interface ResponsePlan {
 
 export interface RunOwner {
   readonly saver: ResponseSaver;
+  /** Whether other replicas have the same store, so that a client may use an id there as soon as it knows the id. */
+  readonly isShared: boolean;
   /** Called when the run has ended, while its last write to the store is in progress. */
   ended(run: ResponseRun): void;
 }
@@ -78,14 +86,16 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   #wasAdded: Promise<boolean> | null = null;
   #hasEnded = false;
   #isForgotten = false;
+  #isUnstarted: boolean;
 
   constructor(plan: ResponsePlan, owner: RunOwner) {
     this.#plan = plan;
     this.#owner = owner;
     this.id = plan.head.id;
     this.isBackground = plan.isBackground;
+    this.#isUnstarted = plan.restart !== null;
     this.#text = plan.isStreamed ? new EventText() : null;
-    this.log = plan.isStreamed && plan.isBackground ? new EventLog(undefined, plan.lease) : null;
+    this.log = plan.isStreamed && plan.isBackground ? new EventLog(undefined, plan.lease, () => this.held()) : null;
     const events = this.#text ?? noEvents;
     this.#fold = new ResponseFold({ ...plan, events, status: plan.isBackground ? "queued" : "in_progress" });
   }
@@ -97,6 +107,31 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   get isEnded(): boolean {
     return this.#fold.isEnded;
+  }
+
+  /** Whether another server may generate the response if this one ends, because it has no output yet. */
+  get isUnstarted(): boolean {
+    return this.#isUnstarted && !this.isEnded;
+  }
+
+  /** Called before the first output. */
+  start(): void {
+    this.#isUnstarted = false;
+  }
+
+  /** Ends the run without an end of the response, which another server generates. Its streams here end with the error. */
+  handOver(error: ErrorRecord): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#isForgotten = true;
+    this.log?.break(fromErrorRecord(error));
+    this.#stop.abort();
+    this.#plan.lease.release();
+    this.#owner.ended(this);
+  }
+
+  get isHandedOver(): boolean {
+    return this.#hasEnded && !this.isEnded;
   }
 
   get status(): ResponseStatus {
@@ -134,6 +169,17 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#step();
   }
 
+  /**
+   * Returns a promise of the writes that must be in the store before a client gets text with the id, because the client may use
+   * the id at another replica, or after this process has been killed; null: none. If the store is lost or slow, the promise
+   * resolves after MOST_HELD_MS.
+   */
+  held(): Promise<unknown> | null {
+    const { saver } = this.#owner;
+    if (!this.#isToBeKept || !saver.isPending(this.id)) return null;
+    return resolvesWithin(MOST_HELD_MS, saver.settled(this.id));
+  }
+
   fail(error: ErrorRecord): string | Iterable<string> {
     this.#fold.fail(this.#isForgotten ? deletedError : error);
     return this.#step();
@@ -141,7 +187,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   /** Ends the response early. The engine stops before its next step. */
   interrupt(status: "incomplete" | "cancelled"): void {
-    if (this.isEnded) return;
+    if (this.isEnded || this.#hasEnded) return;
     this.#fold.interrupt(status);
     this.#step();
     this.#stop.abort();
@@ -178,8 +224,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       this.#hasEnded = true;
       this.log?.close();
     }
-    // The write is sent to the store before the client receives the text with the id. A client that has the id therefore always
-    // finds the response, even if this process fails.
+    // The write is sent to the store before the client receives the text with the id, which waits for it (`held`).
     if (isEnd && this.status !== "failed") this.#plan.onItems?.(itemTexts(withoutLogprobs(this.#fold.state.output)));
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
@@ -209,7 +254,11 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const interrupted = this.#bodyNow(interruptedState(state));
     const running = { isRunning: true, status: state.status, body, interrupted };
     // The output is empty, because a response in progress cannot be continued.
-    const record = this.added({ id: this.id, ...running, output: itemTexts([]), outputStart: null, events: null });
+    const { restart } = this.#plan;
+    const record = {
+      ...this.added({ id: this.id, ...running, output: itemTexts([]), outputStart: null, events: null }),
+      ...(restart === null ? {} : { restart }),
+    };
     const adding = this.#owner.saver.add(record);
     this.#wasAdded = adding.then(
       () => true,
@@ -245,7 +294,8 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   added(update: ResponseUpdate): StoredResponse {
     const { client, previousId, isBackground, input, inputStart, head } = this.#plan;
     const { createdAt, model, settings } = head;
-    return { ...update, client, previousId, isBackground, createdAt, model, inputStart, input, settings };
+    const isPublished = this.#owner.isShared && this.log !== null;
+    return { ...update, client, previousId, isBackground, isPublished, createdAt, model, inputStart, input, settings };
   }
 
   /** Builds a final state to store. Throws invalid_value if it is too large to be stored. */
@@ -266,10 +316,4 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   #bodyNow(state: ResponseState): Uint8Array {
     return Buffer.from([...bodyPieces(this.#plan.head, state)].join(""));
   }
-}
-
-function* piecesOf(chunks: readonly EventChunk[]): Generator<string> {
-  const text = textOf(chunks);
-  if (typeof text === "string") yield text;
-  else yield* text;
 }

@@ -1,8 +1,11 @@
 // Responses: manages running responses and reads stored responses. While a response runs, only its ResponseRun changes it, so
 // no change is lost. Created by the app; used by the routes of this folder.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
+import type { Replicas } from "../../actors/api/state/replicas.ts";
 import type {
+  ClaimedResponse,
   FoundResponse,
   ItemPage,
   ItemTexts,
@@ -12,12 +15,14 @@ import type {
   Span,
   StoredResponses,
 } from "../../actors/api/stored-responses.ts";
-import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../observe/log.ts";
 import type { Piece } from "../server/write-piece.ts";
 import { unknownAfter } from "../shared/fields/page-query.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
 import { checkStart, type EventLog } from "./stored/event-log.ts";
+import { publishEvents } from "./stored/event-publisher.ts";
+import { FollowedLog } from "./stored/followed-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
 import { LastResponses } from "./stored/last-responses.ts";
 import { ResponseSaver } from "./stored/response-saver.ts";
@@ -30,13 +35,20 @@ export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
  * changes only once or twice.
  */
 const MAX_TRIES = 4;
+/** Attempts, and milliseconds between them, to record that a response has output while the shared state is lost. */
+const START_TRIES = 120;
+const START_RETRY_MS = 500;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
+  /** Other servers with the same store; null or absent: none. */
+  readonly replicas?: Replicas | null;
   readonly log: Log;
   /** Maximum number of background responses that run at the same time. */
   readonly maxBackground: number;
   readonly maxBackgroundBytes?: number;
+  /** Whether background responses without output whose server has ended are generated again; default false. */
+  readonly restartsBackground?: boolean;
   /** Milliseconds before a failed save is retried. */
   readonly saveRetryMs?: number;
   /** Maximum bytes of responses that wait to be saved. */
@@ -61,6 +73,7 @@ export class Responses implements RunOwner {
   /** Unstored responses that a WebSocket connection may continue. */
   readonly last = new LastResponses();
   readonly #options: ResponsesOptions;
+  readonly #replicas: Replicas | null;
   readonly #running = new Map<string, ResponseRun>();
   /** Size in bytes of the request of each running background response, by response id. */
   readonly #background = new Map<string, number>();
@@ -70,14 +83,28 @@ export class Responses implements RunOwner {
   constructor(options: ResponsesOptions) {
     this.#options = options;
     const { store, log, saveRetryMs, maxWaitingBytes } = options;
-    this.saver = new ResponseSaver(store, log, { retryMs: saveRetryMs, maxWaitingBytes });
+    this.saver = new ResponseSaver(store, log, {
+      retryMs: saveRetryMs,
+      maxWaitingBytes,
+    });
+    this.#replicas = options.replicas ?? null;
+    this.#replicas?.answer("cancelResponse", ({ id }) => this.#endForOther(id, (run) => run.interrupt("cancelled")));
+    this.#replicas?.answer("forgetResponse", ({ id }) => this.#endForOther(id, (run) => run.forget()));
+  }
+
+  get isShared(): boolean {
+    return this.#replicas !== null;
   }
 
   /** Begins a response. The caller passes the generation events to the returned run. */
   begin(plan: ResponsePlan): ResponseRun {
     const run = new ResponseRun(plan, this);
     // A response that is not stored cannot be retrieved, not even while it runs.
-    if (plan.isStored) this.#running.set(run.id, run);
+    if (plan.isStored) {
+      // A response that this server has lost to another one and claimed back has one run.
+      this.#running.get(run.id)?.handOver(restartsElsewhere);
+      this.#running.set(run.id, run);
+    }
     return run;
   }
 
@@ -86,7 +113,9 @@ export class Responses implements RunOwner {
    * queue_full if a limit is exceeded, or the store's error if the response cannot be stored.
    */
   async beginBackground(plan: ResponsePlan, requestBytes: number): Promise<ResponseRun> {
-    this.#admit(requestBytes);
+    // A restarted response was admitted when it was claimed.
+    if (plan.restart === null || plan.restart.count === 0) this.#admit(requestBytes);
+    else if (this.#isStopping) throw stopping();
     const run = this.begin(plan);
     this.#background.set(run.id, requestBytes);
     this.#backgroundBytes += requestBytes;
@@ -96,6 +125,11 @@ export class Responses implements RunOwner {
       run.forget();
       throw error;
     }
+    // The first events of the log are published too, after the response is stored.
+    if (this.#replicas !== null && run.log !== null) {
+      const { id, log } = run;
+      void publishEvents({ id, log, replicas: this.#replicas, settled: () => this.saver.settled(id) });
+    }
     return run;
   }
 
@@ -104,21 +138,27 @@ export class Responses implements RunOwner {
    * request may be long.
    */
   async pump(run: ResponseRun, events: AsyncIterable<readonly AgentEvent[]>): Promise<void> {
+    let held: readonly AgentEvent[] = [];
     try {
-      for await (const batch of events) {
+      for await (const added of events) {
+        const batch = held.length === 0 ? added : [...held, ...added];
+        held = run.isUnstarted && batch.every(isBeforeOutput) ? batch : [];
+        if (held.length > 0) continue;
+        if (run.isUnstarted) await this.#start(run);
+        if (run.isEnded || run.isHandedOver) return;
         const last = batch.at(-1);
         // The request was cancelled, or the session in which it ran was deleted.
         if (last?.type === "error" && last.error.code === "cancelled") run.interrupt("cancelled");
         else run.encode(batch);
         if (run.isEnded) return;
       }
-      if (run.isEnded) return;
+      if (run.isEnded || run.isHandedOver) return;
       throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
     } catch (thrown) {
       if (!(thrown instanceof ServerError)) {
         this.#options.log.error({ response: run.id, err: thrown }, "a response failed unexpectedly");
       }
-      run.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : unexpected);
+      if (!run.isHandedOver) run.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : unexpected);
     }
   }
 
@@ -146,7 +186,7 @@ export class Responses implements RunOwner {
   /** Returns a page of the stored responses. Running responses have their current state. Throws invalid_value. */
   async list(request: Parameters<StoredResponses["list"]>[0]): Promise<ListedPage> {
     // A client that has received a response finds it in the list.
-    await Promise.all([...this.saver.pendingIds()].map((id) => this.saver.settled(id)));
+    await Promise.all([...this.saver.pendingIds()].map((id) => this.saver.readable(id)));
     // The runs are collected before the store is read. If a response ends during the read, the store may still return it as
     // running.
     const runs = new Map(this.#running);
@@ -161,7 +201,8 @@ export class Responses implements RunOwner {
     run?.forget();
     this.#running.delete(id);
     // Wait for a pending save, because it must not reach the store after the deletion.
-    await this.saver.settled(id);
+    await this.saver.readable(id);
+    if (run === undefined && this.#replicas !== null) await this.#forgetElsewhere(id, this.#replicas);
     const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     if (run === undefined && !wasKept) throw unknownResponse(id);
   }
@@ -173,9 +214,12 @@ export class Responses implements RunOwner {
   async *cancel(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run?.isBackground) run.interrupt("cancelled");
+    if (run === undefined && this.#replicas !== null) await this.#cancelElsewhere(id, this.#replicas);
     const { status, isBackground } = run ?? shownState(await this.#found(id));
-    if (run?.isBackground) yield* run.json();
-    else if (status === "cancelled") yield* this.body(id);
+    if (run?.isBackground) {
+      await run.held();
+      yield* run.json();
+    } else if (status === "cancelled") yield* this.body(id);
     else {
       const state = isBackground ? `is ${status}` : "does not run in the background";
       const text = `Response with ID '${id}' ${state}: only a background response that is queued or in progress can be cancelled`;
@@ -187,7 +231,7 @@ export class Responses implements RunOwner {
    * Returns the events with a sequence number above `after` of a streamed background response. The result is the event log if
    * more events may follow, else the stored events. Throws not_found.
    */
-  async events(id: string, after: number): Promise<EventLog | AsyncIterable<Piece>> {
+  async events(id: string, after: number): Promise<EventLog | FollowedLog | AsyncIterable<Piece>> {
     const run = this.#running.get(id);
     if (run?.log) return run.log;
     const found = run === undefined ? await this.#found(id) : null;
@@ -195,6 +239,18 @@ export class Responses implements RunOwner {
       const { first, spans } = found.events;
       checkStart(after, first);
       return eventsAfter(keptBytes(this.#options.store, spans), after + 1 - first);
+    }
+    if (this.#replicas !== null && found?.isPublished && found.runner !== null) {
+      return new FollowedLog({
+        id,
+        after,
+        replicas: this.#replicas,
+        find: () => this.#found(id),
+        store: this.#options.store,
+      });
+    }
+    if (found?.runner === "elsewhere" && found.isPublished) {
+      throw new ServerError("peer_gone", `response '${id}' is about to be generated again; ask for its events soon`);
     }
     const isLost = found !== null && found.runner !== null;
     const text = isLost
@@ -205,7 +261,7 @@ export class Responses implements RunOwner {
 
   /** Returns the JSON text of an input or output item; null if it is not stored. */
   async item(id: string, itemId: string): Promise<KeptText | null> {
-    await this.saver.settled(id);
+    await this.saver.readable(id);
     const { store } = this.#options;
     const spans = isResponseId(id) ? await store.item({ id, itemId }) : null;
     return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
@@ -213,7 +269,7 @@ export class Responses implements RunOwner {
 
   /** Returns a page of a response's input items, with their texts. Throws not_found and invalid_value. */
   async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
-    await this.saver.settled(request.id);
+    await this.saver.readable(request.id);
     const { store } = this.#options;
     const page = isResponseId(request.id) ? await store.page(request) : null;
     if (page === null) throw unknownResponse(request.id);
@@ -226,7 +282,7 @@ export class Responses implements RunOwner {
    */
   async history(id: string): Promise<readonly ItemTexts[]> {
     if (!isResponseId(id)) throw missingPrevious(unknownResponse(id));
-    await this.saver.settled(id);
+    await this.saver.readable(id);
     // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
     // running.
     const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
@@ -245,21 +301,93 @@ export class Responses implements RunOwner {
   interruptBackground(): void {
     this.#isStopping = true;
     const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
+    const unstarted = background.filter(({ isUnstarted }) => isUnstarted);
+    for (const run of unstarted) run.handOver(restartsElsewhere);
     for (const run of background) run.interrupt("incomplete");
-    const count = background.length;
+    const count = background.length - unstarted.length;
+    if (unstarted.length > 0) {
+      const text = "background responses without output are left to another replica, or to the next start";
+      this.#options.log.info({ count: unstarted.length }, text);
+    }
     if (count > 0) this.#options.log.warn({ count }, "background responses were interrupted and stored as incomplete");
   }
 
+  /** Whether background responses without output whose server has ended are generated again. */
+  get restartsBackground(): boolean {
+    return this.#options.restartsBackground ?? false;
+  }
+
+  /** Claims responses of servers that have ended, at most as many as may run here. Throws storage_unavailable. */
+  async claim(): Promise<readonly ClaimedResponse[]> {
+    const free = this.#options.maxBackground - this.#background.size;
+    return this.#isStopping || free <= 0 ? [] : await this.#options.store.claim(free);
+  }
+
+  /** Gives up a claimed response, which is shown as interrupted from now on. Throws storage_unavailable. */
+  async giveUp(id: string): Promise<void> {
+    await this.#options.store.begin(id);
+  }
+
   ended(run: ResponseRun): void {
-    this.#running.delete(run.id);
+    if (this.#running.get(run.id) === run) this.#running.delete(run.id);
     this.#backgroundBytes -= this.#background.get(run.id) ?? 0;
     this.#background.delete(run.id);
+  }
+
+  /**
+   * Called before the first output of a response that another server may restart. If one has done so, or the store stays lost, the
+   * run ends here.
+   */
+  async #start(run: ResponseRun): Promise<void> {
+    run.start();
+    let isOurs: boolean | null = null;
+    for (let tries = 0; isOurs === null && tries < START_TRIES && !run.isEnded; tries++) {
+      if (tries > 0) await sleep(START_RETRY_MS);
+      isOurs = await this.#options.store.begin(run.id).catch(() => null);
+    }
+    if (isOurs === true) return;
+    const reason = isOurs === null ? "the shared state was lost" : "another replica has taken it over";
+    this.#options.log.warn({ response: run.id, reason }, "a background response is not generated here any longer");
+    if (run.isEnded) return;
+    // Without an answer of the store this server still owns the response, so it ends it: nobody else would.
+    const lost = "the shared state was lost before the first output; send the request again";
+    if (isOurs === null) run.fail(toErrorRecord(new ServerError("storage_unavailable", lost)));
+    else run.handOver(restartsElsewhere);
+  }
+
+  /**
+   * Ends a background response for another replica. Resolves to true when its end is stored; null: it does not run here.
+   */
+  async #endForOther(id: string, end: (run: ResponseRun) => void): Promise<true | null> {
+    const run = this.#running.get(id);
+    // A response that has just ended is still being stored.
+    if (run === undefined && !this.saver.isPending(id)) return null;
+    if (run !== undefined) end(run);
+    await this.saver.settled(id);
+    return true;
+  }
+
+  /** Has the replica that generates a response cancel it. Throws peer_gone if it does not answer. */
+  async #cancelElsewhere(id: string, replicas: Replicas): Promise<void> {
+    const found = await this.#found(id);
+    if (found.runner !== "elsewhere" || !found.isBackground) return;
+    const answers = await replicas.ask(found.owner, "cancelResponse", { id }, true);
+    if (answers.length > 0) return;
+    const later = await this.#found(id);
+    if (later.runner !== "elsewhere") return;
+    throw new ServerError("peer_gone", `the replica that generates response '${id}' does not answer; try again soon`);
+  }
+
+  /** Has the replica that generates a response end it. If it does not answer, its later writes are dropped all the same. */
+  async #forgetElsewhere(id: string, replicas: Replicas): Promise<void> {
+    const found = isResponseId(id) ? await this.#options.store.find(id) : null;
+    if (found?.runner === "elsewhere") await replicas.ask(found.owner, "forgetResponse", { id }, true);
   }
 
   /** Finds a stored response. Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
     // Wait for pending saves, so that the store knows how the response ended.
-    await this.saver.settled(id);
+    await this.saver.readable(id);
     const found = isResponseId(id) ? await this.#options.store.find(id) : null;
     if (found === null) throw unknownResponse(id);
     return found;
@@ -267,9 +395,7 @@ export class Responses implements RunOwner {
 
   #admit(requestBytes: number): void {
     const { maxBackground, maxBackgroundBytes = MAX_BACKGROUND_BYTES } = this.#options;
-    if (this.#isStopping) {
-      throw new ServerError("draining", "the server is shutting down; send the request to another one");
-    }
+    if (this.#isStopping) throw stopping();
     const what =
       this.#background.size >= maxBackground
         ? `${maxBackground} background responses are in progress (max_background_responses)`
@@ -280,6 +406,20 @@ export class Responses implements RunOwner {
   }
 }
 
+function stopping(): ServerError {
+  return new ServerError("draining", "the server is shutting down; send the request to another one");
+}
+
+/** Whether an event precedes all output of a run, and is the same if the run begins again. */
+function isBeforeOutput({ type }: AgentEvent): boolean {
+  return type === "session";
+}
+
+const restartsElsewhere: ErrorRecord = {
+  code: "peer_gone",
+  message:
+    "the response is generated by another server; ask for its events at GET /v1/responses/{response_id}?stream=true",
+};
 const unexpected = { code: "internal", message: "internal error; details are in the server log" } as const;
 
 /** Returns the state of a stored response as clients see it. */

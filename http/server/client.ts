@@ -26,6 +26,11 @@ export function clientOf(request: Asker): string {
   return client;
 }
 
+/** Makes `client` the client of a request that the server itself sends for it. */
+export function nameClient(request: Asker, client: string): void {
+  known.set(request, client);
+}
+
 /** Returns the API key of a request; "" if it has none. */
 export function keyOf(headers: HttpRequest["headers"]): string {
   return headers.get("authorization")?.replace(bearer, "") || headers.get("x-api-key") || "";

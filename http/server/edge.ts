@@ -87,6 +87,12 @@ export type AdmitRequest = (request: Pick<HttpRequest, "method" | "path" | "head
 
 export interface EdgeServer {
   readonly port: number;
+  /**
+   * Prepares the end, once: each response closes its connection from now on, so that clients open their next one elsewhere.
+   * Connections are accepted until close(), except on a shared port. Resolves when no client has a connection, which happens only
+   * on a shared port.
+   */
+  retire(): Promise<void>;
   /** Stops accepting connections. Requests in flight continue. */
   close(): void;
   /** Resolves when `close` was called and the last request in flight has ended. */
@@ -113,6 +119,8 @@ export interface EdgeOptions extends BodyLimits {
   readonly host: string;
   /** Port to listen on; 0: any free port. */
   readonly port: number;
+  /** Whether other processes may listen on the port too (SO_REUSEPORT); default: false. */
+  readonly sharesPort?: boolean;
   readonly sockets?: SocketLimits;
   /** Called when connections are rejected because the process has too few free file descriptors. */
   readonly onFull?: () => void;

@@ -2,40 +2,71 @@
 // complete when the last request has ended.
 import type { EdgeServer } from "./edge.ts";
 
+/**
+ * Time in ms without a request after which no client has an idle connection: the limit of idle connections is 10 s on both front
+ * ends, and it is checked about once a second.
+ */
+const ALL_IDLE_MS = 12_000;
+
 interface Abortable {
   abort(): void;
 }
 
+interface ServerParts {
+  readonly port: number;
+  /** Called when the server retires. Returns whether it accepts no more connections from now on. */
+  readonly retired?: () => boolean;
+  /** Called when the server closes. */
+  readonly stopAccepting: () => void;
+  /** Called after the last request in flight has ended. */
+  readonly stop: () => void | Promise<void>;
+}
+
 export class InFlight {
   readonly #open = new Set<Abortable>();
+  #isRetiring = false;
   #isClosing = false;
+  /** Resolves the result of retire(); null: the server is not retired, or accepts connections. */
+  #unused: (() => void) | null = null;
+  #unusedTimer: NodeJS.Timeout | null = null;
   #settle: () => void = () => {};
   /** Resolves when the server is closed and no request is in flight. */
   readonly #empty: Promise<void> = new Promise((resolve) => {
     this.#settle = resolve;
   });
 
-  /** Whether the server is closed. If true, a response should close its connection. */
-  get isClosing(): boolean {
-    return this.#isClosing;
+  /** Whether each response should close its connection: the server retires or is closed. */
+  get isRetiring(): boolean {
+    return this.#isRetiring;
   }
 
   add(request: Abortable): void {
     this.#open.add(request);
+    if (this.#unusedTimer !== null) clearTimeout(this.#unusedTimer);
+    this.#unusedTimer = null;
   }
 
   delete(request: Abortable): void {
     this.#open.delete(request);
-    if (this.#isClosing && this.#open.size === 0) this.#settle();
+    if (this.#open.size > 0) return;
+    if (this.#isClosing) this.#settle();
+    this.#waitUnused();
   }
 
-  /**
-   * Creates the EdgeServer whose requests this object tracks. `stopAccepting` is called when the server closes, `stop` after
-   * the last request in flight has ended.
-   */
-  server(port: number, stopAccepting: () => void, stop: () => void | Promise<void>): EdgeServer {
+  /** Creates the EdgeServer whose requests this object tracks. */
+  server({ port, retired, stopAccepting, stop }: ServerParts): EdgeServer {
+    const retire = (): Promise<void> => {
+      this.#isRetiring = true;
+      const isDeaf = retired?.() ?? false;
+      return new Promise((resolve) => {
+        if (!isDeaf) return;
+        this.#unused = resolve;
+        if (this.#open.size === 0) this.#waitUnused();
+      });
+    };
     const close = (): void => {
       if (this.#isClosing) return;
+      this.#isRetiring = true;
       stopAccepting();
       this.#isClosing = true;
       if (this.#open.size === 0) this.#settle();
@@ -44,6 +75,11 @@ export class InFlight {
       close();
       for (const request of [...this.#open]) request.abort();
     };
-    return { port, close, closed: this.#empty.then(stop), forceClose };
+    return { port, retire, close, closed: this.#empty.then(stop), forceClose };
+  }
+
+  #waitUnused(): void {
+    const resolve = this.#unused;
+    if (resolve !== null) this.#unusedTimer = setTimeout(resolve, ALL_IDLE_MS).unref();
   }
 }

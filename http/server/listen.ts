@@ -6,6 +6,7 @@ import { openFileLimit } from "../../runtime/host/open-files.ts";
 import type { Log } from "../observe/log.ts";
 import type { AdmitRequest, EdgeHandler, EdgeOptions, EdgeServer, OpenEdge, SpoolFolder } from "./edge.ts";
 import { nodeEdge } from "./node/edge.ts";
+import { sharedPortRisk } from "./port/shared-port.ts";
 import { uwsEdge } from "./uws/edge.ts";
 import { loadNative, type NativePackage } from "./uws/native.ts";
 
@@ -39,6 +40,8 @@ export async function listen(app: ListeningApp, options: ListenOptions): Promise
     ...options,
   });
   options.log.debug({ edge: name }, `${name} edge: ${why}`);
+  const risk = options.sharesPort ? sharedPortRisk() : null;
+  if (risk !== null) options.log.warn({ port: server.port }, risk);
   options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge`);
   return Object.assign(server, { edgeName: name });
 }

@@ -38,6 +38,8 @@ export const deleteSession: RouteHandler = async (exchange, context) => {
   const id = exchange.parameters.session_id ?? "";
   const wasThere = await sessions.delete(id);
   await context.agents?.forget(id);
+  // The session is deleted, even if a run on a replica that cannot be asked now stores it again.
+  if (context.replicas !== null) await context.replicas.ask(null, "forgetSession", { session: id }, false);
   exchange.json(200, { id, object: "session", deleted: wasThere });
 };
 

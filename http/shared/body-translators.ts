@@ -1,10 +1,12 @@
 // Body translators of all inference routes. The text workers load this module; its interface is TranslatorModule.
 import type { BodyTranslators } from "../../actors/api/body-translators.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
+import { speechTranslator } from "../audio/speech-request.ts";
 import { detokenizeTranslator, tokenizeTranslator } from "../chat/tokens/translator.ts";
 import { chatTranslator } from "../chat/translator.ts";
 import { completionTranslator } from "../completions/translator.ts";
 import { embeddingTranslator } from "../embeddings/translator.ts";
+import { imageTranslator } from "../images/translator.ts";
 import { parseJson } from "../json.ts";
 import { countTranslator, messagesTranslator } from "../messages/request/translator.ts";
 import { chatTranslator as ollamaChatTranslator } from "../ollama/chat.ts";
@@ -14,6 +16,7 @@ import { rerankTranslator } from "../rerank/translator.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
 import { sessionTranslator } from "../sessions/translator.ts";
+import { audioPartsName, takeAudio } from "./audio/audio-parts.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;
@@ -22,7 +25,9 @@ const byName = new Map<string, Translate>([
   reader(chatTranslator),
   reader(completionTranslator),
   reader(embeddingTranslator),
+  reader(imageTranslator),
   reader(rerankTranslator),
+  reader(speechTranslator),
   reader(tokenizeTranslator),
   reader(detokenizeTranslator),
   reader(messagesTranslator),
@@ -36,6 +41,7 @@ const byName = new Map<string, Translate>([
   reader(embedTranslator),
   reader(oneEmbeddingTranslator),
   [goOnName, goOn],
+  [audioPartsName, takeAudio],
 ]);
 
 export const translators: BodyTranslators = {

@@ -5,32 +5,44 @@ import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
 import type { Log } from "../observe/log.ts";
 import { clientOf } from "../server/client.ts";
+import { hasAudio, heardBody } from "./audio/heard-body.ts";
 import { type IgnoredField, tellIgnored, unknownFieldList } from "./ignored.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
-/** Returns the translation of the body. Throws an error if the body is invalid. */
+/**
+ * Returns the translation of the body. Audio in it is transcribed first, if a model of the server does that. Throws an error if the
+ * body is invalid.
+ */
 export async function readRequest<T extends Translation>(
   exchange: Exchange,
-  { inference, log, config: { unknownFields } }: Context,
+  context: Context,
   translator: BodyTranslator<T>,
   parameters: unknown = null,
 ): Promise<T> {
+  const { inference, log, config } = context;
+  const { unknownFields } = config;
   const { request } = exchange;
   const takesUntyped = exchange.route?.takesUntyped;
   const { body } = request;
-  if (body.byteLength <= MAX_BODY_READ_HERE) {
+  const isHeard = hasAudio(body, context);
+  if (body.byteLength <= MAX_BODY_READ_HERE && !isHeard) {
     const translated = translator.translate(readJsonValue(request, { takesUntyped }), parameters, unknownFields);
     reportIgnored(exchange, translated.ignored, log);
     return translated;
   }
   checkContentType(request, takesUntyped);
   const input: TranslationInput = { parameters, unknownFields };
-  const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters: input };
   // The bytes of the body stay counted in the body budget, because the text worker holds the body and the route later holds its
   // translation.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
-  const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;
+  const own = ownMemory(body);
+  const translate = async (): Promise<unknown> => {
+    const read = isHeard ? await heardBody(own, exchange, context) : own;
+    const message = { client: clientOf(request), protocol: translator.name, body: read, parameters: input };
+    return await inference.translate(message, request.signal);
+  };
+  const translated = (await translate().finally(letGo)) as T;
   nameModel(request, translated.model);
   reportIgnored(exchange, translated.ignored, log);
   return translated;

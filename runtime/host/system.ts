@@ -1,8 +1,8 @@
 // System information: its types, and the facts that come from the operating system. cli/ adds facts about engines, child
 // processes and settings. http/ sends them.
 import { readFileSync } from "node:fs";
-import { cpus, machine, release, totalmem, type } from "node:os";
-import { availableMemory } from "./memory.ts";
+import { cpus, machine, release, type } from "node:os";
+import { availableMemory, totalMemory } from "./memory.ts";
 
 export interface Device {
   /** Kind of the device: "cpu", "cuda", "metal" or "vulkan". */
@@ -131,8 +131,7 @@ function lastingFacts(): Omit<HostFacts, "memory"> {
 
 /** Returns memory facts, limited to what this process may use. */
 function memoryFacts(): HostFacts["memory"] {
-  const limit = process.constrainedMemory() || Number.POSITIVE_INFINITY;
-  const totalBytes = Math.min(totalmem(), limit);
+  const totalBytes = totalMemory();
   return { totalBytes, availableBytes: Math.min(availableMemory(), totalBytes) };
 }
 

@@ -76,22 +76,28 @@ export type WatchTarget = { readonly key: string } | { readonly prefix: string }
  */
 export type WatchListener = (key: string | null) => void;
 
-/** All writes throw storage_unavailable if the disk cannot be written now, and invalid_value if an entry is too large. */
+/** Result of a read: tables in this process return it at once, a store over the network returns a promise. */
+export type Reading<T> = T | Promise<T>;
+
+/**
+ * All methods throw storage_unavailable if the store cannot be read or written now. Writes throw invalid_value if an entry is
+ * too large.
+ */
 export interface Store<Head> {
   /**
-   * Returns the entry; null if it is absent, too old or expired. Its parts stay readable until
-   * this turn of the event loop ends.
+   * Returns the entry; null if it is absent, too old or expired. Its parts stay readable until this turn of the event loop
+   * ends; in a store over the network, for some seconds.
    */
-  get(key: string): KeptEntry<Head> | null;
+  get(key: string): Reading<KeptEntry<Head> | null>;
   /** Returns a copy of bytes of a part; null if the part no longer exists. */
-  read(part: number, from: number, to: number): Uint8Array | null;
+  read(part: number, from: number, to: number): Reading<Uint8Array | null>;
   /**
    * Returns a page of the entries in the order of their keys. An entry that exists during the whole listing is listed exactly
    * once, whatever is written between two pages.
    */
-  list(request: ListRequest): ListPage<Head>;
+  list(request: ListRequest): Reading<ListPage<Head>>;
   /** Returns a page of the entries in the order of their age, the newest first. */
-  newest(request: NewestRequest): NewestPage<Head>;
+  newest(request: NewestRequest): Reading<NewestPage<Head>>;
   /** Adds an entry as the newest one, or replaces the entry with the same key. */
   put(key: string, entry: Entry<Head>): Promise<void>;
   /** Deletes an entry. Resolves to true if it existed. */
@@ -105,7 +111,7 @@ export interface Store<Head> {
   /**
    * Calls the listener after each change by any process that has the store open. The returned function ends the watch. Changes
    * made through this store object are reported at once. Other changes are reported within 100 ms, because LMDB does not
-   * notify. Several changes of one key in that time count as one. Hiding an entry because of its age or expiry does not count
+   * notify; Redis reports all changes as messages. Several changes of one key in that time count as one. Hiding an entry because of its age or expiry does not count
    * as a change, but its later removal does. Throws storage_unavailable if the store cannot be read now.
    */
   watch(target: WatchTarget, listener: WatchListener): () => void;

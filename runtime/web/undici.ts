@@ -1,3 +1,3 @@
-// The HTTP client undici, on which Node's own fetch is built. It is used for two features that Node's fetch lacks:
-// proxies and time limits.
-export { Agent, fetch, ProxyAgent } from "undici";
+// The HTTP client undici, on which Node's own fetch is built. It is used for features that Node's fetch lacks: proxies, time
+// limits, and responses that are read without a stream object.
+export { Agent, type Dispatcher, fetch, Pool, ProxyAgent } from "undici";

@@ -200,7 +200,7 @@ describe("settings that an engine does not have", () => {
     const model = await tinyModel();
     const serve = ["serve", "--port", "0", "--host", "127.0.0.1", "--cpu", "-m", model];
     const cases: readonly (readonly [flags: readonly string[], message: RegExp])[] = [
-      [["--engine", "gpu"], /--engine expects one of auto, llama, wasm; got "gpu"/],
+      [["--engine", "gpu"], /--engine expects one of auto, llama, wasm, remote; got "gpu"/],
       [["--no-kv-cache"], /"--no-kv-cache" has no meaning with continuous batching/],
       [["--pa-block-size", "30"], /--pa-block-size expects a multiple of 4 from 4 to 256; got 30/],
       [["--engine", "wasm", "--pa-cache-type", "q4_0"], /got wasm, which cannot: it has no cache_type q4_0/],

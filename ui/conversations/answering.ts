@@ -99,10 +99,9 @@ class Answering {
   async #open(): Promise<AsyncIterable<readonly ServerEvent[]>> {
     const { responseId, sequence, model } = this.#fold.answer;
     const { body, signal } = this.#options;
-    const here = localName(model);
-    if (here !== null) {
+    if (localName(model) !== null) {
       if (responseId !== "" || body === null) throw new LocalError("the page was closed during the answer");
-      return respondHere(here, body, signal);
+      return respondHere(model, body, signal);
     }
     if (responseId === "") {
       if (body === null) throw new ServerError("the page was closed before the server began the answer", "lost", 410);

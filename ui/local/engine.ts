@@ -1,14 +1,20 @@
 // Engine of a local model: the web worker that runs the model, the requests that it answers, and its users.
-import type { LoadedFacts, ModelToLoad, PageMessage, WorkerMessage } from "../../browser/messages.ts";
+import type { GpuModelToLoad, LoadedFacts, ModelToLoad, PageMessage, WorkerMessage } from "../../browser/messages.ts";
 import { t } from "../base/language.ts";
 import { eventsIn, type ServerEvent } from "../server/events.ts";
 
+/** State of the local model. `id`: that of the model that is loaded. */
 export type LocalState =
   | { readonly status: "none" }
   /** `fraction` of the load, 0..1. */
-  | { readonly status: "loading"; readonly name: string; readonly fraction: number }
-  | { readonly status: "loaded"; readonly name: string; readonly facts: LoadedFacts }
-  | { readonly status: "failed"; readonly name: string; readonly problem: string };
+  | { readonly status: "loading"; readonly id: string; readonly fraction: number }
+  | { readonly status: "loaded"; readonly id: string; readonly facts: LoadedFacts }
+  | { readonly status: "failed"; readonly id: string; readonly problem: string };
+
+/** A model to load, and the script of the worker that runs it. */
+export type EngineStart =
+  | { readonly script: "page-worker.js"; readonly model: ModelToLoad }
+  | { readonly script: "gpu-worker.js"; readonly model: GpuModelToLoad };
 
 /** Error of a request to a local model. */
 export class LocalError extends Error {
@@ -25,7 +31,7 @@ interface Request {
 
 /** The worker, and the requests that it answers. */
 export class Engine {
-  readonly name: string;
+  readonly id: string;
   /** Settles when the model is loaded, cannot be loaded, or is unloaded before that. */
   readonly loaded: Promise<void>;
   readonly #worker: Worker;
@@ -39,28 +45,27 @@ export class Engine {
   #refuse: (error: LocalError) => void = () => {};
 
   /** `onState`: called with each state of the load, and when the engine fails. */
-  constructor(model: ModelToLoad, onState: (state: LocalState) => void) {
-    const { name } = model;
-    this.name = name;
+  constructor(id: string, { script, model }: EngineStart, onState: (state: LocalState) => void) {
+    this.id = id;
     this.#onState = onState;
-    this.#worker = new Worker(new URL("page-worker.js", document.baseURI), { type: "module", name: "page" });
+    this.#worker = new Worker(new URL(script, document.baseURI), { type: "module", name: "page" });
     this.loaded = new Promise((resolve, reject) => {
       this.#refuse = reject;
       this.#worker.onerror = ({ message }) => this.#fail(message || t("engineNotLoaded"));
       this.#worker.onmessage = ({ data }: MessageEvent<WorkerMessage>) => {
-        if (data.kind === "progress") onState({ status: "loading", name, fraction: data.fraction });
+        if (data.kind === "progress") onState({ status: "loading", id, fraction: data.fraction });
         else if (data.kind === "failed") this.#fail(data.problem.message);
         else if (data.kind === "events") this.#requests.get(data.id)?.take(eventsIn(data.text));
         else if (data.kind === "refused") this.#requests.get(data.id)?.fail(data.problem.message);
         else {
-          onState({ status: "loaded", name, facts: data.facts });
+          onState({ status: "loaded", id, facts: data.facts });
           resolve();
         }
       };
     });
     // The error is shown by whoever waits for the load, and as the state of the model.
     this.loaded.catch(() => {});
-    onState({ status: "loading", name, fraction: 0 });
+    onState({ status: "loading", id, fraction: 0 });
     this.#send({ kind: "load", model });
   }
 
@@ -133,7 +138,7 @@ export class Engine {
   #fail(message: string): void {
     if (this.#hasEnded) return;
     this.#end(message);
-    this.#onState({ status: "failed", name: this.name, problem: message });
+    this.#onState({ status: "failed", id: this.id, problem: message });
   }
 
   #end(reason: string): void {

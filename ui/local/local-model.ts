@@ -3,8 +3,10 @@ import { signal } from "@preact/signals";
 import { t } from "../base/language.ts";
 import { preference } from "../base/preference.ts";
 import type { ServerEvent } from "../server/events.ts";
-import { Engine, LocalError, type LocalState } from "./engine.ts";
-import { modelFile } from "./model-files.ts";
+import { Engine, type EngineStart, LocalError, type LocalState } from "./engine.ts";
+import { gpuObstacle } from "./gpu.ts";
+import { gpuModelFiles } from "./gpu-files.ts";
+import { canStore, modelFile } from "./model-files.ts";
 
 export const localModel = signal<LocalState>({ status: "none" });
 
@@ -26,20 +28,30 @@ export const contextTokens = preference("localContext", 4096, isCount);
 /** Why this page cannot run a model; null: it can. */
 export function obstacle(): "notIsolated" | "noStorage" | null {
   if (!crossOriginIsolated) return "notIsolated";
-  const writes = globalThis.FileSystemFileHandle?.prototype.createWritable !== undefined;
-  return navigator.storage?.getDirectory !== undefined && writes ? null : "noStorage";
+  return canStore() ? null : "noStorage";
 }
 
-const prefix = "browser:";
+/** Prefixes of the ids of local models, by what computes them. */
+const prefixes = { cpu: "browser:", gpu: "gpu:" };
+
+export type Device = keyof typeof prefixes;
+
+export interface LocalName {
+  readonly device: Device;
+  readonly name: string;
+}
 
 /** Id of a local model in the settings of a conversation. */
-export function localId(name: string): string {
-  return prefix + name;
+export function localId(name: string, device: Device = "cpu"): string {
+  return prefixes[device] + name;
 }
 
 /** Returns the name of a local model; null: the id is that of a model of the server. */
-export function localName(id: string): string | null {
-  return id.startsWith(prefix) ? id.slice(prefix.length) : null;
+export function localName(id: string): LocalName | null {
+  for (const device of ["cpu", "gpu"] as const) {
+    if (id.startsWith(prefixes[device])) return { device, name: id.slice(prefixes[device].length) };
+  }
+  return null;
 }
 
 let engine: Engine | null = null;
@@ -47,8 +59,8 @@ let engine: Engine | null = null;
 let turn: Promise<unknown> = Promise.resolve();
 
 /** Loads a kept model, when nobody uses the one that is loaded. Throws LocalError. */
-export async function loadLocal(name: string): Promise<void> {
-  (await reserved(name)).release();
+export async function loadLocal(id: string): Promise<void> {
+  (await reserved(id)).release();
 }
 
 /** Unloads the model, or ends its load. Its answers end. */
@@ -63,11 +75,11 @@ export function unloadLocal(): void {
  * LocalError.
  */
 export async function* respondHere(
-  name: string,
+  id: string,
   body: object,
   signal: AbortSignal,
 ): AsyncGenerator<readonly ServerEvent[]> {
-  const chosen = await unlessAborted(reserved(name), signal);
+  const chosen = await unlessAborted(reserved(id), signal);
   try {
     yield* chosen.respond(body, signal);
   } finally {
@@ -76,17 +88,13 @@ export async function* respondHere(
 }
 
 /** Returns the engine with a model, loaded and reserved for the caller. */
-async function reserved(name: string): Promise<Engine> {
-  const problem = obstacle();
-  if (problem !== null) throw new LocalError(t(problem));
+async function reserved(id: string): Promise<Engine> {
   const mine = turn.then(async () => {
-    if (engine === null || engine.hasEnded || engine.name !== name) {
-      const file = await modelFile(name);
-      if (file === null) throw new LocalError(t("modelNotKept", { name }));
+    if (engine === null || engine.hasEnded || engine.id !== id) {
+      const start = await startOf(id);
       await engine?.idle();
       unloadLocal();
-      const model = { name, file, threads: threads.value, context: contextTokens.value };
-      engine = new Engine(model, (state) => {
+      engine = new Engine(id, start, (state) => {
         localModel.value = state;
       });
     }
@@ -97,6 +105,22 @@ async function reserved(name: string): Promise<Engine> {
   });
   turn = mine.catch(() => {});
   return await mine;
+}
+
+/** Returns what the engine of a model needs. Throws LocalError if this browser cannot run it, or does not have it. */
+async function startOf(id: string): Promise<EngineStart> {
+  const { device, name } = localName(id) ?? { device: "cpu", name: id };
+  const problem = device === "gpu" ? await gpuObstacle() : obstacle();
+  if (problem !== null) throw new LocalError(t(problem));
+  const context = contextTokens.value;
+  if (device === "gpu") {
+    const files = await gpuModelFiles(name);
+    if (files !== null) return { script: "gpu-worker.js", model: { name, files, context } };
+  } else {
+    const file = await modelFile(name);
+    if (file !== null) return { script: "page-worker.js", model: { name, file, threads: threads.value, context } };
+  }
+  throw new LocalError(t("modelNotKept", { name }));
 }
 
 /** Waits for an engine. If `signal` is aborted before, throws, and releases the engine when it comes. */

@@ -31,7 +31,14 @@ const kept = "models";
 const partial = "partial";
 const magic = "GGUF";
 
-async function folder(name: string): Promise<FileSystemDirectoryHandle> {
+/** Whether this browser can keep files of models. */
+export function canStore(): boolean {
+  const writes = globalThis.FileSystemFileHandle?.prototype.createWritable !== undefined;
+  return navigator.storage?.getDirectory !== undefined && writes;
+}
+
+/** Returns a folder of the private storage. */
+export async function folder(name: string): Promise<FileSystemDirectoryHandle> {
   const root = await navigator.storage.getDirectory();
   return await root.getDirectoryHandle(name, { create: true });
 }
@@ -93,10 +100,7 @@ async function copy(name: string, { stream, bytes }: ModelContent, stop: AbortCo
   const { signal } = stop;
   const parts = await folder(partial);
   try {
-    await checkRoom(bytes);
-    // The browser may otherwise delete the file when the disk is full. It may refuse; the file is then kept as long as there is
-    // room.
-    await navigator.storage.persist().catch(() => false);
+    await prepareRoom(bytes);
     const handle = await parts.getFileHandle(name, { create: true });
     const show = (done: number): void => {
       copying.value = { name, bytes, done, stop };
@@ -120,10 +124,15 @@ export async function dropModel(name: string): Promise<void> {
   await readKeptModels();
 }
 
-async function checkRoom(bytes: number): Promise<void> {
+/** Throws if the browser has no room for a model. */
+export async function prepareRoom(bytes: number): Promise<void> {
   const { quota = 0, usage = 0 } = await navigator.storage.estimate();
-  if (quota - usage >= bytes) return;
-  throw new Error(`the model has ${bytes} bytes, and this browser has room for ${Math.max(0, quota - usage)}`);
+  if (quota - usage < bytes) {
+    throw new Error(`the model has ${bytes} bytes, and this browser has room for ${Math.max(0, quota - usage)}`);
+  }
+  // The browser may otherwise delete the model when the disk is full. It may refuse; the model is then kept as long as there is
+  // room.
+  await navigator.storage.persist().catch(() => false);
 }
 
 /** Passes the content on. Fails if it does not begin like a GGUF file, or has another number of bytes than announced. */

@@ -7,6 +7,8 @@ import { ask } from "../server/client.ts";
 import { models, readModels } from "../server/models.ts";
 import type { ModelEntry } from "../server/wire.ts";
 import { Adapters } from "./adapters.tsx";
+import { Downloads } from "./downloads.tsx";
+import { Remove } from "./remove.tsx";
 import { Table } from "./table.tsx";
 
 const everyMs = 3000;
@@ -60,10 +62,14 @@ export function ModelsPage() {
               >
                 {t("unload")}
               </button>
+              {model.downloaded === true && (
+                <Remove path="api/delete" body={{ model: model.id }} onDone={() => void readModels()} />
+              )}
             </span>,
           ],
         }))}
       />
+      <Downloads />
       {listed.map(({ id }) => (
         <Adapters key={id} model={id} />
       ))}

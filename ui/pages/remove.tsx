@@ -7,11 +7,12 @@ import { type Ask, ask } from "../server/client.ts";
 interface Props {
   readonly path: string;
   readonly method?: Ask["method"];
+  readonly body?: object;
   readonly label?: string;
   readonly onDone: () => void;
 }
 
-export function Remove({ path, method = "DELETE", label = t("delete"), onDone }: Props) {
+export function Remove({ path, method = "DELETE", body, label = t("delete"), onDone }: Props) {
   const [isSure, setSure] = useState(false);
   const press = (): void => {
     if (!isSure) {
@@ -19,7 +20,9 @@ export function Remove({ path, method = "DELETE", label = t("delete"), onDone }:
       return;
     }
     setSure(false);
-    ask(path, { method }).then(onDone).catch(notifyError);
+    ask(path, { method, ...(body && { body }) })
+      .then(onDone)
+      .catch(notifyError);
   };
   return (
     <button type="button" class={isSure ? "button danger" : "button"} onClick={press} onBlur={() => setSure(false)}>

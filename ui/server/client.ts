@@ -64,7 +64,10 @@ export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
 async function problemOf(response: Response): Promise<ServerError> {
   const text = await response.text().catch(() => "");
   try {
-    const { error } = JSON.parse(text) as { readonly error: { readonly message: string; readonly code: string } };
+    const { error } = JSON.parse(text) as {
+      readonly error: string | { readonly message: string; readonly code: string };
+    };
+    if (typeof error === "string") return new ServerError(error, "unknown", response.status);
     return new ServerError(error.message, error.code, response.status);
   } catch {
     return new ServerError(text.slice(0, 300) || response.statusText, "unknown", response.status);

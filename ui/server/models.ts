@@ -12,7 +12,8 @@ export const models = signal<readonly ModelEntry[] | null>(null);
 /** Returns a short name: the file name of a model whose id is a path, or that runs in this browser. */
 export function shortName(id: string): string {
   const local = localName(id);
-  if (local !== null) return `${local} (${t("pageLocal")})`;
+  if (local?.device === "gpu") return `${local.name} – ${t("browserGpu")}`;
+  if (local !== null) return `${local.name} (${t("pageLocal")})`;
   return id.startsWith("/") ? (id.split("/").at(-1) ?? id) : id;
 }
 

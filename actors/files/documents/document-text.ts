@@ -1,21 +1,15 @@
 // Document text: reads the beginning of the text of a PDF or office document. A separate process reads each document,
 // because a malicious file may attack its parser. The process is ended if it exceeds its limits of time or memory.
-import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { resolvesWithin } from "../../../runtime/clock.ts";
-import { limitedCommand } from "../../../runtime/host/limited-command.ts";
+import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
-import { memoryOf } from "../../../runtime/sandbox/usage.ts";
 import { documentKind } from "./document-kind.ts";
 
 /** Time limits in ms: of reading one document, and of waiting and reading together. */
 const READ_MS = 5000;
 const TOTAL_MS = 10_000;
-/** Limit of a reading process's processor time, in seconds. The kernel enforces it, even if this server has been killed. */
-const CPU_SECONDS = 10;
-const MEMORY_BYTES = 512 * 2 ** 20;
-const HEAP_MIB = 256;
-const WATCH_MS = 50;
+const limits = { cpuSeconds: 10, memoryBytes: 512 * 2 ** 20, heapMiB: 256, outputBytes: 2 ** 20 };
 /** Maximum number of documents that are read at once. */
 const PLACES = 2;
 
@@ -47,19 +41,7 @@ export async function documentText({ path, mimeType, client, maxCharacters }: Do
   return text;
 }
 
-async function read(args: readonly string[], limitMs: number): Promise<string | null> {
-  return await new Promise((resolve) => {
-    const options = { env: {}, timeout: limitMs, killSignal: "SIGKILL", maxBuffer: 2 ** 20 } as const;
-    const [file, ...rest] = limitedCommand(
-      [process.execPath, `--max-old-space-size=${HEAP_MIB}`, program, ...args],
-      CPU_SECONDS,
-    );
-    const child = execFile(file, rest, options, (error, text) => {
-      clearInterval(watch);
-      resolve(error === null && text !== "" ? text : null);
-    });
-    const watch = setInterval(() => {
-      if (child.pid !== undefined && memoryOf([child.pid], MEMORY_BYTES) > MEMORY_BYTES) child.kill("SIGKILL");
-    }, WATCH_MS);
-  });
+async function read(args: readonly string[], timeMs: number): Promise<string | null> {
+  const { output, failure } = await runLimitedProgram(program, { args, limits: { ...limits, timeMs } });
+  return failure === null && output.length > 0 ? output.toString("utf8") : null;
 }

@@ -14,7 +14,9 @@ export function openSequence(
   sampler: Sampler,
   { capacity, tokens }: Pick<LoadedModel, "capacity" | "tokens">,
 ): GenerationSequence {
-  const { id, prompt, promptLogprobs, reasoningBudget } = job;
+  const { id, prompt, promptLogprobs, reasoningBudget, spans = [] } = job;
+  // The penalties of sampling count tokens; placeholders of images are none.
+  const text = spans.length === 0 ? prompt : prompt.filter((token) => token >= 0);
   // A default limit may exceed the room that the prompt leaves.
   const room = Math.max(capacity.sequenceTokens - prompt.length, 1);
   const stopTokens = checkedStopTokens(job.stopTokens, sampler.vocabSize);
@@ -35,11 +37,12 @@ export function openSequence(
       priority: job.priority,
       isPooled: false,
       wantsPromptLogits,
+      spans,
     },
     {
       id,
       subscriber,
-      sampling: sampler.open(job.sampling, job.choice, prompt, job.breakers, banned),
+      sampling: sampler.open(job.sampling, job.choice, text, job.breakers, banned),
       thinking: reasoningBudget && new ReasoningBudget(reasoningBudget),
       promptRecords: wantsPromptLogits ? new PromptLogprobs(prompt.length, promptLogprobs ?? 0) : null,
     },

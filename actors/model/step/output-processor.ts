@@ -31,7 +31,7 @@ export interface OutputProcessorParts {
   readonly scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly sampler: Sampler;
   readonly speculation: Speculation | null;
-  readonly subscribers: Subscribers;
+  readonly subscribers: Subscribers<GenerationSequence>;
   readonly statistics: StepStatistics;
   readonly capabilities: Capabilities;
   /** Called when the scheduler has finished the sequence. */

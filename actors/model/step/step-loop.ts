@@ -54,7 +54,7 @@ export class StepLoop {
   readonly #preStep: PreStep;
   readonly #pools: PooledJobs;
   readonly #batch: Batch;
-  readonly #subscribers: Subscribers;
+  readonly #subscribers: Subscribers<GenerationSequence>;
   readonly #wakeSignal = new WakeSignal();
   /** True if the loop was stopped or the engine has failed. */
   #stopped = false;

@@ -8,9 +8,16 @@ import type { Requantizer } from "./requantizer.ts";
 /** Maximum time for the model's place to send the sums, which may take megabytes. */
 const sumsTimeoutMs = 60_000;
 
-export async function startCalibration(model: ManagedModel): Promise<CalibrationStatus> {
-  levelOf(model);
-  return await model.whileLoaded((place) => place.ask("startCalibration", null));
+/** Starts the collection. llama.cpp must be told before a load, so the model is loaded again, between requests. */
+export async function startCalibration(model: ManagedModel, requantizer: Requantizer): Promise<CalibrationStatus> {
+  const level = levelOf(model);
+  const start = () => model.whileLoaded((place) => place.ask("startCalibration", null));
+  const started = await start();
+  if (started !== null) return started;
+  await requantizer.reload(model, { spec: { ...model.served.spec, collectsInputs: true }, level });
+  const restarted = await start();
+  if (restarted !== null) return restarted;
+  throw new ServerError("internal", `model "${model.id}" was loaded to collect its inputs, but does not`);
 }
 
 export async function calibrationStatus(model: ManagedModel): Promise<CalibrationStatus> {

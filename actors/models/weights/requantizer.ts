@@ -6,6 +6,7 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { Requantization } from "../../api/inference.ts";
 import type { Collected, ServiceOptions } from "../../front/service-options.ts";
 import type { ManagedModel } from "../managed-model.ts";
+import type { ModelWeights } from "../served-model.ts";
 
 type Requantize = NonNullable<ServiceOptions["requantize"]>;
 
@@ -39,16 +40,30 @@ export class Requantizer {
     if (requantize === undefined) {
       throw new ServerError("unsupported", `this server cannot convert models; "${model.id}" is unchanged`);
     }
+    this.#claim(model);
+    void this.#run(model, { level, collected }, requantize).finally(() => {
+      this.#running = null;
+    });
+    return model.id;
+  }
+
+  /** Loads a model again with other weights or settings of the engine. Throws as `begin` does, and the error of the load. */
+  async reload(model: Requantized, weights: ModelWeights): Promise<void> {
+    this.#claim(model);
+    try {
+      await model.replaceWeights(weights);
+    } finally {
+      this.#running = null;
+    }
+  }
+
+  #claim({ id }: Requantized): void {
     if (this.#stopped.signal.aborted) throw new ServerError("draining", "the server is shutting down");
     if (this.#running !== null) {
       const message = `the quantization of model "${this.#running}" is being changed; try again when it is done (GET /v1/models)`;
       throw new ServerError("model_state_conflict", message);
     }
-    this.#running = model.id;
-    void this.#run(model, { level, collected }, requantize).finally(() => {
-      this.#running = null;
-    });
-    return model.id;
+    this.#running = id;
   }
 
   /** Ends the conversion in progress. A model that is being loaded is stopped by the model manager. */
@@ -72,10 +87,11 @@ export class Requantizer {
       const onProgress = (fraction: number) => show("converting", fraction);
       const conversion = requantize({ id, spec, level, collected, signal: this.#stopped.signal, onProgress });
       this.#conversion = conversion;
-      const next = await conversion;
+      // Collecting ends.
+      const next = { ...(await conversion), collectsInputs: false };
       const convertMs = msSinceStart();
       show("loading", 1);
-      if (next.path !== spec.path) await model.replaceWeights({ spec: next, level });
+      if (next.path !== spec.path || spec.collectsInputs) await model.replaceWeights({ spec: next, level });
       show("done", 1);
       log.info({ model: id, level, convertMs, swapMs: msSinceStart() - convertMs }, "the quantization is changed");
     } catch (error) {

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { constants, setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
-import { limitedCommand } from "../../../runtime/host/limited-command.ts";
+import { limitedCommand } from "../../../runtime/program/limited-command.ts";
 import type { ReaderAnswer, ReaderTask } from "./tasks.ts";
 
 const heapMiB = 256;

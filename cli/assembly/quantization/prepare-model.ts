@@ -5,7 +5,8 @@ import { basename, dirname, join } from "node:path";
 import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choice.ts";
 import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
 import { convertedFolder, defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
-import { convert } from "../../../engines/quantization/conversion/conversion.ts";
+import { formatOf, type ModelFormat } from "../../../engines/files/model-format.ts";
+import { type Conversion, convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { checkpointName, type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
 import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
 import type { Level } from "../../../engines/quantization/plan/levels.ts";
@@ -29,8 +30,6 @@ export interface Preparation {
   readonly threads: number;
   readonly log: Logger;
   readonly progress: Progress;
-  /** Ends the conversion. */
-  readonly signal?: AbortSignal | undefined;
   /** Importance of the columns, in place of that of the setting `imatrix`. */
   readonly importance?: Importance | null;
 }
@@ -40,22 +39,31 @@ export interface Preparation {
  * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
  */
 export async function prepareModel(path: string, preparation: Preparation): Promise<string> {
-  const { model, threads, log, progress, signal } = preparation;
+  const { model, log } = preparation;
   const { id } = model;
-  checkFormat(path, model);
+  const format = await formatOf(path);
+  checkFormat(path, format, model);
   const warn = (message: string) => log.warn({ model: id }, message);
   const given = await wishesOf(model, warn);
   const { quant } = model.quantization;
-  if (quant === null && !isCheckpoint(path) && !changesFile(given)) return path;
-  const wishes = quant === null ? given : await withQuant(path, quant, given);
-  if (!isCheckpoint(path) && !changesFile(wishes)) return path;
+  if (quant === null && format === "gguf" && !changesFile(given)) return path;
+  const wishes =
+    quant === null ? given : await withQuant(path, quant, given, (message) => log.info({ model: id }, message));
+  if (format === "gguf" && !changesFile(wishes)) return path;
   const importance = preparation.importance ?? (await importanceFromText(path, preparation)) ?? wishes.importance;
   const { conversion, isSame } = await planModel(path, { ...wishes, importance }, warn);
   if (isSame) return path;
-  const target = join(
-    convertedFolder(defaultCacheDirectory(process.env)),
-    fileName(path, wishes.level?.name ?? null, conversion.key),
-  );
+  return await convertedFile(fileName(path, wishes.level?.name ?? null, conversion.key), conversion, preparation);
+}
+
+/** Returns the path of a converted file in the cache. Converts it if it is not there. */
+export async function convertedFile(
+  name: string,
+  conversion: Conversion,
+  { model: { id }, threads, log, progress }: Preparation,
+): Promise<string> {
+  const { signal } = progress;
+  const target = join(convertedFolder(defaultCacheDirectory(process.env)), name);
   const onWait = () => log.info({ model: id }, "another process converts this model; waiting for it");
   return await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal, onWait }, async () => {
     if (await isFile(target)) return target;
@@ -71,7 +79,7 @@ export async function prepareModel(path: string, preparation: Preparation): Prom
 
 /** Returns the importance of the setting `calibration_file`; null: it is not set. */
 async function importanceFromText(path: string, preparation: Preparation): Promise<Importance | null> {
-  const { model, threads, log, progress, signal } = preparation;
+  const { model, threads, log, progress } = preparation;
   const { calibrationFile } = model.quantization;
   if (calibrationFile === null) return null;
   const { id } = model;
@@ -80,7 +88,7 @@ async function importanceFromText(path: string, preparation: Preparation): Promi
     calibrationFile,
     {
       threads,
-      signal,
+      signal: progress.signal,
       onCollect: () =>
         log.info({ model: id, calibrationFile }, "the text is run through the model; the result stays in the cache"),
       onProgress: (fraction) => progress.update(`calibrating ${id}`, fraction, 1),
@@ -95,26 +103,38 @@ function unquantized(model: ModelConfig): ModelConfig {
 }
 
 /** Returns the wishes with the level that `quant` needs. */
-async function withQuant(path: string, quant: string | number, wishes: ModelWishes): Promise<ModelWishes> {
+async function withQuant(
+  path: string,
+  quant: string | number,
+  wishes: ModelWishes,
+  log: (message: string) => void,
+): Promise<ModelWishes> {
   const quiet = () => {};
   // The importance belongs to the level that is not known yet.
   const bare = { ...wishes, importance: null };
   const { sourceType } = await planModel(path, bare, quiet);
   const bytesAt = async (level: Level) => (await planModel(path, { ...bare, level }, quiet)).conversion.head.fileBytes;
-  return { ...wishes, level: await levelToCreate(quant, sourceType, bytesAt) };
+  return { ...wishes, level: await levelToCreate(quant, sourceType, bytesAt, log) };
 }
 
 /** Returns the name of the converted file: model, level and the digest of all that decides its bytes. */
-function fileName(path: string, level: string | null, key: string): string {
-  const stem = isCheckpoint(path) ? checkpointName(dirname(path)) : basename(path).replace(/\.gguf$/i, "");
+export function fileName(path: string, level: string | null, key: string): string {
+  const stem = isCheckpoint(path) ? checkpointName(dirname(path)) : basename(path).replace(/\.(?:gguf|bin)$/i, "");
   const parts = [stem, level, key.slice(0, keyDigits)].filter((part) => part !== null);
   return `${parts.join("-")}.gguf`;
 }
 
-function checkFormat(path: string, { id, format: { format } }: ModelConfig): void {
-  const found = isCheckpoint(path) ? "plain" : "gguf";
-  if (format === null || format === found) return;
-  const message = `format ${format} expects ${format === "plain" ? "config.json and safetensors" : "a .gguf file"}; "${id}" is ${path}`;
+const formatFiles = {
+  plain: "config.json and safetensors",
+  uqff: "a UQFF file",
+  gguf: "a .gguf file",
+  ggml: "a GGML file (ggjt)",
+} as const;
+
+function checkFormat(path: string, found: ModelFormat, { id, format: { format } }: ModelConfig): void {
+  // UQFF is read with the config.json beside it.
+  if (format === null || format === found || (format === "plain" && found === "uqff")) return;
+  const message = `format ${format} expects ${formatFiles[format]}; "${id}" is ${path}, ${formatFiles[found]}`;
   throw new ServerError("config_invalid", message, { param: "format" });
 }
 

@@ -4,8 +4,14 @@ import { join } from "node:path";
 import type { Collected, RequantizeRequest, ServiceOptions } from "../../../actors/front/service-options.ts";
 import { chunkTokens } from "../../../engines/calibration/collect-from-text.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
+import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
+import { isCimatrix } from "../../../engines/quantization/importance/cimatrix.ts";
 import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
-import { importanceOf, writeImportance } from "../../../engines/quantization/importance/importance-writer.ts";
+import {
+  importanceOf,
+  writeCimatrix,
+  writeImportance,
+} from "../../../engines/quantization/importance/importance-writer.ts";
 import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
@@ -39,9 +45,8 @@ export function requantizer(
       model: { ...model, quantization: { ...model.quantization, quant: null, isq: level } },
       threads: Math.max(1, Math.floor(computeThreads(threads) * threadShare)),
       log,
-      progress: { update: (_label, done, total) => onProgress(done / (total ?? done)), stop: () => {} },
-      signal,
-      importance: collected === null ? null : await importanceFrom(collected, log),
+      progress: { update: (_label, done, total) => onProgress(done / (total ?? done)), stop: () => {}, signal },
+      importance: collected === null ? null : await importanceFrom(collected, spec.path, log),
     });
     const next = { ...spec, path };
     const refusal = engine === "wasm" ? await wasmRefusal(next) : null;
@@ -51,10 +56,16 @@ export function requantizer(
   };
 }
 
-/** Returns the importance of what was collected. Writes it to a file if that is wanted. */
-async function importanceFrom({ sums, saveAs }: Collected, log: Logger): Promise<Importance> {
+/** Returns the importance of what was collected from the model at `model`. Writes it to a file if that is wanted. */
+async function importanceFrom({ sums, saveAs }: Collected, model: string, log: Logger): Promise<Importance> {
   if (saveAs !== null) {
     const path = join(calibrationFolder(), saveAs);
+    if (isCimatrix(path)) {
+      const { fields } = await readTensorTable(model);
+      await writeCimatrix(path, sums, String(fields.get("general.architecture")));
+      log.info({ path }, "the importance matrix is written; the setting imatrix takes it");
+      return importanceOf(sums);
+    }
     const rows = sums.reduce((most, one) => Math.max(most, ...one.rows), 0);
     await writeImportance(path, sums, { dataset: "requests", chunkTokens, chunks: Math.ceil(rows / chunkTokens) });
     log.info({ path }, "the importance matrix is written; the setting imatrix takes it");

@@ -1,7 +1,8 @@
 // Wishes for the weights of a model: settings and the files that they name, read and checked.
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { ModelWishes } from "../../../engines/quantization/conversion/plan-model.ts";
+import { type MatformerSlice, readSlice, readSlices } from "../../../engines/files/checkpoint/matformer/slice-file.ts";
+import type { ModelWishes, SourceWishes } from "../../../engines/quantization/conversion/plan-model.ts";
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { parseTopology } from "../../../engines/quantization/plan/topology.ts";
@@ -13,7 +14,6 @@ import type { ModelConfig } from "../../config/config.ts";
 export async function wishesOf(model: ModelConfig, warn: (message: string) => void): Promise<ModelWishes> {
   const { isq, isqOrganization, quant, imatrix, calibrationFile } = model.quantization;
   const { topology } = model.device;
-  const tokenizer = model.tokenizer ?? model.format.tokModelId;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
   const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
@@ -28,18 +28,44 @@ export async function wishesOf(model: ModelConfig, warn: (message: string) => vo
     topology: rules,
     floatType: dtypes[model.dtype],
     importance: imatrix === null ? null : await readImportance(resolve(imatrix)),
-    overrides: model.hfOverrides ?? {},
-    tokenizer: tokenizer === null ? null : resolve(tokenizer),
+    ...(await sourceWishesOf(model, warn)),
   };
 }
 
+/** Returns how the files of a model are to be read. Throws and warns as wishesOf() does. */
+export async function sourceWishesOf(model: ModelConfig, warn: (message: string) => void): Promise<SourceWishes> {
+  const tokenizer = model.tokenizer ?? model.format.tokModelId;
+  return {
+    overrides: model.hfOverrides ?? {},
+    tokenizer: tokenizer === null ? null : resolve(tokenizer),
+    slice: await sliceOf(model, warn),
+    architecture: model.arch,
+    queryHeads: model.format.gqa,
+  };
+}
+
+async function sliceOf(
+  { matformerConfigPath: path, matformerSliceName: name }: ModelConfig,
+  warn: (message: string) => void,
+): Promise<MatformerSlice | null> {
+  if (path === null) return null;
+  if (name !== null) return await readSlice(resolve(path), name);
+  const known = (await readSlices(resolve(path))).map((slice) => `"${slice.name}"`).join(", ");
+  warn(`the whole model is loaded, because matformer_slice_name is not set; matformer_config_path has ${known}`);
+  return null;
+}
+
 /** Whether the wishes ask for more than a GGUF file as it is. Some are refused for such a file when it is planned. */
-export function changesFile({ level, topology, floatType, tokenizer, overrides = {} }: ModelWishes): boolean {
+export function changesFile(wishes: ModelWishes): boolean {
+  const { level, topology, floatType, tokenizer, overrides, slice, architecture, queryHeads } = wishes;
   return (
     level !== null ||
     topology.length > 0 ||
     floatType !== null ||
     tokenizer !== null ||
+    slice !== null ||
+    architecture !== null ||
+    queryHeads !== 1 ||
     Object.keys(overrides).length > 0
   );
 }

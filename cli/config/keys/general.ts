@@ -1,7 +1,7 @@
 // General keys: sampling, batching, prefix cache, chat template, MTP, and the flags of the run command. Part of the table in
 // keys.ts. The general keys of server-side tools are in agentic.ts.
 import { defaultStepLimits } from "../../../engines/decoding/scheduler/limits.ts";
-import { type Key, neverBuilt, planned } from "../key.ts";
+import { type Key, neverBuilt } from "../key.ts";
 import { boolean, file, flagSwitch, folder, integer, oneOf, text, texts, tokenCount, tokenSource } from "../kinds.ts";
 
 export const generalKeys = {
@@ -93,13 +93,11 @@ export const generalKeys = {
   },
   matformerConfigPath: {
     ...text("a path of a .csv or .json file", "FILE"),
-    ...planned(),
     default: null,
-    help: "Configuration of the slices of a MatFormer model",
+    help: "Table of the slices of a MatFormer model in safetensors (Gemma 3n)",
   },
   matformerSliceName: {
     ...text("the name of a slice", "NAME"),
-    ...planned(),
     default: null,
     help: "Slice of a MatFormer model to load; needs matformer_config_path",
   },
@@ -120,7 +118,7 @@ export const generalKeys = {
   },
 } as const satisfies Record<string, Key>;
 
-const media = { ...texts("a path of a file", "FILE"), ...planned(), default: null, repeats: true } as const;
+const media = { ...texts("a path of a file", "FILE"), default: null, repeats: true } as const;
 
 export const runKeys = {
   input: {
@@ -166,7 +164,13 @@ export const runKeys = {
     default: null,
     help: "Session to continue; the agent names it at its end",
   },
-  image: { ...media, help: "Image for the prompt of --input" },
-  video: { ...media, help: "Video for the prompt of --input" },
-  audio: { ...media, help: "Audio for the prompt of --input" },
+  image: {
+    ...media,
+    help: "Image for the prompt of --input; needs a model that takes images (mmproj, or kind multimodal)",
+  },
+  video: {
+    ...media,
+    help: "Video for the prompt of --input; needs a model that takes images (mmproj, or kind multimodal)",
+  },
+  audio: { ...media, help: "Audio for the prompt of --input; needs a model with an audio projector (mmproj)" },
 } as const satisfies Record<string, Key>;

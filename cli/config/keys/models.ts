@@ -1,5 +1,5 @@
 // Keys of one model, in a [[models]] entry and its sections. Part of the table in keys.ts.
-import { type Key, planned } from "../key.ts";
+import { type Key, neverBuilt } from "../key.ts";
 import {
   adapters,
   file,
@@ -15,8 +15,9 @@ import {
   texts,
   tokenCount,
 } from "../kinds.ts";
+import { deviceLayers } from "../values/device-layers.ts";
+import { byteSize } from "../values/memory-budget.ts";
 import { generalKeys } from "./general.ts";
-import { byteSize } from "./memory-budget.ts";
 
 /** Common part of keys that exist as general keys and can also be set for one model. */
 const ofThisModel = { only: "file", help: "As the general key, for this model only" } as const;
@@ -41,10 +42,9 @@ export const modelKeys = {
     help: "Name of the model in requests; unset = model_id; with several -m, one name for each, in the same order",
   },
   kind: {
-    ...oneOf(["auto", "text", "embedding"]),
+    ...oneOf(["auto", "text", "multimodal", "embedding", "speech", "diffusion"]),
     default: "auto",
-    plannedValues: ["multimodal", "diffusion", "speech"],
-    help: "Kind of model to require: one that generates text, or an encoder for embeddings; another kind is refused",
+    help: "Kind of model to require: one that generates text, one that also takes images or audio (mmproj, or a folder in safetensors with a vision part), an encoder for embeddings, a speech model (a Piper or Kokoro voice, a Whisper model in ONNX, or espeak-ng), or a diffusion model for images (a folder in the layout of diffusers, in ONNX); another kind is refused",
   },
   maxModelLen: {
     ...tokenCount(1),
@@ -66,10 +66,9 @@ export const modelKeys = {
   },
   arch: {
     ...text("an architecture", "ARCH"),
-    ...planned(),
     default: null,
     alias: "-a",
-    help: "Architecture that replaces the one named in the model file",
+    help: "Architecture that replaces the one named in the model's files: a name of GGUF, or of a class in config.json",
   },
   dtype: {
     ...oneOf(["auto", "f16", "bf16", "f32"]),
@@ -90,10 +89,9 @@ export const modelKeys = {
 export const formatKeys = {
   format: {
     ...oneOf(["plain", "gguf", "ggml"]),
-    plannedValues: ["ggml"],
     default: null,
     defaultSays: "detected from the files",
-    help: "Format of the model files: `plain` = config.json and safetensors",
+    help: "Format of the model files: `plain` = config.json and safetensors, `ggml` = a Llama model in the format before GGUF (ggjt version 3)",
   },
   quantizedFile: {
     ...text("the name of a .gguf file", "FILE"),
@@ -101,13 +99,13 @@ export const formatKeys = {
     alias: "-f",
     help: "File to load if the model has several",
   },
-  mmproj: { ...file, ...planned(), default: null, help: "Projector file of a multimodal model" },
+  mmproj: { ...file, default: null, help: "Projector file (GGUF) with which the model takes images or audio" },
   tokModelId: {
     ...text("a folder or a tokenizer.json", "FOLDER"),
     default: null,
     help: "Folder or file with the tokenizer of a model in safetensors; unset = its own folder",
   },
-  gqa: { ...integer(1), ...planned(1), default: 1, help: "Number of query heads per key head, for GGML files" },
+  gqa: { ...integer(1, 1024), default: 1, help: "Number of query heads per key head, for GGML files" },
 } as const satisfies Record<string, Key>;
 
 export const adapterKeys = {
@@ -175,24 +173,32 @@ export const quantizationKeys = {
   quant: {
     ...textOrInteger("a quantization such as auto, 4 or q4k", "LEVEL"),
     default: null,
-    help: "Quantization to find among the model's files, or else to create; `auto` = for float weights the best that fits the memory; conflicts with isq and from_uqff",
+    help: "Quantization to find among the model's files, or else to create; `auto` = the best that fits the memory; conflicts with isq and from_uqff",
   },
   isq: {
     ...textOrInteger("a quantization such as 4 or q4k", "LEVEL"),
     default: null,
     help: "Quantization applied before the model is loaded (in-situ quantization); the result is kept in the cache",
   },
-  fromUqff: { ...texts("UQFF files", "FILE"), ...planned(), default: null, help: "UQFF files to load" },
+  fromUqff: {
+    ...texts("a UQFF file such as q4k-0.uqff, or a quantization such as 4 or q4k", "FILE"),
+    default: null,
+    help: "UQFF file of the model to load: its first shard, or a quantization that names it; further shards are found by their numbers",
+  },
   isqOrganization: {
     ...oneOf(["default", "moqe"]),
     default: "default",
     help: "Matrices that isq quantizes: all, or only those of experts (`moqe`)",
   },
-  imatrix: { ...file, default: null, help: "Importance matrix for isq; conflicts with calibration_file" },
+  imatrix: {
+    ...file,
+    default: null,
+    help: "Importance matrix for isq, a GGUF, .imatrix or .cimatrix file; conflicts with calibration_file",
+  },
   calibrationFile: {
     ...file,
     default: null,
-    help: "Text from which an importance matrix for isq is computed on the wasm engine, once; conflicts with imatrix",
+    help: "Text from which an importance matrix for isq is computed, once; conflicts with imatrix",
   },
 } as const satisfies Record<string, Key>;
 
@@ -203,11 +209,10 @@ export const deviceKeys = {
     help: "Ignore GPUs, also for the choice of the engine; must be equal for all models",
   },
   deviceLayers: {
-    ...texts("layers per device such as 0:16;1:16", "DEVICE:LAYERS"),
-    ...planned(),
+    ...deviceLayers,
     default: null,
     alias: "-n",
-    help: "Number of layers per device",
+    help: "Number of layers on each GPU, the last ones of the model; the others are computed by the CPU; unset = all on GPUs",
   },
   topology: { ...file, default: null, help: "YAML file that gives layers their own quantization" },
   hfCache: { ...folder, default: null, help: "Cache folder of the model hub; unset = the hub library's default" },
@@ -216,14 +221,25 @@ export const deviceKeys = {
 export const multimodalKeys = {
   maxEdge: {
     ...integer(1),
-    ...planned(),
     default: null,
     help: "Maximum edge length of an image in pixels; larger images are scaled down",
   },
-  maxNumImages: { ...integer(1), ...planned(), default: null, help: "Maximum number of images per request" },
+  maxNumImages: { ...integer(1), default: 16, help: "Maximum number of images and videos per request" },
+  maxNumFrames: {
+    ...integer(1, 256),
+    default: 16,
+    help: "Maximum number of frames of a video; of a longer video these are evenly spaced. Each is an image in the prompt",
+  },
+  maxNumAudio: {
+    ...integer(1),
+    default: 16,
+    help: "Maximum number of audio parts per request, for a model that takes audio",
+  },
   maxImageLength: {
     ...integer(1),
-    ...planned(),
+    ...neverBuilt(
+      "has no meaning: the projector file (mmproj) decides the memory of the image encoder, which is reserved at load; max_edge limits the size of images",
+    ),
     default: null,
     help: "Maximum edge length of an image in pixels for which memory is reserved",
   },

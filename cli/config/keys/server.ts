@@ -13,7 +13,7 @@ import {
   oneOf,
   text,
 } from "../kinds.ts";
-import { memoryBudget } from "./memory-budget.ts";
+import { memoryBudget } from "../values/memory-budget.ts";
 
 const port = integer(0, 65535);
 

@@ -18,14 +18,14 @@ import {
   text,
   texts,
 } from "../kinds.ts";
-import { byteSize } from "./memory-budget.ts";
+import { byteSize } from "../values/memory-budget.ts";
 
 export const troupeKeys = {
   engine: {
-    ...oneOf(["auto", "llama", "wasm"]),
+    ...oneOf(["auto", "llama", "wasm", "remote"]),
     default: "auto",
     everyday: true,
-    help: "Inference engine; `auto` is llama with a GPU or for a file that wasm does not support, else the faster engine in a short trial; the log gives the reason",
+    help: "Inference engine; `auto` is llama with a GPU or for a file that wasm does not support, else the faster engine in a short trial; the log gives the reason. A model with a url runs on that server; `remote` requires that of every model",
   },
   isolate: {
     ...oneOf(["auto", "true", "false"]),
@@ -51,6 +51,12 @@ export const troupeKeys = {
     defaultSays: "`1GiB`",
     help: "Main memory for the KV cache of preempted sequences; beyond it, their KV cache is recomputed; 0 = disabled",
   },
+  encoderCache: {
+    ...byteSize(0),
+    default: 256 * 2 ** 20,
+    defaultSays: "`256MiB`",
+    help: "Memory for cached embeddings of images and audio, per model; the same image or audio is not encoded again",
+  },
   prefixCacheDir: {
     ...folder,
     default: null,
@@ -70,6 +76,35 @@ export const troupeKeys = {
     defaultSays: "`troupe` in `$XDG_STATE_HOME`, or in `~/.local/state`",
     commands: ["serve"],
     help: "Folder of persistent state such as stored responses; servers on one machine may share it; `none` = keep state in memory",
+  },
+  stateUrl: {
+    ...text(
+      "redis://[user:password@]host[:port][/db], rediss://… or unix://[user:password@localhost]/path/of.sock[?db=N]",
+      "URL",
+    ),
+    default: null,
+    // The address may contain a password.
+    secret: true,
+    commands: ["serve"],
+    help: "Redis or Valkey server in which replicas share stored responses, sessions, files and skills (docs/scale.md; needs the package redis); state_dir then has copies only; unset = state_dir",
+  },
+  leaseSecs: {
+    ...integer(1, 3600),
+    default: 10,
+    commands: ["serve"],
+    help: "Seconds after which a replica that sends no heartbeat to state_url counts as dead: its running responses are then interrupted",
+  },
+  filesUrl: {
+    ...text("s3://bucket[/prefix]?endpoint=https://host[:port][&region=NAME]", "URL"),
+    default: null,
+    commands: ["serve"],
+    help: "S3-compatible bucket for the bytes of files, with state_url (needs the package s3mini); the keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without an endpoint it is Amazon S3 in that region; unset = they are in Redis",
+  },
+  restartBackground: {
+    ...flagSwitch,
+    default: false,
+    commands: ["serve"],
+    help: "Generate a background response again if its server ended before the first output: on another replica (state_url), or at the next start; such a response stays queued meanwhile, and its request is stored; unset = it is shown as interrupted",
   },
   maxStoredResponses: {
     ...integer(1),
@@ -101,6 +136,19 @@ export const troupeKeys = {
     default: false,
     commands: ["serve"],
     help: "Let clients download the files of the models at GET /v1/models/{model}/file, for example to run them in a browser",
+  },
+  webModels: {
+    ...texts("a folder of a model for WebGPU (MLC format), or a list of them", "DIR"),
+    default: null,
+    repeats: true,
+    commands: ["serve"],
+    help: "Folder of a model compiled for WebGPU (MLC format: mlc-chat-config.json, weights, tokenizer, one .wasm file); clients may copy it at GET /v1/web_models, and browsers run it on the visitor's GPU. Repeatable",
+  },
+  maxModelDownloads: {
+    ...integer(0, 16),
+    default: 0,
+    commands: ["serve"],
+    help: "Maximum number of models that clients may download at once (POST /api/pull, and the web UI); 0: clients may neither download nor remove models",
   },
   filesDisk: {
     ...byteSize(2 ** 20),
@@ -219,6 +267,25 @@ export const troupeKeys = {
     default: 600,
     commands: ["serve"],
     help: "Seconds within which a model must load; after that, loading fails",
+  },
+  readyMaxQueue: {
+    ...integer(1),
+    default: null,
+    defaultSays: "max_queue",
+    commands: ["serve"],
+    help: "Number of sequences waiting for a slot of the default model from which on /ready says 503, so that a load balancer sends requests elsewhere",
+  },
+  reusePort: {
+    ...flagSwitch,
+    default: false,
+    commands: ["serve"],
+    help: "Share the port with other servers that have this setting too (SO_REUSEPORT, Linux): the next version starts beside the old one (docs/scale.md)",
+  },
+  shutdownDelaySecs: {
+    ...seconds(0),
+    default: 0,
+    commands: ["serve"],
+    help: "Seconds after SIGTERM or SIGINT before the graceful drain: requests are served, /ready says 503, and each response closes its connection. With reuse_port no new connections are accepted, and the delay ends when the open ones are closed",
   },
   shutdownDeadlineSecs: {
     ...seconds(0),

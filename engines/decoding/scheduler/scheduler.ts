@@ -444,7 +444,8 @@ export class Scheduler<S extends Sequence> {
     }
   }
 
-  #chunkEnd({ computed, total, promptLength, wantsPromptLogits }: S, left: number, batch: Batch): number {
+  #chunkEnd(sequence: S, left: number, batch: Batch): number {
+    const { computed, total, promptLength, wantsPromptLogits } = sequence;
     const { maxBatchTokens, maxPrefillChunkTokens } = this.#limits;
     if (this.#model.capabilities.wholeSequences) {
       return total <= (batch.rowCount === 0 ? maxBatchTokens : left) ? total : computed;
@@ -456,7 +457,11 @@ export class Scheduler<S extends Sequence> {
       return Math.min(computed + Math.min(length, 1 + this.#logitsRowsLeft), total);
     }
     const end = computed + length;
-    return end >= total ? total : end - (end % this.#budget.grain);
+    const grained = end >= total ? total : end - (end % this.#budget.grain);
+    if (sequence.spans.length === 0) return grained;
+    const whole = sequence.chunkEnd(grained);
+    // A span that one step must compute may exceed the allowance, but not the step.
+    return batch.tokenCount + whole - computed <= maxBatchTokens ? whole : computed;
   }
 
   // Decode: adds the pending tokens of each sequence (usually one) and its draft. If the budget is too small for all
@@ -497,6 +502,7 @@ export class Scheduler<S extends Sequence> {
     const logitsCount = logitsWanted(sequence, to);
     const row = batch.addRow(slot, tokens, computed, to, logitsCount, adapter);
     if (sequence.isPooled) batch.wantPooled[row] = 1;
+    if (sequence.spans.length > 0) batch.embed(sequence.spans);
     if (draft !== null && sequence.draftCount > 0) batch.extendRow(draft, sequence.draftCount);
     this.#logitsRowsLeft -= Math.max(logitsCount - 1, 0) + sequence.draftCount;
     sequence.computed = to;

@@ -1,5 +1,6 @@
 // Sequence: a prompt and its output, with the scheduling state that only the scheduler changes.
 import { ServerError } from "../../../runtime/errors.ts";
+import type { PromptSpan } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 
 /**
@@ -42,6 +43,8 @@ export interface SequenceOptions {
   readonly isPooled: boolean;
   /** Whether the logits of every prompt token are needed. */
   readonly wantsPromptLogits: boolean;
+  /** Parts of the prompt that are embeddings, in ascending order; absent: none. */
+  readonly spans?: readonly PromptSpan[];
 }
 
 export class Sequence {
@@ -60,6 +63,7 @@ export class Sequence {
   readonly priority: number;
   readonly isPooled: boolean;
   readonly wantsPromptLogits: boolean;
+  readonly spans: readonly PromptSpan[];
   state: SequenceState = "waiting";
   readonly blockedBy = new Set<Block>();
   /** The engine's slot while running; -1 in other states. */
@@ -111,6 +115,7 @@ export class Sequence {
     this.priority = options.priority;
     this.isPooled = options.isPooled;
     this.wantsPromptLogits = options.wantsPromptLogits;
+    this.spans = options.spans ?? [];
   }
 
   /** Number of tokens that have yet to be fed: 1 while decoding. */
@@ -124,6 +129,16 @@ export class Sequence {
   stopsAt(token: number): boolean {
     if (this.#stopTokens === null || this.total - this.promptLength < this.#minNewTokens) return false;
     return this.#stopTokens.includes(token);
+  }
+
+  /**
+   * Returns the end of a step's chunk: `end`, unless it is within a span that one step must compute. Then it is the start
+   * of the span, or the end of the span if the chunk begins there.
+   */
+  chunkEnd(end: number): number {
+    const span = this.spans.find(({ from, to, attendsAhead }) => attendsAhead && from < end && end < to);
+    if (span === undefined) return end;
+    return span.from > this.computed ? span.from : span.to;
   }
 
   /** Whether the sequence is blocked because its client reads too slowly. */

@@ -148,6 +148,8 @@ export class Speculation {
   #consider(follower: Follower, budget: number): number {
     const { sequence, lookup } = follower;
     sequence.draftCount = 0;
+    // Drafters read tokens, and a prompt with embeddings is not only tokens.
+    if (sequence.spans.length > 0) return 0;
     follower.isDrafters = false;
     const taken = lookup?.follow(budget) ?? 0;
     // The step samples one token in addition to the draft.

@@ -4,18 +4,23 @@ import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import type { TypedValue } from "../gguf/typed-value.ts";
-import { indexFile, readModelTensors } from "../safetensors/shards.ts";
+import { indexFile, type ModelTensors, readModelTensors } from "../safetensors/shards.ts";
+import { readUqff } from "../uqff/uqff-files.ts";
 import type { CheckpointArchitecture } from "./architectures/architecture.ts";
+import { architectureNamed } from "./architectures/named-architecture.ts";
 import { architectureFor, knownClasses } from "./architectures/registry.ts";
 import { Config, isObject, type JsonObject, merged } from "./config.ts";
 import { denseLayers } from "./dense.ts";
 import { addSampling } from "./generation.ts";
 import { addHyperparameters } from "./hyperparameters.ts";
 import { readJsonObject } from "./json-file.ts";
+import { slicedFields, slicedTensors } from "./matformer/apply-slice.ts";
+import type { MatformerSlice } from "./matformer/slice-file.ts";
 import { type EmbeddingModules, readModules } from "./modules.ts";
 import { Pairs } from "./pairs.ts";
 import { resolveQuantisation } from "./quantised/resolve.ts";
-import { mapTensors, type TensorRecipe } from "./tensor-map.ts";
+import { uqffArchitecture, uqffTensors } from "./quantised/uqff.ts";
+import { mapTensors, type SourceTensor, type TensorRecipe } from "./tensor-map.ts";
 
 export interface Checkpoint {
   /** Value of general.architecture. */
@@ -30,18 +35,29 @@ export interface Checkpoint {
   readonly tensors: readonly TensorRecipe[];
   /** Rows of the token embedding: the vocabulary of the GGUF file must have as many tokens. */
   readonly vocabSize: number;
+  /** What the user should know of the model that the engines compute. */
+  readonly notes: readonly string[];
 }
 
 export interface CheckpointOptions {
   /** Changes of config.json (`hf_overrides`), merged object by object. */
-  readonly overrides?: JsonObject;
+  readonly overrides?: JsonObject | undefined;
+  /** Smaller model to take out of a MatFormer model; null: the whole model. */
+  readonly slice?: MatformerSlice | null;
+  /** Name of the architecture, in place of the class in config.json (named-architecture.ts). */
+  readonly architecture?: string | null;
+  /** Path of the first shard of the weights in UQFF; null or absent: the weights are in safetensors. */
+  readonly uqff?: string | null;
 }
 
 /**
  * Reads config.json, generation_config.json, the index and the heads of the safetensors in a folder. Throws
  * `model_file_invalid` naming the file and the field, and `unsupported` naming what no engine computes.
  */
-export async function openCheckpoint(folder: string, { overrides = {} }: CheckpointOptions = {}): Promise<Checkpoint> {
+export async function openCheckpoint(
+  folder: string,
+  { overrides = {}, slice = null, architecture: named = null, uqff = null }: CheckpointOptions = {},
+): Promise<Checkpoint> {
   const path = join(folder, "config.json");
   const own = await readJsonObject(path);
   if (own === null) {
@@ -49,14 +65,17 @@ export async function openCheckpoint(folder: string, { overrides = {} }: Checkpo
   }
   const whole = merged(own, overrides);
   const given = new Config(path, whole);
-  const architecture = findArchitecture(given, whole);
-  const config = given.withDefaults(architecture.defaults ?? {});
+  const architecture = named === null ? findArchitecture(given, whole) : architectureNamed(named, given);
+  const { defaults, computedDefaults } = architecture;
+  const full = given.withDefaults({ ...defaults, ...computedDefaults?.(given) });
+  if (slice !== null && !architecture.hasSlices) throw noSlices(architecture, full);
+  const config = slice === null ? full : full.withFields(slicedFields(slice, full));
   const modules = architecture.pools ? await readModules(folder) : { pooling: null, dense: [] };
   const pairs = await readPairs(folder, architecture, config, modules);
-  const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
   const quantisation = whole.quantization_config ?? given.value("quantization_config", "compression_config");
-  const sources = await resolveQuantisation(model, quantisation, path);
-  const tensors = mapTensors(architecture, config, sources);
+  const { model, sources } = uqff === null ? await readStored(folder, quantisation) : await readLayers(uqff);
+  const taken = slice === null ? sources : slicedTensors(slice, full, sources);
+  const tensors = mapTensors(uqff === null ? architecture : uqffArchitecture(architecture, config), config, taken);
   const embedding = tensors.find(({ name }) => name === "token_embd.weight");
   const [columns, vocabSize = 1] = embedding?.shape ?? [];
   if (columns !== config.width) throw config.invalid("hidden_size", config.width, `${columns}, as the embedding has`);
@@ -67,15 +86,41 @@ export async function openCheckpoint(folder: string, { overrides = {} }: Checkpo
     pairs: pairs.values,
     tensors: [...tensors, ...dense.tensors],
     vocabSize,
+    notes: architecture.notes?.(config) ?? [],
   };
 }
 
+function noSlices({ name }: CheckpointArchitecture, { path }: Config): ServerError {
+  return new ServerError(
+    "unsupported",
+    `matformer_slice_name expects a MatFormer model (Gemma 3n); ${path} has the architecture ${name}: remove the setting`,
+    { param: "matformer_slice_name" },
+  );
+}
+
+interface Sources {
+  readonly model: ModelTensors;
+  readonly sources: readonly SourceTensor[];
+}
+
+async function readStored(folder: string, quantisation: unknown): Promise<Sources> {
+  const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
+  return { model, sources: await resolveQuantisation(model, quantisation, join(folder, "config.json")) };
+}
+
+async function readLayers(uqff: string): Promise<Sources> {
+  const model = await readUqff(uqff);
+  return { model, sources: uqffTensors(model) };
+}
+
 function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitecture {
-  // A model of several parts names the class of its text part inside the config of that part.
+  // A model of several parts may name the class of its text part inside the config of that part.
   const nested = isObject(whole.text_config) ? whole.text_config.architectures : undefined;
-  const names = nested ?? whole.architectures;
-  const [name] = Array.isArray(names) ? names : [];
-  if (typeof name !== "string") throw config.invalid("architectures", names, "a list with the name of a class");
+  const names = [whole.architectures, nested].filter(Array.isArray).map(([first]) => first as unknown);
+  const known = names.find((name) => typeof name === "string" && architectureFor(name, config) !== undefined);
+  const name = known ?? names.at(-1);
+  if (typeof name !== "string")
+    throw config.invalid("architectures", whole.architectures, "a list with the name of a class");
   const found = architectureFor(name, config);
   if (found) return found;
   throw new ServerError(

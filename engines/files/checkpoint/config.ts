@@ -28,6 +28,11 @@ export class Config {
     return new Config(this.path, this.#fields, defaults);
   }
 
+  /** Returns the config with other values of some fields. */
+  withFields(fields: JsonObject): Config {
+    return new Config(this.path, { ...this.#fields, ...fields }, this.#defaults);
+  }
+
   /** Returns the value of the first field that is present and not null. */
   value(...names: readonly string[]): unknown {
     return this.#find(this.#fields, names) ?? this.#find(this.#defaults, names);

@@ -26,7 +26,8 @@ export function denseLayers(layers: readonly ModelTensors[], firstFile: number, 
     const name = names[i] as string;
     pairs.counts({ [`${name}_feat_in`]: columns, [`${name}_feat_out`]: count });
     if (rows.kind !== "stored") throw new Error("a plain tensor is not stored");
-    return { name: `${name}.weight`, shape, storedType, isMatrix: true, rows: { ...rows, file: firstFile + i } };
+    const stored = { ...rows, file: firstFile + i };
+    return { name: `${name}.weight`, shape, storedType, isMatrix: true, rows: stored, from: [] };
   });
   return { files: layers.flatMap(({ files }) => files), tensors };
 }

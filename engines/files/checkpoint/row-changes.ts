@@ -1,6 +1,6 @@
 // Row changes: functions that build row sources of others. They throw RangeError if the rows do not fit the change; the
 // callers name the tensor.
-import type { RowSource } from "./row-source.ts";
+import type { ColumnRuns, RowSource } from "./row-source.ts";
 
 export function joined(parts: readonly RowSource[]): RowSource {
   const [first] = parts;
@@ -13,6 +13,7 @@ export function joined(parts: readonly RowSource[]): RowSource {
 /** Rows `first` to `first + count` of the source. */
 export function sliced(source: RowSource, first: number, count: number): RowSource {
   if (first === 0 && count === source.rows) return source;
+  if (first === 0 && source.kind === "blocks") return { ...source, rows: count };
   return picked(source, { period: source.rows, first, count });
 }
 
@@ -36,6 +37,16 @@ export function swapped(source: RowSource, { x, y, inner = 1 }: { x: number; y: 
 export function swappedColumns(source: RowSource, { x, y, inner }: { x: number; y: number; inner: number }): RowSource {
   must([x, y, inner].every(Number.isInteger) && source.columns === x * y * inner);
   return { kind: "swappedColumns", source, x, y, inner, rows: source.rows, columns: source.columns };
+}
+
+/** Runs of columns of each row, one after another; those without a first column are zeros. */
+export function columnRuns(source: RowSource, runs: ColumnRuns["runs"]): RowSource {
+  const columns = runs.reduce((sum, { count }) => sum + count, 0);
+  must(
+    runs.every(({ first, count }) => count >= 0 && (first === null || (first >= 0 && first + count <= source.columns))),
+  );
+  must(Number.isInteger(columns) && columns > 0);
+  return { kind: "columnRuns", source, runs, rows: source.rows, columns };
 }
 
 /** Transposes the matrices of `matrixRows` rows that the source has one after another. */

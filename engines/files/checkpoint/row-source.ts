@@ -38,6 +38,16 @@ export interface StoredRows extends Size {
   readonly type: StoredType;
 }
 
+/** Rows that lie in a file in blocks of a GGUF number type, one after another. */
+export interface BlockRows extends Size {
+  readonly kind: "blocks";
+  /** Index of the file in the source's files. */
+  readonly file: number;
+  readonly offset: number;
+  /** GGUF type number. */
+  readonly type: number;
+}
+
 /** Rows of several sources, one source after the other. */
 export interface JoinedRows extends Size {
   readonly kind: "joined";
@@ -70,6 +80,13 @@ export interface SwappedColumns extends Size {
   readonly x: number;
   readonly y: number;
   readonly inner: number;
+}
+
+/** Columns of each row of the source: runs of `count` columns from `first` on, or of zeros if that is null. */
+export interface ColumnRuns extends Size {
+  readonly kind: "columnRuns";
+  readonly source: RowSource;
+  readonly runs: readonly { readonly first: number | null; readonly count: number }[];
 }
 
 /** Transposed matrices: the source has matrices of `matrixRows` rows, one after another. */
@@ -164,12 +181,51 @@ export interface LookedUpRows extends Size {
   readonly offset: number;
 }
 
+/**
+ * Whole numbers of `bits` bits as a stream of bits in little-endian words, times a scale plus an offset for each group of
+ * columns (AFQ).
+ */
+export interface AffineRows extends Size {
+  readonly kind: "affine";
+  readonly bits: number;
+  /** U32: columns * bits / 32 a row. */
+  readonly words: StoredRows;
+  /** Scales and offsets: columns / groupSize a row. */
+  readonly scales: RowSource;
+  readonly offsets: RowSource;
+  readonly groupSize: number;
+}
+
+/**
+ * Whole numbers minus a zero point, times a scale. Value i of the whole tensor has scale and zero point i % n of the n that
+ * there are (HQQ with groups along the first dimension).
+ */
+export interface InterleavedRows extends Size {
+  readonly kind: "interleaved";
+  /** 8: a byte a value. 4: the first half of all values is in the upper halves of the bytes, the second in the lower ones. */
+  readonly bits: 4 | 8;
+  /** U8, in one row. */
+  readonly codes: StoredRows;
+  /** In one row each. */
+  readonly scales: RowSource;
+  readonly zeros: RowSource;
+}
+
+/** Blocks of 32 signed bytes with a scale, an 8-bit float (E4M3) of which 416 stands for one, before them (F8Q8). */
+export interface ScaledByteRows extends Size {
+  readonly kind: "scaledBytes";
+  /** U8: 33 bytes a block. */
+  readonly blocks: StoredRows;
+}
+
 export type RowSource =
   | StoredRows
+  | BlockRows
   | JoinedRows
   | PickedRows
   | SwappedRows
   | SwappedColumns
+  | ColumnRuns
   | TransposedRows
   | ReshapedRows
   | ChangedRows
@@ -178,4 +234,7 @@ export type RowSource =
   | PackedIntRows
   | Mxfp4Rows
   | CodebookRows
-  | LookedUpRows;
+  | LookedUpRows
+  | AffineRows
+  | InterleavedRows
+  | ScaledByteRows;

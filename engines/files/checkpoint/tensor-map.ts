@@ -19,6 +19,8 @@ export interface TensorRecipe {
   /** Whether the tensor may be stored in a smaller type; vectors, norms and routers are F32. */
   readonly isMatrix: boolean;
   readonly rows: RowSource;
+  /** Tensors of the checkpoint that it is made of: one, or the parts of a stack. */
+  readonly from: readonly SourceTensor[];
 }
 
 /** Tensor of the checkpoint, after its quantisation has been resolved. */
@@ -53,29 +55,40 @@ export function mapTensors(
   config: Config,
   tensors: Iterable<SourceTensor>,
 ): TensorRecipe[] {
-  const groups = groupTensors(architecture, config, tensors);
+  const text = [...tensors].filter(({ name }) => !isLeftOut(name));
+  const groups = groupTensors(architecture, config, text);
   checkLayers(config, groups);
+  if (!groups.has("token_embd.weight")) throw missing(config, "there is no token embedding");
   // A tied model uses the embedding, whatever copy of it the files have.
   if (config.value("tie_word_embeddings") === true) groups.delete("output.weight");
+  const added = architecture.addTensors?.(config) ?? [];
+  const made = added.map(({ name, rows, shape }) => ({ name, rows, shape, storedType: 0, isMatrix: false, from: [] }));
+  return [...made, ...recipesOf(groups, config)];
+}
+
+/** Like mapTensors(), for a part of a model that has layers and no vocabulary. `tensors`: those of the part. */
+export function mapPart(rules: TensorRules, config: Config, tensors: Iterable<SourceTensor>): TensorRecipe[] {
+  const groups = groupTensors(rules, config, tensors);
+  checkLayers(config, groups);
+  return recipesOf(groups, config);
+}
+
+/** What decides the names of tensors. */
+export type TensorRules = Pick<CheckpointArchitecture, "name" | "tensors" | "prefixes" | "leavesOutExtraLayers">;
+
+function recipesOf(groups: ReadonlyMap<string, Group>, config: Config): TensorRecipe[] {
   const ordered = [...groups.values()].sort((one, other) => {
     return (one.layer ?? -1) - (other.layer ?? -1) || one.order - other.order;
   });
-  const recipes = ordered.map((group) => recipeOf(group, config));
-  const added = architecture.addTensors?.(config) ?? [];
-  return [...added.map(({ name, rows, shape }) => ({ name, rows, shape, storedType: 0, isMatrix: false })), ...recipes];
+  return ordered.map((group) => recipeOf(group, config));
 }
 
-function groupTensors(
-  architecture: CheckpointArchitecture,
-  config: Config,
-  tensors: Iterable<SourceTensor>,
-): Map<string, Group> {
+function groupTensors(architecture: TensorRules, config: Config, tensors: Iterable<SourceTensor>): Map<string, Group> {
   const table = new Map(
     Object.entries(architecture.tensors).map(([name, targets], order) => [name, { targets, order }]),
   );
   const groups = new Map<string, Group>();
   for (const tensor of tensors) {
-    if (leftOut.some((pattern) => pattern.test(tensor.name))) continue;
     const place = placeOf(tensor.name, architecture.prefixes ?? [], (key) => table.has(key));
     const entry = place && table.get(place.key);
     if (!place || !entry) throw unknownTensor(architecture, config, tensor.name);
@@ -95,6 +108,11 @@ function groupTensors(
   return groups;
 }
 
+/** Whether a tensor belongs to a part of the model that the engines do not have. */
+export function isLeftOut(name: string): boolean {
+  return leftOut.some((pattern) => pattern.test(name));
+}
+
 interface Place {
   /** Name in the architecture's table. */
   readonly key: string;
@@ -104,13 +122,13 @@ interface Place {
 }
 
 /** Returns the name of a tensor in the table of its architecture, and what that name leaves out. */
-function placeOf(name: string, prefixes: readonly string[], isKnown: (key: string) => boolean): Place | null {
+export function placeOf(name: string, prefixes: readonly string[], isKnown: (key: string) => boolean): Place | null {
   let rest = name.replace("language_model.", "").replace("text_model.", "");
   for (const prefix of [...prefixes, "model."]) if (rest.startsWith(prefix)) rest = rest.slice(prefix.length);
   const numbers: number[] = [];
-  // A number after `layer` or `layers` is the layer, another one the expert or the part of a stack.
+  // A number after `layers` or one of its other names is the layer, another one the expert or the part of a stack.
   const general = rest.replace(/(?<=\.)\d{1,9}(?=\.|$)/g, (digits, at: number) => {
-    const isLayer = /(?:^|\.)layers?\.$/.test(rest.slice(0, at));
+    const isLayer = /(?:^|\.)(?:layers?|h|transformer_encoder)\.$/.test(rest.slice(0, at));
     numbers[isLayer ? 0 : 1] = Number(digits);
     return isLayer ? "{l}" : "{e}";
   });
@@ -136,7 +154,8 @@ function recipeOf({ target, name, members }: Group, config: Config): TensorRecip
   const { rows, shape } = changed(name, target, stacked, config);
   if (shape.length > maxDimensions || shape.includes(0)) throw misshapen(config, name, shape);
   const isMatrix = isQuantizable({ name, shape });
-  return { name, shape, rows, storedType: isMatrix ? (members[0]?.tensor.storedType ?? 0) : 0, isMatrix };
+  const from = members.map(({ tensor }) => tensor);
+  return { name, shape, rows, storedType: isMatrix ? (from[0]?.storedType ?? 0) : 0, isMatrix, from };
 }
 
 function changed(name: string, { change }: TensorTarget, tensor: Shaped, config: Config): Shaped {
@@ -167,10 +186,9 @@ function checkLayers(config: Config, groups: ReadonlyMap<string, Group>): void {
   for (let layer = 0; layer < config.layers; layer++) {
     if (!found.has(layer)) throw missing(config, `there is no tensor of layer ${layer} of ${config.layers}`);
   }
-  if (!groups.has("token_embd.weight")) throw missing(config, "there is no token embedding");
 }
 
-function unknownTensor({ name }: CheckpointArchitecture, { path }: Config, tensor: string): ServerError {
+function unknownTensor({ name }: TensorRules, { path }: Config, tensor: string): ServerError {
   return new ServerError(
     "model_file_invalid",
     `the files beside ${path} have the tensor ${quote(tensor)}, which the architecture ${name} does not have; ` +

@@ -2,6 +2,7 @@
 // vocabulary. The text workers use the metadata to convert text to tokens and back. Loads no weights and no native
 // code.
 import { ServerError } from "../../../runtime/errors.ts";
+import { exactMergesKey, exactRulesKey } from "../tokenizer-rules.ts";
 import type { GgufValue } from "./cursor.ts";
 import { fileTypes } from "./file-types.ts";
 import { type GgufHead, type HeadBytes, parseHeadBytes, readHead } from "./reader.ts";
@@ -57,6 +58,10 @@ export interface TokenizerMetadata {
   /** "bert" vocabularies only: whether text is lower-cased, and whether accents are stripped; null: yes. */
   readonly lowersCase?: boolean | null;
   readonly stripsAccents?: boolean | null;
+  /** Exact rules of the tokenizer (tokenizer-rules.ts) as JSON; null or absent: none. */
+  readonly rules?: string | null;
+  /** Merges that `scores` do not express exactly; null or absent: none. */
+  readonly exactMerges?: readonly string[] | null;
 }
 
 export interface ModelMetadata {
@@ -79,6 +84,8 @@ const encodingKeys: ReadonlySet<string> = new Set([
   "tokenizer.ggml.merges",
   "tokenizer.ggml.scores",
   "tokenizer.ggml.precompiled_charsmap",
+  exactRulesKey,
+  exactMergesKey,
 ]);
 
 /**
@@ -113,6 +120,8 @@ function isWanted(key: string): boolean {
   return (
     key.startsWith(templateKey) ||
     key.startsWith("tokenizer.ggml.") ||
+    key === exactRulesKey ||
+    key === exactMergesKey ||
     key.startsWith("general.") ||
     key.endsWith(".context_length")
   );
@@ -154,6 +163,8 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     charactersMap: fields.numbers("tokenizer.ggml.precompiled_charsmap", 0),
     lowersCase: fields.boolean("tokenizer.ggml.normalizer.lowercase"),
     stripsAccents: fields.boolean("tokenizer.ggml.normalizer.strip_accents"),
+    rules: fields.string(exactRulesKey),
+    exactMerges: fields.strings(exactMergesKey),
   };
 }
 

@@ -18,6 +18,11 @@ export function shardPaths(path: string): readonly string[] {
   });
 }
 
+/** Whether a name says that the file is one of several. */
+export function isShardName(path: string): boolean {
+  return shardPaths(path).length > 1;
+}
+
 /** Removes `.gguf` and the shard number from a path. */
 export function stemOf(path: string): string {
   return path.replace(shardPattern, "").replace(/\.gguf$/i, "");

@@ -16,7 +16,15 @@ export const numberTypes = {
 
 export type NumberType = keyof typeof numberTypes;
 
-export type TypedValue =
+export type TypedValue = PlainValue & {
+  /**
+   * Bytes of the value in the file that it was read from. They are written in its place, because strings may be no UTF-8, and
+   * whole numbers of 64 bits may be above 2^53.
+   */
+  readonly exact?: Uint8Array;
+};
+
+type PlainValue =
   | { readonly type: NumberType; readonly value: number }
   | { readonly type: "bool"; readonly value: boolean }
   | { readonly type: "string"; readonly value: string }

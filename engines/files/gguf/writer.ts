@@ -61,6 +61,11 @@ export function tensorByteLength(type: number, shape: readonly number[]): number
 }
 
 function writeValue(sink: ByteSink, value: TypedValue): void {
+  if (value.exact !== undefined) {
+    sink.u32(value.type === "array" ? arrayType : typeNumber(value.type));
+    sink.bytes(value.exact);
+    return;
+  }
   if (value.type !== "array") {
     sink.u32(typeNumber(value.type));
     writeScalar(sink, value.type, value.value);
@@ -95,7 +100,9 @@ class ByteSink {
   }
 
   bytes(bytes: Uint8Array): void {
-    this.#buffer.set(bytes, this.#advance(bytes.length));
+    // The buffer may be another one when there is room.
+    const start = this.#advance(bytes.length);
+    this.#buffer.set(bytes, start);
   }
 
   u32(value: number): void {

@@ -2,7 +2,7 @@
 // models. Never follows links out of the cache. Called by cli/tools/cache.ts and cli/tools/models.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
+import { cachedSizes, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
 import { convertedFolder, packageRoot } from "./model-cache.ts";
 
 export interface CachedModel {
@@ -54,9 +54,8 @@ async function listHub(hubCache: string): Promise<CachedModel[]> {
       const commits = await namesIn(join(directory, "snapshots"));
       const files = new Map<string, number>();
       for (const commit of commits) {
-        for (const path of await cachedFiles(directory, commit)) {
-          if (!modelFile.test(path)) continue;
-          files.set(path, (await sizeOf(join(directory, "snapshots", commit, path))) ?? 0);
+        for (const [path, size] of await cachedSizes(directory, commit)) {
+          if (modelFile.test(path)) files.set(path, size);
         }
       }
       return {

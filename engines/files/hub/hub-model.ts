@@ -5,11 +5,12 @@ import { mkdir } from "node:fs/promises";
 import { posix } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { generationConfigFile } from "../model-sampling.ts";
+import { isUqff } from "../uqff/names.ts";
 import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./api/hub-api.ts";
 import {
   blobPath,
   cachedCommit,
-  cachedFiles,
+  cachedSizes,
   linkSnapshot,
   lockFolder,
   repoFolder,
@@ -18,8 +19,9 @@ import {
   writeRef,
 } from "./api/hub-cache.ts";
 import { type HubContext, hurried } from "./api/hub-context.ts";
-import { checkpointFiles } from "./choice/checkpoint-choice.ts";
-import { chooseModel, hasGguf, preferredQuantisations } from "./choice/model-choice.ts";
+import { checkpointFiles, uqffFiles } from "./choice/checkpoint-choice.ts";
+import { type Choice, chooseModel, hasGguf, preferredQuantisations } from "./choice/model-choice.ts";
+import { hasUqff } from "./choice/uqff-choice.ts";
 import { checkRoom, downloadBlob } from "./download/blob-download.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 import { type HubSource, isCommit } from "./hub-source.ts";
@@ -33,10 +35,16 @@ export interface HubFetch {
   /** true: the caller has an alternative to the hub, so the hub gets only one attempt with short limits. */
   readonly isOptional?: boolean;
   /** Chooses the files of a repository, the main file first; default: the files of a model. Throws if no file fits. */
-  readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
+  readonly choose?: (
+    source: HubSource,
+    paths: readonly string[],
+    sizes: ReadonlyMap<string, number | null>,
+  ) => readonly string[];
   /** Format, and quantisations that are preferred to the default ones (fetch-options.ts). */
   readonly format?: FetchOptions["format"];
   readonly quantisations?: readonly string[] | undefined;
+  readonly roomBytes?: number | undefined;
+  readonly fromUqff?: FetchOptions["fromUqff"];
   /** Maximum size of each file in bytes; default: no limit. */
   readonly maxFileBytes?: number | undefined;
   readonly onProgress: FetchOptions["onProgress"];
@@ -59,7 +67,7 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
     onNotice?.(`"${source.repo}" is used as the cache has it: ${error.message}`);
     return cached;
   }
-  const paths = choose(source, [...listing.files.keys()]);
+  const paths = choose(source, [...listing.files.keys()], listing.files);
   const folder = repoFolder(request.cache, source.repo);
   try {
     await fetchFiles(request, context, listing, paths);
@@ -74,14 +82,15 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
  * Returns the path of the first chosen file in the cache, without network access; null if the files are not all cached.
  */
 export async function findCached(
-  request: Pick<HubFetch, "source" | "cache" | "choose" | "format" | "quantisations">,
+  request: Pick<HubFetch, "source" | "cache" | "choose" | "format" | "quantisations" | "roomBytes" | "fromUqff">,
 ): Promise<string | null> {
   const { source, cache, choose = modelChooser(request) } = request;
   const folder = repoFolder(cache, source.repo);
   const commit = await cachedCommit(folder, source.revision);
   if (commit === null) return null;
   try {
-    const [first = ""] = choose(source, await cachedFiles(folder, commit));
+    const sizes = await cachedSizes(folder, commit);
+    const [first = ""] = choose(source, [...sizes.keys()], sizes);
     return snapshotPath(folder, commit, first);
   } catch {
     // A missing file or shard means that the model is not cached.
@@ -92,24 +101,37 @@ export async function findCached(
 function modelChooser({
   format,
   quantisations = [],
-}: Pick<HubFetch, "format" | "quantisations">): NonNullable<HubFetch["choose"]> {
+  roomBytes,
+  fromUqff = [],
+}: Pick<HubFetch, "format" | "quantisations" | "roomBytes" | "fromUqff">): NonNullable<HubFetch["choose"]> {
   const preferred = [...quantisations, ...preferredQuantisations];
-  return (source, paths) => chooseModelFiles(source, paths, { preferred, isPlain: format === "plain" });
+  return (source, paths, sizes) => {
+    const room = roomBytes === undefined ? undefined : { bytes: roomBytes, sizes };
+    return chooseModelFiles(source, paths, { preferred, room, isPlain: format === "plain", fromUqff });
+  };
 }
 
 /**
- * Returns the files of a model: a GGUF model with the generation_config.json of its folder if there is one, else the files of a
- * checkpoint.
+ * Returns the files of a model: weights in UQFF if they are named; else a GGUF model with the generation_config.json of its folder
+ * if there is one, else the files of a checkpoint, else weights in UQFF.
  */
 function chooseModelFiles(
   source: HubSource,
   paths: readonly string[],
-  { preferred, isPlain }: { readonly preferred: readonly string[]; readonly isPlain: boolean },
+  {
+    preferred,
+    room,
+    isPlain,
+    fromUqff,
+  }: Pick<Choice, "preferred" | "room"> & { readonly isPlain: boolean; readonly fromUqff: readonly string[] },
 ): readonly string[] {
+  const named = source.wanted !== null && isUqff(source.wanted) ? [source.wanted, ...fromUqff] : fromUqff;
+  if (named.length > 0) return uqffFiles(paths, { place: placeOf(source), wanted: named, preferred });
   const isGguf = source.wanted !== null || (hasGguf(paths) && !isPlain);
   const checkpoint = isGguf ? null : checkpointFiles(paths);
   if (checkpoint !== null) return checkpoint;
-  const choice = { place: placeOf(source), wanted: source.wanted, preferred };
+  if (!isGguf && hasUqff(paths)) return uqffFiles(paths, { place: placeOf(source), wanted: [], preferred });
+  const choice = { place: placeOf(source), wanted: source.wanted, preferred, room };
   const chosen = chooseModel(paths, choice);
   const config = posix.join(posix.dirname(chosen[0] ?? ""), generationConfigFile);
   return paths.includes(config) ? [...chosen, config] : chosen;
@@ -179,8 +201,8 @@ async function refuseOffline(request: HubFetch): Promise<never> {
   if (commit === null) {
     throw absent(`${reason}, and the cache "${cache}" has no "${source.repo}" at revision "${source.revision}"`);
   }
-  const problem = await cachedFiles(folder, commit)
-    .then((files) => choose(source, files))
+  const problem = await cachedSizes(folder, commit)
+    .then((sizes) => choose(source, [...sizes.keys()], sizes))
     .then(
       () => "it changed while it was read",
       (error: Error) => error.message,

@@ -1,13 +1,16 @@
 // Local model: checks a model given as a path, so that the user gets a clear error before an engine opens it. Reads at
 // most the first four bytes of a file. Called by resolve-model.ts and other-programs.ts.
-import { open, readdir, stat } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { suggestion } from "../../../runtime/nearest.ts";
 import { shardPaths } from "../gguf/shards.ts";
-import { checkpointFile, checkpointFiles, isCheckpoint } from "./choice/checkpoint-choice.ts";
+import { firstBytes, formatOf } from "../model-format.ts";
+import { isUqff } from "../uqff/names.ts";
+import { checkpointFile, checkpointFiles, isCheckpoint, uqffFiles } from "./choice/checkpoint-choice.ts";
 import { chooseModel, hasGguf } from "./choice/model-choice.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
+import { hasUqff } from "./choice/uqff-choice.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 
 /**
@@ -20,20 +23,31 @@ import type { FetchOptions } from "./download/fetch-options.ts";
 export async function findLocalModel(
   path: string,
   quantizedFile: string | null,
-  { quantisations = [], format }: Pick<FetchOptions, "quantisations" | "format"> = {},
+  {
+    quantisations = [],
+    format,
+    roomBytes,
+    fromUqff = [],
+  }: Pick<FetchOptions, "quantisations" | "format" | "roomBytes" | "fromUqff"> = {},
 ): Promise<string | null> {
   const absolute = resolve(path);
   try {
     if (!(await stat(absolute)).isDirectory()) {
+      if (isUqff(absolute)) return await uqffBeside(absolute, [basename(absolute), ...fromUqff], []);
+      if (fromUqff.length > 0)
+        throw invalid(`from_uqff expects a folder or a name on the hub as model_id; "${path}" is a file`);
       if (isCheckpoint(absolute)) return absolute;
       agreedFile(path, basename(absolute), quantizedFile);
       return await checkFile(path, absolute);
     }
     const names = await readdir(absolute);
+    if (fromUqff.length > 0) return await uqffBeside(join(absolute, fromUqff[0] ?? ""), fromUqff, []);
     const isGguf = quantizedFile !== null || (hasGguf(names) && format !== "plain");
     if (!isGguf && checkpointFiles(names) !== null) return join(absolute, checkpointFile);
+    if (!isGguf && hasUqff(names)) return await uqffBeside(join(absolute, checkpointFile), [], quantisations);
     const place = `the directory "${path}"`;
-    const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: quantisations });
+    const room = roomBytes === undefined ? undefined : { bytes: roomBytes, sizes: await sizesOf(absolute, names) };
+    const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: quantisations, room });
     return await checkFile(join(path, name), join(absolute, name));
   } catch (cause) {
     if (cause instanceof ServerError) throw cause;
@@ -42,6 +56,14 @@ export async function findLocalModel(
     const reason = code === "EACCES" || code === "EPERM" ? "permission denied" : String(cause);
     throw invalid(`"${path}" cannot be read: ${reason}`, cause);
   }
+}
+
+/** Returns the path of the first shard in the folder of `path`. */
+async function uqffBeside(path: string, wanted: readonly string[], preferred: readonly string[]): Promise<string> {
+  const folder = dirname(path);
+  const names = await readdir(folder);
+  const [first = ""] = uqffFiles(names, { place: `the directory "${folder}"`, wanted, preferred });
+  return join(folder, first);
 }
 
 /** Throws the error for a path that does not exist. The message suggests the nearest existing name. */
@@ -72,6 +94,7 @@ async function checkFile(path: string, absolute: string): Promise<string> {
     throw invalid(`"${path}" is one of ${shards.length} shards; beside it are missing: ${missing.join(", ")}`);
   }
   const first = shards[0] ?? absolute;
+  if ((await formatOf(first)) === "ggml") return first;
   const magic = await firstBytes(first);
   if (magic === "GGUF") return first;
   throw invalid(
@@ -79,14 +102,9 @@ async function checkFile(path: string, absolute: string): Promise<string> {
   );
 }
 
-async function firstBytes(path: string): Promise<string> {
-  const file = await open(path);
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);
-    return buffer.toString("latin1", 0, bytesRead);
-  } finally {
-    await file.close();
-  }
+async function sizesOf(folder: string, names: readonly string[]): Promise<ReadonlyMap<string, number>> {
+  const sizes = await Promise.all(names.map(async (name) => [name, (await stat(join(folder, name))).size] as const));
+  return new Map(sizes);
 }
 
 /** Lists the first .gguf files of a directory; none if the directory cannot be read. */

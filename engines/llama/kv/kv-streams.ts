@@ -8,7 +8,8 @@ import type { NativeContext } from "../native/native-context.ts";
 import { CopyBuffers } from "./copy-buffers.ts";
 import type { SlotKv } from "./slot-kv.ts";
 import { SlotMap } from "./slot-map.ts";
-import { isState, type StateShape } from "./state-bytes.ts";
+import type { SlotPositions } from "./slot-positions.ts";
+import { isState, positionsOf, type StateShape } from "./state-bytes.ts";
 
 export interface StreamsOptions {
   readonly capacity: Capacity;
@@ -16,6 +17,8 @@ export interface StreamsOptions {
   /** Whether the last tokens of a sequence can be dropped. */
   readonly truncates: boolean;
   readonly bytesPerToken: number;
+  /** Positions of the slots' tokens; null: they are the tokens' indices. */
+  readonly positions: SlotPositions | null;
 }
 
 /** Size of the memory for copies as a fraction of the KV cache size. It is allocated in addition to the KV cache. */
@@ -32,14 +35,17 @@ class SavedState {
   readonly bytes: Uint8Array;
   readonly size: number;
   readonly tokens: number;
+  /** Positions of the tokens; null: they are the tokens' indices. */
+  readonly positions: Int32Array | null;
   /** Whether no other reference to `bytes` exists. */
   isOwn: boolean;
   isDropped = false;
 
-  constructor(bytes: Uint8Array, size: number, tokens: number, isOwn: boolean) {
+  constructor(bytes: Uint8Array, size: number, tokens: number, positions: Int32Array | null, isOwn: boolean) {
     this.bytes = bytes;
     this.size = size;
     this.tokens = tokens;
+    this.positions = positions;
     this.isOwn = isOwn;
   }
 }
@@ -50,6 +56,7 @@ export class StreamsKv implements SlotKv {
   readonly #capacity: Capacity;
   readonly #truncates: boolean;
   readonly #bytesPerToken: number;
+  readonly #positions: SlotPositions | null;
   readonly #shape: StateShape;
   readonly #slots: SlotMap;
   readonly #buffers: CopyBuffers;
@@ -66,13 +73,14 @@ export class StreamsKv implements SlotKv {
   #stateSlot = -1;
   #stateTokens = 0;
 
-  constructor(context: NativeContext, { capacity, layout, truncates, bytesPerToken }: StreamsOptions) {
+  constructor(context: NativeContext, { capacity, layout, truncates, bytesPerToken, positions }: StreamsOptions) {
     const { maxSequences, sequenceTokens } = capacity;
     this.layout = layout;
     this.#context = context;
     this.#capacity = capacity;
     this.#truncates = truncates;
     this.#bytesPerToken = bytesPerToken;
+    this.#positions = positions;
     this.#shape = { streams: maxSequences, bytesPerToken, keepsAll: truncates };
     this.#slots = new SlotMap(maxSequences);
     this.#buffers = new CopyBuffers(maxSequences * sequenceTokens * bytesPerToken * copiesShare);
@@ -100,6 +108,7 @@ export class StreamsKv implements SlotKv {
   }
 
   commit(batch: Batch): void {
+    this.#positions?.record(batch);
     for (let row = 0; row < batch.rowCount; row++) {
       this.#hold(at(batch.slot, row), at(batch.position, row) + at(batch.length, row));
     }
@@ -138,7 +147,8 @@ export class StreamsKv implements SlotKv {
     assert.ok(this.#truncates && tokens <= at(this.#cached, from), `the first ${tokens} tokens of slot ${from}`);
     // The state is kept, because several slots may copy the same prefix.
     if (from !== this.#stateSlot || tokens > this.#stateTokens) this.#readState(from);
-    this.#fill(to, this.#state.subarray(0, this.#stateSize), this.#stateTokens, tokens);
+    const positions = this.#positions?.copy(from, this.#stateTokens) ?? null;
+    this.#fill(to, { bytes: this.#state.subarray(0, this.#stateSize), tokens: this.#stateTokens, positions }, tokens);
   }
 
   save(slot: number, tokens = at(this.#cached, slot)): SavedKv | null {
@@ -149,7 +159,8 @@ export class StreamsKv implements SlotKv {
     const bytes = this.#buffers.take(size);
     if (bytes === null) return null;
     this.#context.readState(id, bytes);
-    return new SavedState(bytes, size, at(this.#cached, slot), true);
+    const held = at(this.#cached, slot);
+    return new SavedState(bytes, size, held, this.#positions?.copy(slot, held) ?? null, true);
   }
 
   drop(saved: SavedKv): void {
@@ -162,9 +173,9 @@ export class StreamsKv implements SlotKv {
   }
 
   restore(slot: number, saved: SavedKv, tokens: number): void {
-    const { bytes, size, tokens: held } = ownCopy(saved);
+    const { bytes, size, tokens: held, positions } = ownCopy(saved);
     assert.ok(this.#truncates ? tokens <= held : tokens === held, `${tokens} tokens of a copy that has ${held}`);
-    this.#fill(slot, bytes.subarray(0, size), held, tokens);
+    this.#fill(slot, { bytes: bytes.subarray(0, size), tokens: held, positions }, tokens);
   }
 
   export(saved: SavedKv): Uint8Array {
@@ -176,14 +187,16 @@ export class StreamsKv implements SlotKv {
   import(bytes: Uint8Array, tokens: number): SavedKv | null {
     const fits = tokens <= this.#capacity.sequenceTokens && isState(bytes, this.#shape, tokens);
     if (!fits || !this.#buffers.count(bytes.length)) return null;
-    return new SavedState(bytes, bytes.length, tokens, false);
+    const positions = this.#positions && positionsOf(bytes, tokens);
+    return new SavedState(bytes, bytes.length, tokens, positions, false);
   }
 
-  /** Restores the first `tokens` tokens of a saved state into an empty slot. The state has `held` tokens. */
-  #fill(slot: number, bytes: Uint8Array, held: number, tokens: number): void {
+  /** Restores the first `tokens` tokens of a saved state into an empty slot. */
+  #fill(slot: number, state: Pick<SavedState, "bytes" | "tokens" | "positions">, tokens: number): void {
     const id = this.#slots.acquire(slot);
-    this.#context.writeState(id, bytes);
-    if (tokens < held) this.#context.remove(id, tokens);
+    this.#context.writeState(id, state.bytes);
+    if (state.positions) this.#positions?.set(slot, state.positions);
+    if (tokens < state.tokens) this.#context.remove(id, this.#positions?.end(slot, tokens) ?? tokens);
     this.#hold(slot, tokens);
   }
 
@@ -194,7 +207,7 @@ export class StreamsKv implements SlotKv {
 
   #truncate(slot: number, tokens: number): void {
     assert.ok(this.#truncates, `this model cannot drop the tail of slot ${slot}`);
-    this.#context.remove(this.idOf(slot), tokens);
+    this.#context.remove(this.idOf(slot), this.#positions?.end(slot, tokens) ?? tokens);
     this.#cached[slot] = tokens;
     if (slot === this.#stateSlot && tokens < this.#stateTokens) this.#forgetState(false);
   }

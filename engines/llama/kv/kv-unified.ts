@@ -8,12 +8,15 @@ import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";
 import type { Capacity, SavedKv } from "../../engine.ts";
 import type { NativeContext } from "../native/native-context.ts";
 import type { SlotKv } from "./slot-kv.ts";
-import { isState, type StateShape } from "./state-bytes.ts";
+import type { SlotPositions } from "./slot-positions.ts";
+import { isState, positionsOf, type StateShape } from "./state-bytes.ts";
 
 export interface UnifiedOptions {
   readonly capacity: Capacity;
   readonly layout: string;
   readonly bytesPerToken: number;
+  /** Positions of the slots' tokens; null: they are the tokens' indices. */
+  readonly positions: SlotPositions | null;
   /** Maximum number of native sequences; see nativeSequences(). */
   readonly maxSequenceIds: number;
 }
@@ -22,10 +25,13 @@ export interface UnifiedOptions {
 class SavedSequence {
   readonly id: number;
   readonly pages: SavedPages;
+  /** Positions of the tokens; null: they are the tokens' indices. */
+  readonly positions: Int32Array | null;
 
-  constructor(id: number, pages: SavedPages) {
+  constructor(id: number, pages: SavedPages, positions: Int32Array | null) {
     this.id = id;
     this.pages = pages;
+    this.positions = positions;
   }
 }
 
@@ -41,16 +47,18 @@ export class UnifiedKv implements SlotKv {
   readonly layout: string;
   readonly #context: NativeContext;
   readonly #sequenceTokens: number;
+  readonly #positions: SlotPositions | null;
   readonly #shape: StateShape;
   readonly #pages: PageTable;
   readonly #exportId: number;
   readonly #spareIds: number[] = [];
 
-  constructor(context: NativeContext, { capacity, layout, bytesPerToken, maxSequenceIds }: UnifiedOptions) {
+  constructor(context: NativeContext, { capacity, layout, bytesPerToken, positions, maxSequenceIds }: UnifiedOptions) {
     const { maxSequences, sequenceTokens, blockTokens, kvBlocks } = capacity;
     this.layout = layout;
     this.#context = context;
     this.#sequenceTokens = sequenceTokens;
+    this.#positions = positions;
     this.#shape = { streams: 1, bytesPerToken, keepsAll: true };
     this.#pages = new PageTable({
       slots: maxSequences,
@@ -76,7 +84,7 @@ export class UnifiedKv implements SlotKv {
       const slot = at(batch.slot, row);
       const start = at(batch.position, row);
       const end = start + at(batch.length, row);
-      if (start < this.#pages.length(slot)) this.#context.remove(slot, start);
+      if (start < this.#pages.length(slot)) this.#context.remove(slot, this.#end(slot, start));
       // If a row wants logits of several tokens, the tokens after the first of them may be drafts. Rejected drafts are
       // replaced later, so possible drafts do not count as settled (final).
       const settled = end - Math.max(at(batch.logitsCount, row) - 1, 0);
@@ -87,7 +95,9 @@ export class UnifiedKv implements SlotKv {
     this.#pages.clearCopies();
   }
 
-  commit(): void {}
+  commit(batch: Batch): void {
+    this.#positions?.record(batch);
+  }
 
   fillerPosition(): number {
     return -1;
@@ -104,15 +114,16 @@ export class UnifiedKv implements SlotKv {
 
   copyPrefix(from: number, to: number, tokens: number): void {
     this.#pages.copyPrefix(from, to, tokens);
-    this.#context.share(from, to, tokens);
+    this.#context.share(from, to, this.#end(from, tokens));
+    this.#positions?.set(to, this.#positions.copy(from, tokens));
   }
 
   save(slot: number, tokens?: number): SavedKv | null {
     const id = this.#spareIds.pop();
     if (id === undefined) return null;
     const pages = this.#pages.save(slot, tokens);
-    this.#context.share(slot, id, pages.tokens);
-    return new SavedSequence(id, pages);
+    this.#context.share(slot, id, this.#end(slot, pages.tokens));
+    return new SavedSequence(id, pages, this.#positions?.copy(slot, pages.tokens) ?? null);
   }
 
   drop(saved: SavedKv): void {
@@ -123,9 +134,10 @@ export class UnifiedKv implements SlotKv {
   }
 
   restore(slot: number, saved: SavedKv, tokens: number): void {
-    const { id, pages } = ownCopy(saved);
+    const { id, pages, positions } = ownCopy(saved);
     this.#pages.restore(slot, pages, tokens);
-    this.#context.share(id, slot, tokens);
+    if (positions) this.#positions?.set(slot, positions);
+    this.#context.share(id, slot, this.#end(slot, tokens));
   }
 
   export(saved: SavedKv): Uint8Array {
@@ -152,7 +164,12 @@ export class UnifiedKv implements SlotKv {
       throw error;
     }
     this.#spareIds.pop();
-    return new SavedSequence(id, pages);
+    return new SavedSequence(id, pages, this.#positions && positionsOf(bytes, tokens));
+  }
+
+  /** Returns the position after the first `tokens` tokens of a slot. */
+  #end(slot: number, tokens: number): number {
+    return this.#positions?.end(slot, tokens) ?? tokens;
   }
 }
 

@@ -7,6 +7,8 @@ const magic = 0xaf143cd8;
 const headBytes = 12;
 /** Bytes per cell in a state: position, number of sequences and sequence id, 4 bytes each. */
 const cellBytes = 12;
+/** Additional bytes per cell in models with M-RoPE: row, column and token, 4 bytes each. */
+const gridBytes = 12;
 
 export interface StateShape {
   /** Number of streams in the KV memory: one per sequence, or one for all. */
@@ -27,6 +29,19 @@ export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }:
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   if (view.getUint32(0, true) !== magic) return false;
   return !keepsAll || (view.getUint32(8, true) === streams && cellCount(view, streams) === tokens);
+}
+
+/**
+ * Returns the positions of the tokens in a state of a model with M-RoPE, for which isState() is true. Cells are in any
+ * order, and positions never fall from one token to the next.
+ */
+export function positionsOf(bytes: Uint8Array, tokens: number): Int32Array {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  let stream = 0;
+  while (view.getUint32(headBytes + 4 * stream, true) === 0) stream++;
+  const first = headBytes + 4 * (stream + 1);
+  const step = cellBytes + gridBytes;
+  return Int32Array.from({ length: tokens }, (_, i) => view.getInt32(first + i * step, true)).sort();
 }
 
 /**

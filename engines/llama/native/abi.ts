@@ -11,6 +11,8 @@ type Type = string | TypeObject;
 export interface NativeModelParams {
   n_gpu_layers: number;
   load_mode: number;
+  /** Shares of the GPUs (tensor-split.ts). */
+  tensor_split: Pointer;
   progress_callback: bigint | null;
   vocab_only: boolean;
   use_extra_bufts: boolean;
@@ -31,6 +33,8 @@ export interface NativeContextParams {
   flash_attn_type: number;
   type_k: number;
   type_v: number;
+  /** Callback for each tensor of a pass (engines/llama/calibration). */
+  cb_eval: Pointer;
   abort_callback: Pointer;
   abort_callback_data: bigint | null;
   embeddings: boolean;
@@ -73,6 +77,7 @@ export interface LlamaFunctions {
   modelOutputEmbeddingLength(model: Pointer): number;
   modelScoreCount(model: Pointer): number;
   modelSlidingWindow(model: Pointer): number;
+  modelRopeType(model: Pointer): number;
   modelPredictionLayerCount(model: Pointer): number;
   modelIsRecurrent(model: Pointer): boolean;
   modelIsHybrid(model: Pointer): boolean;
@@ -96,6 +101,7 @@ export interface LlamaFunctions {
   getLogits(context: Pointer): Pointer;
   /** Enables or disables the output of hidden states for every token of a pass. */
   setEmbeddings(context: Pointer, wanted: boolean): void;
+  setCausal(context: Pointer, causal: boolean): void;
   getEmbeddings(context: Pointer): Pointer;
   /** Returns the pooled output of a sequence; null if the context has no pooling type. */
   getPooled(context: Pointer, sequence: number): Pointer;
@@ -258,6 +264,7 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     modelOutputEmbeddingLength: bind<Of<"modelOutputEmbeddingLength">>("model_n_embd_out", "int32", [pointer]),
     modelScoreCount: bind<Of<"modelScoreCount">>("model_n_cls_out", "uint32", [pointer]),
     modelSlidingWindow: bind<Of<"modelSlidingWindow">>("model_n_swa", "int32", [pointer]),
+    modelRopeType: bind<Of<"modelRopeType">>("model_rope_type", "int32", [pointer]),
     modelPredictionLayerCount: bind<Of<"modelPredictionLayerCount">>("model_n_layer_nextn", "int32", [pointer]),
     modelIsRecurrent: bind<Of<"modelIsRecurrent">>("model_is_recurrent", "bool", [pointer]),
     modelIsHybrid: bind<Of<"modelIsHybrid">>("model_is_hybrid", "bool", [pointer]),
@@ -272,6 +279,7 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     decode: bind<Of<"decode">>("decode", "int32", [pointer, batch]),
     getLogits: bind<Of<"getLogits">>("get_logits", pointer, [pointer]),
     setEmbeddings: bind<Of<"setEmbeddings">>("set_embeddings", "void", [pointer, "bool"]),
+    setCausal: bind<Of<"setCausal">>("set_causal_attn", "void", [pointer, "bool"]),
     getEmbeddings: bind<Of<"getEmbeddings">>("get_embeddings", pointer, [pointer]),
     getPooled: bind<Of<"getPooled">>("get_embeddings_seq", pointer, [pointer, "int32"]),
     getMemory: bind<Of<"getMemory">>("get_memory", pointer, [pointer]),

@@ -5,6 +5,7 @@ import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeCores } from "../../../runtime/host/cores.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
+import { createTensorReader, type TensorReader } from "../calibration/tensor-abi.ts";
 import { bindingOf, type LlamaFunctions } from "./abi.ts";
 import { limitNativeHeap } from "./memory/native-heap.ts";
 import type { Pointer } from "./pointer.ts";
@@ -34,6 +35,8 @@ export interface LlamaLibrary extends Devices {
    */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   readonly startThreads: StartThreads;
+  /** Binds the reading of tensors during a pass. */
+  tensorReader(): TensorReader;
   /**
    * Address of the C function `strlen`, used as an abort callback: its result is not 0 (abort) if the flag byte is not
    * 0.
@@ -87,6 +90,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     release,
     path,
     withLog: (body) => collectLog(functions, silent, body),
+    tensorReader: () => createTensorReader(koffi.load(findLibrary("ggml-base"))),
     startThreads: bindThreadPools(koffi.load(findLibrary("ggml")), koffi.load(findLibrary("ggml-base"))),
     flagIsSet: libc.symbol("strlen"),
   };

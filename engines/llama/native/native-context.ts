@@ -74,6 +74,11 @@ export class NativeContext {
     this.functions.setEmbeddings(this.#context, wanted);
   }
 
+  /** Sets whether the tokens of later passes attend only to earlier ones. */
+  setCausal(causal: boolean): void {
+    this.functions.setCausal(this.#context, causal);
+  }
+
   /**
    * Sets the adapter for later passes; null = none. The first of these passes holds `listLock` and takes some
    * milliseconds longer.

@@ -11,7 +11,6 @@ import type { Chunk, ConversionTask, TargetTensor } from "./messages.ts";
 
 /** Bytes copied at once. */
 const copyBytes = 1024 * 1024;
-const f32 = 0;
 const mxfp4 = 39;
 
 export class ChunkWriter {
@@ -38,7 +37,8 @@ export class ChunkWriter {
     const columns = tensor.shape[0] ?? 1;
     const rowBytes = bytesOf(tensor.targetType, columns);
     const position = tensor.offset + firstRow * rowBytes;
-    const ranges = rangesOf(tensor, firstRow, rows);
+    const ranges = copyable(tensor.values, tensor.targetType);
+    // Copied tensors are one chunk.
     if (ranges !== null) {
       this.#copy(ranges, position, tensor);
       return;
@@ -47,10 +47,10 @@ export class ChunkWriter {
     const floats = this.#floats.subarray(0, rows * columns);
     const bytes = this.#bytes.subarray(0, rows * rowBytes);
     const { values, targetType } = tensor;
-    if (targetType === mxfp4 && values.kind !== "blocks" && isMxfp4(values)) {
+    if (targetType === mxfp4 && isMxfp4(values)) {
       this.#blocks.read(values, firstRow, rows, bytes);
     } else {
-      this.#read(tensor, firstRow, rows, floats);
+      this.#rows.read(values, firstRow, rows, floats);
       this.#encode(tensor, firstRow, floats, bytes);
     }
     this.#put(bytes, position);
@@ -60,18 +60,6 @@ export class ChunkWriter {
     this.#rows.close();
     this.#blocks.close();
     for (const file of [...this.#sources.values(), this.#target]) closeSync(file);
-  }
-
-  #read({ name, shape, values }: TargetTensor, firstRow: number, rows: number, floats: Float32Array): void {
-    if (values.kind !== "blocks") {
-      this.#rows.read(values, firstRow, rows, floats);
-      return;
-    }
-    const columns = shape[0] ?? 1;
-    const rowBytes = bytesOf(values.type, columns);
-    const bytes = new Uint8Array(rows * rowBytes);
-    this.#get(values.file, values.offset + firstRow * rowBytes, bytes, name);
-    this.#codec.decodeRows(values.type, bytes, columns, floats);
   }
 
   /** Encodes rows. Each matrix of the tensor has its own importance. */
@@ -154,28 +142,13 @@ export class ChunkWriter {
 }
 
 /** Whether a tensor's bytes are copied without a conversion. */
-export function isCopied(tensor: TargetTensor): boolean {
-  return rangesOf(tensor, 0, rowsOf(tensor)) !== null;
+export function isCopied({ values, targetType }: TargetTensor): boolean {
+  return copyable(values, targetType) !== null;
 }
 
 /** Number of rows of all matrices of a tensor. */
 export function rowsOf({ shape }: Pick<TargetTensor, "shape">): number {
   return shape.slice(1).reduce((product, length) => product * length, 1);
-}
-
-/** Returns the bytes to copy for some rows; null if the rows must be converted. */
-function rangesOf(
-  { shape, values, targetType }: TargetTensor,
-  firstRow: number,
-  rows: number,
-): readonly ByteRange[] | null {
-  if (values.kind === "blocks") {
-    // F32 is decoded and encoded again, so that a NaN or an infinity is found.
-    if (values.type !== targetType || targetType === f32) return null;
-    const rowBytes = bytesOf(targetType, shape[0] ?? 1);
-    return [{ file: values.file, offset: values.offset + firstRow * rowBytes, bytes: rows * rowBytes }];
-  }
-  return copyable(values, targetType);
 }
 
 function bytesOf(type: number, columns: number): number {

@@ -1,14 +1,14 @@
-// Conversion: writes a model as a GGUF file with each tensor in its planned type. Worker threads convert chunks of rows and write
+// Conversion: writes tensors of a model into a file (GGUF, or a shard of UQFF), each in its planned type. Worker threads convert chunks of rows and write
 // them at their places, so no tensor is in memory as a whole. A conversion that was interrupted goes on where it stopped.
 import { createHash } from "node:crypto";
 import { constants, type FileHandle, mkdir, open, realpath, rename, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
-import { type GgufHead, ggufHead } from "../../files/gguf/writer.ts";
+import { ggufHead, type HeadTensor } from "../../files/gguf/writer.ts";
 import { isCopied, rowsOf } from "./chunk-writer.ts";
 import { FinishedChunks } from "./finished-chunks.ts";
 import type { Chunk, TargetTensor } from "./messages.ts";
-import type { ModelSource } from "./model-source.ts";
+import type { ModelSource, SourceTensor } from "./model-source.ts";
 import { runWorkers, type WorkersOptions } from "./workers.ts";
 
 export interface ConversionPlan {
@@ -21,6 +21,26 @@ export interface ConversionPlan {
   readonly fileType: number | null;
 }
 
+/** Everything of a file but its tensors. */
+export interface FileHead {
+  /** What lies before the tensors. */
+  readonly bytes: Buffer;
+  /** Byte position of each tensor from the start of the file, in the order given. */
+  readonly offsets: readonly number[];
+  readonly fileBytes: number;
+  /** What lies at the end of the file. */
+  readonly tail?: Buffer;
+}
+
+/** Tensors to write, and the function that places them. */
+export interface FilePlan {
+  readonly files: readonly string[];
+  readonly tensors: readonly SourceTensor[];
+  readonly types: ConversionPlan["types"];
+  readonly importance: ConversionPlan["importance"];
+  readonly head: (tensors: readonly HeadTensor[]) => FileHead;
+}
+
 /** A planned conversion. */
 export interface Conversion {
   /** Digest in hex of source, types, importance and this code: equal conversions write equal files. */
@@ -28,7 +48,7 @@ export interface Conversion {
   /** Paths of the source. */
   readonly files: readonly string[];
   readonly tensors: readonly TargetTensor[];
-  readonly head: GgufHead;
+  readonly head: FileHead;
 }
 
 export interface ConversionOptions extends WorkersOptions {
@@ -44,21 +64,35 @@ const keyDigits = 8;
 /** Version of the conversion. It changes when the same source and types give other bytes. */
 const version = 2;
 
-/** Places the tensors in the file to write. Reads no weights. Throws `model_file_invalid` if a file of the source is missing. */
+/** Places the tensors in the GGUF file to write. Reads no weights. Throws `model_file_invalid` if a file of the source is missing. */
 export async function planConversion({ source, types, importance, fileType }: ConversionPlan): Promise<Conversion> {
   const pairs = new Map(source.pairs);
   if (fileType !== null) pairs.set("general.file_type", { type: "u32", value: fileType });
-  const entries = source.tensors.map((tensor) => ({ ...tensor, type: types.get(tensor.name) ?? tensor.type }));
-  const head = ggufHead(pairs, entries);
-  const tensors = source.tensors.map(
+  const { files, tensors } = source;
+  return await planFile({ files, tensors, types, importance, head: (entries) => ggufHead(pairs, entries) });
+}
+
+/** Like planConversion, for a file of any format. */
+export async function planFile({ files, tensors, types, importance, head: place }: FilePlan): Promise<Conversion> {
+  const entries = tensors.map((tensor) => ({ ...tensor, type: types.get(tensor.name) ?? tensor.type }));
+  const head = place(entries);
+  const targets = tensors.map(
     (tensor, i): TargetTensor => ({
       ...tensor,
       targetType: entries[i]?.type as number,
       offset: head.offsets[i] as number,
-      importance: importance.get(tensor.name) ?? null,
+      importance: shared(importance.get(tensor.name)),
     }),
   );
-  return { key: await keyOf(source, head.bytes, importance), files: source.files, tensors, head };
+  return { key: await keyOf({ files, tensors }, head, importance), files, tensors: targets, head };
+}
+
+/** Returns the weights in memory that the worker threads share. */
+function shared(weights: Float32Array | undefined): Float32Array | null {
+  if (weights === undefined) return null;
+  const copy = new Float32Array(new SharedArrayBuffer(weights.byteLength));
+  copy.set(weights);
+  return copy;
 }
 
 /**
@@ -83,6 +117,10 @@ export async function convert(conversion: Conversion, options: ConversionOptions
       await finished.add(index, () => file.datasync());
     });
     await file.sync();
+  } catch (error) {
+    // What is written is found again by the next start. The error says more than one of this record.
+    await finished.save(() => file.datasync()).catch(() => {});
+    throw error;
   } finally {
     await file.close();
   }
@@ -107,8 +145,8 @@ function rowsIn(chunks: readonly Chunk[]): number {
 }
 
 async function keyOf(
-  { files, tensors }: ModelSource,
-  head: Buffer,
+  { files, tensors }: Pick<ModelSource, "files" | "tensors">,
+  { bytes, tail }: FileHead,
   importance: ReadonlyMap<string, Float32Array>,
 ): Promise<string> {
   const hash = createHash("sha256").update(`${version}\n${chunkValues}\n`);
@@ -121,15 +159,17 @@ async function keyOf(
   for (const [name, { buffer, byteOffset, byteLength }] of importance) {
     hash.update(name).update(new Uint8Array(buffer, byteOffset, byteLength));
   }
-  return hash.update(head).digest("hex");
+  if (tail !== undefined) hash.update(tail);
+  return hash.update(bytes).digest("hex");
 }
 
-async function createFile(path: string, { bytes, fileBytes }: GgufHead): Promise<FileHandle> {
+async function createFile(path: string, { bytes, fileBytes, tail }: FileHead): Promise<FileHandle> {
   await checkRoom(path, fileBytes);
   // Not emptied: if another process writes the same file after all, both write the same bytes at the same places.
   const file = await open(path, constants.O_RDWR | constants.O_CREAT);
   await file.write(bytes, 0, bytes.length, 0);
   await file.truncate(fileBytes);
+  if (tail !== undefined) await file.write(tail, 0, tail.length, fileBytes - tail.length);
   return file;
 }
 

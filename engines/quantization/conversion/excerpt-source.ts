@@ -31,8 +31,7 @@ function keptTensor(tensor: SourceTensor, cut: ExcerptCut): SourceTensor[] {
   if (shape === null) return [];
   const { values } = tensor;
   const rows = shape.slice(1).reduce((product, length) => product * length, 1);
-  // Blocks are read from the start of the tensor, so fewer rows need no change.
-  return [{ ...tensor, shape, values: values.kind === "blocks" ? values : sliced(values, 0, rows) }];
+  return [{ ...tensor, shape, values: sliced(values, 0, rows) }];
 }
 
 function keptPair(key: string, value: TypedValue, architecture: string, cut: ExcerptCut): [string, TypedValue][] {
@@ -47,8 +46,6 @@ function keptPair(key: string, value: TypedValue, architecture: string, cut: Exc
   return [[key, key === "tokenizer.ggml.merges" && keptTokens < tokens ? shortened(value, 0) : value]];
 }
 
-function shortened(value: TypedValue & { readonly type: "array" }, length: number): TypedValue {
-  if (value.of === "string") return { ...value, value: value.value.slice(0, length) };
-  if (value.of === "bool") return { ...value, value: value.value.slice(0, length) };
-  return { ...value, value: value.value.slice(0, length) };
+function shortened({ of, value }: TypedValue & { readonly type: "array" }, length: number): TypedValue {
+  return { type: "array", of, value: value.slice(0, length) } as TypedValue;
 }

@@ -56,6 +56,16 @@ export class FinishedChunks {
   async add(index: number, flush: () => Promise<void>): Promise<void> {
     this.#bits[index >> 3] = (this.#bits[index >> 3] as number) | (1 << (index & 7));
     if (this.#writing !== null || performance.now() - this.#recordedAt < recordMs) return;
+    await this.#record(flush);
+  }
+
+  /** Writes the record of what is finished now. */
+  async save(flush: () => Promise<void>): Promise<void> {
+    await this.#writing;
+    await this.#record(flush);
+  }
+
+  async #record(flush: () => Promise<void>): Promise<void> {
     const bits = Buffer.from(this.#bits).toString("base64");
     this.#writing = this.#write(bits, flush).finally(() => {
       this.#writing = null;

@@ -16,7 +16,7 @@ export interface TargetTensor extends SourceTensor {
   /** Byte position in the target. */
   readonly offset: number;
   /**
-   * Importance of the columns for each matrix of the tensor, one matrix after another; null: all columns count the same. A tensor
+   * Importance, in shared memory, of the columns for each matrix of the tensor, one matrix after another; null: all columns count the same. A tensor
    * of experts has one matrix for each of them.
    */
   readonly importance: Float32Array | null;

@@ -1,25 +1,43 @@
 // Planned model: from a model's path and the user's wishes to the conversion that writes its GGUF file.
 import { basename, dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
-import { type CheckpointOptions, openCheckpoint } from "../../files/checkpoint/checkpoint.ts";
+import { openCheckpoint } from "../../files/checkpoint/checkpoint.ts";
+import type { JsonObject } from "../../files/checkpoint/config.ts";
+import type { MatformerSlice } from "../../files/checkpoint/matformer/slice-file.ts";
 import { tokenizerPairs } from "../../files/checkpoint/tokenizer/tokenizer-pairs.ts";
+import { openGgml } from "../../files/ggml/ggml-model.ts";
 import { fileTypeOf } from "../../files/gguf/file-types.ts";
-import { floatTypes, tensorTypes } from "../../files/gguf/tensors.ts";
+import { floatTypes, isQuantizable, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
+import { formatOf, type ModelFormat } from "../../files/model-format.ts";
+import { isUqff } from "../../files/uqff/names.ts";
 import { decodableTypes } from "../codec/codec-types.ts";
 import type { Importance } from "../importance/importance-file.ts";
+import { byTensor } from "../importance/module-names.ts";
 import type { Level } from "../plan/levels.ts";
 import { isExpert, planTypes, type TypeOptions } from "../plan/types.ts";
+import { copyable } from "../rows/copyable.ts";
+import { isMxfp4 } from "../rows/packed-mxfp4.ts";
 import { type Conversion, planConversion } from "./conversion.ts";
-import { type ModelSource, openGgufSource, type SourceTensor } from "./model-source.ts";
+import { blockRows, type ModelSource, openGgufSource, type SourceTensor } from "./model-source.ts";
 
-export interface ModelWishes extends TypeOptions {
-  /** Importance of the columns of matrices; null: all count the same. */
-  readonly importance: Importance | null;
+/** How the files of a model are read. */
+export interface SourceWishes {
   /** Changes of a checkpoint's config.json. */
-  readonly overrides: CheckpointOptions["overrides"];
+  readonly overrides: JsonObject;
   /** Folder or file that has the tokenizer of a checkpoint; null: its own folder. */
   readonly tokenizer: string | null;
+  /** Slice of a MatFormer checkpoint; null: the whole model. */
+  readonly slice: MatformerSlice | null;
+  /** Name of the architecture in place of the model's own; null: its own. */
+  readonly architecture: string | null;
+  /** Number of query heads for each key head of a GGML file. */
+  readonly queryHeads: number;
+}
+
+export interface ModelWishes extends TypeOptions, SourceWishes {
+  /** Importance of the columns of matrices; null: all count the same. */
+  readonly importance: Importance | null;
 }
 
 export interface PlannedModel {
@@ -31,10 +49,10 @@ export interface PlannedModel {
 }
 
 /** Version of the block formats of ggml, which readers look for. */
-const quantizationVersion = 2;
+const versionPair: [string, TypedValue] = ["general.quantization_version", { type: "u32", value: 2 }];
 
 /**
- * Plans the GGUF file of the model at `path`, which is a GGUF file or the config.json of a checkpoint. Reads no weights. Throws
+ * Plans the GGUF file of the model at `path`: a GGUF or GGML file, the config.json of a checkpoint, or a file of UQFF. Reads no weights. Throws
  * `model_file_invalid`, `unsupported` or `config_invalid`. `warn` is told what differs from what the user may expect: the tokenizer's
  * rules, types in place of others, weights that are quantized twice.
  */
@@ -43,47 +61,63 @@ export async function planModel(
   wishes: ModelWishes,
   warn: (message: string) => void,
 ): Promise<PlannedModel> {
-  const isGguf = isGgufPath(path);
+  const format = await formatOf(path);
   const source = await openModelSource(path, wishes, warn);
   const types = planTypes(source.tensors, wishes);
   checkDecodable(source, types);
-  warnOfTypes(source, types, wishes, warn);
+  warnOfTypes(source.tensors, types, wishes, warn);
   const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
   const fileType = fileTypeOf(nameOf(mostCommon(source, types)));
   const conversion = await planConversion({ source, types, importance, fileType });
   return {
     conversion,
     sourceType: mostCommon(source, new Map()),
-    isSame: isGguf && source.tensors.every(({ name, type }) => types.get(name) === type),
+    isSame:
+      format === "gguf" && !source.isRenamed && source.tensors.every(({ name, type }) => types.get(name) === type),
   };
 }
 
-/**
- * Opens the model at `path`, which is a GGUF file or the config.json of a checkpoint. Reads no weights. Throws as `planModel`
- * does.
- */
+/** Opens the model at `path`, as `planModel` does. Reads no weights. */
 export async function openModelSource(
   path: string,
-  options: Pick<ModelWishes, "overrides" | "tokenizer">,
+  options: SourceWishes,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
-  if (!isGgufPath(path)) return await openCheckpointSource(dirname(path), options, warn);
-  refuseCheckpointWishes(path, options);
-  return await openGgufSource(path);
+  const format = await formatOf(path);
+  refuseUnusedWishes(path, format, options);
+  if (format === "ggml") return await openGgmlSource(path, options, warn);
+  if (format === "gguf") return await openGgufSource(path, options.architecture);
+  return await openCheckpointSource(path, options, warn);
 }
 
-function isGgufPath(path: string): boolean {
-  return basename(path) !== "config.json";
+/** Formats that each setting changes, with whether it is given. */
+function uses({ overrides, tokenizer, slice, architecture, queryHeads }: SourceWishes) {
+  return [
+    ["tok_model_id", tokenizer !== null, ["plain", "uqff", "ggml"]],
+    ["hf_overrides", Object.keys(overrides).length > 0, ["plain", "uqff", "ggml"]],
+    ["matformer_slice_name", slice !== null, ["plain"]],
+    ["arch", architecture !== null, ["plain", "uqff", "gguf"]],
+    ["gqa", queryHeads !== 1, ["ggml"]],
+  ] as const;
 }
 
-function refuseCheckpointWishes(
-  path: string,
-  { overrides = {}, tokenizer }: Pick<ModelWishes, "overrides" | "tokenizer">,
-): void {
-  const param = tokenizer !== null ? "tok_model_id" : "hf_overrides";
-  if (tokenizer === null && Object.keys(overrides).length === 0) return;
-  const message = `${param} changes what is read of a model in safetensors, but ${path} is a GGUF file; remove the setting`;
-  throw new ServerError("config_invalid", message, { param });
+const formatNames = {
+  plain: "a model in safetensors",
+  uqff: "a UQFF file",
+  gguf: "a GGUF file",
+  ggml: "a GGML file",
+} as const;
+
+/** Throws `config_invalid` for a setting that does not change how a model of the format is read. */
+export function refuseUnusedWishes(path: string, format: ModelFormat, wishes: SourceWishes): void {
+  for (const [param, isGiven, formats] of uses(wishes)) {
+    if (!isGiven || formats.some((one) => one === format)) continue;
+    const expected = new Intl.ListFormat("en-GB", { type: "disjunction" }).format(
+      formats.map((one) => formatNames[one]),
+    );
+    const message = `${param} is a setting of ${expected}, but ${path} is ${formatNames[format]}; remove the setting`;
+    throw new ServerError("config_invalid", message, { param });
+  }
 }
 
 /** Returns the name of the model in a folder. In the hub's cache the folder is named after a commit, its repository is above. */
@@ -93,15 +127,19 @@ export function checkpointName(folder: string): string {
 }
 
 async function openCheckpointSource(
-  folder: string,
-  { overrides = {}, tokenizer }: Pick<ModelWishes, "overrides" | "tokenizer">,
+  path: string,
+  { overrides, tokenizer, slice, architecture: named }: SourceWishes,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
-  const { architecture, files, pairs, tensors, vocabSize } = await openCheckpoint(folder, { overrides });
+  const folder = dirname(path);
+  const uqff = isUqff(path) ? path : null;
+  const checkpoint = await openCheckpoint(folder, { overrides, slice, architecture: named, uqff });
+  const { architecture, files, pairs, tensors, vocabSize } = checkpoint;
+  for (const note of checkpoint.notes) warn(note);
   const all = new Map<string, TypedValue>([
     ["general.architecture", { type: "string", value: architecture }],
     ["general.name", { type: "string", value: checkpointName(folder) }],
-    ["general.quantization_version", { type: "u32", value: quantizationVersion }],
+    versionPair,
     ...pairs,
     ...(await tokenizerPairs(tokenizer ?? folder, vocabSize, warn)),
   ]);
@@ -111,13 +149,44 @@ async function openCheckpointSource(
   return { files, pairs: all, tensors: sources };
 }
 
+async function openGgmlSource(
+  path: string,
+  { overrides, tokenizer, queryHeads }: SourceWishes,
+  warn: (message: string) => void,
+): Promise<ModelSource> {
+  const { pairs, vocabulary, vocabSize, tensors } = await openGgml(path, { queryHeads, overrides });
+  const all = new Map<string, TypedValue>([
+    ["general.architecture", { type: "string", value: "llama" }],
+    ["general.name", { type: "string", value: basename(path) }],
+    versionPair,
+    ...pairs,
+    ...(tokenizer === null ? vocabulary : await tokenizerPairs(tokenizer, vocabSize, warn)),
+  ]);
+  const sources = [...tensors].map(([name, { type, shape, offset }]): SourceTensor => {
+    return {
+      name,
+      shape,
+      type,
+      isMatrix: isQuantizable({ name, shape }),
+      values: blockRows({ shape, type, file: 0, offset }),
+    };
+  });
+  return { files: [path], pairs: all, tensors: sources };
+}
+
 /** Returns the importance of the tensors that are quantized. Throws if one has another number of columns. */
-function fittingImportance(source: ModelSource, types: ReadonlyMap<string, number>, given: Importance): Importance {
+export function fittingImportance(
+  { pairs, tensors }: Pick<ModelSource, "pairs" | "tensors">,
+  types: ReadonlyMap<string, number>,
+  importance: Importance,
+): Importance {
+  const given = byTensor(importance, String(pairs.get("general.architecture")?.value));
   const fitting = new Map<string, Float32Array>();
-  for (const { name, shape, type } of source.tensors) {
-    const weights = given.get(name);
-    if (weights === undefined || types.get(name) === type) continue;
+  for (const { name, shape, type } of tensors) {
+    const found = given.get(name);
+    if (found === undefined || types.get(name) === type) continue;
     const [columns = 1, , matrices = 1] = shape;
+    const weights = matrices > 1 ? forEachMatrix(found, columns, matrices) : found;
     if (weights.length !== columns * matrices) {
       const message = `the importance matrix has ${weights.length} values for "${name}"; expected ${columns * matrices}: it belongs to another model`;
       throw new ServerError("config_invalid", message, { param: "imatrix" });
@@ -125,10 +194,26 @@ function fittingImportance(source: ModelSource, types: ReadonlyMap<string, numbe
     fitting.set(name, weights);
   }
   // An importance matrix of this model is of no use if no matrix is quantized.
-  if (given.size === 0 || source.tensors.some(({ name }) => given.has(name))) return fitting;
+  if (given.size === 0 || tensors.some(({ name }) => given.has(name))) return fitting;
   const message =
     "the importance matrix has no entry for any matrix of this model that is quantized; it belongs to another model";
   throw new ServerError("config_invalid", message, { param: "imatrix" });
+}
+
+/**
+ * Returns the importance of a stack of matrices. A single row belongs to each matrix. The columns of a matrix that had no input, with
+ * zeros only, count the same.
+ */
+function forEachMatrix(weights: Float32Array, columns: number, matrices: number): Float32Array {
+  const isOne = weights.length === columns;
+  const all = isOne
+    ? Float32Array.from({ length: columns * matrices }, (_, i) => weights[i % columns] as number)
+    : weights.slice();
+  for (let at = 0; at < all.length; at += columns) {
+    const row = all.subarray(at, at + columns);
+    if (row.every((value) => value === 0)) row.fill(1);
+  }
+  return all;
 }
 
 /** Returns the type of most values of the matrices. */
@@ -142,8 +227,8 @@ function mostCommon({ tensors }: ModelSource, types: ReadonlyMap<string, number>
   return [...values].reduce((most, one) => (one[1] > most[1] ? one : most), [0, 0])[0];
 }
 
-function warnOfTypes(
-  { tensors }: ModelSource,
+export function warnOfTypes(
+  tensors: readonly SourceTensor[],
   types: ReadonlyMap<string, number>,
   { level, organization, topology }: TypeOptions,
   warn: (message: string) => void,
@@ -155,7 +240,11 @@ function warnOfTypes(
     if (!tensors.some(({ name }) => covers(name))) warn(`the topology's entry "${key}" covers no tensor of the model`);
   }
   if (level !== null) for (const replacement of replacements(tensors, types, level)) warn(replacement);
-  const again = tensors.filter(({ name, type }) => !floatTypes.has(type) && types.get(name) !== type);
+  // Blocks in another order of their columns must be encoded again, also in the same type.
+  const again = tensors.filter(({ name, type, values }) => {
+    const target = types.get(name);
+    return !floatTypes.has(type) && (target !== type || (copyable(values, type) === null && !isMxfp4(values)));
+  });
   const names = [...new Set(again.map(({ type }) => nameOf(type)))];
   if (names.length > 0) warn(`the weights are ${names.join(", ")} already; quantizing them again adds to their errors`);
 }

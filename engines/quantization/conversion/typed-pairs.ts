@@ -13,7 +13,7 @@ const names: ReadonlyMap<number, string> = new Map([
   [stringType, "string"],
 ]);
 
-/** Reads the pairs in the order of the file. 64-bit numbers are exact up to 2^53. Throws `model_file_invalid`. */
+/** Reads the pairs in the order of the file, with their exact bytes. Throws `model_file_invalid`. */
 export async function readTypedPairs(path: string): Promise<ReadonlyMap<string, TypedValue>> {
   const { bytes, fileBytes } = await readHeadBytes(path);
   const cursor = new Cursor(Buffer.from(bytes), fileBytes, path);
@@ -28,12 +28,15 @@ export async function readTypedPairs(path: string): Promise<ReadonlyMap<string, 
 
 function readValue(cursor: Cursor, key: string): TypedValue {
   const type = cursor.u32();
-  if (type !== arrayType) return { type: nameOf(cursor, key, type), value: cursor.value(type) } as TypedValue;
   const start = cursor.offset;
+  if (type !== arrayType) {
+    const value = cursor.value(type);
+    return { type: nameOf(cursor, key, type), value, exact: cursor.slice(start) } as TypedValue;
+  }
   const elementType = cursor.u32();
   cursor.offset = start;
   const value = cursor.value(type) as readonly GgufValue[];
-  return { type: "array", of: nameOf(cursor, key, elementType), value } as TypedValue;
+  return { type: "array", of: nameOf(cursor, key, elementType), value, exact: cursor.slice(start) } as TypedValue;
 }
 
 function nameOf(cursor: Cursor, key: string, type: number): string {

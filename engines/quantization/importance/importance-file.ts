@@ -1,12 +1,13 @@
 // Importance matrix: for each matrix of a model, the mean square of each column of its input. The encoders weigh the errors of a
 // column with it. Reads the files of llama.cpp's llama-imatrix: GGUF files, and the binary files of earlier releases (.dat,
-// .imatrix).
+// .imatrix); and .cimatrix files.
 import { readFile, stat } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, type TensorTable } from "../../files/gguf/tensors.ts";
+import { isCimatrix, parseCimatrix } from "./cimatrix.ts";
 
 /**
- * Mean squares by the name of the tensor. A tensor of experts has the columns of all its matrices, one matrix after another.
+ * Mean squares by the name of the tensor, or by that of a module (module-names.ts), which lacks the ending .weight. A tensor of experts has the columns of all its matrices, one matrix after another.
  * Columns without data count like the others: all ones.
  */
 export type Importance = ReadonlyMap<string, Float32Array>;
@@ -21,6 +22,10 @@ const countsSuffix = ".counts";
 /** Reads an importance matrix. Throws `config_invalid` that names the file and what is wrong in it. */
 export async function readImportance(path: string): Promise<Importance> {
   const bytes = await read(path);
+  if (isCimatrix(path)) {
+    const limits = { maxEntries, maxNameBytes, invalid: (problem: string) => invalid(path, problem) };
+    return new Map([...parseCimatrix(bytes, limits)].map(([name, values]) => [name, checked(values, name, path)]));
+  }
   if (bytes.toString("latin1", 0, 4) !== "GGUF") return parseBinary(bytes, path);
   const table = await readTensorTable(path).catch((cause) => {
     throw cause instanceof ServerError ? invalid(path, cause.message) : cause;

@@ -1,9 +1,11 @@
-// Importance writer: sums over the inputs of matrices as an importance matrix, in memory and as a GGUF file that importance-file.ts
-// and llama.cpp read.
+// Importance writer: sums over the inputs of matrices as an importance matrix, in memory and as a file that importance-file.ts reads:
+// GGUF, which llama.cpp reads too, or .cimatrix.
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ggufHead } from "../../files/gguf/writer.ts";
+import { cimatrixBytes } from "./cimatrix.ts";
 import type { Importance } from "./importance-file.ts";
+import { byModule } from "./module-names.ts";
 
 /** Sums over the inputs of one matrix, or of a stack of matrices (experts), one matrix after another. */
 interface Sums {
@@ -39,9 +41,21 @@ export function importanceOf(sums: readonly Sums[]): Importance {
   );
 }
 
-/** Writes the sums to a file. Matrices without input rows are left out. */
+/**
+ * Writes the mean squares to a .cimatrix file; experts without input rows have zeros, as mistral.rs writes them. Matrices without
+ * input rows are left out. Throws config_invalid for a matrix that has no name in the format.
+ */
+export async function writeCimatrix(path: string, all: readonly Sums[], architecture: string): Promise<void> {
+  const means = all.filter(isSeen).map(({ name, squares, rows }): [string, Float32Array] => {
+    const columns = squares.length / rows.length;
+    return [name, squares.map((sum, i) => sum / Math.max(1, rows[Math.floor(i / columns)] as number))];
+  });
+  await replaceFile(path, cimatrixBytes(byModule(new Map(means), architecture)));
+}
+
+/** Writes the sums to a GGUF file. Matrices without input rows are left out. */
 export async function writeImportance(path: string, all: readonly Sums[], origin: Origin): Promise<void> {
-  const sums = all.filter(({ rows }) => rows.some((count) => count > 0));
+  const sums = all.filter(isSeen);
   const entries = sums.flatMap(({ name, squares, rows }) => [
     { name: `${name}.in_sum2`, type: f32, shape: [squares.length / rows.length, rows.length], values: squares },
     { name: `${name}.counts`, type: f32, shape: [1, rows.length], values: rows },
@@ -58,8 +72,16 @@ export async function writeImportance(path: string, all: readonly Sums[], origin
   for (const [i, { values }] of entries.entries()) {
     file.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength), offsets[i] as number);
   }
+  await replaceFile(path, file);
+}
+
+function isSeen({ rows }: Sums): boolean {
+  return rows.some((count) => count > 0);
+}
+
+async function replaceFile(path: string, content: Buffer): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   const partial = `${path}.${process.pid}.partial`;
-  await writeFile(partial, file);
+  await writeFile(partial, content);
   await rename(partial, path);
 }

@@ -111,6 +111,11 @@ export function artifactNames({ name }: Level): readonly string[] {
   return name.endsWith("_K") ? [`${name}_M`, `${name}_L`, `${name}_S`, name] : [name];
 }
 
+/** Returns the name of a number type in names of UQFF files: q4k for Q4_K, q8_0 for Q8_0. */
+export function stemOfType(typeName: string): string {
+  return typeName.toLowerCase().replace(/_k$/, "k");
+}
+
 function levelOf(name: LevelName, note: string | null): Level {
   return { name, type: tensorType(name), endsType: tensorType(oneUp[name]), note };
 }

@@ -1,6 +1,7 @@
 // Copyable rows: the byte ranges of a source whose rows are stored as they are needed, perhaps in another order. Such a
 // tensor is copied instead of decoded and encoded again.
 import { type RowSource, type StoredType, storedBytes } from "../../files/checkpoint/row-source.ts";
+import { tensorByteLength } from "../../files/gguf/writer.ts";
 
 export interface ByteRange {
   /** Index of the file in the checkpoint's files. */
@@ -11,21 +12,24 @@ export interface ByteRange {
 
 /** Types that GGUF stores with the same bytes, by GGUF type number. */
 const sameBytes: Readonly<Record<number, StoredType>> = { 0: "F32", 1: "F16", 30: "BF16" };
+const f32 = 0;
 /** Maximum number of ranges. A source of more of them is decoded instead. */
 const maxRanges = 2 ** 18;
 
 /** Returns the ranges of a source as a tensor of a GGUF type; null if its values must be converted. */
 export function copyable(source: RowSource, ggufType: number): readonly ByteRange[] | null {
-  const type = sameBytes[ggufType];
-  if (type === undefined || !isStoredAs(source, type)) return null;
+  if (!isStoredAs(source, ggufType)) return null;
   const ranges: ByteRange[] = [];
   return collect(source, 0, source.rows, ranges) ? ranges : null;
 }
 
-function isStoredAs(source: RowSource, type: StoredType): boolean {
+function isStoredAs(source: RowSource, type: number): boolean {
   switch (source.kind) {
     case "stored":
-      return source.type === type;
+      return source.type === sameBytes[type];
+    case "blocks":
+      // F32 is decoded and encoded again, so that a NaN or an infinity is found.
+      return source.type === type && type !== f32;
     case "joined":
       return source.parts.every((part) => isStoredAs(part, type));
     case "picked":
@@ -42,6 +46,10 @@ function collect(source: RowSource, first: number, count: number, into: ByteRang
   switch (source.kind) {
     case "stored": {
       const rowBytes = source.columns * storedBytes[source.type];
+      return add(into, { file: source.file, offset: source.offset + first * rowBytes, bytes: count * rowBytes });
+    }
+    case "blocks": {
+      const rowBytes = tensorByteLength(source.type, [source.columns]);
       return add(into, { file: source.file, offset: source.offset + first * rowBytes, bytes: count * rowBytes });
     }
     case "reshaped": {

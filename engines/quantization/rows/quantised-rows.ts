@@ -1,22 +1,18 @@
-// Quantised rows: decodes the rows of quantised checkpoints (GPTQ, AWQ, FP8, MXFP4, bitsandbytes) to F32. Scales and
-// zero points are read once for each tensor and kept while there is room.
+// Quantised rows: decodes the rows of quantised checkpoints (GPTQ, AWQ, FP8, MXFP4, bitsandbytes) to F32. Tables keeps
+// scales and zero points.
 import type {
   BlockScaledRows,
   CodebookRows,
   LookedUpRows,
   Mxfp4Rows,
   PackedIntRows,
-  RowSource,
 } from "../../files/checkpoint/row-source.ts";
 import { PackedInts } from "./packed-ints.ts";
 import type { StoredFiles } from "./stored-files.ts";
-
-export type ReadRows = (source: RowSource, first: number, count: number, out: Float32Array, at: number) => void;
+import type { ReadRows, Tables } from "./tables.ts";
 
 type Quantised = BlockScaledRows | PackedIntRows | Mxfp4Rows | CodebookRows | LookedUpRows;
 
-/** Maximum number of floats of scales kept. */
-const maxTables = 2 ** 23;
 const mxfp4Values = Float32Array.of(0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6);
 const mxfp4Block = 32;
 /** Maximum number of MXFP4 values decoded at once. */
@@ -26,13 +22,13 @@ export class QuantisedRows {
   readonly #files: StoredFiles;
   readonly #readRows: ReadRows;
   readonly #packedInts: PackedInts;
-  readonly #tables = new Map<RowSource, Float32Array>();
-  #tableFloats = 0;
+  readonly #tables: Tables;
 
-  constructor(files: StoredFiles, readRows: ReadRows) {
+  constructor(files: StoredFiles, readRows: ReadRows, tables: Tables) {
     this.#files = files;
     this.#readRows = readRows;
-    this.#packedInts = new PackedInts(files, (source) => this.#table(source));
+    this.#tables = tables;
+    this.#packedInts = new PackedInts(files, (source) => tables.of(source));
   }
 
   read(source: Quantised, first: number, count: number, out: Float32Array, at: number): void {
@@ -58,7 +54,7 @@ export class QuantisedRows {
   #blockScaled(source: BlockScaledRows, first: number, count: number, out: Float32Array, at: number): void {
     const { columns, blockRows, blockColumns, matrixRows } = source;
     this.#readRows(source.source, first, count, out, at);
-    const scales = this.#table(source.scales);
+    const scales = this.#tables.of(source.scales);
     const matrixBlocks = Math.ceil(matrixRows / blockRows);
     for (let i = 0; i < count; i++) {
       const row = first + i;
@@ -96,8 +92,8 @@ export class QuantisedRows {
 
   #codebook(source: CodebookRows, first: number, count: number, out: Float32Array, at: number): void {
     const { columns, blockLength } = source;
-    const table = this.#table(source.table);
-    const scales = this.#table(source.scales);
+    const table = this.#tables.of(source.table);
+    const scales = this.#tables.of(source.scales);
     const start = first * columns;
     const length = count * columns;
     // Two codes in a byte; a row may begin in the middle of one.
@@ -114,29 +110,13 @@ export class QuantisedRows {
 
   #lookedUp(source: LookedUpRows, first: number, count: number, out: Float32Array, at: number): void {
     const { columns, blockLength, offset } = source;
-    const table = this.#table(source.table);
-    const scales = this.#table(source.scales);
+    const table = this.#tables.of(source.table);
+    const scales = this.#tables.of(source.scales);
     this.#readRows(source.codes, first, count, out, at);
     for (let i = 0; i < count * columns; i++) {
       const scale = scales[Math.floor((first * columns + i) / blockLength)] as number;
       // The library rounds the product to F32 before it adds.
       out[at + i] = Math.fround((table[out[at + i] as number] as number) * scale) + offset;
     }
-  }
-
-  /** Returns all values of a small source. */
-  #table(source: RowSource): Float32Array {
-    const known = this.#tables.get(source);
-    if (known) return known;
-    const values = new Float32Array(source.rows * source.columns);
-    this.#readRows(source, 0, source.rows, values, 0);
-    this.#tables.set(source, values);
-    this.#tableFloats += values.length;
-    for (const [oldest, { length }] of this.#tables) {
-      if (this.#tableFloats <= maxTables || oldest === source) break;
-      this.#tables.delete(oldest);
-      this.#tableFloats -= length;
-    }
-    return values;
   }
 }

@@ -2,6 +2,7 @@
 // threads. Buffers have a limit, however large a tensor is.
 import type {
   ChangedRows,
+  ColumnRuns,
   JoinedRows,
   PackedIntRows,
   PickedRows,
@@ -12,8 +13,10 @@ import type {
   TransposedRows,
 } from "../../files/checkpoint/row-source.ts";
 import { pickedRun, swappedRun } from "./copyable.ts";
+import { GroupedRows } from "./grouped-rows.ts";
 import { QuantisedRows } from "./quantised-rows.ts";
 import { StoredFiles } from "./stored-files.ts";
+import { type ReadRows, Tables } from "./tables.ts";
 
 /** Maximum number of floats in a scratch buffer. */
 const maxScratch = 2 ** 20;
@@ -44,14 +47,16 @@ interface KeptGroup {
 class Reader implements RowReader {
   readonly #files: StoredFiles;
   readonly #quantised: QuantisedRows;
+  readonly #grouped: GroupedRows;
   /** The groups read last, the newest first. */
   #kept: readonly KeptGroup[] = [];
 
   constructor(files: readonly string[]) {
     this.#files = new StoredFiles(files);
-    this.#quantised = new QuantisedRows(this.#files, (source, first, count, out, at) =>
-      this.#read(source, first, count, out, at),
-    );
+    const readRows: ReadRows = (source, first, count, out, at) => this.#read(source, first, count, out, at);
+    const tables = new Tables(readRows);
+    this.#quantised = new QuantisedRows(this.#files, readRows, tables);
+    this.#grouped = new GroupedRows(this.#files, readRows, tables);
   }
 
   read(source: RowSource, firstRow: number, count: number, out: Float32Array): void {
@@ -82,6 +87,9 @@ class Reader implements RowReader {
       case "swappedColumns":
         this.#swappedColumns(source, first, count, out, at);
         break;
+      case "columnRuns":
+        this.#columnRuns(source, first, count, out, at);
+        break;
       case "transposed":
         this.#transposed(source, first, count, out, at);
         break;
@@ -100,7 +108,13 @@ class Reader implements RowReader {
       }
       case "packedInts":
         if (source.layout === "rows") this.#quantised.read(source, first, count, out, at);
-        else this.#grouped(source, first, count, out, at);
+        else this.#inGroups(source, first, count, out, at);
+        break;
+      case "blocks":
+      case "affine":
+      case "interleaved":
+      case "scaledBytes":
+        this.#grouped.read(source, first, count, out, at);
         break;
       default:
         this.#quantised.read(source, first, count, out, at);
@@ -109,7 +123,7 @@ class Reader implements RowReader {
   }
 
   /** Reads packed rows, whose columns lie far apart, in groups of many rows. */
-  #grouped(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
+  #inGroups(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
     const { rows, columns } = source;
     const wordRows = 32 / source.bits;
     const size = Math.max(wordRows, Math.floor(maxGroup / columns / wordRows) * wordRows);
@@ -182,6 +196,26 @@ class Reader implements RowReader {
         for (let block = 0; block < x * y; block++) {
           const from = row * columns + ((block % x) * y + Math.floor(block / x)) * inner;
           out.set(values.subarray(from, from + inner), target + block * inner);
+        }
+      }
+    });
+  }
+
+  #columnRuns(
+    { source, runs, columns }: ColumnRuns,
+    first: number,
+    count: number,
+    out: Float32Array,
+    at: number,
+  ): void {
+    this.#inChunks(source, first, count, (values, done, rows) => {
+      for (let row = 0; row < rows; row++) {
+        const from = row * source.columns;
+        let target = at + (done + row) * columns;
+        for (const { first: start, count: length } of runs) {
+          if (start === null) out.fill(0, target, target + length);
+          else out.set(values.subarray(from + start, from + start + length), target);
+          target += length;
         }
       }
     });

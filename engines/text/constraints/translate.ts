@@ -3,12 +3,13 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import { bounded, OutOfTime, TooMuchWork, unitsOfTranslation } from "../../../runtime/regex/work.ts";
 import type { OutputGrammar } from "../../generation.ts";
-import type { GrammarSource } from "../../grammar-source.ts";
+import type { GrammarNotation, GrammarSource } from "../../grammar-source.ts";
 import type { ThinkingTags } from "../parse/tool-format.ts";
 import { compileAnswer } from "./answer.ts";
 import { type CallConstraint, type CallRules, compileCalls } from "./calls.ts";
 import { Endings } from "./ebnf/endings.ts";
 import { anything, choice, type Expression, Rules, sequence, text, through } from "./ebnf/expressions.ts";
+import { gbnfText } from "./ebnf/gbnf-writer.ts";
 import { ebnfText } from "./ebnf/writer.ts";
 import type { Check } from "./json-schema/check.ts";
 
@@ -31,6 +32,8 @@ export interface OutputConstraint {
   readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
   /** Text that comes before an answer that is not a call. */
   readonly answerOpen: string;
+  /** Notation of the grammar; absent: ebnf. */
+  readonly notation?: GrammarNotation;
 }
 
 export interface Translation {
@@ -91,7 +94,8 @@ function loosened(constraint: OutputConstraint): OutputConstraint | null {
   return { ...constraint, calls: { ...calls, specs } };
 }
 
-function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputConstraint, elements?: number): Translation {
+function compiled(constraint: OutputConstraint, elements?: number): Translation {
+  const { grammar, calls, thinking, answerOpen = "", notation = "ebnf" } = constraint;
   const rules = new Rules(maxRules, tooManyRules);
   const answer = grammar === null || calls?.required ? null : compileAnswer(grammar, rules);
   const hasFreeText = !calls?.required || thinking !== null;
@@ -104,10 +108,16 @@ function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputConstrain
   const problem = called?.nothingLeft(endings) ?? null;
   if (problem !== null) throw problem;
   return {
-    source: { kind: "ebnf", grammar: ebnfText(rules, "root", elements, endings) ?? refuseEmpty() },
+    source: { kind: notation, grammar: written(rules, notation, elements, endings) ?? refuseEmpty() },
     check: answer?.check ?? null,
     checkCall: called?.check ?? null,
   };
+}
+
+function written(rules: Rules, notation: GrammarNotation, elements: number | undefined, endings: Endings) {
+  // The text in EBNF also checks that the grammar is not too large.
+  const ebnf = ebnfText(rules, "root", elements, endings);
+  return ebnf === null || notation === "ebnf" ? ebnf : gbnfText(rules, "root", endings);
 }
 
 /** Returns the alternatives for the output after the model's thinking. */

@@ -44,6 +44,8 @@ export interface RenderedPrompt extends PromptText {
    * continues.
    */
   readonly opensThinking: boolean;
+  /** Character at the place of each image; null: the messages have no images. */
+  readonly imageMarker: string | null;
 }
 
 export class ChatTemplate {
@@ -99,6 +101,8 @@ export class ChatTemplate {
     if (continued !== null) parsed[parsed.length - 1] = continued.message;
     const texts = [this.#source, reasoningEffort ?? "", JSON.stringify(others), ...clientTexts(parsed, tools)];
     const marker = chooseMarker(texts);
+    const imageMarker = messages.some(({ images }) => images !== undefined) ? chooseMarker([...texts, marker]) : null;
+    if (imageMarker !== null) for (const [i, one] of parsed.entries()) parsed[i] = withImageMarks(one, imageMarker);
     const guard = (text: string) => this.#guard.guard(text, marker);
     const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
     const guarded = parsed.map((message) => guardMessage(message, guard));
@@ -110,10 +114,11 @@ export class ChatTemplate {
     };
     if (continued === null) {
       const text = this.#rendered(guarded, offered, variables);
-      return { text, marker, opensThinking: this.#opensThinking(text) };
+      return { text, marker, imageMarker, opensThinking: this.#opensThinking(text) };
     }
-    const start = chooseMarker([...texts, marker]);
-    const marks = { start, end: chooseMarker([...texts, marker, start]) };
+    const used = [...texts, marker, imageMarker ?? ""];
+    const start = chooseMarker(used);
+    const marks = { start, end: chooseMarker([...used, start]) };
     const last: ContinuedMessage = { message: guarded.at(-1) as ParsedMessage, part: continued.part };
     const open = [...guarded.slice(0, -1), withMarks(last, marks)];
     const text = this.#rendered(open, offered, {
@@ -121,7 +126,7 @@ export class ChatTemplate {
       add_generation_prompt: false,
       continue_final_message: true,
     });
-    return { text: cutAtEnd(text, last, marks), marker, opensThinking: last.part === "reasoning" };
+    return { text: cutAtEnd(text, last, marks), marker, imageMarker, opensThinking: last.part === "reasoning" };
   }
 
   #rendered(
@@ -167,6 +172,18 @@ export class ChatTemplate {
       options,
     );
   }
+}
+
+/** Returns the message with the mark at the place of each image. */
+function withImageMarks(message: ParsedMessage, mark: string): ParsedMessage {
+  const { content, images = [] } = message;
+  let marked = "";
+  let end = 0;
+  for (const { at } of images) {
+    marked += content.slice(end, at) + mark;
+    end = at;
+  }
+  return { ...message, content: marked + content.slice(end) };
 }
 
 /**

@@ -3,6 +3,7 @@
 // character. When a model is loaded, the results of both tokenizers for `vocabularyProbes` are compared.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
+import type { ExactRules } from "../../files/tokenizer-rules.ts";
 import type { Encoder } from "./encoding/encoders.ts";
 import { planEncoding } from "./encoding/encoding-plan.ts";
 import { FixedTokens, type Swallowing } from "./fixed-tokens.ts";
@@ -34,6 +35,8 @@ export interface Vocabulary extends TabledVocabulary {
    * spaces), the value is an assumed limit that meaningful text does not reach.
    */
   readonly longestPieceBytes: number;
+  /** Whether texts are encoded by the exact rules of a tokenizer.json, which llama.cpp's tokenizer does not know. */
+  readonly isExact: boolean;
   /** Encodes plain text. Names of control tokens are treated as ordinary characters. */
   encode(text: string): Int32Array;
   /** Like `encode`, but adds the BOS token in front if the model requires it. */
@@ -88,6 +91,14 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
   };
 }
 
+/** Added tokens take the white space beside them if their rules say so. */
+function strippingOf({ tokens }: TokenizerMetadata, { added }: ExactRules): Swallowing {
+  const namesWith = (rule: string) =>
+    new Set(added.filter(({ rules }) => rules.includes(rule)).map(({ id }) => tokens[id]));
+  const [before, after] = [namesWith("lstrip"), namesWith("rstrip")];
+  return { before: (text) => before.has(text), after: (text) => after.has(text) };
+}
+
 /**
  * `longestPieceBytes` of a vocabulary in which a token may stand for text of any length. With a larger
  * value, longer texts would be encoded before they are refused as too long. Encoding 10 MB of spaces takes
@@ -115,6 +126,7 @@ class GgufVocabulary implements Vocabulary {
   readonly infillTokens: InfillTokens | null;
   readonly userDefinedTokens: readonly number[];
   readonly longestPieceBytes: number;
+  readonly isExact: boolean;
   readonly addsSpacePrefix: boolean;
   /** Tokens that encodePair() inserts between the two texts. */
   private readonly separators: readonly number[];
@@ -131,6 +143,7 @@ class GgufVocabulary implements Vocabulary {
     this.size = tokenizer.tokens.length;
     this.kinds = tokenKinds(tokenizer);
     const plan = planEncoding(tokenizer, this.kinds);
+    this.isExact = plan.rules !== undefined;
     this.bosToken = plan.bos;
     this.eosToken = tokenizer.eosId;
     this.addsBos = plan.addsBos;
@@ -143,13 +156,15 @@ class GgufVocabulary implements Vocabulary {
     // Names of one character are excluded, because a marker cannot be inserted into them. In a prompt, such a name
     // never becomes a control token.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
-    const swallowing = swallowingOf(tokenizer);
+    const swallowing = plan.rules ? strippingOf(tokenizer, plan.rules) : swallowingOf(tokenizer);
     this.controls = new FixedTokens(
       breakable.map((token) => [this.name(token), token] as const),
       swallowing,
     );
     this.userDefinedTokens = this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [token] : []));
-    const userDefined = this.userDefinedTokens.map((token) => [this.name(token), token] as const);
+    // The encoder of exact rules finds these tokens itself.
+    const searched = plan.rules ? [] : this.userDefinedTokens;
+    const userDefined = searched.map((token) => [this.name(token), token] as const);
     this.userDefined = new FixedTokens(userDefined, swallowing);
     this.pieces = new PieceTable(piecesOf(this.names, this.kinds, plan.spelling));
     const longest = longestPiece(this.pieces, this.names);
@@ -194,9 +209,9 @@ class GgufVocabulary implements Vocabulary {
     const output: number[] = [];
     const fragments = this.controls.split(prompt.text.replace(loneSurrogate, "\ufffd"));
     if (addsBos && this.addsBos && this.bosToken !== null && fragments[0] !== this.bosToken) output.push(this.bosToken);
-    for (const fragment of fragments) {
+    for (const [at, fragment] of fragments.entries()) {
       if (typeof fragment === "number") output.push(fragment);
-      else this.append(fragment.replaceAll(prompt.marker, ""), output);
+      else this.append(fragment.replaceAll(prompt.marker, ""), output, at === 0);
     }
     return Int32Array.from(output);
   }
@@ -232,16 +247,16 @@ class GgufVocabulary implements Vocabulary {
   }
 
   /** Appends the tokens of text without control tokens. The text must follow a control token or be at the start. */
-  private append(text: string, output: number[]): void {
+  private append(text: string, output: number[], isFirst = true): void {
     for (const fragment of this.userDefined.split(text)) {
       if (typeof fragment === "number") output.push(fragment);
-      else this.encodePlain(fragment, output);
+      else this.encodePlain(fragment, output, isFirst);
     }
   }
 
-  private encodePlain(text: string, output: number[]): void {
+  private encodePlain(text: string, output: number[], isFirst: boolean): void {
     try {
-      this.encoder(text, output);
+      this.encoder(text, output, isFirst);
     } catch (error) {
       // JavaScript's regular expressions fail on a single word of tens of megabytes.
       if (!(error instanceof RangeError)) throw error;

@@ -37,8 +37,8 @@ export function findEnds(
       embedding,
       positions: encoder.hasPositions ? tensors.matrix("position_embd", trainedContext, width) : null,
       tokenType: tensors.firstRow("token_types", width),
-      embeddingNorm: findNorm("token_embd_norm"),
-      outputNorm: encoder.hasOutputNorm ? findNorm("output_norm") : null,
+      embeddingNorm: encoder.hasEmbeddingNorm ? findNorm("token_embd_norm") : null,
+      outputNorm: encoder.outputNorm === null ? null : findNorm(encoder.outputNorm),
       output: null,
     };
   }

@@ -12,6 +12,8 @@ export interface GraphPooling {
   readonly kind: Pooling | null;
   /** Number of floats in a pooled output. */
   readonly length: number;
+  /** Matrices by which the pooled hidden state is multiplied, in order. */
+  readonly dense: readonly Matrix[];
   /** Scoring head; null unless the pooling kind is rank. */
   readonly head: ScoringHead | null;
 }
@@ -32,6 +34,7 @@ const kinds: ReadonlyMap<unknown, Pooling> = new Map([
   [3, "last"],
   [4, "rank"],
 ]);
+const longestDense = 65_536;
 const headNames = ["cls", "cls.norm", "cls.output"];
 
 /**
@@ -51,7 +54,19 @@ export function readPooling(
   // Pooling kind cls uses the first token. With causal attention, the first token attends to no other token. Its hidden
   // state does not depend on the rest of the text, so the model has no pooled outputs.
   const isBlind = kind === "cls" && !architecture.isEncoder;
-  return { kind: isBlind ? null : kind, length: isBlind ? 0 : width, head: null };
+  if (isBlind) return { kind: null, length: 0, dense: [], head: null };
+  const dense = architecture.encoder?.takesDenseLayers ? readDense(width, keys, tensors) : [];
+  return { kind, length: dense.at(-1)?.rows ?? width, dense, head: null };
+}
+
+/** Finds the dense layers of EmbeddingGemma; none if the file was converted without them. */
+function readDense(width: number, keys: Keys, tensors: GraphTensors): Matrix[] {
+  if (!tensors.has("dense_2") && !tensors.has("dense_3")) return [];
+  const inner = keys.count("dense_2_feat_out", longestDense);
+  keys.mustBe("dense_2_feat_in", width);
+  keys.mustBe("dense_3_feat_in", inner);
+  keys.mustBe("dense_3_feat_out", width);
+  return [tensors.matrix("dense_2", inner, width), tensors.matrix("dense_3", width, inner)];
 }
 
 function readScoring(
@@ -75,5 +90,5 @@ function readScoring(
       { param: "engine" },
     );
   }
-  return { kind: "rank", length: scores, head: { ...scoring, dense, norm, output } };
+  return { kind: "rank", length: scores, dense: [], head: { ...scoring, dense, norm, output } };
 }

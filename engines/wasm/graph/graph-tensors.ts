@@ -21,8 +21,17 @@ export interface Matrix {
    * none.
    */
   readonly bias: TensorInfo | null;
+  /** Factors of the results, bias included, one for each row; absent = none. Only if the matrix is a whole tensor. */
+  readonly scale?: TensorInfo;
   /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
   readonly count?: number;
+  /**
+   * Values of the tensor that the matrix holds, if they are fewer than rows x columns: the other values are 0. Only for
+   * tensors of floats.
+   */
+  readonly filled?: { readonly rows: number; readonly columns: number };
+  /** true: the tensor holds the columns of the matrix one after the other. Only for tensors of floats. */
+  readonly transposed?: boolean;
 }
 
 /**
@@ -30,7 +39,7 @@ export interface Matrix {
  * would be too many, because a model may have ten thousand experts in total. `rows` and the other fields describe the
  * first expert's matrix.
  */
-export type MatrixStack = Required<Matrix>;
+export type MatrixStack = Matrix & Required<Pick<Matrix, "count">>;
 
 export interface Norm {
   readonly weight: TensorInfo;
@@ -46,6 +55,11 @@ const f32 = 0;
  */
 const columnGrain = 32;
 
+/** GGUF types of floats: F32, F16 and BF16. */
+const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
+/** Padded matrices have a multiple of this number of rows. */
+const rowGrain = 16;
+
 /** Returns the size in bytes of one row of a tensor in the file. */
 export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
@@ -55,9 +69,15 @@ export class GraphTensors {
   readonly #table: TensorTable;
   readonly #used: Set<string>;
 
-  /** `readElsewhere`: names of tensors that other code reads, so they count as used. */
-  constructor(table: TensorTable, readElsewhere: readonly string[]) {
+  readonly #advice: string;
+
+  /**
+   * `readElsewhere`: names of tensors that other code reads, so they count as used. `advice`: what the user can do about a
+   * tensor that the engine cannot take, for messages.
+   */
+  constructor(table: TensorTable, readElsewhere: readonly string[], advice = "use --engine llama for this model") {
     this.#table = table;
+    this.#advice = advice;
     this.#used = new Set(readElsewhere);
   }
 
@@ -73,6 +93,46 @@ export class GraphTensors {
   norm(name: string, canHaveBias: boolean, ...shapes: readonly (readonly number[])[]): Norm {
     const fitting = shapes.find((shape) => this.#fits(`${name}.weight`, shape)) ?? (shapes[0] as readonly number[]);
     return { weight: this.#floats(`${name}.weight`, fitting), bias: canHaveBias ? this.#bias(name, fitting) : null };
+  }
+
+  /**
+   * Returns the matrix of a tensor whose rows, or whose number of rows, the kernels cannot take: rows and columns are
+   * padded with zeros to `rows` x `columns`. `shape`: the dimensions of the tensor, columns first.
+   */
+  padded(
+    name: string,
+    shape: readonly number[],
+    filled: { rows: number; columns: number },
+    transposed = false,
+  ): Matrix {
+    const bias = this.#bias(name, [filled.rows]);
+    return { ...this.#padded(`${name}.weight`, shape, filled, transposed), bias };
+  }
+
+  /** Like padded(), for a matrix without a bias. `name` is the whole name of the tensor. */
+  paddedTensor(name: string, shape: readonly number[], filled: { rows: number; columns: number }): Matrix {
+    return { ...this.#padded(name, shape, filled, false), bias: null };
+  }
+
+  #padded(
+    name: string,
+    shape: readonly number[],
+    filled: { rows: number; columns: number },
+    transposed: boolean,
+  ): Omit<Matrix, "bias"> {
+    const tensor = this.#take(name, shape);
+    const isFloat = floatTypes.has(tensor.type);
+    const rows = isFloat ? Math.ceil(filled.rows / rowGrain) * rowGrain : filled.rows;
+    const columns = Math.ceil(filled.columns / columnGrain) * columnGrain;
+    if (!isFloat && (transposed || columns !== filled.columns))
+      throw this.#unsupportedType(tensor, namesOf(floatTypes));
+    if (!matrixTypes.has(tensor.type)) throw this.#unsupportedType(tensor, namesOf(matrixTypes));
+    return { name: tensor.name, tensor, firstRow: 0, rows, columns, filled, transposed };
+  }
+
+  /** Returns a vector of floats that is no norm and no bias. `name` is the whole name of the tensor. */
+  vector(name: string, length: number): TensorInfo {
+    return this.#floats(name, [length]);
   }
 
   /** Returns the matrix that fills the tensor `name`. Its bias, if any, is stored under the name `biasOf`. */
@@ -124,20 +184,33 @@ export class GraphTensors {
     for (const part of ["weight", "bias"]) this.#used.add(`${name}.${part}`);
   }
 
+  /** Marks all tensors of a layer that the graph does not compute. */
+  leaveOutLayer(prefix: string): void {
+    for (const name of this.#table.tensors.keys()) if (name.startsWith(prefix)) this.#used.add(name);
+  }
+
+  /** Returns the number of columns of a tensor; null if the file does not have it. */
+  columnsOf(name: string): number | null {
+    return this.#table.tensors.get(`${name}.weight`)?.shape[0] ?? null;
+  }
+
   checkAllUsed(): void {
     for (const name of this.#table.tensors.keys()) {
       if (this.#used.has(name)) continue;
       throw new ServerError(
         "unsupported",
         `the model has a tensor "${name}" that the wasm engine does not use, so its answers would be wrong; ` +
-          "use --engine llama for this model",
+          this.#advice,
         { param: "engine" },
       );
     }
   }
 
   #bias(name: string, shape: readonly number[]): TensorInfo | null {
-    return this.#table.tensors.has(`${name}.bias`) ? this.#floats(`${name}.bias`, shape) : null;
+    if (!this.#table.tensors.has(`${name}.bias`)) return null;
+    // The biases of convolutions have a leading dimension of 1.
+    const ofConvolution = [1, ...shape];
+    return this.#floats(`${name}.bias`, this.#fits(`${name}.bias`, ofConvolution) ? ofConvolution : shape);
   }
 
   #floats(name: string, shape: readonly number[]): TensorInfo {
@@ -154,7 +227,7 @@ export class GraphTensors {
     throw new ServerError(
       "unsupported",
       `tensor "${tensor.name}" has rows of ${columns} values; the wasm engine takes multiples of ${columnGrain}: ` +
-        "use --engine llama for this model",
+        this.#advice,
       { param: "engine" },
     );
   }
@@ -184,7 +257,7 @@ export class GraphTensors {
     const name = tensorTypes.get(tensor.type)?.name ?? `type ${tensor.type}`;
     return new ServerError(
       "unsupported",
-      `tensor "${tensor.name}" is ${name}; the wasm engine takes ${expected} there: use --engine llama for this model`,
+      `tensor "${tensor.name}" is ${name}; the wasm engine takes ${expected} there: ${this.#advice}`,
       { param: "engine" },
     );
   }

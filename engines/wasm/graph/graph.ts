@@ -2,6 +2,7 @@
 // found, and its shape and type are checked. A tensor of the file that the graph does not use is an error. Plain data,
 // sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
+import type { AudioEnds } from "../audio/audio-ends.ts";
 import type {
   Architecture,
   AttentionStep,
@@ -14,6 +15,7 @@ import { type GraphPooling, readPooling } from "./graph-pooling.ts";
 import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
 import { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
+import type { VisionEnds } from "./vision-ends.ts";
 
 /** Names of tensors with one factor for each rotated pair. ropes.ts divides the rope frequencies by these factors. */
 export const frequencyFactorNames = {
@@ -34,6 +36,8 @@ export type GraphStep =
 export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
   readonly norms: HeadNorms | null;
   readonly postNorm: Norm | null;
+  /** Whether a token sees only its window of the image (PassDescriptor.windowCount). */
+  readonly inWindows: boolean;
 }
 
 export interface AttentionGraphStep extends AttentionRules {
@@ -64,7 +68,7 @@ export interface FeedForwardGraphStep extends Pick<FeedForwardStep, "kind" | "ac
 
 interface ExpertsGraphStep extends Pick<ExpertsStep, "kind" | "activation" | "normalised"> {
   readonly router: Matrix;
-  readonly gate: MatrixStack;
+  readonly gate: MatrixStack | null;
   readonly up: MatrixStack;
   readonly down: MatrixStack;
 }
@@ -73,6 +77,10 @@ export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, Grap
   readonly normKind: Architecture["norm"];
   readonly layers: readonly (readonly GraphStep[])[];
   readonly pooling: GraphPooling;
+  /** Ends of an image encoder; null: the model takes tokens. */
+  readonly vision: VisionEnds | null;
+  /** Ends of an audio encoder; null or absent: the model takes tokens or images. */
+  readonly audio?: AudioEnds | null;
 }
 
 /** Builds the graph of a model. Throws `model_file_invalid` or `unsupported` naming the tensor. */
@@ -88,6 +96,7 @@ export function buildGraph(architecture: Architecture, shape: Hyperparameters, t
       new LayerBuilder(architecture, shape, tensors, layer).steps(),
     ),
     pooling: readPooling(architecture, shape, keys, tensors),
+    vision: null,
   };
   tensors.checkAllUsed();
   return graph;
@@ -141,7 +150,7 @@ class LayerBuilder {
       : names.map((name, i) => this.#matrix(name, rows[i] as number, width));
     const [query, key, value] = matrices as [Matrix, Matrix, Matrix];
     return {
-      ...{ kind, rope, behind, ahead, scale, softcap },
+      ...{ kind, rope, behind, ahead, scale, softcap, inWindows: false },
       ...{ query, key, value },
       output: this.#matrix(step.output, width, heads * headLength),
       norms: this.#headNorms(step.norms),
@@ -183,7 +192,7 @@ class LayerBuilder {
     return {
       ...{ kind, activation, normalised },
       router: this.#matrix(router, count, width),
-      gate: stack(gate, feedForward, width),
+      gate: gate === null ? null : stack(gate, feedForward, width),
       up: stack(up, feedForward, width),
       down: stack(down, width, feedForward),
     };

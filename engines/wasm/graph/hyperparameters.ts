@@ -30,7 +30,7 @@ export function readHyperparameters(
   if (name !== architecture.name) throw invalidKey("general.architecture", name, `"${architecture.name}"`);
   const keys = new Keys(fields, name);
   const common = readCommon(architecture, keys, readVocabSize(tensors));
-  const { slidingRope = null, ...traits } = architecture.readTraits?.(keys, common) ?? {};
+  const { slidingRope = null, ropeAxes = null, ...traits } = architecture.readTraits?.(keys, common) ?? {};
   return {
     ...common,
     embeddingScale: 1,
@@ -41,9 +41,11 @@ export function readHyperparameters(
     attentionSoftcap: 0,
     window: 0,
     slides: [],
+    alibi: 0,
+    expertInterval: 0,
     activation: "silu",
     ...traits,
-    ...readRopes(keys, common.rotated, common.trainedContext, factors, slidingRope),
+    ...readRopes(keys, common.rotated, common.trainedContext, factors, slidingRope, ropeAxes),
   };
 }
 
@@ -86,10 +88,14 @@ function readCommon(architecture: Architecture, keys: Keys, vocabSize: number): 
   };
 }
 
-/** Throws if the file's attention.causal contradicts the architecture. If the key is absent, attention is causal. */
-function checkCausal({ isEncoder }: Architecture, keys: Keys): void {
+/**
+ * Throws if the file's attention.causal contradicts the architecture. If the key is absent, attention is causal, except in
+ * architectures that need no such key.
+ */
+function checkCausal({ isEncoder, encoder }: Architecture, keys: Keys): void {
   const key = "attention.causal";
-  if ((keys.value(key) ?? true) === isEncoder) throw keys.unsupported(key, String(!isEncoder));
+  const isCausal = keys.value(key) ?? encoder?.needsNoCausalKey !== true;
+  if (isCausal === isEncoder) throw keys.unsupported(key, String(!isEncoder));
 }
 
 function readExperts(architecture: Architecture, keys: Keys, feedForward: number): CommonShape["experts"] {

@@ -8,7 +8,15 @@ export interface Rope {
   readonly frequencies: Float64Array;
   /** Factor applied to both the cosine and the sine. */
   readonly magnitude: number;
+  /**
+   * Rope in several dimensions: for each rotated pair, the coordinate of a token that turns it (PassDescriptor.coordinates).
+   * Null: each token has one position.
+   */
+  readonly axes: Uint8Array | null;
 }
+
+/** Number of coordinates of a token, if a rope has several dimensions: time, row and column. */
+export const axisCount = 3;
 
 /**
  * Divisors of the rope frequencies. Each array has one number for each rotated pair; null if the file lacks the tensor.
@@ -56,6 +64,7 @@ export function readRopes(
   trainedContext: number,
   factors: FrequencyFactors,
   sliding: SlidingRope | null,
+  axes: Uint8Array | null,
 ): Ropes {
   const pairs = rotated / 2;
   const base = readBase(keys, "rope.freq_base", defaultBase);
@@ -64,13 +73,17 @@ export function readRopes(
   const magnitude = scaling.magnitude * readRopeMagnitude(keys);
   const rope = (divisors: Float32Array | null): Rope => {
     const scaled = (plain: number, pair: number) => (plain * scaling.slowdown(pair)) / (divisors?.[pair] ?? 1);
-    return { frequencies: plainFrequencies(base, pairs).map(scaled), magnitude };
+    return { frequencies: plainFrequencies(base, pairs).map(scaled), magnitude, axes };
   };
   const { always, short, long } = factors;
   checkFactors("rope_freqs.weight", always, pairs);
   checkFactors("rope_factors_short.weight", short, pairs);
   checkFactors("rope_factors_long.weight", long, pairs);
-  const own = sliding && { frequencies: plainFrequencies(sliding.base, pairs), magnitude: sliding.magnitude };
+  const own = sliding && {
+    frequencies: plainFrequencies(sliding.base, pairs),
+    magnitude: sliding.magnitude,
+    axes: null,
+  };
   return {
     ropes: own ? [rope(always ?? short), own] : [rope(always ?? short)],
     longRope: always === null && (short ?? long) ? { beyond: original, rope: rope(long) } : null,
@@ -86,7 +99,8 @@ export function readRopeMagnitude(keys: Keys): number {
   return keys.number("rope.scaling.attn_factor", { above: 0, below: 1000 }, 1);
 }
 
-function plainFrequencies(base: number, pairs: number): Float64Array {
+/** Returns base^(-pair / pairs) for each pair. */
+export function plainFrequencies(base: number, pairs: number): Float64Array {
   return Float64Array.from({ length: pairs }, (_, pair) => base ** (-pair / pairs));
 }
 

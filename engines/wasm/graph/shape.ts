@@ -2,8 +2,8 @@
 // file.
 import type { Ropes, SlidingRope } from "./ropes.ts";
 
-/** Activation of a feed-forward. "gelu" means the tanh approximation of GELU. */
-export type Activation = "silu" | "gelu";
+/** Activation of a feed-forward. "gelu" means the tanh approximation of GELU, "quickGelu" x * sigmoid(1.702 x). */
+export type Activation = "silu" | "gelu" | "quickGelu";
 
 /** Sizes that every architecture has. */
 export interface CommonShape {
@@ -49,6 +49,13 @@ export interface Traits {
   /** For each layer: whether it has a sliding window. Empty if no layer has one. */
   readonly slides: readonly boolean[];
   /**
+   * Maximum slope of the position bias (ALiBi): a score is lowered by the distance of the two positions times the slope
+   * of its head. 0 = no bias.
+   */
+  readonly alibi: number;
+  /** Every how many layers the feed-forward is a mixture of experts, if not in all layers; 0 = it is the same in all. */
+  readonly expertInterval: number;
+  /**
    * Activation of the feed-forwards, for architectures whose files specify it. Other architectures set it in their
    * steps.
    */
@@ -64,6 +71,8 @@ export interface OwnTraits extends Partial<Traits> {
   readonly experts?: CommonShape["experts"];
   /** Rope of the sliding-window layers; it becomes rope 1. */
   readonly slidingRope?: SlidingRope;
+  /** Coordinate that turns each rotated pair (M-RoPE), see Rope.axes. */
+  readonly ropeAxes?: Uint8Array;
 }
 
 export interface Hyperparameters extends CommonShape, Traits, Ropes {}

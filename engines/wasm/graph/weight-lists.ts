@@ -4,6 +4,8 @@ import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
+import { projectorMatrices } from "./projector-matrices.ts";
+import { resamplerOf } from "./vision-ends.ts";
 
 /**
  * Returns the parts that a thread holds of all matrices, in order of use. If the output matrix is the embedding, the
@@ -11,9 +13,18 @@ import type { Matrix, Norm } from "./graph-tensors.ts";
  */
 export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   const steps = divided.layers.flat().flatMap((step) => stepShares(step));
-  const shared = [divided.embedding, ...steps, divided.output].map((shares) => shares[thread] as Share);
-  const { positions, tokenType, scoring } = divided;
-  const undivided = [positions, tokenType, ...(thread === 0 ? [scoring.dense, scoring.output] : [])];
+  const { positions, tokenType, scoring, dense, projector, resampler, secondEmbedding } = divided;
+  const second = secondEmbedding ? [secondEmbedding] : [];
+  const attended = resampler ? [resampler.query, resampler.key, resampler.value] : [];
+  const shared = [divided.embedding, ...second, ...steps, ...projector, ...attended, divided.output].map(
+    (shares) => shares[thread] as Share,
+  );
+  const undivided = [
+    resampler?.queries,
+    positions,
+    tokenType,
+    ...(thread === 0 ? [...dense, scoring.dense, scoring.output] : []),
+  ];
   return [...shared, ...undivided].flatMap((share) => share?.pieces ?? []);
 }
 
@@ -24,8 +35,12 @@ export function classifierPieces({ classifier }: DividedGraph, thread: number): 
 
 /** Returns all matrices of the graph and of the classifier of an X-LoRA mixture. */
 export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
-  const { embedding, positions, tokenType, output, layers, pooling } = graph;
-  const ends = [embedding, positions, tokenType, output, pooling.head?.dense, pooling.head?.output];
+  const { embedding, positions, tokenType, output, layers, pooling, vision } = graph;
+  const resampler = vision && resamplerOf(vision.projector);
+  const attended = resampler ? [resampler.queries, resampler.query, resampler.key, resampler.value] : [];
+  const pooled = [...pooling.dense, pooling.head?.dense, pooling.head?.output];
+  const projector = [...projectorMatrices(graph), ...attended];
+  const ends = [embedding, vision?.secondEmbedding, positions, tokenType, output, ...pooled, ...projector];
   return [...ends.filter((matrix) => !!matrix), ...layers.flat().flatMap(stepMatrices), ...(mixture?.classifier ?? [])];
 }
 
@@ -39,15 +54,18 @@ function stepMatrices(step: GraphStep): Matrix[] {
     case "feedForward":
       return [...(step.gate ? [step.gate] : []), step.up, step.down];
     case "experts":
-      return [step.router, step.gate, step.up, step.down];
+      return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
   }
 }
 
 /** Returns all vectors of the graph's norms. */
 export function vectors({ graph }: PartitionPlan): TensorInfo[] {
-  const { embeddingNorm, outputNorm, layers, pooling } = graph;
-  const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms)];
-  return norms.flatMap((norm) => [norm?.weight, norm?.bias]).filter((tensor) => !!tensor);
+  const { embeddingNorm, outputNorm, layers, pooling, vision, audio } = graph;
+  const own = [vision?.classEmbedding, vision?.rowEnd];
+  const heard = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
+  const projected = vision?.projector.map((step) => ("norm" in step ? step.norm : null)) ?? [];
+  const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms), ...projected];
+  return [...own, ...heard, ...norms.flatMap((norm) => [norm?.weight, norm?.bias])].filter((tensor) => !!tensor);
 }
 
 function stepNorms(step: GraphStep): (Norm | null)[] {
@@ -75,6 +93,6 @@ export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
     case "feedForward":
       return [...(step.gate ? [step.gate] : []), step.up, step.down];
     case "experts":
-      return [step.router, step.gate, step.up, step.down];
+      return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
   }
 }

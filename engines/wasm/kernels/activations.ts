@@ -3,10 +3,13 @@
 import { multiplyAdd } from "./arithmetic";
 import { exponential, hyperbolicTangent } from "./exponential";
 
-// Both activations are x * sigmoid(x * (linear + cubic * x^2)). For silu, linear is 1 and cubic is 0. For gelu, the
+// All activations are x * sigmoid(x * (linear + cubic * x^2)). For silu, linear is 1 and cubic is 0. For gelu, the
 // result equals the tanh approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))). The sigmoid form is more
-// precise for x < 0, because 1 + tanh(...) subtracts almost equal numbers there.
+// precise for x < 0, because 1 + tanh(...) subtracts almost equal numbers there. For quick gelu, linear is 1.702 and
+// cubic is 0.
 const GELU: i32 = 1;
+const QUICK_GELU: i32 = 2;
+const QUICK_GELU_LINEAR: f32 = 1.702;
 const GELU_LINEAR: f32 = 1.5957691216057308;
 const GELU_CUBIC: f32 = 0.07135481627246835;
 
@@ -45,6 +48,7 @@ export function gate(activation: i32, gate: usize, up: usize, out: usize, count:
 // @ts-ignore: decorator
 @inline
 function linearOf(activation: i32): v128 {
+  if (activation == QUICK_GELU) return f32x4.splat(QUICK_GELU_LINEAR);
   return f32x4.splat(activation == GELU ? GELU_LINEAR : 1);
 }
 

@@ -33,6 +33,19 @@ export function addVector(x: usize, stride: i32, n: i32, vector: usize, count: i
   addRows(vector, 0, x, stride, n, count);
 }
 
+/** Computes x[i][c] *= vector[c] for n rows of `count` floats. */
+export function scaleColumns(x: usize, stride: i32, n: i32, vector: usize, count: i32): void {
+  const bytes = <usize>count << 2;
+  const vectorBytes = bytes & ~15;
+  for (let i = 0; i < n; i++) {
+    for (let at: usize = 0; at < vectorBytes; at += 16) {
+      v128.store(x + at, f32x4.mul(v128.load(x + at), v128.load(vector + at)));
+    }
+    for (let at = vectorBytes; at < bytes; at += 4) store<f32>(x + at, load<f32>(x + at) * load<f32>(vector + at));
+    x += <usize>stride << 2;
+  }
+}
+
 /** Computes x[i][c] *= factor for n rows of `columns` floats. */
 export function scaleRows(x: usize, stride: i32, n: i32, columns: i32, factor: f32): void {
   const bytes = <usize>columns << 2;

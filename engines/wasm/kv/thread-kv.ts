@@ -2,7 +2,7 @@
 // values, and runs attention. The leader keeps the page table (decoding/kv/page-table.ts). Block b of a sequence is on
 // thread b % threads. Therefore every thread computes attention over its own pages, and the results of all threads are
 // merged.
-import type { AttentionStep } from "../graph/architectures/architecture.ts";
+import type { AttentionRules } from "../graph/graph.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
@@ -40,6 +40,7 @@ export class ThreadKv {
     this.#pass = pass;
     this.#kernels = kernels;
     this.#at = at;
+    if (at.slopes !== 0) new Float32Array(memory, at.slopes, plan.shape.heads).set(slopesOf(plan.shape));
     const ints = (at.pageListBytes / Int32Array.BYTES_PER_ELEMENT) | 0;
     this.#list = new Int32Array(memory, at.pageList, ints);
     this.#firstEntry = new Int32Array(plan.maxRows);
@@ -90,16 +91,23 @@ export class ThreadKv {
    * Sliding-window layers also keep the keys and values of tokens before the window; attention does not read them.
    * Therefore a sequence can be truncated, shared and saved at any position.
    */
-  attend(rules: Pick<AttentionStep, "behind" | "ahead" | "scale" | "softcap">, joined: number, out: number): void {
+  attend(
+    rules: Pick<AttentionRules, "behind" | "ahead" | "scale" | "softcap" | "inWindows">,
+    joined: number,
+    out: number,
+  ): void {
     const { shape, blockTokens, kvType } = this.#plan;
     const { heads, kvHeads, headLength } = shape;
     const stride = (heads + 2 * kvHeads) * headLength;
     const behind = Math.min(rules.behind, allPositions);
-    const ahead = Math.min(rules.ahead, allPositions);
-    for (let row = 0; row < this.#pass.rowCount; row++) {
+    const { rowCount, windowCount } = this.#pass;
+    const end = rules.inWindows ? windowCount : rowCount;
+    for (let row = rules.inWindows ? 0 : windowCount; row < end; row++) {
       const firstToken = this.#pass.row(row, rowField.firstToken);
       const length = this.#pass.row(row, rowField.length);
       const firstPosition = this.#pass.row(row, rowField.firstPosition);
+      const seesAhead = this.#pass.row(row, rowField.seesAhead) === 1;
+      const ahead = seesAhead ? allPositions : Math.min(rules.ahead, allPositions);
       this.#store(row, joined + firstToken * stride * floatBytes, stride, length, firstPosition);
       this.#kernels.attend(
         kvType,
@@ -118,6 +126,7 @@ export class ThreadKv {
         behind,
         ahead,
         out + firstToken * this.partialFloats * floatBytes,
+        this.#at.slopes,
       );
     }
   }
@@ -137,4 +146,16 @@ export class ThreadKv {
       this.#kernels.kvWrite(kvType, page, index, blockTokens, key, key + kvBytes, kvHeads, headLength);
     }
   }
+}
+
+/**
+ * Returns the slope of the position bias of each head: powers of two, as in the paper on ALiBi (arXiv 2108.12409). If the
+ * number of heads is no power of two, the remaining heads have slopes between those of the others.
+ */
+function slopesOf({ heads, alibi }: PartitionPlan["shape"]): number[] {
+  const power = 2 ** Math.floor(Math.log2(heads));
+  return Array.from({ length: heads }, (_, head) => {
+    const step = head < power ? head + 1 : head - power + 0.5;
+    return 2 ** ((-alibi * step) / power);
+  });
 }

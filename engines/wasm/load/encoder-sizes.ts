@@ -69,10 +69,11 @@ export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: 
  * one slab (results of one thread) per thread.
  */
 function scratchFloats(shape: Hyperparameters, threads: number): number {
-  const { width, heads, kvHeads, headLength, feedForward, rotated, ropes } = shape;
+  const { width, heads, kvHeads, headLength, feedForward, rotated, ropes, experts } = shape;
   const attended = heads * headLength;
   const projected = attended + 2 * kvHeads * headLength;
-  const widest = Math.max(width, projected, feedForward);
+  const routed = experts === null ? 0 : experts.used * experts.feedForward;
+  const widest = Math.max(width, projected, feedForward, routed);
   const slab = Math.max(width, heads * (headLength + partialTail), Math.ceil(widest / threads) + headLength * 16);
   return 4 * widest + (threads + 1) * slab + rotated * ropes.length + 2 * kvHeads * headLength;
 }

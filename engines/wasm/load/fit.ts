@@ -2,6 +2,7 @@
 // the engine is chosen, and again at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
+import { totalMemory } from "../../../runtime/host/memory.ts";
 import type { ModelSpec } from "../../engine.ts";
 import { readTensorTable, type TensorTable } from "../../files/gguf/tensors.ts";
 import { findArchitecture } from "../graph/architectures/registry.ts";
@@ -50,15 +51,26 @@ export async function readModel(path: string): Promise<WasmModelFile> {
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 
-/** Returns null if the weights plus `otherBytes` fit in the memories of `threads` compute threads; else the reason. */
+/**
+ * Returns null if the weights plus `otherBytes` fit in the main memory, and in the memories of `threads` compute
+ * threads; else the reason. Weights are copied into those memories, so the system cannot drop them as it can a mapped
+ * file.
+ */
 export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 0): string | null {
   const bytes = tensorBytes(table) + otherBytes;
+  const need = `its weights and the least to work with take ${gibibytes(bytes)}`;
+  if (bytes > totalMemory()) {
+    return (
+      `${need}, and the main memory of this machine or container is ${gibibytes(totalMemory())}; take a model with fewer ` +
+      "bytes per weight (quant), or use --engine llama, which maps the file"
+    );
+  }
   if (bytes <= roomBytes(threads)) return null;
-  const need = (bytes / 2 ** 30).toFixed(1);
-  return (
-    `its weights and the least to work with take ${need} GiB, and ${threads} compute threads hold ` +
-    `${(roomBytes(threads) / 2 ** 30).toFixed(1)} GiB; raise threads or use --engine llama`
-  );
+  return `${need}, and ${threads} compute threads hold ${gibibytes(roomBytes(threads))}; raise threads or use --engine llama`;
+}
+
+function gibibytes(bytes: number): string {
+  return `${(bytes / 2 ** 30).toFixed(1)} GiB`;
 }
 
 /**

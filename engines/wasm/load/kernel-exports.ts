@@ -101,14 +101,16 @@ export interface KernelExports {
   addRows(source: number, sourceStride: number, target: number, targetStride: number, n: number, columns: number): void;
   /** Computes x[i][c] += vector[c], for n rows of `count` floats. */
   addVector(x: number, stride: number, n: number, vector: number, count: number): void;
+  /** Computes x[i][c] *= vector[c], for n rows of `count` floats. */
+  scaleColumns(x: number, stride: number, n: number, vector: number, count: number): void;
   /** Computes x[i][c] *= factor, for n rows of `columns` floats. */
   scaleRows(x: number, stride: number, n: number, columns: number, factor: number): void;
   /** Computes target[c] += factor * source[c], for `columns` floats. */
   addScaledRow(source: number, target: number, columns: number, factor: number): void;
 
   /**
-   * Computes out[i] = a(x[i]), for `count` floats. The function a is silu (`activation` 0) or the tanh approximation of
-   * gelu (1). `out` may equal `x`.
+   * Computes out[i] = a(x[i]), for `count` floats. The function a is silu (`activation` 0), the tanh approximation of
+   * gelu (1), or quick gelu, x * sigmoid(1.702 x) (2). `out` may equal `x`.
    */
   activate(activation: number, x: number, out: number, count: number): void;
   /** Computes out[i] = a(gate[i]) * up[i], with a as in activate(). `out` may equal `gate` or `up`. */
@@ -154,6 +156,9 @@ export interface KernelExports {
    * attends are not read. Scores are multiplied by `scale` (> 0); if `softcap` > 0, they become softcap * tanh(score /
    * softcap). Head lengths are multiples of 4 up to 512.
    *
+   * `slopes` is the address of one float a head, or 0: a score is lowered by the distance of the two positions times the
+   * slope of its head (after the soft cap).
+   *
    * Query row i (heads * headLength floats) is at q + 4 * i * qStride. For each row and head, the output has headLength
    * floats (the weighted sum of values, not divided by the sum of weights), the largest score, the sum of weights, and
    * two floats of padding. If a row attends to no token in these pages, its largest score is -1e30 and its other floats
@@ -176,6 +181,7 @@ export interface KernelExports {
     behind: number,
     ahead: number,
     out: number,
+    slopes: number,
   ): void;
   /**
    * Merges the outputs of `parts` calls of attend() into rows of heads * headLength floats. The outputs are `partBytes`

@@ -46,6 +46,7 @@ export async function loadEncoder(
     blockTokens,
     kvType,
     blocksPerSequence: Math.ceil(capacity.sequenceTokens / blockTokens),
+    inputFloats: 0,
     adapterRank: 0,
     mixture: null,
   };

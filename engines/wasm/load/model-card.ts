@@ -19,6 +19,7 @@ export function modelCard(
     engine: `wasm (${kernels.variant} SIMD${detailOf(kernels)})`,
     backend: `cpu, ${threads} threads`,
     vocabSize: shape.vocabSize,
+    embeddingLength: shape.width,
     parameterCount: elements.reduce((a, b) => a + b, 0),
     tensorBytes: tensorBytes(table),
     weightBytes: tensorBytes(table),

@@ -40,7 +40,9 @@ export async function loadWeights(
         packPiece(reader, piece, i, memory, kernels);
         await nextTurn();
       }
-      loadBias(reader, piece, memory);
+      const { bias, scale } = piece.matrix;
+      if (bias) loadRowValues(reader, piece, bias, memory.biases.get(name) as number);
+      if (scale) loadRowValues(reader, piece, scale, memory.scales.get(name) as number);
       loaded.add(name);
     }
     for (const tensor of vectors(plan)) {
@@ -54,6 +56,10 @@ export async function loadWeights(
 
 /** Packs a piece's rows. If the tensor is a stack of matrices (experts), `index` selects the matrix. */
 function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
+  if (piece.matrix.filled) {
+    packFilled(reader, piece, piece.matrix.filled, memory, kernels);
+    return;
+  }
   const { name, tensor, columns, rows } = piece.matrix;
   const bytes = rowBytes(tensor);
   const packedBytes = kernels.matrixBytes(tensor.type, piece.padded, columns) >>> 0;
@@ -68,12 +74,45 @@ function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMe
   }
 }
 
-/** Reads the biases of the piece's rows. Padding rows keep a bias of 0, because new memory is zeroed. */
-function loadBias(reader: Reader, { matrix, firstRow, rows }: Piece, memory: ThreadMemory): void {
-  if (!matrix.bias) return;
-  const isOwn = matrix.bias.shape[0] === matrix.rows;
+/** Packs the rows of a padded or transposed matrix. Rows and columns beyond the tensor's stay 0. */
+function packFilled(
+  reader: Reader,
+  { matrix, firstRow, rows, padded }: Piece,
+  filled: NonNullable<Piece["matrix"]["filled"]>,
+  memory: ThreadMemory,
+  kernels: KernelExports,
+): void {
+  const { name, tensor, columns, transposed = false } = matrix;
+  const target = memory.weights.get(name) as number;
+  const size = tensor.bytes / (filled.rows * filled.columns);
+  const whole = transposed ? reader.bytesOf(tensor) : null;
+  const end = Math.min(firstRow + rows, filled.rows);
+  const step = Math.max(Math.floor(memory.stagingBytes / (columns * size) / rowGrain) * rowGrain, rowGrain);
+  for (let first = firstRow; first < end; first += step) {
+    const count = Math.min(step, end - first);
+    reader.zero(memory.staging, count * columns * size);
+    for (let row = first; row < first + count; row++) {
+      const at = memory.staging + (row - first) * columns * size;
+      if (whole === null) reader.read(tensor, row * filled.columns * size, at, filled.columns * size);
+      else
+        for (let i = 0; i < filled.columns; i++)
+          reader.copy(whole, (i * filled.rows + row) * size, at + i * size, size);
+    }
+    const bad = kernels.packRows(tensor.type, memory.staging, target, first - firstRow, count, padded, columns);
+    if (bad !== 0) throw notFinite(reader, tensor, first + bad - 1);
+  }
+}
+
+/** Reads one value for each row of the piece: biases or scales. Padding rows keep 0, because new memory is zeroed. */
+function loadRowValues(reader: Reader, { matrix, firstRow, rows }: Piece, values: TensorInfo, target: number): void {
+  if (matrix.filled) {
+    const count = Math.min(rows, matrix.filled.rows - firstRow);
+    if (count > 0) loadFloats(reader, values, firstRow * Float32Array.BYTES_PER_ELEMENT, target, count);
+    return;
+  }
+  const isOwn = values.shape[0] === matrix.rows;
   const from = ((isOwn ? 0 : matrix.firstRow) + firstRow) * Float32Array.BYTES_PER_ELEMENT;
-  loadFloats(reader, matrix.bias, from, memory.biases.get(matrix.name) as number, rows);
+  loadFloats(reader, values, from, target, rows);
 }
 
 function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: number, count: number): void {
@@ -127,6 +166,25 @@ class Reader {
       this.#files.set(file, descriptor);
     }
     return descriptor;
+  }
+
+  /** Reads a whole tensor into memory of its own. */
+  bytesOf(tensor: TensorInfo): Uint8Array {
+    const whole = new Reader(this.#paths, new Uint8Array(tensor.bytes), () => undefined);
+    try {
+      whole.read(tensor, 0, 0, tensor.bytes);
+    } finally {
+      whole.close();
+    }
+    return whole.#bytes;
+  }
+
+  zero(address: number, count: number): void {
+    this.#bytes.fill(0, address, address + count);
+  }
+
+  copy(source: Uint8Array, from: number, address: number, count: number): void {
+    for (let i = 0; i < count; i++) this.#bytes[address + i] = source[from + i] as number;
   }
 
   floats(address: number, bytes: number): Float32Array {

@@ -12,7 +12,7 @@ const floatBytes = 4;
 export interface EmbeddingTableParts extends Pick<StepParts, "plan" | "kernels" | "norms" | "at"> {
   readonly pass: PassDescriptor;
   readonly tables: Pick<DividedGraph, "positions" | "tokenType">;
-  readonly norm: Norm;
+  readonly norm: Norm | null;
 }
 
 export class EmbeddingTables {
@@ -43,13 +43,23 @@ export class EmbeddingTables {
   #readPositions(table: Share): void {
     const { plan, at, pass } = this.#parts;
     const rowBytes = plan.shape.width * floatBytes;
+    const buckets = plan.graph.vision?.positionBuckets ?? null;
     for (let row = 0; row < pass.rowCount; row++) {
       const firstToken = pass.row(row, rowField.firstToken);
       const firstPosition = pass.row(row, rowField.firstPosition);
       for (let i = 0; i < pass.row(row, rowField.length); i++) {
-        this.#readRow(table, firstPosition + i, at.input + (firstToken + i) * rowBytes);
+        const position = buckets === null ? firstPosition + i : this.#bucketOf(i, buckets);
+        this.#readRow(table, position, at.input + (firstToken + i) * rowBytes);
       }
     }
+  }
+
+  /** Returns the position of a patch in a table of `buckets` x `buckets` positions, over which the tile is spread. */
+  #bucketOf(patch: number, buckets: number): number {
+    const { patchColumns, tokenCount } = this.#parts.pass;
+    const spread = (index: number, count: number) => Math.floor((buckets * index) / count);
+    const row = spread(Math.floor(patch / patchColumns), tokenCount / patchColumns);
+    return row * buckets + spread(patch % patchColumns, patchColumns);
   }
 
   #readRow({ pieces: [piece] }: Share, row: number, out: number): void {

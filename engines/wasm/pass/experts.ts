@@ -3,7 +3,7 @@
 // tokens choose the same experts. The input rows stay unchanged.
 
 import type { Hyperparameters } from "../graph/shape.ts";
-import type { DividedExperts } from "../plan/partition-plan.ts";
+import type { DividedExperts, Share } from "../plan/partition-plan.ts";
 import { ExpertRouting, expertTokens } from "./expert-routing.ts";
 import { activationNumbers, type StepParts, type StepRunner } from "./step-runner.ts";
 
@@ -39,8 +39,8 @@ export class Experts implements StepRunner<DividedExperts> {
     const x = at.input + first * plan.shape.width * floatBytes;
     this.#route(step, x, n);
     this.#enter(step, x, n);
-    products.gather(step.gate, n * this.#used);
-    products.join(step.gate, n * this.#used);
+    products.gather(step.up, n * this.#used);
+    products.join(step.up, n * this.#used);
     this.#leave(step, n);
     products.addToHidden(step.down, n, null, first);
   }
@@ -60,7 +60,8 @@ export class Experts implements StepRunner<DividedExperts> {
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
     const { plan, kernels, at, products } = this.#parts;
     const { width } = plan.shape;
-    const { stride } = products.own(gate);
+    const { ownSlab } = products;
+    const { stride } = products.own(up);
     const routing = this.#routing;
     let prepared = -1;
     for (let i = 0; i < routing.takenCount; i++) {
@@ -72,12 +73,15 @@ export class Experts implements StepRunner<DividedExperts> {
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
-      const current = products.multiply(products.own(gate), rows, width, count, products.ownSlab + offset, own, expert);
-      const last = products.multiply(products.own(up), rows, width, count, at.gated + offset, current, expert);
+      const multiply = (shares: readonly Share[], out: number, preparedAs: number) =>
+        products.multiply(products.own(shares), rows, width, count, out + offset, preparedAs, expert);
+      const current = gate === null ? own : multiply(gate, ownSlab, own);
+      const last = multiply(up, gate === null ? ownSlab : at.gated, current);
       prepared = isAll ? last : -1;
     }
-    const { ownSlab } = products;
-    kernels.gate(activationNumbers[activation], ownSlab, at.gated, ownSlab, n * this.#used * stride);
+    const [number, floats] = [activationNumbers[activation], n * this.#used * stride];
+    if (gate === null) kernels.activate(number, ownSlab, ownSlab, floats);
+    else kernels.gate(number, ownSlab, at.gated, ownSlab, floats);
   }
 
   #gather(x: number, expert: number): number {

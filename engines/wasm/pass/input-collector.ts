@@ -88,7 +88,7 @@ function productsOf(step: DividedStep): readonly Together[] {
     case "feedForward":
       return [step.gate === null ? [step.up] : [step.gate, step.up], [step.down]];
     case "experts":
-      return [[step.gate, step.up], [step.down]];
+      return [step.gate === null ? [step.up] : [step.gate, step.up], [step.down]];
     default:
       return [];
   }

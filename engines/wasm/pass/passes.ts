@@ -62,11 +62,17 @@ export class Passes {
   }
 }
 
-/** Checks that all tokens are in the vocabulary, because any other id would make the kernels read unrelated memory. */
+/**
+ * Checks that all tokens are in the vocabulary, because any other id would make the kernels read unrelated memory. Tokens
+ * of embedded parts are negative, and not looked up.
+ */
 export function checkTokens(batch: Batch, vocabSize: number): void {
+  let embedded = 0;
+  for (const { length } of batch.embedded) embedded += length;
   for (let i = 0; i < batch.tokenCount; i++) {
     const token = batch.tokens[i] as number;
     if (token >= 0 && token < vocabSize) continue;
+    if (token < 0 && embedded-- > 0) continue;
     throw new ServerError("model_failed", `token ${token} is outside the vocabulary of ${vocabSize}`);
   }
 }

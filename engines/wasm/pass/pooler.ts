@@ -24,6 +24,7 @@ export interface PoolerParts {
   readonly outputNorm: Norm | null;
   readonly shape: Pick<Hyperparameters, "width">;
   readonly scoring: DividedGraph["scoring"];
+  readonly dense: DividedGraph["dense"];
 }
 
 export class Pooler {
@@ -39,6 +40,11 @@ export class Pooler {
    * result.
    */
   pool(firstToken: number, count: number, out: Float32Array): void {
+    this.#pool(firstToken, count, out);
+    if (this.#parts.dense.length > 0) this.#project(out);
+  }
+
+  #pool(firstToken: number, count: number, out: Float32Array): void {
     const { pooling, floats, shape } = this.#parts;
     const { width } = shape;
     switch (pooling.kind) {
@@ -76,6 +82,19 @@ export class Pooler {
     floats.fill(0, joined >>> 2, (joined >>> 2) + width);
     kernels.addRows(input, width, joined, 0, count, width);
     return joined;
+  }
+
+  /** Multiplies the pooled hidden state by the dense layers. A sequence of such a model is never cut into passes. */
+  #project(out: Float32Array): void {
+    const { dense, products, floats, at } = this.#parts;
+    floats.set(out, at.joined >>> 2);
+    let state = at.joined;
+    for (const [i, share] of dense.entries()) {
+      const to = i % 2 === 0 ? at.gated : at.slabs;
+      products.multiply(share, state, share.pieces[0]?.matrix.columns ?? 0, 1, to);
+      state = to;
+    }
+    out.set(floats.subarray(state >>> 2, (state >>> 2) + out.length));
   }
 
   #score(head: ScoringHead, firstToken: number, count: number, out: Float32Array): void {

@@ -1,11 +1,16 @@
 // Rotation table of a pass: the cosine and sine of each rotated pair at every token's position. Every compute thread
 // fills its own table at the start of a pass.
 
-import type { Rope } from "../graph/ropes.ts";
+import { axisCount, type Rope } from "../graph/ropes.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 
 /** Fills `table`: two floats (cosine, sine) for each pair of each token of the pass. */
-export function fillRotation(pass: PassDescriptor, { frequencies, magnitude }: Rope, table: Float32Array): void {
+export function fillRotation(pass: PassDescriptor, rope: Rope, table: Float32Array): void {
+  if (rope.axes !== null) {
+    fillByCoordinates(pass, rope, rope.axes, table);
+    return;
+  }
+  const { frequencies, magnitude } = rope;
   const pairs = frequencies.length;
   for (let row = 0; row < pass.rowCount; row++) {
     let at = pass.row(row, rowField.firstToken) * 2 * pairs;
@@ -16,6 +21,23 @@ export function fillRotation(pass: PassDescriptor, { frequencies, magnitude }: R
         table[at++] = Math.cos(angle) * magnitude;
         table[at++] = Math.sin(angle) * magnitude;
       }
+    }
+  }
+}
+
+function fillByCoordinates(
+  { tokenCount, coordinates }: PassDescriptor,
+  { frequencies, magnitude }: Rope,
+  axes: Uint8Array,
+  table: Float32Array,
+): void {
+  let at = 0;
+  for (let token = 0; token < tokenCount; token++) {
+    for (let pair = 0; pair < frequencies.length; pair++) {
+      const position = coordinates[token * axisCount + (axes[pair] as number)] as number;
+      const angle = position * (frequencies[pair] as number);
+      table[at++] = Math.cos(angle) * magnitude;
+      table[at++] = Math.sin(angle) * magnitude;
     }
   }
 }

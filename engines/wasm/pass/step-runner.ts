@@ -27,7 +27,7 @@ export interface StepParts {
 }
 
 /** Numbers by which the kernels identify activation functions. */
-export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1 };
+export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1, quickGelu: 2 };
 
 /** Input rows of the products at one adapter site (adapters/sites.ts). */
 export interface SiteInput {

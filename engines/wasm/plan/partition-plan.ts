@@ -3,7 +3,9 @@
 
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
+import { projectorMatrices } from "../graph/projector-matrices.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
+import { resamplerOf } from "../graph/vision-ends.ts";
 import type { Mixture } from "./mixture.ts";
 
 /** Plan from which every thread computes the same division of the rows. The plan is sent to every compute thread. */
@@ -23,6 +25,8 @@ export interface PartitionPlan {
   readonly kvType: number;
   readonly pagesPerThread: number;
   readonly blocksPerSequence: number;
+  /** Number of floats of an input row that is given in place of a token; 0 = the model takes tokens only. */
+  readonly inputFloats: number;
   /** Maximum rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
   /** Parameters of the X-LoRA mixture (adapters weighted by a classifier); null if the model is not a mixture. */
@@ -144,7 +148,7 @@ export interface DividedFeedForward {
 export interface DividedExperts {
   readonly kind: "experts";
   readonly router: readonly Share[];
-  readonly gate: readonly Share[];
+  readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];
   readonly down: readonly Share[];
   readonly activation: Activation;
@@ -160,10 +164,26 @@ export interface DividedGraph {
   /** Shares of the output matrix; the shares are empty if the model has no logits. */
   readonly output: readonly Share[];
   readonly outputSite: number;
+  /** Matrices behind the pooling. Only the leader (thread 0) has their weights. */
+  readonly dense: readonly Share[];
   /** Scoring head. Only the leader (thread 0) has its weights; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
   /** Layers of the classifier of an X-LoRA mixture; empty if the model is not a mixture. */
   readonly classifier: readonly (readonly Share[])[];
+  /** Second convolution of the patches of an image encoder; null = none. */
+  readonly secondEmbedding: readonly Share[] | null;
+  /** Matrices of projectorMatrices(); empty if the model is no image or audio encoder. */
+  readonly projector: readonly (readonly Share[])[];
+  /** Matrices of the resampler of an image encoder; every thread has all queries. Null: it has none. */
+  readonly resampler: DividedResampler | null;
+}
+
+/** Query, key and value are divided in the same way, by whole heads. */
+export interface DividedResampler {
+  readonly queries: Share;
+  readonly query: readonly Share[];
+  readonly key: readonly Share[];
+  readonly value: readonly Share[];
 }
 
 export function divideGraph({
@@ -192,8 +212,24 @@ export function divideGraph({
     layers,
     output: graph.output ? whole(graph.output) : Array<Share>(threads).fill({ pieces: [], stride: 0 }),
     outputSite: sites,
+    dense: graph.pooling.dense.map((matrix) => undivided(matrix) as Share),
     scoring: { dense: undivided(head?.dense), output: undivided(head?.output) },
     classifier,
+    secondEmbedding: graph.vision?.secondEmbedding ? whole(graph.vision.secondEmbedding) : null,
+    projector: projectorMatrices(graph).map(whole),
+    resampler: divideResampler(graph, threads),
+  };
+}
+
+function divideResampler({ vision }: Graph, threads: number): DividedResampler | null {
+  const step = vision && resamplerOf(vision.projector);
+  if (!step) return null;
+  const heads = (matrix: Matrix) => divide([matrix], headUnit(step.headLength), threads);
+  return {
+    queries: divide([step.queries], rowGrain, 1)[0] as Share,
+    query: heads(step.query),
+    key: heads(step.key),
+    value: heads(step.value),
   };
 }
 
@@ -214,7 +250,7 @@ function divideStep(step: GraphStep, site: number, { headLength }: Hyperparamete
     }
     case "experts": {
       const { router, gate, up, down, ...rules } = step;
-      return { ...rules, router: whole(router), gate: whole(gate), up: whole(up), down: whole(down) };
+      return { ...rules, router: whole(router), gate: gate && whole(gate), up: whole(up), down: whole(down) };
     }
   }
 }

@@ -1,6 +1,7 @@
 // Writer of the pass descriptor: adds rows of a batch, and limits the descriptor to the leading rows during the first
 // pass of an X-LoRA mixture. The model calls it between passes.
 import type { Batch } from "../../batch.ts";
+import { axisCount } from "../graph/ropes.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";
 import { type PassDescriptor, rowField, rowFields } from "./pass-descriptor.ts";
@@ -22,9 +23,9 @@ export class PassDescriptorWriter {
 
   /**
    * Adds tokens `from` to `from + count` (exclusive) of a row of the batch. `adapter` is the address of the row's
-   * adapter; 0 = base model.
+   * adapter; 0 = base model. `seesAhead`: the tokens also attend to the later ones of them.
    */
-  add(batch: Batch, row: number, from: number, count: number, adapter: number): void {
+  add(batch: Batch, row: number, from: number, count: number, adapter: number, seesAhead = false): void {
     const pass = this.#pass;
     const at = pass.rowCount * rowFields;
     const slot = batch.slot[row] as number;
@@ -32,6 +33,7 @@ export class PassDescriptorWriter {
     const blocks = Math.ceil((position + count) / this.#blockTokens);
     const firstPage = pass.addRow(count, position, blocks);
     pass.rows[at + rowField.adapter] = adapter;
+    pass.rows[at + rowField.seesAhead] = seesAhead ? 1 : 0;
     pass.rows[at + rowField.kept] = this.#rowPlan.hasKept(row) ? slot + 1 : 0;
     pass.rows[at + rowField.keeps] = this.#rowPlan.keeps(row) ? slot + 1 : 0;
     const pages = this.#kv.pages(slot);
@@ -40,7 +42,16 @@ export class PassDescriptorWriter {
     for (let i = Math.max(firstWanted - from, 0); i < count; i++) {
       pass.outputs[pass.outputCount++] = pass.tokenCount + i;
     }
+    if (pass.coordinates.length > 0) this.#addCoordinates(batch, row, from, count);
     pass.addTokens(batch.tokens, (batch.offset[row] as number) + from, count);
+  }
+
+  #addCoordinates(batch: Batch, row: number, from: number, count: number): void {
+    const { coordinates, tokenCount } = this.#pass;
+    let at = tokenCount * axisCount;
+    for (let i = from; i < from + count; i++) {
+      for (let axis = 0; axis < axisCount; axis++) coordinates[at++] = batch.coordinate(row, i, axis);
+    }
   }
 
   /**

@@ -1,5 +1,6 @@
 // Pass descriptor: the shared block that tells all compute threads what a pass computes. Only the leader writes it, and
 // only between passes. All threads read it during a pass.
+import { axisCount } from "../graph/ropes.ts";
 import type { PartitionPlan } from "./partition-plan.ts";
 
 /**
@@ -11,6 +12,8 @@ import type { PartitionPlan } from "./partition-plan.ts";
  *
  * keeps (X-LoRA mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 =
  * none.
+ *
+ * seesAhead: 1 = the tokens of the row also attend to the later tokens of the row.
  */
 export const rowField = {
   firstToken: 0,
@@ -21,16 +24,18 @@ export const rowField = {
   adapter: 5,
   kept: 6,
   keeps: 7,
+  seesAhead: 8,
 };
-export const rowFields = 8;
+export const rowFields = 9;
 
-const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4 };
-const headerInts = 5;
+const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4, windows: 5, columns: 6 };
+const headerInts = 7;
 
-type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence">;
+type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence" | "shape">;
 
 export class PassDescriptor {
   readonly #header: Int32Array;
+  /** Tokens of the pass; -1: the input row of the same index (SharedBlocks.inputRows) takes the place of an embedding. */
   readonly tokens: Int32Array;
   /** Rows of the pass: `rowFields` integers for each row. */
   readonly rows: Int32Array;
@@ -38,6 +43,11 @@ export class PassDescriptor {
   readonly outputs: Int32Array;
   /** KV pages of all rows, one page per block of tokens. The pages of a row start at index firstPage. */
   readonly pages: Int32Array;
+  /**
+   * Coordinates of each token: time, row and column, `axisCount` integers for each token. Empty if no rope of the model has
+   * several dimensions.
+   */
+  readonly coordinates: Int32Array;
 
   static bytes(limits: Limits): number {
     return sections(limits).reduce((sum, ints) => sum + ints, 0) * Int32Array.BYTES_PER_ELEMENT;
@@ -50,13 +60,16 @@ export class PassDescriptor {
       offset += ints * Int32Array.BYTES_PER_ELEMENT;
       return view;
     });
-    const [tokens, rows, outputs, pages] = others;
-    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("a pass descriptor has five sections");
+    const [tokens, rows, outputs, pages, coordinates] = others;
+    if (!first || !tokens || !rows || !outputs || !pages || !coordinates) {
+      throw new Error("a pass descriptor has six sections");
+    }
     this.#header = first;
     this.tokens = tokens;
     this.rows = rows;
     this.outputs = outputs;
     this.pages = pages;
+    this.coordinates = coordinates;
   }
 
   get tokenCount(): number {
@@ -101,6 +114,27 @@ export class PassDescriptor {
     this.#header[header.isFirstPass] = isFirst ? 1 : 0;
   }
 
+  /**
+   * Number of rows at the start of the list that are windows: attention limited to windows runs on these rows, all other
+   * attention on the rest. Only passes of image encoders have windows.
+   */
+  get windowCount(): number {
+    return this.#header[header.windows] as number;
+  }
+
+  set windowCount(count: number) {
+    this.#header[header.windows] = count;
+  }
+
+  /** Number of patches in a row of the image, in passes of image encoders. */
+  get patchColumns(): number {
+    return this.#header[header.columns] as number;
+  }
+
+  set patchColumns(count: number) {
+    this.#header[header.columns] = count;
+  }
+
   clear(): void {
     this.#header.fill(0);
   }
@@ -134,6 +168,7 @@ export class PassDescriptor {
   }
 }
 
-function sections({ passTokens, maxRows, maxOutputs, blocksPerSequence }: Limits): number[] {
-  return [headerInts, passTokens, maxRows * rowFields, maxOutputs, maxRows * blocksPerSequence];
+function sections({ passTokens, maxRows, maxOutputs, blocksPerSequence, shape }: Limits): number[] {
+  const coordinates = shape.ropes.some(({ axes }) => axes !== null) ? passTokens * axisCount : 0;
+  return [headerInts, passTokens, maxRows * rowFields, maxOutputs, maxRows * blocksPerSequence, coordinates];
 }

@@ -3,6 +3,7 @@
 // the results of all threads. Most other computations are repeated by every thread.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
+import { AudioPass } from "../audio/audio-pass.ts";
 import type { Rope } from "../graph/ropes.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import { ThreadKv } from "../kv/thread-kv.ts";
@@ -19,6 +20,7 @@ import { InputCollector } from "../pass/input-collector.ts";
 import { Pooler } from "../pass/pooler.ts";
 import { fillRotation } from "../pass/rotation.ts";
 import { multiplyAtSite, type StepParts } from "../pass/step-runner.ts";
+import { VisionPass } from "../pass/vision-pass.ts";
 import { type DividedGraph, type DividedStep, divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { AllGather } from "./all-gather.ts";
@@ -62,6 +64,12 @@ export class ComputeThread {
   readonly #experts: Experts | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
+  /** Computes both ends of an image or audio encoder; null if the model takes tokens. */
+  readonly #ends: VisionPass | AudioPass | null;
+  /** Input rows that take the place of embeddings, see PassDescriptor.tokens. */
+  readonly inputRows: Float32Array;
+  /** Embeddings of the last image or window of audio, on the leader only; empty if the model takes tokens. */
+  imageEmbeddings: Float32Array = new Float32Array(0);
   readonly #logits: Float32Array;
 
   constructor(plan: PartitionPlan, index: number, kernels: KernelModule, shared: SharedBlocks) {
@@ -94,8 +102,13 @@ export class ComputeThread {
     this.#attention = new AttentionBlock(parts, this.#kv);
     this.#feedForward = new FeedForward(parts);
     this.#experts = plan.shape.experts && new Experts(parts, plan.shape.experts, this.#floats);
-    const { embeddingNorm: norm } = plan.graph;
-    this.#tables = norm && new EmbeddingTables({ ...parts, pass: this.pass, tables: this.#divided, norm });
+    const { embeddingNorm: norm, positions, tokenType, vision, audio } = plan.graph;
+    const hasTables = norm !== null || positions !== null || tokenType !== null;
+    this.#tables = hasTables ? new EmbeddingTables({ ...parts, pass: this.pass, tables: this.#divided, norm }) : null;
+    this.inputRows = new Float32Array(shared.inputRows);
+    const { inputRows, pass } = this;
+    const ends = { ...parts, pass, divided: this.#divided, floats: this.#floats, inputRows };
+    this.#ends = vision ? new VisionPass({ ...ends, vision }) : audio ? new AudioPass({ ...ends, audio }) : null;
   }
 
   #createMixture(values: SharedArrayBuffer | null) {
@@ -154,7 +167,8 @@ export class ComputeThread {
       for (const step of layer) this.#runStep(step, tokenCount);
       this.#kv.nextLayer();
     }
-    if (isFirstPass) this.#classify(tokenCount);
+    if (this.#ends) this.#projectMedia(this.#ends);
+    else if (isFirstPass) this.#classify(tokenCount);
     else if (outputCount > 0) this.#project(outputCount);
     this.group.barrier();
   }
@@ -165,7 +179,7 @@ export class ComputeThread {
    */
   createPooler(): Pooler {
     const { graph, shape } = this.#plan;
-    const { scoring } = this.#divided;
+    const { scoring, dense } = this.#divided;
     const lent = { kernels: this.#kernels, norms: this.#norms, products: this.#products, at: this.#at };
     return new Pooler({
       ...lent,
@@ -173,6 +187,7 @@ export class ComputeThread {
       outputNorm: graph.outputNorm,
       shape,
       scoring,
+      dense,
       floats: this.#floats,
     });
   }
@@ -207,6 +222,11 @@ export class ComputeThread {
    * threads then exchange these rows.
    */
   #embed(n: number): void {
+    if (this.#ends) {
+      this.#ends.embed(n);
+      this.#tables?.add(n);
+      return;
+    }
     const { tokens } = this.pass;
     const { width, embeddingScale } = this.#plan.shape;
     const { hidden } = this.#at;
@@ -222,6 +242,23 @@ export class ComputeThread {
     this.#allGather.rows(hidden, n, bytes, isOwn);
     if (embeddingScale !== 1) this.#kernels.scaleRows(hidden, width, n, width, embeddingScale);
     this.#tables?.add(n);
+    if (this.#plan.inputFloats > 0) this.#takeInputRows(n);
+  }
+
+  /** Replaces the hidden states of tokens that are input rows. The rows come as they are: they are not scaled. */
+  #takeInputRows(n: number): void {
+    const { tokens } = this.pass;
+    const { width } = this.#plan.shape;
+    const hidden = this.#at.hidden >>> 2;
+    for (let i = 0; i < n; i++) {
+      if ((tokens[i] as number) >= 0) continue;
+      this.#floats.set(this.inputRows.subarray(i * width, (i + 1) * width), hidden + i * width);
+    }
+  }
+
+  #projectMedia(ends: VisionPass | AudioPass): void {
+    const projected = ends.project();
+    if (this.#index === 0) this.imageEmbeddings = ends.embeddings(projected);
   }
 
   /** Computes the adapter weights of every token, at the end of the first pass of an X-LoRA mixture. */

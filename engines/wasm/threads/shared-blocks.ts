@@ -19,6 +19,8 @@ export interface SharedBlocks {
    * mixture.
    */
   readonly classifier: SharedArrayBuffer | null;
+  /** Input rows of a pass: `inputFloats` floats for each token; empty if the model takes tokens only. */
+  readonly inputRows: SharedArrayBuffer;
   /** Logits of a step: vocabSize floats for each logits row. */
   readonly logits: SharedArrayBuffer;
 }
@@ -37,6 +39,7 @@ export function allocateShared(
     gatherBuffer: new SharedArrayBuffer(AllGather.bufferBytes(threads, slabBytes(plan, divideGraph(plan)))),
     adapterGatherBuffer: new SharedArrayBuffer(AllGather.bufferBytes(threads, adapterSlabBytes(plan))),
     classifier,
+    inputRows: new SharedArrayBuffer(plan.passTokens * plan.inputFloats * floatBytes),
     logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
   };
 }

@@ -2,8 +2,11 @@
 // pass. This file only computes addresses and sizes; compute-thread.ts fills the memory. Parts of the memory that are
 // never written use address space but no physical memory.
 import { ServerError } from "../../../runtime/errors.ts";
+import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
+import { projectorMatrices } from "../graph/projector-matrices.ts";
+import { resamplerOf } from "../graph/vision-ends.ts";
 import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
@@ -24,12 +27,22 @@ const floatBytes = 4;
 /** Number of floats that attend() writes after the weighted sum of a head's values. */
 export const partialTail = 4;
 
+/** Keys and values of the heads of a resampler that a thread computes, and their page list, as attend() reads it. */
+export interface ResamplerMemory {
+  readonly heads: number;
+  readonly pageBytes: number;
+  readonly pages: number;
+  readonly pageList: number;
+}
+
 export interface ThreadMemory {
   readonly wasmPages: number;
   /** Addresses of the packed matrix slices, by matrix name, and of the norms' vectors, by tensor name. */
   readonly weights: ReadonlyMap<string, number>;
   /** Addresses of the biases of this thread's rows, by matrix name. Padding rows have zeros. */
   readonly biases: ReadonlyMap<string, number>;
+  /** Addresses of the factors of this thread's rows, by matrix name. */
+  readonly scales: ReadonlyMap<string, number>;
   readonly kv: number;
   readonly kvPageBytes: number;
   /** Number of bytes from one layer's pages to the next layer's; 0 if all layers use the same pages. */
@@ -55,9 +68,13 @@ export interface ThreadMemory {
   /** Rotation tables of the rotary position embedding (RoPE): one per `Rope` of the model, `rotationBytes` apart. */
   readonly rotation: number;
   readonly rotationBytes: number;
+  /** Slopes of the position bias, one a head; 0 if the model has none. */
+  readonly slopes: number;
   /** Page list that attend() reads: pairs of a page's address and the position of its first token. */
   readonly pageList: number;
   readonly pageListBytes: number;
+  /** Memory of the resampler of an image encoder; null if it has none. */
+  readonly resampler: ResamplerMemory | null;
   readonly staging: number;
   readonly stagingBytes: number;
   /**
@@ -71,7 +88,8 @@ export interface ThreadMemory {
  * Returns the size in bytes of a slab. A slab has room for the results of one step on one thread. All threads use the
  * same size, that of the largest results.
  */
-export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
+export function slabBytes(plan: PartitionPlan, divided: DividedGraph): number {
+  const { passTokens, shape } = plan;
   const widest = Math.max(
     shape.width,
     shape.heads * (shape.headLength + partialTail),
@@ -80,12 +98,21 @@ export function slabBytes({ passTokens, shape }: PartitionPlan, divided: Divided
         .flat()
         .map(({ stride }) => stride),
     ),
-    ...divided.classifier.flat().map(({ stride }) => stride),
+    ...[...divided.classifier, ...divided.projector].flat().map(({ stride }) => stride),
+    ...resamplerStrides(plan, divided),
+    ...divided.dense.map(({ stride }) => stride),
   );
-  const inner = divided.layers.flat().flatMap((step) => (step.kind === "experts" ? step.gate : []));
+  const inner = divided.layers.flat().flatMap((step) => (step.kind === "experts" ? step.up : []));
   const widestInner = Math.max(0, ...inner.map(({ stride }) => stride));
   const floats = Math.max(passTokens * widest, expertRows(shape, passTokens) * widestInner);
   return align(floats * floatBytes);
+}
+
+/** Number of floats that attend() writes for a query of a resampler, on each thread. */
+function resamplerStrides({ graph }: PartitionPlan, { resampler }: DividedGraph): number[] {
+  const step = graph.vision && resamplerOf(graph.vision.projector);
+  if (!step || !resampler) return [];
+  return resampler.key.map(({ stride }) => (stride / step.headLength) * (step.headLength + partialTail));
 }
 
 export function layOut(
@@ -98,11 +125,13 @@ export function layOut(
   const arena = new Arena();
   const weights = new Map<string, number>();
   const biases = new Map<string, number>();
+  const scales = new Map<string, number>();
   for (const { matrix, padded } of [...threadPieces(divided, thread), ...classifierPieces(divided, thread)]) {
-    const { name, tensor, columns, bias, count = 1 } = matrix;
+    const { name, tensor, columns, bias, scale, count = 1 } = matrix;
     if (!weights.has(name))
       weights.set(name, arena.take((kernels.matrixBytes(tensor.type, padded, columns) >>> 0) * count));
     if (bias && !biases.has(name)) biases.set(name, arena.take(padded * floatBytes));
+    if (scale) scales.set(name, arena.take(padded * floatBytes));
   }
   for (const { name, bytes } of vectors(plan)) weights.set(name, arena.take(bytes));
 
@@ -114,20 +143,35 @@ export function layOut(
 
   const attentionWidth = shape.heads * shape.headLength;
   const classifier = plan.mixture?.classifier ?? [];
+  const { vision, audio } = plan.graph;
+  const projector = projectorMatrices(plan.graph);
+  // A position of an audio encoder has two input rows, which are used one after the other.
+  const patchFloats = vision ? plan.inputFloats : audio ? Math.max(plan.inputFloats / 2, audio.convolution.columns) : 0;
+  const resampler = vision && resamplerOf(vision.projector);
   const joinedWidth = Math.max(
     attentionWidth + 2 * shape.kvHeads * shape.headLength,
     shape.feedForward,
     shape.experts?.count ?? 0,
     shape.width,
-    ...classifier.map(({ rows }) => rows),
+    ...[...classifier, ...projector].map(({ rows }) => rows),
   );
   const expertLength = shape.experts?.feedForward ?? 0;
   const joinedFloats = Math.max(passTokens * joinedWidth, expertRows(shape, passTokens) * expertLength);
-  const inner = classifier.map(({ columns }) => columns);
-  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, ...inner);
+  const inner = [...classifier, ...plan.graph.pooling.dense].map(({ columns }) => columns);
+  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, patchFloats, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
   const types = new Set(matrices(plan).map(({ tensor }) => tensor.type));
-  const preparedBytes = Math.max(...[...types].map((type) => kernels.activationBytes(type, passTokens, widestInput)));
+  const merged = vision ? passTokens / vision.merge.side ** 2 : audio ? passTokens / audio.stack : 0;
+  const widestProjected = Math.max(0, ...projector.map(({ columns }) => columns));
+  const resampled = resampler?.key.columns ?? 0;
+  // Rows between the two matrices of an audio projector.
+  const heard = audio ? Math.ceil((Math.ceil(merged) * widestProjected) / passTokens) : 0;
+  const preparedBytes = Math.max(
+    ...[...types].flatMap((type) => [
+      kernels.activationBytes(type, passTokens, widestInput),
+      kernels.activationBytes(type, Math.ceil(merged), widestProjected),
+    ]),
+  );
   const slab = slabBytes(plan, divided);
   const pageListBytes = maxRows * Math.ceil(blocksPerSequence / threads) * 8;
   const scratch = arena.used;
@@ -135,11 +179,12 @@ export function layOut(
   const memory = {
     weights,
     biases,
+    scales,
     kv,
     kvPageBytes,
     kvLayerBytes,
     hidden: rows(shape.width),
-    input: rows(Math.max(shape.width, attentionWidth)),
+    input: rows(Math.max(shape.width, attentionWidth, patchFloats, resampled, heard)),
     prepared: arena.take(preparedBytes),
     joined: arena.take(joinedFloats * floatBytes),
     slabs: arena.take(slab * threads),
@@ -149,8 +194,10 @@ export function layOut(
     logits: arena.take(maxOutputs * (divided.output[thread] as Share).stride * floatBytes),
     rotation: arena.take(rotationBytes * shape.ropes.length),
     rotationBytes,
+    slopes: shape.alibi > 0 ? arena.take(shape.heads * floatBytes) : 0,
     pageList: arena.take(pageListBytes),
     pageListBytes,
+    resampler: resampler && layOutResampler(plan, divided, kernels, thread, arena),
     adapters: layOutScratch(plan, (bytes) => arena.take(bytes)),
     staging: scratch,
     stagingBytes: Math.max(stagingBytes, longestPanelBytes(plan)),
@@ -160,12 +207,35 @@ export function layOut(
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
+/** Lays out the memory in which a thread keeps the keys and values of its heads of a resampler. */
+function layOutResampler(
+  { passTokens, blockTokens, kvType, graph }: PartitionPlan,
+  { resampler }: DividedGraph,
+  kernels: KernelExports,
+  thread: number,
+  arena: Arena,
+): ResamplerMemory {
+  const step = graph.vision && resamplerOf(graph.vision.projector);
+  const heads = (resampler?.key[thread]?.stride ?? 0) / (step?.headLength ?? 1);
+  const pageBytes = kernels.kvPageBytes(kvType, heads, step?.headLength ?? 0, blockTokens);
+  const blocks = Math.ceil(passTokens / blockTokens);
+  return { heads, pageBytes, pages: arena.take(pageBytes * blocks), pageList: arena.take(blocks * 8) };
+}
+
 /**
  * Returns the maximum size in bytes of 16 consecutive rows in the file, over all matrices. 16 is the minimum number of
  * rows that can be packed at once.
  */
 function longestPanelBytes(plan: PartitionPlan): number {
-  return Math.max(...matrices(plan).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
+  return Math.max(
+    ...matrices(plan).map(({ tensor, columns, filled }) =>
+      Math.ceil((filled ? (columns * tensor.bytes) / elements(tensor) : rowBytes(tensor)) * rowGrain),
+    ),
+  );
+}
+
+function elements({ shape }: TensorInfo): number {
+  return shape.reduce((product, length) => product * length, 1);
 }
 
 function tooLarge({ threads, pagesPerThread, graph }: PartitionPlan, bytes: number): ServerError {

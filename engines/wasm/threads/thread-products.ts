@@ -49,17 +49,17 @@ export class ThreadProducts {
 
   /**
    * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), adds the
-   * biases, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is
+   * biases, applies the scales, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is
    * already prepared; -1 = not prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix
    * of a stack (experts).
    */
   multiply(share: Share, x: number, columns: number, n: number, out: number, preparedAs = -1, index = 0): number {
     const { pieces, stride } = share;
-    const { prepared, weights, biases } = this.#at;
+    const { prepared, weights, biases, scales } = this.#at;
     this.collector?.add(share, x, n, index);
     let current = preparedAs;
     for (const { matrix, padded, slabColumn } of pieces) {
-      const { name, tensor, bias } = matrix;
+      const { name, tensor, bias, scale } = matrix;
       const { type } = tensor;
       const form = this.#kernels.activationForm(type);
       if (form !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
@@ -68,6 +68,7 @@ export class ThreadProducts {
       const ahead = index === 0 ? 0 : index * (this.#kernels.matrixBytes(type, padded, columns) >>> 0);
       this.#kernels.multiply(type, (weights.get(name) as number) + ahead, padded, columns, prepared, n, y, stride);
       if (bias !== null) this.#kernels.addVector(y, stride, n, biases.get(name) as number, padded);
+      if (scale) this.#kernels.scaleColumns(y, stride, n, scales.get(name) as number, padded);
     }
     return current;
   }

@@ -32,12 +32,31 @@ const toolUseBlock = z.strictObject({
   caller: ignored(z.looseObject({ type: z.string() }), "only the model calls tools"),
 });
 
-const refusedTypes = ["image", "search_result", "browser_state"] as const;
+const refusedTypes = ["search_result", "browser_state"] as const;
 const refusedBlock = refusedVariants(
   refusedTypes,
-  (type) =>
-    `${notYet(`a content block of type "${type}"`)}: its models take text only; send its content as a block of type "text"`,
+  (type) => `${notYet(`a content block of type "${type}"`)}; send its content as a block of type "text"`,
 );
+
+const imageSource = z.discriminatedUnion(
+  "type",
+  [
+    z.strictObject({
+      type: z.literal("base64"),
+      media_type: z.string().max(MAX_ID_LENGTH).nullish(),
+      data: z.string().min(1).meta({ description: "The image in base64." }),
+    }),
+    z.strictObject({
+      type: z.literal("url"),
+      url: z.string().min(1).meta({ description: "An http(s) URL or a data URL (base64) of an image." }),
+    }),
+    z.strictObject({ type: z.literal("file"), file_id: z.string().min(1).max(MAX_ID_LENGTH) }),
+  ],
+  { error: expectedVariant("an image source", "type", ["base64", "url", "file"]) },
+);
+
+const imageBlock = z.strictObject({ type: z.literal("image"), source: imageSource, cache_control: cacheControl });
+const imagelessBlock = refusedVariants(["image"], () => "images are allowed in user messages only");
 
 const uploadBlock = z.strictObject({
   type: z.literal("container_upload"),
@@ -80,7 +99,7 @@ function content<const Blocks extends readonly [z.core.$ZodTypeDiscriminable, ..
   });
 }
 
-const textContent = content([textBlock, refusedBlock], ["text"]);
+const textContent = content([textBlock, imagelessBlock, refusedBlock], ["text"]);
 
 const toolReferenceBlock = z.strictObject({
   type: z.literal("tool_reference"),
@@ -88,7 +107,10 @@ const toolReferenceBlock = z.strictObject({
   cache_control: cacheControl,
 });
 
-const resultContent = content([textBlock, toolReferenceBlock, refusedBlock], ["text", "tool_reference"]);
+const resultContent = content(
+  [textBlock, imageBlock, toolReferenceBlock, refusedBlock],
+  ["text", "image", "tool_reference"],
+);
 
 const toolResultBlock = z.strictObject({
   type: z.literal("tool_result"),
@@ -123,15 +145,15 @@ const message = z.discriminatedUnion(
     z.strictObject({
       role: z.literal("user"),
       content: content(
-        [textBlock, toolResultBlock, documentBlock, uploadBlock, refusedBlock],
-        ["text", "tool_result", "document", "container_upload"],
+        [textBlock, imageBlock, toolResultBlock, documentBlock, uploadBlock, refusedBlock],
+        ["text", "image", "tool_result", "document", "container_upload"],
         1,
       ),
     }),
     z.strictObject({
       role: z.literal("assistant"),
       content: content(
-        [textBlock, thinkingBlock, toolUseBlock, foreignBlock, refusedBlock],
+        [textBlock, thinkingBlock, toolUseBlock, foreignBlock, imagelessBlock, refusedBlock],
         ["text", "thinking", "tool_use"],
       ),
     }),
@@ -148,6 +170,7 @@ export const conversationFields = {
 export type WireMessage = z.output<typeof message>;
 export type WireText = z.output<typeof textContent>;
 export type ToolResult = z.output<typeof toolResultBlock>;
+export type ImageBlock = z.output<typeof imageBlock>;
 export type FileBlock = z.output<typeof documentBlock> | z.output<typeof uploadBlock>;
 export type AssistantContent = Extract<WireMessage, { readonly role: "assistant" }>["content"];
 export type UserContent = Extract<WireMessage, { readonly role: "user" }>["content"];

@@ -2,11 +2,20 @@
 // message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
 import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
-import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
+import type { ChatMessage, MessageImage, RequestImage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
+import { type ContentPart, contentOf, RequestImages } from "../../shared/fields/image-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
-import type { AssistantContent, FileBlock, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
+import type {
+  AssistantContent,
+  FileBlock,
+  ImageBlock,
+  ToolResult,
+  UserContent,
+  WireMessage,
+  WireText,
+} from "./content.ts";
 import { hasOpaqueCall, type ServerCall, serverCalls } from "./server-calls.ts";
 
 /** Text before a tool result with `is_error`, because chat templates have no error field. */
@@ -19,6 +28,7 @@ interface Draft {
   content: string;
   reasoning: string;
   readonly toolCalls: ToolCall[];
+  images?: readonly MessageImage[];
   readonly name?: string;
   readonly toolCallId?: string;
 }
@@ -29,6 +39,8 @@ export interface Conversation {
   readonly files: readonly InputFile[];
   readonly loadedTools: ReadonlySet<string>;
   readonly earlierCalls: EarlierCalls;
+  /** Images in the messages; undefined: none. */
+  readonly images: readonly RequestImage[] | undefined;
 }
 
 export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): Conversation {
@@ -44,14 +56,16 @@ export function conversation(system: WireText | null | undefined, messages: read
     else if (message.role === "system") drafts.say("system", joined(message.content), at);
     else drafts.hear(message.content, at);
   }
-  const { files, loadedTools, callIds: ids, session } = drafts;
-  return { messages: resultsInCallOrder(drafts.finish()), files, loadedTools, earlierCalls: { ids, session } };
+  const { files, loadedTools, callIds: ids, session, images } = drafts;
+  const heard = resultsInCallOrder(drafts.finish());
+  return { messages: heard, files, loadedTools, earlierCalls: { ids, session }, images: images.all };
 }
 
 class Drafts {
   readonly #takesServerCalls: boolean;
   readonly #drafts: Draft[] = [];
   readonly files: InputFile[] = [];
+  readonly images = new RequestImages();
   readonly loadedTools = new Set<string>();
   /** Ids of all server calls. */
   readonly callIds: string[] = [];
@@ -86,8 +100,22 @@ class Drafts {
     }
     for (const [i, block] of content.entries()) {
       if (block.type === "text") this.say("user", block.text, `${at}.content[${i}]`);
+      else if (block.type === "image") this.#show(block, `${at}.content[${i}]`);
       else if (block.type !== "tool_result") this.#attach(block, `${at}.content[${i}]`);
     }
+  }
+
+  /** Adds an image at the end of the last user message. If there is none, adds one without text. */
+  #show(block: ImageBlock, at: string): void {
+    if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
+    const draft = this.#drafts.at(-1) as Draft;
+    draft.images = [...(draft.images ?? []), { at: draft.content.length, key: this.#image(block, at) }];
+  }
+
+  #image({ source }: ImageBlock, at: string): string {
+    if (source.type === "base64") return this.images.addBase64(source.data, `${at}.source.data`);
+    if (source.type === "url") return this.images.addUrl(source.url, `${at}.source.url`);
+    return this.images.addFile(source.file_id, `${at}.source.file_id`);
   }
 
   /** Adds a file to the last user message. If there is none, adds one without text. */
@@ -181,13 +209,20 @@ class Drafts {
       throw invalid("invalid_value", `${at}.tool_use_id`, message);
     }
     this.#open.delete(id);
-    const text = (is_error === true ? FAILED : "") + this.#resultText(content ?? "");
-    this.#drafts.push({ role: "tool", content: text, reasoning: "", toolCalls: [], name, toolCallId: id });
+    const failed = is_error === true ? FAILED : "";
+    const result = this.#result(content ?? "", `${at}.content`);
+    const images = result.images?.map((image) => ({ ...image, at: image.at + failed.length }));
+    const told = { role: "tool", content: failed + result.content, reasoning: "", name } as const;
+    this.#drafts.push({ ...told, toolCalls: [], toolCallId: id, ...(images && { images }) });
   }
 
-  #resultText(content: NonNullable<ToolResult["content"]>): string {
-    if (typeof content === "string") return content;
-    return content.map((block) => (block.type === "text" ? block.text : this.#load(block.tool_name))).join("\n");
+  #result(content: NonNullable<ToolResult["content"]>, at: string): Pick<ChatMessage, "content" | "images"> {
+    if (typeof content === "string") return { content };
+    const parts = content.map((block, i): ContentPart => {
+      if (block.type === "image") return { image: this.#image(block, `${at}[${i}]`) };
+      return { text: block.type === "text" ? block.text : this.#load(block.tool_name) };
+    });
+    return contentOf(parts, "\n");
   }
 
   #load(tool: string): string {

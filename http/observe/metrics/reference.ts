@@ -1,7 +1,8 @@
 // Generator of docs/metrics.md: every metric with its type, labels and meaning, from the metrics themselves. write-reference.ts
 // writes the file; a test fails if the file is out of date.
 import type { Registry } from "prom-client";
-import { engineMetrics, latencyMetrics, textMetrics } from "../../../actors/front/engine-metrics.ts";
+import { engineMetrics, latencyMetrics, textMetrics } from "../../../actors/front/metrics/engine-metrics.ts";
+import { storeMetrics } from "../../../actors/front/metrics/store-metrics.ts";
 import { code, markdownTable } from "../../../runtime/markdown-table.ts";
 import { engineRegistry } from "./engine-registry.ts";
 import { processRegistry } from "./process-registry.ts";
@@ -34,9 +35,11 @@ const processIntroduction =
 export function renderMetrics(): string {
   const noTextTasks = { waiting: 0, slow: 0, ended: { time: 0, memory: 0, crash: 0 } };
   const models = engineRegistry([...engineMetrics([]), ...latencyMetrics(new Map()), ...textMetrics(noTextTasks)]);
+  const store = engineRegistry(storeMetrics(null));
   const sections = [
     `## Requests\n\n${tableOf(requestMetrics().registry)}`,
     `## Models\n\n${tableOf(models)}`,
+    `## Shared state\n\nOnly with \`state_url\`.\n\n${tableOf(store)}`,
     `## Process\n\n${processIntroduction}\n\n${tableOf(processRegistry())}`,
   ];
   return `${[introduction, ...sections].join("\n\n")}\n`;

@@ -81,6 +81,13 @@ export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): str
   return text + end;
 }
 
+/** Yields the text of the chunks. */
+export function* piecesOf(chunks: readonly EventChunk[]): Generator<string> {
+  const text = textOf(chunks);
+  if (typeof text === "string") yield text;
+  else yield* text;
+}
+
 function* fragmentsOf(chunks: readonly EventChunk[], first: number, after: number, end: string): Generator<string> {
   for (let i = first; i < chunks.length; i++) {
     const text = (chunks[i] as EventChunk).after(after);

@@ -188,6 +188,8 @@ export class ResponseFold {
     if (this.#isEnded) return;
     this.#error = error;
     this.#close("incomplete");
+    // Only response.failed may follow the error, so the items of tools that run end before it.
+    this.#serverItems.interrupt();
     const { code, message, param } = error;
     // OpenAI's clients read the fields of the event; other clients read the fields of its `error`.
     this.#events.event("error", { code, message, param: param ?? null, error: wireError(error) });

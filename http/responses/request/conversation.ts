@@ -1,9 +1,10 @@
 // Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
 // assistant become one message.
 import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
-import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
+import type { ChatMessage, RequestImage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
+import { type ContentPart, contentOf, RequestImages } from "../../shared/fields/image-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { callOfItem, containerOf, type EarlierCall, isServerItem, shellResult } from "../server-tools/input-items.ts";
@@ -21,12 +22,15 @@ export interface Conversation {
   /** Files in the messages of the user. */
   readonly files: readonly InputFile[];
   readonly earlierCalls: EarlierCalls;
+  /** Images in the messages; absent: none. */
+  readonly images?: readonly RequestImage[];
 }
 
 /** Returns the instructions followed by the items, as a conversation. Throws invalid_value for an unusable file. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   const messages = new MessageList();
   const files: InputFile[] = [];
+  const images = new RequestImages();
   const ids: string[] = [];
   let container: string | null = null;
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
@@ -48,7 +52,7 @@ export function conversation(instructions: string | null, items: readonly InputI
         else messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
       case "function_call_output":
-        messages.result(item.call_id, text(item.output));
+        messages.result(item.call_id, contentParts(item.output, images, `input[${at}].output`));
         break;
       case "reasoning":
         messages.think(thoughtOf(item));
@@ -57,17 +61,32 @@ export function conversation(instructions: string | null, items: readonly InputI
         messages.add("system", `Summary of the conversation so far:\n${summaryIn(item.encrypted_content) ?? ""}`);
         break;
       default:
-        if (item.role === "assistant") messages.say(text(item.content));
+        if (item.role !== "user") checkImages(item, at);
+        if (item.role === "assistant") messages.say(contentParts(item.content, images, "").content);
         // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
-        else messages.add(item.role === "developer" ? "system" : item.role, text(item.content));
+        else {
+          const content = contentParts(item.content, images, `input[${at}].content`);
+          messages.add(item.role === "developer" ? "system" : item.role, content.content, content.images);
+        }
         files.push(...filesOf(item, messages.count - 1, at));
     }
   }
   return {
     messages: resultsInCallOrder(messages.all()),
     files,
+    ...(images.all && { images: images.all }),
     earlierCalls: { ids, session: container === null ? null : sessionOfContainer(container) },
   };
+}
+
+const mediaTypes: ReadonlySet<string> = new Set(["input_image", "input_video", "input_audio"]);
+
+function checkImages({ content }: MessageItem, at: number): void {
+  if (typeof content === "string" || !content.some(({ type }) => mediaTypes.has(type))) return;
+  const param = `input[${at}].content`;
+  throw new ServerError("invalid_value", `${param}: images, videos and audio are allowed in user messages only`, {
+    param,
+  });
 }
 
 /** Returns the files of a message. `message`: index of the message in the chat. `at`: index of the item in the input. */
@@ -77,7 +96,7 @@ function filesOf({ role, content }: MessageItem, message: number, at: number): r
     if (part.type !== "input_file") return [];
     const param = `input[${at}].content[${k}]`;
     if (role !== "user") {
-      throw new ServerError("invalid_value", `${param}: files belong into messages of the user`, { param });
+      throw new ServerError("invalid_value", `${param}: files are allowed in user messages only`, { param });
     }
     if (typeof part.file_url === "string") return [{ message, url: part.file_url, name: part.filename ?? null }];
     return [inputFile(part, message, `${param}.file_data`)];
@@ -132,18 +151,18 @@ class MessageList {
     return this.#messages;
   }
 
-  add(role: string, content: string): void {
+  add(role: string, content: string, images?: ChatMessage["images"]): void {
     this.#endAssistant();
     const last = this.#messages.at(-1);
     // Instructions and developer messages are merged, because many templates allow only one system message, at the start.
     if (role === "system" && this.#messages.length === 1 && last?.role === "system") {
       this.#messages[0] = { role, content: `${last.content}\n\n${content}` };
-    } else this.#messages.push({ role, content });
+    } else this.#messages.push({ role, content, ...(images && { images }) });
   }
 
-  result(toolCallId: string, content: string): void {
+  result(toolCallId: string, content: Pick<ChatMessage, "content" | "images">): void {
     this.#endAssistant();
-    this.#messages.push({ role: "tool", content, toolCallId });
+    this.#messages.push({ role: "tool", ...content, toolCallId });
   }
 
   /** Adds a call that the server ran. Calls of one round belong to one message; their results follow it. */
@@ -159,7 +178,7 @@ class MessageList {
   /** Adds the result of a call that the server ran. */
   serverResult(id: string, content: string): void {
     if (this.#assistant?.calls.some((call) => call.id === id)) this.#assistant.results.push({ id, content });
-    else this.result(id, content);
+    else this.result(id, { content });
   }
 
   think(thought: string): void {
@@ -222,12 +241,29 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
   return modelName({ name, namespace: namespace ?? null });
 }
 
-function text(content: Content): string {
-  if (typeof content === "string") return content;
-  // A refusal is omitted, because the server wrote it, not the model.
-  return content
-    .flatMap((part) => (part.type === "refusal" || part.type === "input_file" ? [] : [part.text]))
-    .join("\n");
+/** Returns the text of a content, and its images. A refusal is omitted, because the server wrote it, not the model. */
+function contentParts(content: Content, images: RequestImages, at: string): Pick<ChatMessage, "content" | "images"> {
+  if (typeof content === "string") return { content };
+  const parts: ContentPart[] = [];
+  for (const [k, part] of content.entries()) {
+    if (part.type === "refusal" || part.type === "input_file") continue;
+    if (part.type === "input_audio") {
+      parts.push({ image: images.addAudio(part.input_audio.data, `${at}[${k}].input_audio.data`) });
+      continue;
+    }
+    if (part.type !== "input_image" && part.type !== "input_video") {
+      parts.push({ text: part.text });
+      continue;
+    }
+    const [media, url] =
+      part.type === "input_image" ? ["image" as const, part.image_url] : ["video" as const, part.video_url];
+    const image =
+      typeof part.file_id === "string"
+        ? images.addFile(part.file_id, `${at}[${k}].file_id`, media)
+        : images.addUrl(url ?? "", `${at}[${k}].${media}_url`, media);
+    parts.push({ image });
+  }
+  return contentOf(parts, "\n");
 }
 
 function thoughtOf(item: Extract<InputItem, { readonly type: "reasoning" }>): string {

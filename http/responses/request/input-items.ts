@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { fileFields, filePartProblem } from "../../shared/agent/file-part.ts";
+import { audioPart } from "../../shared/audio/heard-part.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
 import { cacheHint } from "../../shared/fields/openai-fields.ts";
 import { serverItemSchemas, serverItemTypes } from "../server-tools/input-items.ts";
@@ -13,7 +14,7 @@ const MAX_ID_LENGTH = 256;
 const MAX_NAME_LENGTH = 256;
 export const MAX_ITEMS = 50_000;
 
-const refusedParts = ["input_image", "input_audio", "image_url", "computer_screenshot"] as const;
+const refusedParts = ["image_url", "computer_screenshot"] as const;
 const refusedItems = [
   "custom_tool_call",
   "custom_tool_call_output",
@@ -59,9 +60,35 @@ const outputText = z.strictObject({
 const refusal = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });
 const mediaPart = refusedVariants(
   refusedParts,
-  (type) =>
-    `${notYet(`a content part of type "${type}"`)}: its models take text only; send a part of type "input_text"`,
+  (type) => `${notYet(`a content part of type "${type}"`)}; send parts of type "input_text" and "input_image"`,
 );
+
+const inputImagePart = z
+  .strictObject({
+    type: z.literal("input_image"),
+    image_url: z.string().min(1).nullish().meta({ description: "A data URL (base64) or an http(s) URL of an image." }),
+    file_id: fileFields.file_id,
+    detail: ignored(z.string(), "an image is encoded at the size of the model"),
+    prompt_cache_breakpoint: cacheHint,
+  })
+  .superRefine(({ image_url: url, file_id: id }, context) => {
+    if ((typeof url === "string") !== (typeof id === "string")) return;
+    context.addIssue({ code: "custom", message: "expected either image_url or file_id" });
+  });
+
+const inputVideoPart = z
+  .strictObject({
+    type: z.literal("input_video"),
+    video_url: z.string().min(1).nullish().meta({
+      description: "A data URL (base64) or an http(s) URL of a video. The model is shown max_num_frames of its frames.",
+    }),
+    file_id: fileFields.file_id,
+    prompt_cache_breakpoint: cacheHint,
+  })
+  .superRefine(({ video_url: url, file_id: id }, context) => {
+    if ((typeof url === "string") !== (typeof id === "string")) return;
+    context.addIssue({ code: "custom", message: "expected either video_url or file_id" });
+  });
 
 const inputFilePart = z
   .strictObject({
@@ -80,15 +107,30 @@ const inputFilePart = z
     if (problem !== null) context.addIssue({ code: "custom", message: problem });
   });
 
-const part = z.discriminatedUnion("type", [inputText, outputText, plainText, refusal, mediaPart], {
-  error: expectedVariant("a content part", "type", ["input_text", "output_text", "refusal", ...refusedParts]),
-});
-const messagePart = z.discriminatedUnion(
+const part = z.discriminatedUnion(
   "type",
-  [inputText, outputText, plainText, refusal, inputFilePart, mediaPart],
+  [inputText, inputImagePart, inputVideoPart, audioPart, outputText, plainText, refusal, mediaPart],
   {
     error: expectedVariant("a content part", "type", [
       "input_text",
+      "input_image",
+      "input_video",
+      "input_audio",
+      "output_text",
+      "refusal",
+      ...refusedParts,
+    ]),
+  },
+);
+const messagePart = z.discriminatedUnion(
+  "type",
+  [inputText, inputImagePart, inputVideoPart, audioPart, outputText, plainText, refusal, inputFilePart, mediaPart],
+  {
+    error: expectedVariant("a content part", "type", [
+      "input_text",
+      "input_image",
+      "input_video",
+      "input_audio",
       "input_file",
       "output_text",
       "refusal",

@@ -168,7 +168,10 @@ function translated(
     facts,
     agent,
     conversation: conversationFacts(composed),
-    asked: askedRequest(body, composed.messages, continues, serverTools),
+    asked: {
+      ...askedRequest(body, composed.messages, continues, serverTools),
+      ...(composed.images && { images: composed.images }),
+    },
     input: inTexts(items),
     isWhole,
     form,

@@ -48,6 +48,7 @@ type Composable = Pick<ResponseTranslation, "asked" | "agent" | "conversation" |
 /** Result of the task `goOn`. */
 interface SealedConversation {
   readonly content: SealedContent;
+  readonly images: AskedRequest["images"];
   readonly facts: ConversationFacts;
 }
 
@@ -70,23 +71,30 @@ export async function wholeRequest(
   const texts = joinedTexts([...earlier, input]);
   const { prompt, grammar, tools } = asked;
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    const { content, facts: composed } = withItems({ prompt, grammar, tools }, texts, form);
-    return { asked: { ...asked, ...content }, agent: agentOf(agent, composed), earlier, input };
+    const { content, images, facts: composed } = withItems({ prompt, grammar, tools }, texts, form);
+    return {
+      asked: { ...asked, ...content, ...(images && { images }) },
+      agent: agentOf(agent, composed),
+      earlier,
+      input,
+    };
   }
   const content: Content = { prompt, grammar, tools, form };
   const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
   const { signal } = exchange.request;
   const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedConversation;
   const options = agentOf(agent, whole.facts);
-  return { asked: { ...asked, prompt: whole.content, grammar: null, tools: null }, agent: options, earlier, input };
+  const { content: sealedContent, images } = whole;
+  const composed = { ...asked, prompt: sealedContent, grammar: null, tools: null, ...(images && { images }) };
+  return { asked: composed, agent: options, earlier, input };
 }
 
 /** Task of a text worker: adds the items to the prompt as a conversation, and serialises (seals) prompt, grammar and tools. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools, form } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const { content, facts } = withItems(opened, texts, form);
-  const whole: SealedConversation = { content: sealContent(content), facts };
+  const { content, images, facts } = withItems(opened, texts, form);
+  const whole: SealedConversation = { content: sealContent(content), images, facts };
   return { value: whole, transfer: [whole.content.bytes.buffer as ArrayBuffer] };
 }
 
@@ -95,10 +103,14 @@ function withItems(
   { prompt, grammar, tools }: RequestContent,
   texts: Uint8Array,
   form: ConversationForm,
-): { readonly content: RequestContent; readonly facts: ConversationFacts } {
+): {
+  readonly content: RequestContent;
+  readonly images: AskedRequest["images"];
+  readonly facts: ConversationFacts;
+} {
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;
   const whole = messagesOf[form](instructions, parsedItems<InputItem>({ texts }));
   const content = { prompt: { ...prompt, messages: whole.messages }, grammar, tools };
-  return { content, facts: conversationFacts(whole) };
+  return { content, images: whole.images, facts: conversationFacts(whole) };
 }

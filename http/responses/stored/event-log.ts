@@ -12,6 +12,7 @@ const MAX_LENGTH = 8 * 2 ** 20;
 export class EventLog {
   readonly #maxLength: number;
   readonly #lease: AnswerLease | null;
+  readonly #held: () => Promise<unknown> | null;
   /** Functions to call when chunks are added and when the log closes. */
   readonly #listeners = new Set<() => void>();
   #chunks: EventChunk[] = [];
@@ -19,13 +20,22 @@ export class EventLog {
   #droppedCount = 0;
   #length = 0;
   #isClosed = false;
+  #failure: ServerError | null = null;
   /** Reader of the client that created the response. Chunks that this reader has not read are not dropped. */
   #creator: LogReader | null = null;
 
-  /** `maxLength`: maximum characters of the log. `lease`: counts the memory of long events; null: not counted. */
-  constructor(maxLength: number = MAX_LENGTH, lease: AnswerLease | null = null) {
+  /**
+   * `maxLength`: maximum characters of the log. `lease`: counts the memory of long events; null: not counted. `held`: see
+   * StreamCodec.held; asked before the last events are sent.
+   */
+  constructor(
+    maxLength: number = MAX_LENGTH,
+    lease: AnswerLease | null = null,
+    held: () => Promise<unknown> | null = () => null,
+  ) {
     this.#maxLength = maxLength;
     this.#lease = lease;
+    this.#held = held;
   }
 
   append(chunk: EventChunk): void {
@@ -39,6 +49,16 @@ export class EventLog {
   close(): void {
     this.#isClosed = true;
     this.#wake();
+  }
+
+  /** Ends the streams of all readers with an error. The response has no end here. */
+  break(failure: ServerError): void {
+    this.#failure = failure;
+    this.#wake();
+  }
+
+  get isBroken(): boolean {
+    return this.#failure !== null;
   }
 
   /** Returns the newest chunks that are within the size limit, for the store. */
@@ -76,8 +96,9 @@ export class EventLog {
     this.#trim();
   }
 
-  /** Returns the chunks from number `at` to a reader. Throws reader_stalled if they have been dropped. */
+  /** Returns the chunks from number `at` to a reader. Throws reader_stalled if they have been dropped, and the error of `break`. */
   chunksFrom(at: number): readonly EventChunk[] {
+    if (this.#failure !== null) throw this.#failure;
     if (at < this.#droppedCount) {
       throw new ServerError(
         "reader_stalled",
@@ -95,8 +116,22 @@ export class EventLog {
     this.#listeners.delete(listener);
   }
 
+  held(): Promise<unknown> | null {
+    return this.#isClosed ? this.#held() : null;
+  }
+
   get firstChunk(): number {
     return this.#droppedCount;
+  }
+
+  /** Number of the chunk after the last one. */
+  get endChunk(): number {
+    return this.#droppedCount + this.#chunks.length;
+  }
+
+  /** Number of the first event in the log; 0 if it is empty. */
+  get firstEvent(): number {
+    return this.#chunks[0]?.first ?? 0;
   }
 
   /** Number of characters of all events in the log. */
@@ -188,19 +223,14 @@ export class LogReader implements StreamCodec {
     return textOf(chunks, this.#after, isLast ? DONE : "");
   }
 
+  held(): Promise<unknown> | null {
+    return this.#isEnded ? this.#log.held() : null;
+  }
+
   /** Ends the stream of this reader with an error. The response itself continues. */
   fail(error: ErrorRecord): string {
     this.#isEnded = true;
-    const { code, message, param } = error;
-    const data = {
-      type: "error",
-      sequence_number: this.#nextNumber(),
-      code,
-      message,
-      param: param ?? null,
-      error: wireError(error),
-    };
-    return `event: error\ndata: ${JSON.stringify(data)}\n\n${DONE}`;
+    return streamError(error, this.#nextNumber());
   }
 
   #nextNumber(): number {
@@ -208,8 +238,15 @@ export class LogReader implements StreamCodec {
   }
 }
 
+/** Returns the events that end a reader's stream with an error. `number`: sequence number of the error event. */
+export function streamError(error: ErrorRecord, number: number): string {
+  const { code, message, param } = error;
+  const data = { type: "error", sequence_number: number, code, message, param: param ?? null, error: wireError(error) };
+  return `event: error\ndata: ${JSON.stringify(data)}\n\n${DONE}`;
+}
+
 /** Wake-up signal for one waiter. A signal that is sent while nothing waits ends the next wait at once. */
-class Bell {
+export class Bell {
   #hasRung = false;
   #wake: (() => void) | null = null;
 

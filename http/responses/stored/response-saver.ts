@@ -7,8 +7,16 @@ import { Gate } from "../../../runtime/queues/gate.ts";
 import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Milliseconds before a failed save is retried: enough time for a failed store thread or process to restart. */
+/** Milliseconds before the first retry of a failed save. Each later retry waits twice as long, at most LONGEST_RETRY times. */
 const RETRY_MS = 1000;
+const LONGEST_RETRY = 4;
+/**
+ * Number of retries of a failed save, together about a minute: a store thread or Redis may be restarted, or a full disk emptied
+ * meanwhile.
+ */
+const RETRIES = 16;
+/** Maximum time in ms that a reader of a response waits for a save of it. */
+const MOST_WAIT_MS = 10_000;
 /** Maximum number of long responses that are saved at the same time. */
 const LONG_SAVES = 2;
 /**
@@ -50,6 +58,8 @@ export class ResponseSaver {
   /** Limits concurrent saves of long responses; fair between clients. */
   readonly #longSaves = new Gate(LONG_SAVES);
   readonly #waiting: AnswerMemory;
+  /** Aborted when the server stops. */
+  readonly #stop = new AbortController();
 
   constructor(store: StoredResponses, log: Log, limits: SaverLimits = {}) {
     const { retryMs = RETRY_MS, maxWaitingBytes = MAX_WAITING_BYTES } = limits;
@@ -63,12 +73,28 @@ export class ResponseSaver {
     return this.#pending.keys();
   }
 
+  isPending(id: string): boolean {
+    return this.#pending.has(id);
+  }
+
   /** Resolves when no save of this response is pending. Never rejects. */
   async settled(id: string): Promise<void> {
     while (this.#pending.has(id)) await this.#pending.get(id);
   }
 
+  /** Resolves when no save of this response is pending. Throws storage_unavailable after MOST_WAIT_MS. */
+  async readable(id: string): Promise<void> {
+    if (!this.isPending(id)) return;
+    const stop = new AbortController();
+    const late = sleep(MOST_WAIT_MS, true, { signal: stop.signal }).catch(() => false);
+    const isLate = await Promise.race([late, this.settled(id).then(() => false)]);
+    stop.abort();
+    if (isLate) throw new ServerError("storage_unavailable", `the response '${id}' is not stored yet; try again soon`);
+  }
+
+  /** Resolves when no save is pending. The server stops, so failed saves are tried only once more. */
   async allSettled(): Promise<void> {
+    this.#stop.abort();
     while (this.#pending.size > 0) await Promise.all(this.#pending.values());
   }
 
@@ -115,10 +141,22 @@ export class ResponseSaver {
     } catch (error) {
       this.#notKept(response, error);
       if (isTooLarge(error)) return;
+      await this.#retry(save);
+    }
+  }
+
+  /** Later failures are not logged. A response that was stored while it ran is then shown as interrupted. */
+  async #retry(save: () => Promise<void>): Promise<void> {
+    let waitMs = this.#retryMs;
+    for (let i = 0; i < RETRIES; i++) {
       // The wait is outside the limit on concurrent saves, so other responses can be saved during it.
-      await sleep(this.#retryMs);
-      // A second failure is not logged. A response that was stored while it ran is then shown as interrupted.
-      await save().catch(() => {});
+      await sleep(waitMs, undefined, { signal: this.#stop.signal }).catch(() => {});
+      waitMs = Math.min(2 * waitMs, LONGEST_RETRY * this.#retryMs);
+      const isSaved = await save().then(
+        () => true,
+        () => false,
+      );
+      if (isSaved || this.#stop.signal.aborted) return;
     }
   }
 

@@ -8,6 +8,7 @@ import { readQuery } from "../../shared/read-query.ts";
 import { streamEvents } from "../../sse.ts";
 import { inputItemsQuery, retrieveQuery } from "../request/query.ts";
 import { EventLog } from "./event-log.ts";
+import { FollowedLog } from "./followed-log.ts";
 
 const PAGE_LENGTH = 20;
 
@@ -23,6 +24,8 @@ export const retrieveResponse: RouteHandler = async (exchange, { responses, conf
   if (events instanceof EventLog) {
     const reader = events.reader(after, exchange.request.signal);
     await streamEvents(exchange, reader.batches(), reader, config);
+  } else if (events instanceof FollowedLog) {
+    await streamEvents(exchange, events.batches(exchange.request.signal), events, config);
   } else await sendPieces(exchange, eventStreamHeaders, events, config);
 };
 

@@ -30,11 +30,7 @@ export class Mount {
     this.#basePath = options.basePath;
     this.#handler = handler;
     this.#intake = new BodyIntake(handler, options);
-    this.server = this.#inFlight.server(
-      0,
-      () => {},
-      () => this.#intake.stop(),
-    );
+    this.server = this.#inFlight.server({ port: 0, stopAccepting: () => {}, stop: () => this.#intake.stop() });
   }
 
   /** Answers a web Request. `address`: identifies a client without an API key for fair scheduling between clients. */

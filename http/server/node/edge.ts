@@ -9,7 +9,8 @@ import { ConnectionCount, fullAtFiles } from "../connection-limit.ts";
 import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
-import { listenFailure } from "../listen-failure.ts";
+import { listenFailure } from "../port/listen-failure.ts";
+import { afterAccept, checkSharedPort } from "../port/shared-port.ts";
 import { SocketSessions } from "../socket/sessions.ts";
 import { NodeReply } from "./reply.ts";
 import { NodeRequest, readBody } from "./request.ts";
@@ -52,7 +53,8 @@ class Connection {
 }
 
 export const nodeEdge: OpenEdge = async (handler, options) => {
-  const { host, port } = options;
+  const { host, port, sharesPort = false } = options;
+  if (sharesPort) checkSharedPort();
   const inFlight = new InFlight();
   const intake = new BodyIntake(handler, options);
   const sessions = new SocketSessions(intake, inFlight, options);
@@ -120,24 +122,30 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenFailure(host, port, error.code)));
-    server.listen({ port, host, backlog: LISTEN_BACKLOG }, resolve);
+    // @types/node of Node 20 lack reusePort, which newer versions have.
+    server.listen({ port, host, backlog: LISTEN_BACKLOG, ...(sharesPort ? { reusePort: true } : {}) }, resolve);
   }).catch(async (failure) => {
     throw await failure;
   });
   const address = server.address();
-  return inFlight.server(
-    typeof address === "object" && address !== null ? address.port : 0,
-    () => {
+  return inFlight.server({
+    port: typeof address === "object" && address !== null ? address.port : 0,
+    retired: () => {
+      if (sharesPort) afterAccept(() => server.close());
+      sessions.drain();
+      return sharesPort;
+    },
+    stopAccepting: () => {
       server.close();
       server.closeIdleConnections();
       sessions.drain();
     },
-    async () => {
+    stop: async () => {
       await sessions.ended();
       server.closeAllConnections();
       intake.stop();
     },
-  );
+  });
 };
 
 /** Creates the response to a WebSocket handshake that is not completed. The connection closes after it. */

@@ -95,7 +95,7 @@ export class NodeReply implements EdgeReply, StreamSink {
   }
 
   #writeHead(status: number, headers: ReplyHeaders): void {
-    if (this.closesConnection || this.#inFlight.isClosing) this.#response.setHeader("connection", "close");
+    if (this.closesConnection || this.#inFlight.isRetiring) this.#response.setHeader("connection", "close");
     this.#response.writeHead(status, headers);
   }
 }

@@ -89,7 +89,7 @@ export class SocketSession implements SocketListener {
     this.#idle.refresh();
     const next = this.#next;
     this.#next = null;
-    if (this.#options.inFlight.isClosing) this.drain();
+    if (this.#options.inFlight.isRetiring) this.drain();
     else if (this.#isExpired) this.#expire();
     else if (next !== null) this.#begin(next);
   }

@@ -6,6 +6,7 @@ import { BodyIntake } from "../body-intake.ts";
 import type { OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
+import { afterAccept } from "../port/shared-port.ts";
 import { SocketSessions } from "../socket/sessions.ts";
 import { ListenGate } from "./listen-gate.ts";
 import type { Native, NativeResponse } from "./native.ts";
@@ -18,7 +19,7 @@ const FLUSH_MS = 100;
 /** Creates the HTTP front end from a loaded uWebSockets.js binary. */
 export function uwsEdge(native: Native): OpenEdge {
   return async (handler, options) => {
-    const { host, port } = options;
+    const { host, port, sharesPort = false } = options;
     const inFlight = new InFlight();
     const intake = new BodyIntake(handler, options);
     const sessions = new SocketSessions(intake, inFlight, options);
@@ -33,8 +34,13 @@ export function uwsEdge(native: Native): OpenEdge {
       .App()
       .ws("/*", socketBehavior(sessions, inFlight, read))
       .any("/*", (response, request) => read(response, new UwsRequest(response, request, inFlight)));
-    const gate = await ListenGate.open({ native, app, host, port, onFull: options.onFull ?? (() => {}) });
-    const close = (): void => {
+    const gate = await ListenGate.open({ native, app, host, port, sharesPort, onFull: options.onFull ?? (() => {}) });
+    const retired = (): boolean => {
+      if (sharesPort) afterAccept(() => gate.close());
+      sessions.drain();
+      return sharesPort;
+    };
+    const stopAccepting = (): void => {
       gate.close();
       sessions.drain();
     };
@@ -44,7 +50,7 @@ export function uwsEdge(native: Native): OpenEdge {
       app.close();
       intake.stop();
     };
-    return inFlight.server(gate.port, close, stop);
+    return inFlight.server({ port: gate.port, retired, stopAccepting, stop });
   };
 }
 

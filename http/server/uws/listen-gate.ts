@@ -3,7 +3,7 @@
 // ended.
 import { openFileCount } from "../../../runtime/host/open-files.ts";
 import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
-import { listenFailure } from "../listen-failure.ts";
+import { listenFailure } from "../port/listen-failure.ts";
 import type { Native, NativeApp } from "./native.ts";
 
 const CHECK_EVERY_MS = 200;
@@ -18,6 +18,8 @@ export interface ListenGateOptions {
   readonly app: NativeApp;
   readonly host: string;
   readonly port: number;
+  /** Whether other processes may listen on the port too. */
+  readonly sharesPort: boolean;
   /** Called when the gate closes the listening socket. */
   readonly onFull: () => void;
 }
@@ -80,7 +82,8 @@ export class ListenGate {
   }
 }
 
-/** Listens on a port. Without the exclusive option uWS would share the port with another server. */
-function listen({ native, app, host }: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
-  app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);
+/** Listens on a port. Without the exclusive option uWS shares the port with other processes. */
+function listen(options: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
+  const { native, app, host, sharesPort } = options;
+  app.listen(host, port, sharesPort ? 0 : native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);
 }

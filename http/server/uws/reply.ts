@@ -54,7 +54,7 @@ export class UwsReply implements EdgeReply, StreamSink {
       // unfinished.
       if (this.closesConnection && this.#isHead) this.#response.end("", true);
       else if (this.#isHead || status === 204) this.#response.endWithoutBody();
-      else this.#response.end(body, this.closesConnection || this.#inFlight.isClosing);
+      else this.#response.end(body, this.closesConnection || this.#inFlight.isRetiring);
     });
     this.#finish();
   }
@@ -104,7 +104,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHeadOnce();
-      // `end` must not also close the connection here, because the last chunk is still corked and would be lost.
+      // `end` must not also close the connection here: uWS would lose the last chunk, or write a header into the body.
       this.#response.end();
     });
     this.#finish();
@@ -127,7 +127,9 @@ export class UwsReply implements EdgeReply, StreamSink {
 
   #writeHead(status: number, headers: ReplyHeaders): void {
     this.#response.writeStatus(`${status} ${STATUS_CODES[status] ?? ""}`);
-    this.#response.writeHeader("keep-alive", KEEP_ALIVE_HINT);
+    // `end` adds this header to responses that are not streams.
+    if (this.#inFlight.isRetiring && this.#headers !== null) this.#response.writeHeader("connection", "close");
+    else this.#response.writeHeader("keep-alive", KEEP_ALIVE_HINT);
     for (const name in headers) this.#response.writeHeader(name, headers[name] as string);
   }
 

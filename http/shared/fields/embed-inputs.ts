@@ -1,8 +1,20 @@
 // Inputs of embedding requests: the texts or token lists of a request, packed into a few buffers that move between threads.
+import { z } from "zod";
 import type { EmbedInputs } from "../../../actors/api/inference.ts";
 
 /** Maximum number of inputs in one request. */
 export const MAX_INPUTS = 2048;
+
+/** Field for shorter vectors, as models trained for that (matryoshka) give them. */
+export const dimensions = z
+  .int32()
+  .min(1)
+  .nullish()
+  .meta({
+    description:
+      "Number of leading elements of each vector to keep; the rest is cut off, and the vector scaled to length 1. Only models trained " +
+      "for it (matryoshka) keep their quality.",
+  });
 
 export function packedTexts(texts: readonly string[]): EmbedInputs {
   const lengths = texts.map((text) => Buffer.byteLength(text));

@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { TypeObject } from "koffi";
+import { tensorV050 } from "../../../engines/llama/calibration/tensor-abi.ts";
 import { bindingOf, structsV050 } from "../../../engines/llama/native/abi.ts";
 import { openLibrary } from "../../../engines/llama/native/library.ts";
 import { quantizeParamsType } from "../../../engines/llama/native/quantizer.ts";
@@ -17,6 +18,7 @@ const structNames = {
   batch: "llama_batch",
   threadPoolParams: "ggml_threadpool_params",
   quantizeParams: "llama_model_quantize_params",
+  tensor: "ggml_tensor",
 };
 
 describe("the binary interface of llama.cpp", () => {
@@ -60,7 +62,7 @@ describe("the binary interface of llama.cpp", () => {
     after(() => rmSync(directory, { recursive: true, force: true }));
 
     it("has the size and the offsets that a C compiler gives", { skip: missingTool() }, () => {
-      const structs = { ...structsV050(), quantizeParams: quantizeParamsType() };
+      const structs = { ...structsV050(), quantizeParams: quantizeParamsType(), tensor: tensorV050() };
       const expected: string[] = [];
       const lines: string[] = [];
       for (const [key, name] of Object.entries(structNames)) {

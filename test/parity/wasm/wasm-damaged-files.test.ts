@@ -44,7 +44,17 @@ function planOf({ table, graph, shape }: WasmModelFile, threads: number): Partit
     pagesPerThread: 4,
     blocksPerSequence: 16,
   };
-  return { files: table.files, graph, shape, threads, kvType: 30, adapterRank: 0, mixture: null, ...sizes };
+  return {
+    files: table.files,
+    graph,
+    shape,
+    threads,
+    kvType: 30,
+    inputFloats: 0,
+    adapterRank: 0,
+    mixture: null,
+    ...sizes,
+  };
 }
 
 describe("a damaged model file of any architecture", () => {

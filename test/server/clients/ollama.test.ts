@@ -132,7 +132,7 @@ describe("the ollama client", () => {
     const asked = (changes: object) => client().chat({ model, messages, options, ...changes });
     await assert.rejects(
       asked({ messages: [{ role: "user", content: "?", images: [image] }] }),
-      /images: an image is not/,
+      /takes text, not images/,
     );
     await assert.rejects(asked({ model: "nope" }), { name: "ResponseError", status_code: 404 });
     await assert.rejects(client().pull({ model: "llama3.2" }), /\/api\/pull is not supported.*troupe models/);

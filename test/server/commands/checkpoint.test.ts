@@ -138,7 +138,7 @@ describe("the default model as a checkpoint", () => {
     await refused(["--tok-model-id", join(folder, "none")], /none/);
     await refused(
       ["--hf-overrides", '{"rope_theta":1}'],
-      /hf_overrides changes what is read of a model in safetensors/,
+      /hf_overrides is a setting of a model in safetensors, .*gguf is a GGUF file; remove the setting/,
       gguf,
     );
     await refused(["--imatrix", "m.imatrix"], /imatrix expects isq, quant or a topology/);

@@ -1,13 +1,14 @@
 // Thousands of random requests to every route of the API document, with a fake model. Each must get a response in time. The
 // document must declare the response, and the response must not be an internal error.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Agents } from "../../../actors/api/agent/agents.ts";
 import type { Session } from "../../../actors/api/agent/sessions.ts";
 import type { ModelEntry } from "../../../actors/api/inference.ts";
+import type { ModelLibrary } from "../../../actors/api/model-management.ts";
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import { createApp } from "../../../http/app.ts";
 import { commonErrors } from "../../../http/errors.ts";
@@ -19,6 +20,7 @@ import { type Documented, type RandomRequest, randomRequest } from "../../fixtur
 import { randomScript } from "../../fixtures/api/random-script.ts";
 import { RandomValues, type Schema } from "../../fixtures/api/random-values.ts";
 import { tuneResult } from "../../fixtures/api/tune-result.ts";
+import { fakePictures } from "../../fixtures/diffusion/fake-pictures.ts";
 import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { FakeLora } from "../../fixtures/fakes/fake-lora.ts";
 import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
@@ -26,10 +28,12 @@ import { request, type SocketlessReply } from "../../fixtures/fakes/socketless.t
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { seeded } from "../../fixtures/schemas/random-text.ts";
 import { skillText } from "../../fixtures/skills/zip-builder.ts";
+import { fakeSpeech } from "../../fixtures/speech/fake-speech.ts";
 import { SkillRig } from "../../unit/actors/state/skill-rig.ts";
 import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
 /** Number of random requests of a route. */
+const thisFile = fileURLToPath(import.meta.url);
 const REQUESTS_PER_ROUTE = Number(process.env.FUZZ_REQUESTS ?? 2000);
 /** Fraction of these for a route that deletes what is on the disk, because each request needs it there again. */
 const DELETION_SHARE = 1 / 8;
@@ -100,6 +104,24 @@ const noTools: Agents = {
   pending: () => [],
 };
 
+/** A library whose downloads are there at once. */
+function fakeLibrary(failure: () => ErrorCode | null): ModelLibrary {
+  const outcome = async () => {
+    const code = failure();
+    if (code !== null) throw new ServerError(code, "scripted");
+  };
+  const model = "owner/name";
+  const download = { model, status: `download ${model}`, doneBytes: 1, totalBytes: null };
+  return {
+    downloads: () => [download],
+    download: async (_name, _signal, onProgress) => {
+      onProgress(download);
+      await outcome();
+    },
+    remove: outcome,
+  };
+}
+
 /** Agent routes, which are tested with file, session and skill stores. Other routes are tested without these stores. */
 const ofAgents = /^\/v1\/(?:files|containers|sessions|skills|agent)\b/;
 
@@ -125,10 +147,14 @@ function setUp(seed: number, stores: Stores | null = null) {
   const app = createApp({
     inference,
     models,
+    pictures: fakePictures(() => world.failsWith),
+    speech: fakeSpeech(() => world.failsWith),
     lora,
     tuner: { tune: async () => tuneResult },
+    library: fakeLibrary(() => world.failsWith),
+    webModels: [{ name: "tiny", files: [{ name: "index.html", path: thisFile, bytes: statSync(thisFile).size }] }],
     log,
-    config: { allowLoraUpdates: true, sharesModelFiles: true },
+    config: { allowLoraUpdates: true, sharesModelFiles: true, downloadsModels: true },
     ...kept,
   });
   const failWith = (code: ErrorCode | null): void => {

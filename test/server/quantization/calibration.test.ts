@@ -99,7 +99,30 @@ describe("calibration on live traffic", () => {
     }
   });
 
-  it("is refused without a quantization on load, and by the llama engine", async () => {
+  it("loads a model of llama.cpp again, collects, and is applied", async () => {
+    const { path } = await realModel();
+    const llama = await startServer(
+      ["-m", path, "--engine", "llama", "--isq", "Q5_0", "--threads", "1", ...flags],
+      cache.environment,
+    );
+    try {
+      const [before] = llama.enginePids();
+      const { status, body } = await call(llama.url, "POST", "start");
+      assert.deepEqual([status, body.collecting], [200, true], JSON.stringify(body));
+      assert.notEqual(llama.enginePids().at(-1), before);
+      assert.equal(await ask(llama.url, "default"), 200);
+      assert.ok((await call(llama.url, "GET", "status")).body.max_rows > 10);
+      assert.equal((await call(llama.url, "POST", "apply")).status, 200);
+      const { requantization } = await changed(llama.url);
+      assert.equal(requantization?.status, "done", requantization?.error);
+      assert.equal((await call(llama.url, "GET", "status")).body.collecting, false);
+      assert.equal(await ask(llama.url, "default"), 200);
+    } finally {
+      await llama.stop();
+    }
+  });
+
+  it("is refused without a quantization on load", async () => {
     const { path } = await realModel();
     const plain = await startServer(["-m", path, ...flags], cache.environment);
     try {
@@ -110,14 +133,6 @@ describe("calibration on live traffic", () => {
       assert.equal((await call(plain.url, "GET", "status")).status, 409);
     } finally {
       await plain.stop();
-    }
-    const llama = await startServer(["-m", path, "--engine", "llama", "--isq", "Q5_0", ...flags], cache.environment);
-    try {
-      const { status, body } = await call(llama.url, "POST", "start");
-      assert.deepEqual([status, body.error.code], [400, "unsupported"]);
-      assert.match(body.error.message, /--engine wasm/);
-    } finally {
-      await llama.stop();
     }
   });
 });

@@ -1,7 +1,8 @@
 // Browser for tests of the web UI: Debian's chromium, driven by Playwright. Each page records its requests to other
 // servers and its errors.
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { type Browser, chromium, type Page } from "playwright-core";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -9,6 +10,9 @@ export const hasBrowser = existsSync(executablePath);
 const timeoutMs = 20_000;
 
 if (process.env.CI && !hasBrowser) throw new Error(`expected chromium at ${executablePath}; install Debian's package`);
+
+/** Flags with which Chromium computes WebGPU in software. */
+export const softwareGpu = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan"];
 
 export async function launch(flags: readonly string[] = []): Promise<Browser> {
   return await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage", ...flags] });
@@ -82,4 +86,22 @@ export async function until(holds: () => Promise<boolean>): Promise<void> {
 
 export function assertClean({ foreign, errors }: WatchedPage): void {
   assert.deepEqual([foreign, errors], [[], []]);
+}
+
+/** Throws if axe finds a serious fault of accessibility. `what`: name of the page, for the message. */
+export async function assertAccessible(page: Page, what: string): Promise<void> {
+  await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
+  const { violations } = (await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")) as {
+    readonly violations: readonly {
+      readonly id: string;
+      readonly impact: string;
+      readonly nodes: readonly { readonly html: string }[];
+    }[];
+  };
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  assert.deepEqual(
+    serious.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]),
+    [],
+    what,
+  );
 }

@@ -1,9 +1,8 @@
 // The web UI in a browser: the pages of the server, use by keyboard alone, accessibility in both themes, and how the page is served.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
-import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -12,9 +11,8 @@ import type { Browser } from "playwright-core";
 import { writePeftAdapter } from "../../fixtures/lora/lora.ts";
 import { realModel, tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
-import { assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
+import { assertAccessible, assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Size in bytes of the scripts and style sheets that the page loads at first, compressed with gzip. */
 const maxFirstBytes = 150 * 1024;
 
@@ -175,15 +173,15 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
       await send(page, "Write a list and `code`.");
       await settled(page);
       await page.getByRole("button", { name: "Settings" }).click();
-      await check(page, "chat");
+      await assertAccessible(page, "chat");
       await page.getByRole("button", { name: "Tools" }).click();
-      await check(page, "tools");
+      await assertAccessible(page, "tools");
       await page.keyboard.press("Escape");
       for (const name of ["Models", "This browser", "Activity", "Storage", "System"]) {
         await page.getByRole("link", { name }).click();
         await page.getByRole("heading", { name, level: 1 }).waitFor();
         await page.waitForTimeout(300);
-        await check(page, name);
+        await assertAccessible(page, name);
       }
       await page.context().close();
     });
@@ -346,20 +344,3 @@ describe("the web UI is served", () => {
     return { encoding: response.headers["content-encoding"], body: Buffer.concat(pieces) };
   }
 });
-
-async function check(page: Awaited<ReturnType<typeof openUi>>["page"], what: string): Promise<void> {
-  await page.evaluate(axe);
-  const { violations } = (await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")) as {
-    readonly violations: readonly {
-      readonly id: string;
-      readonly impact: string;
-      readonly nodes: readonly { readonly html: string }[];
-    }[];
-  };
-  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  assert.deepEqual(
-    serious.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]),
-    [],
-    what,
-  );
-}

@@ -120,6 +120,7 @@ describe("stored responses on a full disk", () => {
         responses: limits,
         maxFileContentBytes: 2 ** 30,
         skillsFolder: null,
+        shared: null,
       },
       kind: "process",
       startTimeoutMs: 10_000,
@@ -131,6 +132,8 @@ describe("stored responses on a full disk", () => {
     const store: StoredResponses = {
       add: (response) => responses.ask("add", response),
       update: (update) => responses.ask("update", update),
+      begin: (id) => responses.ask("begin", id),
+      claim: (limit) => responses.ask("claim", limit),
       find: (id) => responses.ask("find", id),
       list: (request) => responses.ask("list", request),
       delete: (id) => responses.ask("delete", id),
@@ -160,6 +163,7 @@ describe("stored responses on a full disk", () => {
         responses: limits,
         maxFileContentBytes: 2 ** 30,
         skillsFolder: null,
+        shared: null,
       },
       log,
     });
@@ -176,6 +180,7 @@ describe("stored responses on a full disk", () => {
         responses: limits,
         maxFileContentBytes: 2 ** 30,
         skillsFolder: null,
+        shared: null,
       },
       log,
     });
@@ -189,6 +194,7 @@ describe("stored responses on a full disk", () => {
         responses: limits,
         maxFileContentBytes: 2 ** 30,
         skillsFolder: null,
+        shared: null,
       },
       log,
     });

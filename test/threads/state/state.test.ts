@@ -29,6 +29,7 @@ function initOf(name: string): StatePlaceInit {
     responses: limits,
     maxFileContentBytes: 2 ** 30,
     skillsFolder: null,
+    shared: null,
   };
 }
 

@@ -16,7 +16,7 @@ const root = mkdtempSync(join(tmpdir(), "troupe-processes-"));
 after(() => rmSync(root, { recursive: true, force: true }));
 
 const limits = { maxEntries: 1000, maxBytes: 1e8, maxEntryBytes: 1e6, maxAgeMs: 1e9 };
-const program = fileURLToPath(new URL("../../fixtures/store-counter.js", import.meta.url));
+const program = fileURLToPath(new URL("../../fixtures/store/store-counter.js", import.meta.url));
 const count = async (folder: string, rounds: number): Promise<number> =>
   Number((await promisify(execFile)(process.execPath, [program, folder, String(rounds)])).stdout);
 

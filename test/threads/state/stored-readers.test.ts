@@ -58,7 +58,14 @@ class Watch {
 
 describe("readers of a large stored response", () => {
   const state = new StateClient({
-    init: { folder: null, mailboxLimit: 4096, responses: limits, maxFileContentBytes: 2 ** 30, skillsFolder: null },
+    init: {
+      folder: null,
+      mailboxLimit: 4096,
+      responses: limits,
+      maxFileContentBytes: 2 ** 30,
+      skillsFolder: null,
+      shared: null,
+    },
     log: createLogger({ level: "silent", format: "text" }),
   });
   before(async () => {

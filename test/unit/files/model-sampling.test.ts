@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { GGUFValueType } from "@huggingface/gguf";
-import { generationDefaults } from "../../../cli/assembly/generation-defaults.ts";
+import { generationDefaults } from "../../../cli/assembly/models/generation-defaults.ts";
 import { readModelSampling } from "../../../engines/files/model-sampling.ts";
 import { createLogger } from "../../../runtime/log/log.ts";
 import { ggufHeader } from "../../fixtures/gguf/gguf-header.ts";

@@ -85,6 +85,11 @@ describe("POST /v1/embeddings", () => {
     });
   }
 
+  it("takes the number of elements to keep", async () => {
+    await embed({ input: "a", dimensions: 64 });
+    assert.equal(inference.embedRequests.at(-1)?.dimensions, 64);
+  });
+
   const wrong: readonly (readonly [object, string])[] = [
     [{}, "input"],
     [{ input: "" }, "input"],
@@ -97,7 +102,7 @@ describe("POST /v1/embeddings", () => {
     [{ input: [1, -1] }, "input[1]"],
     [{ input: Array.from({ length: 2049 }, () => "a") }, "input"],
     [{ input: "a", encoding_format: "hex" }, "encoding_format"],
-    [{ input: "a", dimensions: 64 }, "dimensions"],
+    [{ input: "a", dimensions: 0 }, "dimensions"],
     [{ input: "a", inputs: "b" }, "inputs"],
   ];
   for (const [body, param] of wrong) {

@@ -215,6 +215,7 @@ describe("GET /v1/lora_adapters", () => {
     assert.deepEqual(body, {
       object: "list",
       data: [loaded],
+      failed: [],
       generations: [
         { generation: loaded.generation, aliases: ["a"], rank: 8, bytes: 4096, retired: false, active_leases: 0 },
         { generation: "e".repeat(64), aliases: [], rank: 4, bytes: 1024, retired: true, active_leases: 2 },

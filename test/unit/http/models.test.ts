@@ -69,7 +69,10 @@ const entry = (id: string, created: number, status: string, tools_available: boo
   // The lengths of a model are unknown until the model has been loaded once.
   const known =
     status === "loaded"
-      ? { max_model_len: 4096, trained_context: 8192, parameter_count: 1, weight_bytes: 2, kv_cache_bytes: 4 }
+      ? {
+          ...{ max_model_len: 4096, trained_context: 8192, parameter_count: 1, weight_bytes: 2, kv_cache_bytes: 4 },
+          input_modalities: ["text"],
+        }
       : {};
   const generating = id === "encoder" ? {} : { defaults };
   return { id, object: "model", created, owned_by: "local", status, ...known, ...generating, tools_available };

@@ -26,7 +26,7 @@ const operations = Object.entries(paths).flatMap(([path, item]) =>
 );
 const appWith = (config: Partial<HttpConfig>) =>
   createApp({ inference: new FakeInference(), log: recordingLog(), config });
-const app = appWith({ allowLoraUpdates: true, servesMcp: true, sharesModelFiles: true });
+const app = appWith({ allowLoraUpdates: true, servesMcp: true, sharesModelFiles: true, downloadsModels: true });
 
 describe("the API document", () => {
   it("is valid OpenAPI 3.1 of the contract's version", async () => {
@@ -153,7 +153,9 @@ describe("the API document", () => {
       const { body } = await request(appWith(config), "GET", "/api-doc/openapi.json");
       return new Set(Object.keys(JSON.parse(body).paths));
     };
-    const optional = ["/v1/models/{model}/file", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/mcp"];
+    const adapters = ["/v1/load_lora_adapter", "/v1/unload_lora_adapter"];
+    const downloads = ["/api/pull", "/api/delete"];
+    const optional = ["/v1/system/downloads", "/v1/models/{model}/file", ...adapters, ...downloads, "/mcp"];
     const usual = await pathsOf({});
     assert.deepEqual(
       Object.keys(paths).filter((path) => !usual.has(path)),

@@ -11,6 +11,7 @@ const generating: ModelTraits = {
   rollsBack: true,
   pooling: "mean",
   pooledLength: 64,
+  hasMrope: false,
 };
 const tokenBytes = 512;
 const mainMemory = { freeBytes: 2 ** 30, gpuBytes: null };

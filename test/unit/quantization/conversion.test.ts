@@ -15,9 +15,11 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { readModelMetadata } from "../../../engines/files/gguf/metadata.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../../engines/files/gguf/tensors.ts";
+import { ggufHead } from "../../../engines/files/gguf/writer.ts";
 import { BlockCodec } from "../../../engines/quantization/codec/block-codec.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { readTypedPairs } from "../../../engines/quantization/conversion/typed-pairs.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 
@@ -28,7 +30,7 @@ const target = join(folder, "target.gguf");
 const partialOf = (key: string) => `${target}.${key.slice(0, 8)}.partial`;
 const nothing: ModelWishes = {
   ...{ level: null, organization: "default", topology: [], floatType: null },
-  ...{ importance: null, overrides: {}, tokenizer: null },
+  ...{ importance: null, overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
 const silent = () => {};
 
@@ -114,6 +116,63 @@ describe("a conversion", () => {
     assert.ok(!existsSync(`${partial}.json`));
   });
 
+  it("that is cancelled leaves a record of what is written", async () => {
+    const { conversion } = await planModel(source, { ...nothing, level: parseLevel("q4_1", "isq") }, silent);
+    const stop = new AbortController();
+    const onProgress = () => stop.abort();
+    await assert.rejects(convert(conversion, { target, threads: 1, signal: stop.signal, onProgress }), {
+      code: "cancelled",
+    });
+    const { key, done } = JSON.parse(readFileSync(`${partialOf(conversion.key)}.json`, "utf8"));
+    assert.equal(key, conversion.key);
+    assert.ok(
+      Buffer.from(done, "base64").some((bits) => bits !== 0),
+      done,
+    );
+    await convert(conversion, { target, threads: 1 });
+    const continued = readFileSync(target);
+    rmSync(target);
+    await convert(conversion, { target, threads: 1 });
+    assert.deepEqual(continued, readFileSync(target));
+  });
+
+  it("shares the importance with its threads, which do not copy it", async () => {
+    const importance = new Map([["blk.0.ffn_up.weight", new Float32Array(256).fill(2)]]);
+    const { conversion } = await planModel(source, { ...nothing, level: parseLevel(4, "isq"), importance }, silent);
+    const given = conversion.tensors.find(({ name }) => name === "blk.0.ffn_up.weight")?.importance;
+    assert.ok(given?.buffer instanceof SharedArrayBuffer);
+    assert.deepEqual([...given], [...importance.get("blk.0.ffn_up.weight")!]);
+  });
+
+  it("copies strings that are no UTF-8 and whole numbers above 2^53 as they are", async () => {
+    const bytes = readFileSync(source);
+    const name = bytes.indexOf("tiny", bytes.indexOf("general.name"));
+    bytes.writeUInt8(0xff, name + 1);
+    // A number of 64 bits in place of the context length of 32 bits, and of the four bytes that its last letters had.
+    const key = bytes.indexOf("llama.context_length");
+    const start = key - 8;
+    const odd = 2n ** 60n + 1n;
+    const pair = Buffer.alloc(8 + 20 + 4 + 8);
+    pair.writeBigUInt64LE(20n);
+    pair.write("llama.context_length", 8);
+    pair.writeUInt32LE(10, 28);
+    pair.writeBigUInt64LE(odd, 32);
+    const path = join(folder, "odd.gguf");
+    const end = start + 8 + 20 + 4 + 4;
+    const changed = Buffer.concat([bytes.subarray(0, start), pair, bytes.subarray(end)]);
+    writeFileSync(path, changed);
+    const pairs = await readTypedPairs(path);
+    const written = ggufHead(pairs, []).bytes;
+    assert.deepEqual(
+      Buffer.from(pairs.get("general.name")?.exact ?? []).subarray(8),
+      Buffer.from([0x74, 0xff, 0x6e, 0x79]),
+    );
+    assert.ok(written.includes(pair) && written.includes(Buffer.from([0x74, 0xff, 0x6e, 0x79])));
+    const count = changed.indexOf("general.architecture");
+    const head = changed.subarray(count - 8, changed.indexOf("token_embd.weight") - 8);
+    assert.ok(written.includes(head), "all pairs are those of the file");
+  });
+
   it("ignores the record of another conversion, and one whose file is not whole", async () => {
     const { conversion } = await planModel(source, { ...nothing, level: parseLevel(8, "isq") }, silent);
     const partial = partialOf(conversion.key);
@@ -150,6 +209,9 @@ describe("a conversion", () => {
     const { conversion } = await planModel(cut, { ...nothing, level: parseLevel(8, "isq") }, silent);
     truncateSync(cut, statSync(cut).size - 5000);
     const failed = convert(conversion, { target, threads: 1 });
-    await assert.rejects(failed, { code: "model_file_invalid", message: /ends in the middle of tensor/ });
+    await assert.rejects(failed, {
+      code: "model_file_invalid",
+      message: /cut\.gguf cannot be read any more \(it became shorter\)/,
+    });
   });
 });

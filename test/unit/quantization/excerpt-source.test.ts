@@ -54,7 +54,11 @@ describe("an excerpt of a model source", () => {
   it("cuts the layers and tokens of a checkpoint", async () => {
     await writeSmallCheckpoint(join(folder, "checkpoint"), { layers: 3, vocabSize: 2000 });
     const path = join(folder, "checkpoint", "config.json");
-    const source = await openModelSource(path, { overrides: {}, tokenizer: null }, () => {});
+    const source = await openModelSource(
+      path,
+      { overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
+      () => {},
+    );
     const { tensors, fields } = await written(excerptSource(source, 1));
     assert.equal(fields.get("llama.block_count"), 1);
     assert.deepEqual(tensors.get("token_embd.weight")?.shape, [64, 1024]);

@@ -6,8 +6,14 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
 import { ggufHead } from "../../../engines/files/gguf/writer.ts";
+import { cimatrixBytes } from "../../../engines/quantization/importance/cimatrix.ts";
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
-import { importanceOf, writeImportance } from "../../../engines/quantization/importance/importance-writer.ts";
+import {
+  importanceOf,
+  writeCimatrix,
+  writeImportance,
+} from "../../../engines/quantization/importance/importance-writer.ts";
+import { byModule, byTensor } from "../../../engines/quantization/importance/module-names.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-importance-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -83,5 +89,93 @@ describe("sums over the inputs of matrices", () => {
     assert.deepEqual(await readImportance(target), expected);
     const { fields } = await readTensorTable(target);
     assert.deepEqual([fields.get("imatrix.chunk_size"), fields.get("imatrix.chunk_count")], [512, 2]);
+  });
+});
+
+describe("a .cimatrix file", () => {
+  const target = join(folder, "m.cimatrix");
+  const module = "model.layers.3.self_attn.q_proj";
+  const whole = cimatrixBytes(new Map([[module, Float32Array.of(1, 2, 0)]]));
+
+  it("has the means by the names of modules, which become those of tensors", async () => {
+    writeFileSync(target, whole);
+    const importance = await readImportance(target);
+    assert.deepEqual([...importance], [[module, Float32Array.of(1, 2, 0)]]);
+    assert.deepEqual([...byTensor(importance, "llama").keys()], ["blk.3.attn_q.weight"]);
+  });
+
+  it("is written from sums; experts without rows have zeros", async () => {
+    const sums = [
+      { name: "blk.1.ffn_up_exps.weight", squares: Float32Array.of(2, 4, 0, 0), rows: Float32Array.of(2, 0) },
+      { name: "blk.0.attn_v.weight", squares: Float32Array.of(9), rows: Float32Array.of(3) },
+      { name: "blk.2.attn_v.weight", squares: Float32Array.of(0), rows: Float32Array.of(0) },
+    ];
+    await writeCimatrix(target, sums, "qwen3moe");
+    const written = await readImportance(target);
+    assert.deepEqual(
+      [...written],
+      [
+        ["model.layers.1.mlp.experts.up_proj", Float32Array.of(1, 2, 0, 0)],
+        ["model.layers.0.self_attn.v_proj", Float32Array.of(3)],
+      ],
+    );
+    assert.deepEqual([...byTensor(written, "qwen3moe").keys()], ["blk.1.ffn_up_exps.weight", "blk.0.attn_v.weight"]);
+  });
+
+  it("has the names that each architecture gives its modules", () => {
+    const one = Float32Array.of(1);
+    const both = (architecture: string, modules: Record<string, string>) => {
+      const named = new Map(Object.keys(modules).map((name) => [name, one]));
+      assert.deepEqual([...byTensor(named, architecture).keys()], Object.values(modules));
+      assert.deepEqual([...byModule(byTensor(named, architecture), architecture).keys()], Object.keys(modules));
+    };
+    both("llama", {
+      "model.embed_tokens": "token_embd.weight",
+      lm_head: "output.weight",
+      "model.layers.12.mlp.down_proj": "blk.12.ffn_down.weight",
+      "model.layers.0.block_sparse_moe.experts.gate_proj": "blk.0.ffn_gate_exps.weight",
+    });
+    both("phi3", { "model.layers.0.self_attn.qkv_proj": "blk.0.attn_qkv.weight" });
+    both("gpt-oss", { "model.layers.0.mlp.experts.down_proj": "blk.0.ffn_down_exps.weight" });
+  });
+
+  it("is refused by name where a module has no counterpart", () => {
+    const named = (name: string) => new Map([[name, Float32Array.of(1)]]);
+    const refused = (name: string, architecture: string) =>
+      assert.throws(() => byTensor(named(name), architecture), {
+        code: "config_invalid",
+        message: new RegExp(`has "${name}", whose`),
+      });
+    refused("model.layers.0.self_attn.qkv_proj", "llama");
+    refused("model.layers.0.self_attn.q_proj", "mamba");
+    refused("model.layers.0.linear_attn.out_proj", "qwen3next");
+    assert.throws(
+      () => byModule(named("blk.0.ssm_out.weight"), "qwen3next"),
+      /"blk.0.ssm_out.weight", whose counterpart/,
+    );
+  });
+
+  it("is refused if it is cut, too long, or has other numbers", async () => {
+    const changed = (at: number, value: bigint) => {
+      const bytes = Buffer.from(whole);
+      bytes.writeBigUInt64LE(value, at);
+      return bytes;
+    };
+    const negative = cimatrixBytes(new Map([[module, Float32Array.of(-1)]]));
+    const cases: [Buffer, RegExp][] = [
+      ...Array.from({ length: whole.length }, (_, i): [Buffer, RegExp] => [
+        whole.subarray(0, i),
+        /it ends after \d+ bytes/,
+      ]),
+      [Buffer.concat([whole, Buffer.alloc(3)]), /3 bytes follow its last entry/],
+      [changed(0, 0n), /its number of entries is 0; expected 1 to/],
+      [changed(8, 1n << 60n), /the length of name 0 is \d+; expected/],
+      [changed(16 + module.length, 1n << 62n), /the number of values of "model\.layers\.3\.self_attn\.q_proj" is/],
+      [negative, /has the value -1; expected numbers/],
+    ];
+    for (const [bytes, message] of cases) {
+      writeFileSync(target, bytes);
+      await assert.rejects(readImportance(target), { code: "config_invalid", message });
+    }
   });
 });

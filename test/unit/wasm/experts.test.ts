@@ -97,8 +97,8 @@ describe("a model with experts", () => {
   it("describes all experts of a layer as one object, however many there are", () => {
     const step = graphOf("qwen3moe").layers[0]?.find(({ kind }) => kind === "experts");
     assert.ok(step?.kind === "experts");
-    const { gate, down } = step;
-    assert.deepEqual([gate.count, gate.rows, gate.columns], [8, 64, 128]);
+    const { up, down } = step;
+    assert.deepEqual([up.count, up.rows, up.columns], [8, 64, 128]);
     assert.deepEqual([down.count, down.rows, down.columns], [8, 128, 64]);
   });
 

@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { readTensorTable, type TensorInfo } from "../../../engines/files/gguf/tensors.ts";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
-import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
+import { memoryRefusal, wasmRefusal } from "../../../engines/wasm/load/fit.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
+import { totalMemory } from "../../../runtime/host/memory.ts";
 import { specOf, tinyModel } from "../../fixtures/models/models.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-wasm-load-"));
@@ -77,5 +78,16 @@ describe("loading into the wasm engine", () => {
       /2 compute threads hold 7\.5 GiB; raise threads or use --engine llama/,
     );
     assert.equal(await wasmRefusal({ ...spec, threads: 3 }), null);
+  });
+
+  it("rejects more weights and cache than the main memory holds, before loading", async () => {
+    const path = await tinyModel();
+    const bytes = totalMemory() + 2 ** 30;
+    const reason = await wasmRefusal(specOf(path, { threads: 4096, kvBudget: { bytes } }));
+    assert.match(reason ?? "", /main memory of this machine or container is \d+\.\d GiB; .*--engine llama/);
+    const table = await readTensorTable(path);
+    const tensors = new Map([...table.tensors].map(([name, tensor]) => [name, { ...tensor, bytes }]));
+    assert.match(memoryRefusal({ ...table, tensors }, 4096) ?? "", /its weights .* take \d+\.\d GiB/);
+    assert.equal(memoryRefusal(table, 4096), null);
   });
 });

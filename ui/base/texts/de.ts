@@ -4,6 +4,7 @@ import type { TextKey } from "./en.ts";
 export const german: Readonly<Record<TextKey, string>> = {
   adapter: "Adapter (LoRA)",
   adaptersOf: "Adapter von {model}",
+  addFolder: "Ordner von der Festplatte hinzufügen",
   addFromDisk: "Modell von der Festplatte hinzufügen",
   addModel: "Modell daneben hinzufügen",
   addProperty: "Eigenschaft hinzufügen",
@@ -25,6 +26,8 @@ export const german: Readonly<Record<TextKey, string>> = {
   blocksTotal: "alle",
   blocksUsed: "belegt",
   branchOf: "{index} von {count}",
+  browserCpu: "Prozessor",
+  browserGpu: "Dieser Browser (GPU)",
   calledFunction: "Funktion {name} aufgerufen",
   calledTool: "{name} aufgerufen",
   callsTool: "{name} läuft",
@@ -40,6 +43,13 @@ export const german: Readonly<Record<TextKey, string>> = {
   close: "Schließen",
   closeSideBar: "Seitenleiste schließen",
   collectLogprobs: "Logprobs sammeln",
+  downloadModel: "Ein Modell herunterladen",
+  gpuFacts: "{description}, {engine}, {context} Tokens Kontext",
+  gpuHelp: "Ein Modell für WebGPU ist ein Ordner im Format von MLC, mit seiner übersetzten Bibliothek (.wasm).",
+  keptGpuModels: "Modelle für die GPU",
+  modelToDownload: "Herunterzuladendes Modell",
+  downloadHint:
+    "Ein Name auf dem Hub, ein Name aus `troupe models` oder pypi:PAKET. Dieses Fenster offen lassen: Der Server beendet einen Download, auf den niemand wartet, und setzt ihn später fort.",
   configuredModels: "Konfigurierte Modelle",
   context: "Kontext",
   continue: "Fortsetzen",
@@ -99,7 +109,7 @@ export const german: Readonly<Record<TextKey, string>> = {
   localContext: "Höchstzahl der Tokens eines Gesprächs",
   localFacts: "{description}, {engine}, {threads} Threads, {context} Tokens Kontext",
   localHelp:
-    "Diese Modelle laufen in diesem Browser auf dem Prozessor dieses Rechners. Nichts verlässt ihn, und sie antworten ohne den Server. Werkzeuge, Dateien und Adapter brauchen ein Modell des Servers.",
+    "Diese Modelle laufen in diesem Browser, auf dem Prozessor oder der GPU dieses Rechners. Nichts verlässt ihn, und sie antworten ohne den Server. Werkzeuge, Dateien und Adapter brauchen ein Modell des Servers.",
   localMemory: "{weights} Gewichte, {cache} KV-Cache",
   localThreads: "Rechen-Threads (dieser Rechner hat {cores} Hardware-Threads)",
   logprobs: "Logprobs zeigen",
@@ -119,15 +129,20 @@ export const german: Readonly<Record<TextKey, string>> = {
   newConversation: "Neues Gespräch",
   nextBranch: "Nächster Zweig",
   nextLoad: "Änderungen gelten ab dem nächsten Laden eines Modells.",
+  noAdapter:
+    "Dieser Browser kennt WebGPU, bietet aber keine GPU an: Aktualisiere den Grafiktreiber, oder erlaube die Hardwarebeschleunigung in den Einstellungen des Browsers.",
   noAdapters: "Kein Adapter ist geladen.",
   noConversation: "Kein solches Gespräch",
   noConversationHelp: "Dieser Browser hat kein Gespräch mit dieser Adresse.",
   noFiles: "Der Server hat keine Dateien.",
+  noKeptGpuModels: "Kein Modell für die GPU ist gespeichert.",
   noKeptModels: "Dieser Browser hat keine Modelle.",
   noModels: "Keine Modelle",
   noRequests: "Keine Anfrage läuft.",
   noResponses: "Der Server hat keine Antworten.",
   noSessions: "Der Server hat keine Sitzungen.",
+  noShaderF16:
+    "Die GPU kann nicht mit 16-Bit-Gleitkommazahlen rechnen (shader-f16), die {quantization} braucht: Wähle ein Modell mit f32 im Namen.",
   noSharedModels: "Der Server gibt keine Modelldateien heraus (share_model_files).",
   noStorage: "Dieser Browser hat keinen privaten Dateispeicher (OPFS).",
   nothingFound: "Nichts gefunden",
@@ -135,6 +150,9 @@ export const german: Readonly<Record<TextKey, string>> = {
     "Die Seite kann nicht mehrere Threads nutzen: Öffne sie über HTTPS, oder auf dem Rechner des Servers als localhost.",
   noTools:
     "Der Server bietet keine Werkzeuge an. Sie werden mit enable_code_execution, enable_shell, enable_search oder mcp_config eingeschaltet.",
+  noWebGpu:
+    "Dieser Browser bietet dieser Seite kein WebGPU an: Nutze einen neueren Browser, und öffne die Seite über HTTPS, oder auf dem Rechner des Servers als localhost.",
+  noWebModels: "Der Server gibt keine Modelle für die GPU heraus (web_models).",
   openSideBar: "Seitenleiste öffnen",
   origin: "Herkunft",
   otherModel: "Modell {number}",
@@ -226,6 +244,7 @@ export const german: Readonly<Record<TextKey, string>> = {
   value: "Wert",
   version: "Version",
   waiting: "Warten auf das Modell …",
+  weightMemory: "{weights} Gewichte",
   welcome: "Frag etwas.",
   you: "Du",
 };

@@ -4,6 +4,7 @@ import type { TextKey } from "./en.ts";
 export const french: Readonly<Record<TextKey, string>> = {
   adapter: "Adaptateur (LoRA)",
   adaptersOf: "Adaptateurs de {model}",
+  addFolder: "Ajouter un dossier du disque",
   addFromDisk: "Ajouter un modèle du disque",
   addModel: "Ajouter un modèle à côté",
   addProperty: "Ajouter une propriété",
@@ -25,6 +26,8 @@ export const french: Readonly<Record<TextKey, string>> = {
   blocksTotal: "total",
   blocksUsed: "utilisés",
   branchOf: "{index} sur {count}",
+  browserCpu: "Processeur",
+  browserGpu: "Ce navigateur (GPU)",
   calledFunction: "Fonction {name} appelée",
   calledTool: "{name} appelé",
   callsTool: "Appel de {name}",
@@ -40,6 +43,13 @@ export const french: Readonly<Record<TextKey, string>> = {
   close: "Fermer",
   closeSideBar: "Fermer la barre latérale",
   collectLogprobs: "Recueillir les logprobs",
+  downloadModel: "Télécharger un modèle",
+  gpuFacts: "{description}, {engine}, {context} tokens de contexte",
+  gpuHelp: "Un modèle pour WebGPU est un dossier au format de MLC, avec sa bibliothèque compilée (.wasm).",
+  keptGpuModels: "Modèles pour le GPU",
+  modelToDownload: "Modèle à télécharger",
+  downloadHint:
+    "Un nom du hub, un nom que `troupe models` affiche, ou pypi:PAQUET. Gardez cette fenêtre ouverte : le serveur arrête un téléchargement que personne n’attend, et le reprend plus tard.",
   configuredModels: "Modèles configurés",
   context: "Contexte",
   continue: "Continuer",
@@ -99,7 +109,7 @@ export const french: Readonly<Record<TextKey, string>> = {
   localContext: "Nombre maximal de tokens d’une conversation",
   localFacts: "{description}, {engine}, {threads} threads, {context} tokens de contexte",
   localHelp:
-    "Ces modèles tournent dans ce navigateur, sur le processeur de cette machine. Rien ne la quitte, et ils répondent sans le serveur. Les outils, les fichiers et les adaptateurs demandent un modèle du serveur.",
+    "Ces modèles tournent dans ce navigateur, sur le processeur ou le GPU de cette machine. Rien ne la quitte, et ils répondent sans le serveur. Les outils, les fichiers et les adaptateurs demandent un modèle du serveur.",
   localMemory: "{weights} de poids, {cache} de cache KV",
   localThreads: "Threads de calcul (cette machine a {cores} threads matériels)",
   logprobs: "Afficher les logprobs",
@@ -119,15 +129,20 @@ export const french: Readonly<Record<TextKey, string>> = {
   newConversation: "Nouvelle conversation",
   nextBranch: "Branche suivante",
   nextLoad: "Les changements prennent effet au prochain chargement d’un modèle.",
+  noAdapter:
+    "Ce navigateur connaît WebGPU mais n’offre pas de GPU : mettez à jour le pilote graphique, ou autorisez l’accélération matérielle dans les réglages du navigateur.",
   noAdapters: "Aucun adaptateur n’est chargé.",
   noConversation: "Conversation introuvable",
   noConversationHelp: "Ce navigateur n’a pas de conversation à cette adresse.",
   noFiles: "Le serveur ne garde aucun fichier.",
+  noKeptGpuModels: "Aucun modèle pour le GPU n’est conservé.",
   noKeptModels: "Ce navigateur ne conserve aucun modèle.",
   noModels: "Aucun modèle",
   noRequests: "Aucune requête en cours.",
   noResponses: "Le serveur ne garde aucune réponse.",
   noSessions: "Le serveur ne garde aucune session.",
+  noShaderF16:
+    "Le GPU ne calcule pas avec des flottants de 16 bits (shader-f16), que {quantization} demande : choisissez un modèle avec f32 dans son nom.",
   noSharedModels: "Le serveur ne partage aucun fichier de modèle (share_model_files).",
   noStorage: "Ce navigateur n’a pas de stockage privé de fichiers (OPFS).",
   nothingFound: "Aucun résultat",
@@ -135,6 +150,9 @@ export const french: Readonly<Record<TextKey, string>> = {
     "La page ne peut pas utiliser plusieurs threads : ouvrez-la en HTTPS, ou sur la machine du serveur comme localhost.",
   noTools:
     "Le serveur ne propose aucun outil. Activez-les avec enable_code_execution, enable_shell, enable_search ou mcp_config.",
+  noWebGpu:
+    "Ce navigateur n’offre pas WebGPU à cette page : utilisez un navigateur plus récent, et ouvrez la page en HTTPS, ou sur la machine du serveur comme localhost.",
+  noWebModels: "Le serveur ne partage aucun modèle pour le GPU (web_models).",
   openSideBar: "Ouvrir la barre latérale",
   origin: "Origine",
   otherModel: "Modèle {number}",
@@ -226,6 +244,7 @@ export const french: Readonly<Record<TextKey, string>> = {
   value: "Valeur",
   version: "Version",
   waiting: "En attente du modèle…",
+  weightMemory: "{weights} de poids",
   welcome: "Posez une question.",
   you: "Vous",
 };

@@ -4,6 +4,7 @@ import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
 import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import { keptGpuModels, readKeptGpuModels } from "../../local/gpu-files.ts";
 import { localId, localName } from "../../local/local-model.ts";
 import { keptModels, readKeptModels } from "../../local/model-files.ts";
 import { models, shortName } from "../../server/models.ts";
@@ -20,9 +21,11 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
   useEffect(() => {
     // Storage can be denied by the browser. There are no local models then.
     if (keptModels.value === null) readKeptModels().catch(() => {});
+    if (keptGpuModels.value === null) readKeptGpuModels().catch(() => {});
   }, []);
   const ofServer = (models.value ?? []).map(({ id }) => id);
   const ofBrowser = (keptModels.value ?? []).map(({ name }) => localId(name));
+  const ofGpu = (keptGpuModels.value ?? []).map(({ name }) => localId(name, "gpu"));
   return (
     <div class="models">
       {[model, ...others].map((chosen, i) => (
@@ -34,9 +37,8 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
           >
             <option value="">{t("defaultModel")}</option>
             {options(ofServer, localName(chosen) === null ? chosen : "")}
-            {ofBrowser.length > 0 && (
-              <optgroup label={t("pageLocal")}>{options(ofBrowser, localName(chosen) === null ? "" : chosen)}</optgroup>
-            )}
+            {group(t("pageLocal"), ofBrowser, localName(chosen)?.device === "cpu" ? chosen : "")}
+            {group(t("browserGpu"), ofGpu, localName(chosen)?.device === "gpu" ? chosen : "")}
           </select>
           {i > 0 && (
             <Button
@@ -56,6 +58,12 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
       )}
     </div>
   );
+}
+
+/** Group of the models of this browser; null: there are none. */
+function group(label: string, known: readonly string[], chosen: string) {
+  if (known.length === 0 && chosen === "") return null;
+  return <optgroup label={label}>{options(known, chosen)}</optgroup>;
 }
 
 /** Options of the known models and of the chosen one, which may be gone. */

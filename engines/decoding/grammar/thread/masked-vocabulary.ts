@@ -22,7 +22,7 @@ export class MaskedVocabulary {
   static async read(path: string, vocabSize: number, endOfGeneration: readonly number[]): Promise<MaskedVocabulary> {
     const { tokenizer } = await readModelMetadata(path);
     // The text to encode always follows other text, so no space is added before it.
-    const vocabulary = createVocabulary({ ...tokenizer, addSpacePrefix: false });
+    const vocabulary = createVocabulary({ ...tokenizer, addSpacePrefix: false, rules: null });
     const size = Math.min(vocabulary.size, vocabSize);
     const ends = endOfGeneration.filter((token) => token < size);
     return new MaskedVocabulary(vocabulary, size, ends, []);

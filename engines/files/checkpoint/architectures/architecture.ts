@@ -37,6 +37,8 @@ export interface CheckpointArchitecture {
   readonly applies?: (config: Config) => boolean;
   /** Values of fields that config.json may leave out, as the official class has them. */
   readonly defaults?: JsonObject;
+  /** Further values of this kind, which follow from other fields. */
+  readonly computedDefaults?: (config: Config) => JsonObject;
   /** Prefixes of tensor names that are removed, before `model.`. */
   readonly prefixes?: readonly string[];
   /** Adds the pairs that only this architecture has, and checks fields that no pair can express. */
@@ -46,6 +48,10 @@ export interface CheckpointArchitecture {
   readonly addTensors?: (config: Config) => readonly (Shaped & { readonly name: string })[];
   /** Whether layers beyond block_count are left out: they predict further tokens, which the engines do not use. */
   readonly leavesOutExtraLayers?: boolean;
+  /** Whether the model may have slices (matformer/). */
+  readonly hasSlices?: boolean;
+  /** Returns what the user should know of the model that the engines compute. */
+  readonly notes?: (config: Config) => readonly string[];
   /** Whether the model may compute embeddings: its modules are read. */
   readonly pools?: boolean;
   /** Whether dense layers may follow the pooling. */

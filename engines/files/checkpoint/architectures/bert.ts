@@ -27,7 +27,7 @@ function addLabels(config: Config, pairs: Pairs): void {
 }
 
 /** Heads of training, and the pooler of BERT, which embeddings do not use. */
-const unused: TensorTable = {
+export const bertHeads: TensorTable = {
   "pooler.dense": null,
   "cls.predictions.bias": null,
   "cls.predictions.decoder": null,
@@ -46,7 +46,7 @@ const scoringHead: TensorTable = {
   "classifier.out_proj": "cls.output",
 };
 
-const layers: TensorTable = {
+export const bertLayers: TensorTable = {
   "encoder.layer.{l}.attention.self.query": "blk.{l}.attn_q",
   "encoder.layer.{l}.attention.self.key": "blk.{l}.attn_k",
   "encoder.layer.{l}.attention.self.value": "blk.{l}.attn_v",
@@ -62,7 +62,7 @@ const layers: TensorTable = {
   "encoder.layer.{l}.output.LayerNorm.beta": { to: "blk.{l}.layer_output_norm", suffix: ".bias" },
 };
 
-const embeddings: TensorTable = {
+export const bertEmbeddings: TensorTable = {
   "embeddings.word_embeddings": "token_embd",
   "embeddings.position_embeddings": "position_embd",
   "embeddings.token_type_embeddings": "token_types",
@@ -71,7 +71,7 @@ const embeddings: TensorTable = {
   "embeddings.LayerNorm.beta": { to: "token_embd_norm", suffix: ".bias" },
 };
 
-const bertTensors: TensorTable = { ...embeddings, ...layers, ...unused, ...scoringHead };
+const bertTensors: TensorTable = { ...bertEmbeddings, ...bertLayers, ...bertHeads, ...scoringHead };
 
 export const bert: CheckpointArchitecture = {
   name: "bert",
@@ -127,8 +127,8 @@ export const distilbert: CheckpointArchitecture = {
     pairs.floats({ "attention.layer_norm_epsilon": 1e-12 });
   },
   tensors: {
-    ...embeddings,
-    ...unused,
+    ...bertEmbeddings,
+    ...bertHeads,
     vocab_transform: null,
     vocab_layer_norm: null,
     vocab_projector: null,

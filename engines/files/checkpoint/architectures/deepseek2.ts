@@ -96,3 +96,20 @@ export const deepseek3: CheckpointArchitecture = {
   classes: ["DeepseekV3ForCausalLM"],
   defaults: { ...deepseek2.defaults, scoring_func: "sigmoid", norm_topk_prob: true },
 };
+
+/** GLM 4.7 Flash: DeepSeek V3 that lists which layers have experts. */
+export const glm4MoeLite: CheckpointArchitecture = {
+  ...deepseek3,
+  classes: ["Glm4MoeLiteForCausalLM"],
+  defaults: { ...deepseek3.defaults, rms_norm_eps: 1e-5 },
+  addPairs(config, pairs) {
+    deepseek3.addPairs?.(config, pairs);
+    const types = config.layerTexts("mlp_layer_types", config.layers);
+    if (types === undefined) return;
+    const dense = types.findIndex((type) => type !== "dense");
+    if (dense < 0 || types.slice(dense).some((type) => type !== "sparse")) {
+      throw config.unsupported("mlp_layer_types", types, "dense layers followed by sparse ones");
+    }
+    pairs.counts({ leading_dense_block_count: dense });
+  },
+};

@@ -1,9 +1,9 @@
 // Gemma 3n, text: alternating updates of four streams, per-layer embeddings.
 
 import type { Config } from "../config.ts";
-import { joined, zeros } from "../row-changes.ts";
+import { columnRuns, joined, zeros } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { attention, feedForward, headNorms } from "./changes.ts";
+import { attention, headNorms } from "./changes.ts";
 import { addGemma3Pairs, gemma3Defaults } from "./gemma3.ts";
 
 /** Rows for the tokens of images and sounds, which have no embedding here. */
@@ -12,6 +12,65 @@ const padded: Change = ({ rows, shape }, config) => {
   if (missing <= 0) return { rows, shape };
   return { rows: joined([rows, zeros(missing, rows.columns)]), shape: [shape[0] ?? 1, rows.rows + missing] };
 };
+
+/**
+ * Feed-forward length of each layer. The engine takes one for all, so the matrices of shorter layers are filled up. Their outputs stay
+ * the same: the rows of the gate are repeated, which keeps the mean and the deviation of its values, and all else is zeros.
+ */
+function lengthsOf(config: Config): readonly number[] {
+  const isList = Array.isArray(config.value("intermediate_size"));
+  return isList ? config.counts("intermediate_size", config.layers) : [config.count("intermediate_size")];
+}
+
+const repeatedRows: Change = ({ rows, shape }, config) => {
+  const length = Math.max(...lengthsOf(config));
+  if (length <= rows.rows) return { rows, shape };
+  const isWhole = length % rows.rows === 0;
+  const parts = isWhole
+    ? Array.from({ length: length / rows.rows }, () => rows)
+    : [rows, zeros(length - rows.rows, rows.columns)];
+  return { rows: joined(parts), shape: [rows.columns, length] };
+};
+
+const filledRows: Change = ({ rows, shape }, config) => {
+  const missing = Math.max(...lengthsOf(config)) - rows.rows;
+  if (missing <= 0) return { rows, shape };
+  return { rows: joined([rows, zeros(missing, rows.columns)]), shape: [rows.columns, rows.rows + missing] };
+};
+
+const filledColumns: Change = ({ rows, shape }, config) => {
+  const missing = Math.max(...lengthsOf(config)) - rows.columns;
+  if (missing <= 0) return { rows, shape };
+  const runs = [
+    { first: 0, count: rows.columns },
+    { first: null, count: missing },
+  ];
+  return { rows: columnRuns(rows, runs), shape: [rows.columns + missing, rows.rows] };
+};
+
+/** Layers whose gate sets values to 0 by their mean and deviation must fit the longest a whole number of times. */
+function checkLengths(config: Config): void {
+  const lengths = lengthsOf(config);
+  const longest = Math.max(...lengths);
+  const wrong = lengths.slice(0, sparsity.layers).find((length) => longest % length !== 0);
+  if (wrong === undefined) return;
+  throw config.unsupported(
+    "intermediate_size",
+    lengths,
+    `a whole part of ${longest} in the first ${sparsity.layers} layers, not ${wrong}`,
+  );
+}
+
+function notesOf(config: Config): string[] {
+  const lengths = lengthsOf(config);
+  const longest = Math.max(...lengths);
+  const shorter = lengths.filter((length) => length < longest).length;
+  if (shorter === 0) return [];
+  return [
+    `${shorter} of ${lengths.length} layers have a shorter feed-forward than ${longest}; llama.cpp takes one length for all layers, so ` +
+      `these take the memory and the time of ${longest}: a model or slice with equal lengths saves both`,
+  ];
+}
 
 /** Share of a feed-forward's values that the first layers set to 0, and the number of these layers. */
 const sparsity = { share: 0.95, layers: 10 };
@@ -42,6 +101,7 @@ export const gemma3n: CheckpointArchitecture = {
   defaults: {
     ...gemma3Defaults,
     hidden_size: 2048,
+    intermediate_size: 16_384,
     num_hidden_layers: 35,
     num_key_value_heads: 2,
     max_position_embeddings: 32_768,
@@ -61,8 +121,10 @@ export const gemma3n: CheckpointArchitecture = {
     config.mustBe("laurel_rank", 64);
     config.mustBe("num_kv_shared_layers", Math.max(0, config.layers - ownKeys));
     checkSparsity(config);
+    checkLengths(config);
     addGemma3Pairs(config, pairs);
     pairs.counts({
+      feed_forward_length: Math.max(...lengthsOf(config)),
       "altup.active_idx": 0,
       "altup.num_inputs": 4,
       embedding_length_per_layer_input: 256,
@@ -75,6 +137,8 @@ export const gemma3n: CheckpointArchitecture = {
       pairs.truths("attention.sliding_window_pattern", slides);
     }
   },
+  hasSlices: true,
+  notes: notesOf,
   tensors: {
     embed_tokens: { to: "token_embd", change: padded },
     embed_tokens_per_layer: { to: "per_layer_token_embd", change: padded },
@@ -86,7 +150,9 @@ export const gemma3n: CheckpointArchitecture = {
     "altup_unembed_projections.{e}": "altup_unembd_proj",
     ...attention,
     ...headNorms,
-    ...feedForward,
+    "layers.{l}.mlp.gate_proj": { to: "blk.{l}.ffn_gate", change: repeatedRows },
+    "layers.{l}.mlp.up_proj": { to: "blk.{l}.ffn_up", change: filledRows },
+    "layers.{l}.mlp.down_proj": { to: "blk.{l}.ffn_down", change: filledColumns },
     "layers.{l}.input_layernorm": "blk.{l}.attn_norm",
     "layers.{l}.post_attention_layernorm": "blk.{l}.post_attention_norm",
     "layers.{l}.pre_feedforward_layernorm": "blk.{l}.ffn_norm",

@@ -9,7 +9,26 @@ export function addLlamaPairs(config: Config, pairs: Pairs): void {
   pairs.counts({ vocab_size: config.count("vocab_size"), "rope.dimension_count": config.headLength });
 }
 
+/** Values of the official class of Llama, which configs of models with images leave out. */
+const llamaDefaults = {
+  ...{ hidden_size: 4096, intermediate_size: 11_008, num_hidden_layers: 32, num_attention_heads: 32 },
+  ...{ max_position_embeddings: 2048, vocab_size: 32_000 },
+};
+
 export const llamaTensors: TensorTable = { ...ends, ...preNorms, ...turnedAttention, ...feedForward };
+
+/** Arcee (AFM): Llama with squared ReLU instead of a gate. */
+export const arcee: CheckpointArchitecture = {
+  name: "arcee",
+  classes: ["ArceeForCausalLM"],
+  defaults: { hidden_act: "relu2", rms_norm_eps: 1e-5 },
+  addPairs(config, pairs) {
+    config.mustBe("hidden_act", "relu2");
+    addLlamaPairs(config, pairs);
+  },
+  tensors: llamaTensors,
+  addTensors: llama3Tensors,
+};
 
 export const llama: CheckpointArchitecture = {
   name: "llama",
@@ -38,4 +57,17 @@ export const llama: CheckpointArchitecture = {
   },
   addTensors: llama3Tensors,
   pools: true,
+};
+
+/** Llama or Mistral as the text part of LLaVA, Idefics 3, SmolVLM and InternVL. */
+export const llamaOfImages: CheckpointArchitecture = {
+  ...llama,
+  classes: [
+    "LlavaForConditionalGeneration",
+    "Idefics3ForConditionalGeneration",
+    "SmolVLMForConditionalGeneration",
+    "InternVLForConditionalGeneration",
+  ],
+  applies: (config) => config.value("model_type") === "llama" || config.value("model_type") === "mistral",
+  computedDefaults: (config) => (config.value("model_type") === "llama" ? llamaDefaults : {}),
 };

@@ -3,8 +3,10 @@ import type { Config } from "../config.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { bert, bertClassifier, distilbert, roberta } from "./bert.ts";
 import { cohere2, commandR } from "./cohere.ts";
-import { deepseek2, deepseek3 } from "./deepseek2.ts";
-import { ernie45 } from "./ernie4-5.ts";
+import { deepseek2, deepseek3, glm4MoeLite } from "./deepseek2.ts";
+import { dots1, minimaxM2 } from "./dots1.ts";
+import { ernie45, ernie45Moe } from "./ernie4-5.ts";
+import { euroBert, neoBert } from "./eurobert.ts";
 import { exaone4 } from "./exaone4.ts";
 import { falconH1 } from "./falcon-h1.ts";
 import { gemma } from "./gemma.ts";
@@ -14,15 +16,21 @@ import { gemma3n } from "./gemma3n.ts";
 import { gemma4 } from "./gemma4.ts";
 import { glm4, glm4moe } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
+import { gpt2, gptNeoX, phi2 } from "./gpt2.ts";
 import { granite, graniteMoe } from "./granite.ts";
 import { graniteHybrid, graniteHybridDense } from "./granite-hybrid.ts";
+import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
+import { jinaBertV2, jinaBertV3, jinaEmbeddingsV3 } from "./jina-bert.ts";
 import { lfm2, lfm2moe } from "./lfm2.ts";
-import { llama } from "./llama.ts";
+import { arcee, llama, llamaOfImages } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
+import { mamba, mamba2 } from "./mamba.ts";
 import { ministral3, mistral3 } from "./mistral3.ts";
 import { modernBert } from "./modern-bert.ts";
 import { nemotron } from "./nemotron.ts";
-import { nomicBert } from "./nomic-bert.ts";
+import { nemotronH, nemotronHMoe } from "./nemotron-h.ts";
+import { nomicBert, nomicBertMoe } from "./nomic-bert.ts";
+import { olmo } from "./olmo.ts";
 import { olmo2 } from "./olmo2.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
@@ -42,8 +50,11 @@ export const architectures: readonly CheckpointArchitecture[] = [
   ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
   ...[qwen3next, qwen35, qwen35moe, gemma4],
-  ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2],
-  ...[bert, bertClassifier, roberta, distilbert, nomicBert, modernBert],
+  ...[nemotronHMoe, nemotronH, hunyuanDense, hunyuanMoe, arcee, gpt2, gptNeoX, phi2, olmo],
+  ...[mamba, mamba2, dots1, minimaxM2, ernie45Moe, glm4MoeLite],
+  ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2, llamaOfImages],
+  ...[bert, bertClassifier, jinaBertV2, jinaBertV3, roberta, distilbert, nomicBert, nomicBertMoe, modernBert],
+  ...[jinaEmbeddingsV3, euroBert, neoBert],
 ];
 
 /** Returns the architecture of a class, if it is known. */

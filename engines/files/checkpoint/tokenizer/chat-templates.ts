@@ -1,5 +1,5 @@
 // Chat templates of a folder: found in up to three places, copied as texts, never run.
-import type { JsonField } from "./source/json-field.ts";
+import type { JsonField } from "../../json-field.ts";
 import type { TokenizerFolder } from "./source/tokenizer-folder.ts";
 import type { Pairs } from "./token-pairs.ts";
 

@@ -1,6 +1,6 @@
 // Post-processor of a tokenizer.json: the special tokens that it puts around a text and between two texts.
 
-import { type JsonField, quoted } from "./source/json-field.ts";
+import { type JsonField, quoted } from "../../json-field.ts";
 import { type TokenizerJson, typeOf } from "./source/tokenizer-json.ts";
 import type { Warn } from "./token-table.ts";
 

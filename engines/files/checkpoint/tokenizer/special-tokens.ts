@@ -3,11 +3,11 @@
 
 import { ServerError } from "../../../../runtime/errors.ts";
 import { endNames } from "../../gguf/end-of-generation.ts";
+import type { JsonField } from "../../json-field.ts";
 import { setInfillTokens } from "./infill-tokens.ts";
 import type { VocabularyPairs } from "./kinds/vocabulary.ts";
 import { type Wrapping, wrappingOf } from "./post-processor.ts";
 import type { FolderContent } from "./source/folder-content.ts";
-import type { JsonField } from "./source/json-field.ts";
 import { type Role, roles } from "./source/roles.ts";
 import { keyPrefix, setFlag, setToken } from "./token-pairs.ts";
 import { tokenTypes, type Warn } from "./token-table.ts";

@@ -2,15 +2,18 @@
 // tokens have the same text, so the table refuses that.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { endNames } from "../../gguf/end-of-generation.ts";
-import { quoted } from "./source/json-field.ts";
+import { quoted } from "../../json-field.ts";
 import type { AddedToken } from "./source/tokenizer-json.ts";
 import { keyPrefix, type Pairs } from "./token-pairs.ts";
 
 /** Token types of GGUF. */
 export const tokenTypes = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
-/** Receives what the result does differently from the tokenizer of the folder. */
-export type Warn = (difference: string) => void;
+/**
+ * Receives what the result does differently from the tokenizer of the folder. `remains`: also with exact rules
+ * (exact-rules.ts); the other differences are those of llama.cpp's tokenizer.
+ */
+export type Warn = (difference: string, remains?: boolean) => void;
 
 export const spaceSymbol = "\u2581";
 
@@ -58,7 +61,7 @@ export class TokenTable {
   setAdded(token: AddedToken, warn: Warn, spells: (text: string) => string = (text) => text): void {
     const { id, text, isSpecial } = token;
     if (id >= this.size) {
-      warn(`the added token ${quoted(text)} is left out: its id ${id} is beyond the model's ${this.size} tokens`);
+      warn(`the added token ${quoted(text)} is left out: its id ${id} is beyond the model's ${this.size} tokens`, true);
       return;
     }
     if (isSpecial || looksSpecial(text)) this.set(id, text, tokenTypes.control, addedScore);
@@ -127,7 +130,8 @@ export function warnOfNormalized(added: readonly AddedToken[], warn: Warn): void
 export function warnOfEnds(names: Iterable<string>, added: readonly AddedToken[], warn: Warn): void {
   const known = new Set(added.map(({ text }) => text));
   const texts = [...names].filter((name) => endNames.has(name) && !known.has(name)).map(quoted);
-  if (texts.length > 0) warn(`these tokens only end a generation, and are never found in a text: ${firstOf(texts)}`);
+  if (texts.length > 0)
+    warn(`these tokens only end a generation, and are never found in a text: ${firstOf(texts)}`, true);
 }
 
 function firstOf(texts: readonly string[]): string {

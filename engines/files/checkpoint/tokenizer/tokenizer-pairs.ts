@@ -1,6 +1,7 @@
 // Tokenizer pairs: the key/value pairs of a GGUF file that describe the tokenizer of a Hugging Face folder. The result is
 // what llama.cpp's converter writes; where it only approximates the folder's tokenizer, a warning says so.
 import { setChatTemplates } from "./chat-templates.ts";
+import { addExactRules } from "./exact-rules.ts";
 import { bytePairVocabulary, isByteLevel } from "./kinds/byte-pairs.ts";
 import { piecesOfFile } from "./kinds/file-pieces.ts";
 import { piecesOfJson } from "./kinds/json-pieces.ts";
@@ -22,7 +23,14 @@ import type { Warn } from "./token-table.ts";
 export async function tokenizerPairs(path: string, vocabSize: number | null, warn: Warn = () => {}): Promise<Pairs> {
   const folder = await TokenizerFolder.open(path);
   const content = await readContent(folder);
-  const vocabulary = vocabularyIn(content, vocabSize, warn);
+  const differences: string[] = [];
+  const vocabulary = vocabularyIn(content, vocabSize, (difference, remains = false) => {
+    if (remains) warn(difference);
+    else differences.push(difference);
+  });
+  // With exact rules, the differences are those of llama.cpp's tokenizer, which troupe does not use.
+  const isExact = content.json !== null && addExactRules(vocabulary, content.json);
+  if (!isExact) for (const difference of differences) warn(difference);
   setSpecialTokens(vocabulary, content, path, warn);
   await setChatTemplates(vocabulary.pairs, folder, content.config);
   return vocabulary.pairs;
@@ -54,6 +62,6 @@ function hasPieces(
   const ids = vocabularyOf(json);
   const isAdded = new Set(json.added.map(({ id }) => id));
   const other = pieces.pieces.findIndex(({ text }, id) => !isAdded.has(id) && ids.get(text) !== id);
-  if (other >= 0) warn(`${pieces.file} is not used: its piece ${other} is not a token of tokenizer.json`);
+  if (other >= 0) warn(`${pieces.file} is not used: its piece ${other} is not a token of tokenizer.json`, true);
   return other < 0;
 }

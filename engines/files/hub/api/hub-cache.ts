@@ -43,12 +43,12 @@ export async function writeRef(folder: string, revision: string, commit: string)
   await rename(temporary, path);
 }
 
-/** Lists the complete files of a commit, by their paths in the repository. */
-export async function cachedFiles(folder: string, commit: string): Promise<string[]> {
+/** Returns the sizes in bytes of the complete files of a commit, by their paths in the repository. */
+export async function cachedSizes(folder: string, commit: string): Promise<Map<string, number>> {
   const root = join(folder, "snapshots", commit);
   const names = await readdir(root, { recursive: true }).catch(() => []);
-  const present = await Promise.all(names.map(async (name) => ((await sizeOf(join(root, name))) === null ? [] : name)));
-  return present.flat().map((name) => name.split(sep).join("/"));
+  const sizes = await Promise.all(names.map(async (name) => [name, await sizeOf(join(root, name))] as const));
+  return new Map(sizes.flatMap(([name, size]) => (size === null ? [] : [[name.split(sep).join("/"), size] as const])));
 }
 
 /** Returns the size in bytes of a file or of a link's target; null if it does not exist. */

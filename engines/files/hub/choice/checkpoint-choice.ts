@@ -1,6 +1,8 @@
 // Checkpoint choice: the files of a model in Hugging Face's format (config.json, safetensors, tokenizer) among the files of a
 // repository or folder. Works on names only.
 import { basename } from "node:path";
+import { isUqff, residualFile } from "../../uqff/names.ts";
+import { chooseShards, missingFile, type UqffChoice } from "./uqff-choice.ts";
 
 /** File that stands for the whole model: its path names a checkpoint. */
 export const checkpointFile = "config.json";
@@ -21,12 +23,28 @@ const templates = /^additional_chat_templates\/[^/]+\.jinja$/;
 export function checkpointFiles(paths: readonly string[]): readonly string[] | null {
   const isCheckpoint = paths.includes(checkpointFile) && paths.some((path) => weights.test(path));
   if (!isCheckpoint) return null;
-  const small = paths.filter((path) => others.has(path) || parts.test(path) || templates.test(path));
+  const small = smallFiles(paths);
   const shards = paths.filter((path) => weights.test(path));
   // With an index the shards are the model; a single file beside them is a copy.
   const isSharded = paths.includes(indexFile) && shards.length > 1;
   const needed = isSharded ? shards.filter((path) => path !== singleFile) : shards.filter(isOnly(shards));
-  return [checkpointFile, ...small.sort(), ...needed.sort()];
+  return [checkpointFile, ...small, ...needed.sort()];
+}
+
+/**
+ * Returns the files of a model whose weights are in UQFF: the first shard, the further ones, and the files that are not quantized.
+ * Throws `model_file_invalid` if no shards fit, or if a file is missing.
+ */
+export function uqffFiles(paths: readonly string[], choice: UqffChoice): readonly string[] {
+  const shards = chooseShards(paths, choice);
+  for (const needed of [residualFile, checkpointFile]) {
+    if (!paths.includes(needed)) throw missingFile(needed, shards[0] ?? "", choice);
+  }
+  return [...shards, residualFile, checkpointFile, ...smallFiles(paths)];
+}
+
+function smallFiles(paths: readonly string[]): string[] {
+  return paths.filter((path) => others.has(path) || parts.test(path) || templates.test(path)).sort();
 }
 
 /** Without an index, the single file is the model if there is one. */
@@ -34,7 +52,7 @@ function isOnly(shards: readonly string[]): (path: string) => boolean {
   return shards.includes(singleFile) ? (path) => path === singleFile : () => true;
 }
 
-/** Whether a resolved path stands for a checkpoint. Its folder has the other files. */
+/** Whether a resolved path stands for a checkpoint: config.json, or a shard of UQFF. Its folder has the other files. */
 export function isCheckpoint(path: string): boolean {
-  return basename(path) === checkpointFile;
+  return basename(path) === checkpointFile || isUqff(path);
 }

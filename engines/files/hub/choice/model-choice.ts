@@ -19,7 +19,19 @@ export interface Choice {
   readonly wanted: string | null;
   /** Quantisations that may be chosen without being named, best first. */
   readonly preferred: readonly string[];
+  /** If it is set, the size decides in place of `preferred`. */
+  readonly room?: Room | undefined;
 }
+
+export interface Room {
+  /** Size that the model should not exceed. */
+  readonly bytes: number;
+  /** Sizes of the files, where they are known. */
+  readonly sizes: ReadonlyMap<string, number | null>;
+}
+
+/** Types that are not quantized, the best to quantize first. */
+const floats = ["BF16", "F16", "F32"];
 
 /** Default quantisations. They are small enough for most machines and precise enough for most uses. */
 export const preferredQuantisations = ["Q4_K_M", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "F16", "BF16", "F32"];
@@ -31,6 +43,9 @@ const listedLimit = 30;
 
 /** Returns the files of the chosen model. Throws `model_file_invalid` with a list of the available models. */
 export function chooseModel(paths: readonly string[], choice: Choice): readonly string[] {
+  // A file in the format before GGUF is taken by its full name only.
+  const named = paths.find((path) => path === choice.wanted && /\.bin$/i.test(path));
+  if (named !== undefined) return [named];
   const models = groupModels(paths);
   const { first, files, missing } = chooseOne(models, paths, choice);
   if (missing.length === 0) return files;
@@ -44,17 +59,35 @@ export function hasGguf(paths: readonly string[]): boolean {
 }
 
 function chooseOne(models: readonly ModelFiles[], paths: readonly string[], choice: Choice): ModelFiles {
-  const { place, wanted, preferred } = choice;
+  const { place, wanted, preferred, room } = choice;
   if (wanted !== null) return chooseWanted(models, paths, wanted, place);
   const [only, ...others] = models;
   if (only === undefined) throw invalid(`there is no GGUF model in ${place}${otherFiles(paths)}`);
   if (others.length === 0) return only;
+  const sized = room === undefined ? null : chooseBySize(models, room);
+  if (sized !== null) return sized;
   for (const quantisation of preferred) {
     const [found, ...more] = models.filter(({ first }) => quantisationOf(first) === quantisation);
     if (found !== undefined && more.length === 0) return found;
     if (found !== undefined) break;
   }
   throw invalid(`there are several models in ${place}; name one of them${list(models)}`);
+}
+
+/** Returns the largest quantized model that fits, else the smallest; of floats the best source. null: no size is known. */
+function chooseBySize(models: readonly ModelFiles[], { bytes, sizes }: Room): ModelFiles | null {
+  const sized = models.flatMap((model) => {
+    const parts = model.files.map((file) => sizes.get(file) ?? null);
+    const total = parts.reduce<number | null>((sum, part) => (sum === null || part === null ? null : sum + part), 0);
+    return total === null || model.missing.length > 0 ? [] : [{ model, total }];
+  });
+  const quantized = sized.filter(({ model }) => !floats.includes(quantisationOf(model.first) ?? ""));
+  const inOrder = quantized.sort((one, other) => other.total - one.total);
+  const found = inOrder.find(({ total }) => total <= bytes) ?? inOrder.at(-1);
+  if (found !== undefined) return found.model;
+  return (
+    floats.flatMap((float) => sized.filter(({ model }) => quantisationOf(model.first) === float))[0]?.model ?? null
+  );
 }
 
 function chooseWanted(

@@ -46,6 +46,10 @@ export interface FetchOptions {
   readonly format?: "plain" | "gguf" | undefined;
   /** Quantisations to take if a place has several models, best first; they come before the default ones. */
   readonly quantisations?: readonly string[] | undefined;
+  /** Size in bytes that the chosen model should not exceed: the largest quantized one below is taken, else the smallest. */
+  readonly roomBytes?: number | undefined;
+  /** Shards, or a quantization, whose weights in UQFF are taken; absent or empty: other files come first. */
+  readonly fromUqff?: readonly string[] | undefined;
   /** Source of the hub's token: `literal:…`, `env:…`, `path:…`, `cache` (default) or `none`. */
   readonly tokenSource?: string | undefined;
   /** Environment variables; default: those of the process. */

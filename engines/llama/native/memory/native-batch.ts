@@ -5,8 +5,13 @@ import type { Batch } from "../../../batch.ts";
 import type { LlamaFunctions, NativeBatch } from "../abi.ts";
 import type { Pointer } from "../pointer.ts";
 
+/** Number of coordinates of an embedding of an image: time, row and column. */
+const gridAxes = 3;
+
 export class NativeBatchView {
   readonly batch: NativeBatch;
+  /** Number of positions of an embedding. */
+  readonly #axes: number;
   readonly #token: Int32Array;
   readonly #position: Int32Array;
   readonly #sequence: Int32Array;
@@ -15,21 +20,27 @@ export class NativeBatchView {
   readonly #ownLists: BigUint64Array;
   #count = 0;
 
-  constructor(functions: LlamaFunctions, maxTokens: number) {
-    this.batch = functions.batchInit(maxTokens, 0, 1);
-    const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * bytes);
-    this.#token = new Int32Array(view(this.batch.token, 4));
+  /**
+   * `width`: number of floats of an embedding, if the batch takes embeddings in place of tokens; 0: it takes tokens. `axes`:
+   * number of positions of an embedding; a token has one.
+   */
+  constructor(functions: LlamaFunctions, maxTokens: number, width = 0, axes = 1) {
+    // llama.cpp allocates one position for each token. The memory of embeddings that are never written is not used.
+    this.batch = functions.batchInit(maxTokens * axes, width, 1);
+    this.#axes = axes;
+    const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * axes * bytes);
+    this.#token = width > 0 ? new Int32Array(maxTokens * axes) : new Int32Array(view(this.batch.token, 4));
     this.#position = new Int32Array(view(this.batch.pos, 4));
     this.#wanted = new Int8Array(view(this.batch.logits, 1));
     new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
     // seq_id[i] points to the list of sequences of token i; batchInit allocates each list separately. This constructor
     // redirects all pointers into one array, which a typed view can write. The original pointers are restored before
     // llama.cpp frees the batch.
-    this.#sequence = new Int32Array(maxTokens);
+    this.#sequence = new Int32Array(maxTokens * axes);
     this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
     this.#ownLists = this.#lists.slice();
     const base = koffi.address(this.#sequence);
-    for (let i = 0; i < maxTokens; i++) this.#lists[i] = base + BigInt(i * Int32Array.BYTES_PER_ELEMENT);
+    for (let i = 0; i < maxTokens * axes; i++) this.#lists[i] = base + BigInt(i * Int32Array.BYTES_PER_ELEMENT);
   }
 
   free(functions: LlamaFunctions): void {
@@ -53,16 +64,31 @@ export class NativeBatchView {
     this.#wanted[i] = wantOutput;
   }
 
-  addRow(batch: Batch, row: number, sequence: number): void {
+  /** Adds the tokens of a batch row, from its token number `first` on. */
+  addRow(batch: Batch, row: number, sequence: number, first = 0): void {
     const length = batch.length[row] as number;
     const firstWanted = length - (batch.logitsCount[row] as number);
-    for (let i = 0; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
+    for (let i = first; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
   }
 
   /** Adds one token of a batch row; `index` is counted from the row's first token. */
   addToken(batch: Batch, row: number, sequence: number, index: number, wantOutput: number): void {
     const token = batch.tokens[(batch.offset[row] as number) + index] as number;
-    this.add(token, (batch.position[row] as number) + index, sequence, wantOutput);
+    this.add(token, batch.coordinate(row, index, 0), sequence, wantOutput);
+  }
+
+  /**
+   * Adds `count` embeddings of a batch row in place of all tokens; `first` is counted from the row's first token. llama.cpp
+   * takes all positions in time, then all rows, all columns, and a fourth position that is 0.
+   */
+  setEmbeddings(batch: Batch, row: number, sequence: number, first: number, count: number): void {
+    this.clear();
+    for (let i = 0; i < count; i++) this.add(0, batch.coordinate(row, first + i, 0), sequence, 0);
+    for (let axis = 1; axis < this.#axes; axis++) {
+      for (let i = 0; i < count; i++) {
+        this.#position[axis * count + i] = axis < gridAxes ? batch.coordinate(row, first + i, axis) : 0;
+      }
+    }
   }
 
   /** Stores the number of tokens in the native batch. Call before the batch is used. */

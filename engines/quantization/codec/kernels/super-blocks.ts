@@ -10,7 +10,8 @@ import { packLevels, packScalesAndMins, packScalesIq4, packScalesQ3 } from "./pa
 import { searchAffine } from "./search/affine";
 import { searchLevels } from "./search/codebook";
 import { fitScales, MINS, SCALES, SUMS } from "./search/super-scale";
-import { searchSymmetric } from "./search/symmetric";
+import { refineAffine, refinedMin, refinedScale, refineSymmetric, startRefinement } from "./search/refine";
+import { multiplyWeights, searchSymmetric } from "./search/symmetric";
 import {
   largestOf, meanSquare, NEGLIGIBLE, powerBelow, transpose, VALUES, weigh, weighImportance, WEIGHTS,
 } from "./search/tile";
@@ -19,6 +20,12 @@ export const SUPER: i32 = 256;
 const SUPER_FLOATS: usize = 1024;
 /** Levels of a super-block, one byte each. */
 const LEVELS: usize = memory.data(256, 16);
+/** Number of times that integers of scales and super-scale are adapted to each other. */
+const REFINEMENTS: i32 = 2;
+
+/** Super-scales of the super-block that is encoded. Values are divided by its unit. */
+let superScale: f32 = 0;
+let superMin: f32 = 0;
 
 // @ts-expect-error: decorator
 @inline
@@ -68,15 +75,19 @@ function encodeSuper(type: i32, x: usize, importance: usize, out: usize): void {
     return;
   }
   const unit = powerBelow(peak);
-  searchScales(type, x, importance, unit);
-  const scale = fitSuperScale(type);
-  const storedScale = half(scale * unit);
+  const spread = importance ? spreadOf(type, x, unit) : 0;
+  searchScales(type, x, importance, unit, spread);
+  superScale = fitSuperScale(type);
+  superMin = hasMins(type) ? fitSuperMin(type) : 0;
+  if (importance) {
+    for (let round = 0; round < REFINEMENTS; round++) refineScales(type, x, importance, unit, spread);
+  }
+  const storedScale = half(superScale * unit);
   const rounded = float(storedScale);
   store<u16>(out + fileSuperScaleAt(type), storedScale);
   let roundedMin: f32 = 0;
   if (hasMins(type)) {
-    const most: f32 = type == Q2_K ? 15 : 63;
-    const storedMin = half(fitScales(MINS, SUPER / lengthOf(type), most, 0, most) * unit);
+    const storedMin = half(superMin * unit);
     store<u16>(out + fileSuperScaleAt(type) + 2, storedMin);
     roundedMin = float(storedMin);
   }
@@ -95,29 +106,58 @@ function encodeSuper(type: i32, x: usize, importance: usize, out: usize): void {
   packLevels(type, LEVELS, out);
 }
 
+/** Returns the part of the super-block's mean square in the weights of importance. Values are divided by `unit`. */
+// @ts-expect-error: decorator
+@inline
+function spreadOf(type: i32, x: usize, unit: f32): f32 {
+  return <f32>(meanSquare(x, SUPER) / (<f64>unit * <f64>unit)) * (type == Q2_K ? 1 : 2);
+}
+
+/** Loads the values and weights of four blocks into the tile, and returns the sums of their weights. */
+// @ts-expect-error: decorator
+@inline
+function loadTile(type: i32, x: usize, importance: usize, unit: f32, spread: f32): v128 {
+  const length = lengthOf(type);
+  transpose(x, length, 1 / unit, VALUES);
+  if (!importance) return weigh(type, length);
+  transpose(importance, length, 1, WEIGHTS);
+  return weighImportance(type, length, f32x4.splat(spread));
+}
+
 /** Finds the scales of all blocks, and the sums of their weights. Values are divided by `unit`. */
 // @ts-expect-error: decorator
 @inline
-function searchScales(type: i32, x: usize, importance: usize, unit: f32): void {
+function searchScales(type: i32, x: usize, importance: usize, unit: f32, spread: f32): void {
   const length = lengthOf(type), tileBytes = <usize>length << 4;
-  let spread: f32 = 0;
-  if (importance) {
-    spread = <f32>(meanSquare(x, SUPER) / (<f64>unit * <f64>unit)) * (type == Q2_K ? 1 : 2);
-  }
   for (let at: usize = 0; at < <usize>(SUPER / length) << 2; at += 16) {
-    transpose(x, length, 1 / unit, VALUES);
-    if (importance) {
-      transpose(importance, length, 1, WEIGHTS);
-      v128.store(SUMS + at, weighImportance(type, length, f32x4.splat(spread)));
-      importance += tileBytes;
-    } else {
-      v128.store(SUMS + at, weigh(type, length));
-    }
+    v128.store(SUMS + at, loadTile(type, x, importance, unit, spread));
     if (type == IQ4_XS) searchLevels(importance != 0, SCALES + at);
     else if (hasMins(type)) searchMins(type, importance != 0, at);
-    else searchSymmetric(length, <f32>biasOf(type), type == Q6_K && importance == 0 ? 0.3 : 0.18, SCALES + at);
+    else searchCentered(type, importance != 0, SCALES + at);
+    if (importance) importance += tileBytes;
     x += tileBytes;
   }
+}
+
+/** Improves the integers of scales and mins, and the super-scales. */
+// @ts-expect-error: decorator
+@inline
+function refineScales(type: i32, x: usize, importance: usize, unit: f32, spread: f32): void {
+  const length = lengthOf(type), tileBytes = <usize>length << 4;
+  startRefinement();
+  for (let at: usize = 0; at < <usize>(SUPER / length); at += 4) {
+    loadTile(type, x, importance, unit, spread);
+    multiplyWeights(tileBytes);
+    const scales = SCALES + at;
+    if (hasMins(type)) {
+      refineAffine(length, <f32>highestOf(type), superScale, superMin, scales, MINS + at, mostOf(type));
+    } else if (type == Q6_K) refineSymmetric(length, 32, superScale, scales, -128, 127);
+    else refineSymmetric(length, <f32>biasOf(type), superScale, scales, -32, 31);
+    importance += tileBytes;
+    x += tileBytes;
+  }
+  if (hasMins(type)) superMin = refinedMin(superMin);
+  superScale = refinedScale(superScale, superMin);
 }
 
 /** Finds scales and mins of a tile. The grid is finer if there is an importance. */
@@ -130,14 +170,38 @@ function searchMins(type: i32, isFine: bool, at: usize): void {
   else searchAffine(32, top, -1.6, 0.2, 18, SCALES + at, MINS + at);
 }
 
+/**
+ * Finds scales of a tile of a type without mins. More clipping would lower the weighted errors of Q3_K, but raises perplexity
+ * (docs/decisions.md).
+ */
+// @ts-expect-error: decorator
+@inline
+function searchCentered(type: i32, hasImportance: bool, scales: usize): void {
+  if (type == Q6_K) searchSymmetric(16, 32, hasImportance ? -2.2 : -1.5, hasImportance ? 0.36 : 0.3, scales);
+  else searchSymmetric(16, 4, -0.9, 0.18, scales);
+}
+
+/** Returns the largest integer of scales and mins, of a type with mins. */
+// @ts-expect-error: decorator
+@inline
+function mostOf(type: i32): f32 {
+  return type == Q2_K ? 15 : 63;
+}
+
 /** Replaces the scales by small integers, and returns the super-scale. */
 // @ts-expect-error: decorator
 @inline
 function fitSuperScale(type: i32): f32 {
   const count = SUPER / lengthOf(type);
-  if (type == Q2_K) return fitScales(SCALES, count, 15, 0, 15);
   if (type == Q6_K) return fitScales(SCALES, count, -128, -128, 127);
-  return hasMins(type) ? fitScales(SCALES, count, 63, 0, 63) : fitScales(SCALES, count, -32, -32, 31);
+  return hasMins(type) ? fitScales(SCALES, count, mostOf(type), 0, mostOf(type)) : fitScales(SCALES, count, -32, -32, 31);
+}
+
+/** Replaces the mins by small integers, and returns their super-scale. */
+// @ts-expect-error: decorator
+@inline
+function fitSuperMin(type: i32): f32 {
+  return fitScales(MINS, SUPER / lengthOf(type), mostOf(type), 0, mostOf(type));
 }
 
 // @ts-expect-error: decorator

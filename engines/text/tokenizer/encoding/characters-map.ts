@@ -10,6 +10,7 @@ const replacedBit = 1 << 8;
 const scaledBit = 1 << 9;
 const offsetMask = 0x7fffffff;
 
+const decoder = new TextDecoder();
 const countBytes = 4;
 /**
  * Maximum number of bytes replaced at once. A limit is needed, because the nodes in a file may form a cycle. The
@@ -70,6 +71,23 @@ export class CharactersMap {
         `it turns ${length} bytes into ${this.end - found}; expected at most ${mostGrowth} for each byte`,
       );
     return length;
+  }
+
+  /** Returns the replacement of the shortest replaceable beginning of `bytes`; null if there is none. */
+  shortest(bytes: Uint8Array): string | null {
+    let index = baseOf(this.#node(0));
+    for (const byte of bytes) {
+      if (byte === 0) return null;
+      index ^= byte;
+      const node = this.#node(index);
+      if ((node & byteMask) >>> 0 !== byte) return null;
+      index ^= baseOf(node);
+      if ((node & replacedBit) === 0) continue;
+      const start = this.#node(index) & offsetMask;
+      if (start >= this.texts.length) throw damagedMap(`a replacement is at byte ${start} of ${this.texts.length}`);
+      return decoder.decode(this.texts.subarray(start, this.texts.indexOf(0, start)));
+    }
+    return null;
   }
 
   #node(index: number): number {

@@ -9,8 +9,11 @@ import type { PreTokenizer } from "./pre-tokenizers.ts";
 import { RememberedWords } from "./remembered-words.ts";
 import { splitWords } from "./word-rules.ts";
 
-/** Appends the tokens of `text` to `output`. */
-export type Encoder = (text: string, output: number[]) => void;
+/**
+ * Appends the tokens of `text` to `output`. `isFirst`: whether the text is at the beginning of a prompt; only exact rules
+ * make a difference.
+ */
+export type Encoder = (text: string, output: number[], isFirst?: boolean) => void;
 
 export const spaceSymbol = "\u2581";
 
@@ -91,7 +94,7 @@ export function sentencePieceEncoder(
  * Returns a function that cuts text before a space, unless a symbol in `symbols` spans the cut. The cuts do not change
  * the tokens, and allow caching the tokens of words.
  */
-function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
+export function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
   const joinedToSpace = new Set<string>();
   for (const symbol of symbols) {
     for (let at = symbol.indexOf(spaceSymbol, 1); at > 0; at = symbol.indexOf(spaceSymbol, at + 1)) {

@@ -3,6 +3,8 @@
 // other names.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
+import { type ExactRules, parseExactRules } from "../../../files/tokenizer-rules.ts";
+import { exactEncoder } from "../exact/exact-encoder.ts";
 import type { Spelling } from "../pieces.ts";
 import type { TokenKind } from "../token-kinds.ts";
 import { CharactersMap } from "./characters-map.ts";
@@ -27,6 +29,8 @@ interface EncodingPlan {
   readonly bos: number | null;
   /** Token added after a complete text; null: none. */
   readonly closing: number | null;
+  /** Exact rules of a tokenizer.json, by which the encoder works; absent: llama.cpp's rules. */
+  readonly rules?: ExactRules;
 }
 
 type Plan = (tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]) => EncodingPlan;
@@ -42,7 +46,11 @@ const plans: Readonly<Record<string, Plan>> = {
 
 export function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
   const plan = Object.hasOwn(plans, tokenizer.model) ? plans[tokenizer.model] : undefined;
-  return plan?.(tokenizer, kinds) ?? refuse("tokenizer", tokenizer.model, Object.keys(plans));
+  const found = plan?.(tokenizer, kinds) ?? refuse("tokenizer", tokenizer.model, Object.keys(plans));
+  const { rules: text = null } = tokenizer;
+  if (text === null) return found;
+  const rules = parseExactRules(text);
+  return { ...found, encoder: exactEncoder(tokenizer, kinds, textTokens(tokenizer, kinds), rules), rules };
 }
 
 function planBytePairs(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {

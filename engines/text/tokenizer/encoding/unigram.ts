@@ -26,6 +26,16 @@ export function unigramEncoder(pieces: UnigramPieces, normalize: Normalizer): En
   };
 }
 
+/** Returns a function that cuts a word into pieces. The word is already normalized. */
+export function unigramWords(pieces: UnigramPieces): (word: string) => number[] {
+  const lattice = new Lattice(pieces);
+  return (word) => {
+    const tokens: number[] = [];
+    lattice.encode(Buffer.from(word, "utf8"), tokens);
+    return tokens;
+  };
+}
+
 class Lattice {
   readonly #trie = new ByteTrie();
   /** Scores by token. User-defined pieces have score 0. */

@@ -39,17 +39,25 @@ const spaceOutsideAscii = /[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u2
 const later = new RegExp(`[${laterCharacters}]`, "gu");
 
 /**
- * Returns `text` with characters added after Unicode 15.0 replaced by unassigned ones of the same
- * length (one or two code units).
+ * Returns `text` with some characters (those added after Unicode 15.0) replaced by unassigned ones of the same length (one or
+ * two code units).
  */
-function shapeOf(text: string): string {
-  return text.replace(later, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
+function shapeOf(text: string, unassigned: RegExp): string {
+  return text.replace(unassigned, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
 }
 
-/** Calls `emit` with the words of `text` in order. Joined, the words equal `text`. */
-export function splitWords(text: string, rules: readonly Rule[], emit: (word: string) => void): void {
+/**
+ * Calls `emit` with the words of `text` in order. Joined, the words equal `text`. `unassigned`: characters that
+ * have no category.
+ */
+export function splitWords(
+  text: string,
+  rules: readonly Rule[],
+  emit: (word: string) => void,
+  unassigned = later,
+): void {
   const spaced = text.replace(spaceOutsideAscii, "\v");
-  const shape = shapeOf(spaced);
+  const shape = shapeOf(spaced, unassigned);
   const apply = (start: number, end: number, depth: number): void => {
     const rule = rules[depth];
     if (start === end) return;

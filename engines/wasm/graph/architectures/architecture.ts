@@ -67,13 +67,13 @@ export interface FeedForwardStep {
 
 /**
  * Mixture of experts. The router computes a softmax over all experts; each token uses the experts with the largest
- * weights.
+ * weights. An expert computes down(activation(gate(x)) * up(x)), or without a gate down(activation(up(x))).
  */
 export interface ExpertsStep {
   readonly kind: "experts";
   readonly router: string;
-  /** Names of tensors with dimensions [expert][rows][columns]. */
-  readonly gate: string;
+  /** Names of tensors with dimensions [expert][rows][columns]; null = no gate. */
+  readonly gate: string | null;
   readonly up: string;
   readonly down: string;
   readonly activation: Activation;
@@ -89,12 +89,18 @@ export interface LayerFacts {
   has(name: string): boolean;
 }
 
-/** Parts of an encoder before and after its layers. Every encoder also has a norm of the embedding. */
+/** Parts of an encoder before and after its layers. */
 export interface EncoderRules {
   /** Whether a learned vector for the token's position is added to each embedding. */
   readonly hasPositions: boolean;
-  /** Whether the output of the last layer is normed. */
-  readonly hasOutputNorm: boolean;
+  /** Whether the sum of embedding, position and token type is normed. */
+  readonly hasEmbeddingNorm: boolean;
+  /** Name of the norm of the last layer's output; null = none. */
+  readonly outputNorm: string | null;
+  /** Whether attention is bidirectional even if the file does not say so. Otherwise the file must say so. */
+  readonly needsNoCausalKey?: boolean;
+  /** Whether two matrices may follow the pooling. */
+  readonly takesDenseLayers?: boolean;
 }
 
 /** How a model scores a text (pooling kind rank). */

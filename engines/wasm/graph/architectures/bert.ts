@@ -1,6 +1,13 @@
 // bert, the architecture of many sentence encoders: learned positions, bidirectional attention, a norm after each
 // block.
-import type { Architecture, AttentionStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
+import type {
+  Architecture,
+  AttentionStep,
+  ExpertsStep,
+  FeedForwardStep,
+  LayerFacts,
+  LayerStep,
+} from "./architecture.ts";
 
 export const bert: Architecture = {
   name: "bert",
@@ -8,22 +15,27 @@ export const bert: Architecture = {
   pairing: "halves",
   norm: "layer",
   isEncoder: true,
-  encoder: { hasPositions: true, hasOutputNorm: false },
+  encoder: { hasPositions: true, hasEmbeddingNorm: true, outputNorm: null },
   scoring: { of: "first", activation: "tanh", softmax: false },
   takesExperts: false,
-  steps: (facts) =>
-    postNormed(wholeAttention(facts, null), {
-      kind: "feedForward",
-      gate: null,
-      up: "ffn_up",
-      down: "ffn_down",
-      activation: "gelu",
-      postNorm: null,
-    }),
+  steps: (facts) => postNormed(wholeAttention(facts, null), plainFeedForward),
+};
+
+export const plainFeedForward: FeedForwardStep = {
+  kind: "feedForward",
+  gate: null,
+  up: "ffn_up",
+  down: "ffn_down",
+  activation: "gelu",
+  postNorm: null,
 };
 
 /** Returns a step of bidirectional attention over all tokens. */
-export function wholeAttention({ shape }: LayerFacts, rope: number | null): AttentionStep {
+export function wholeAttention(
+  { shape }: LayerFacts,
+  rope: number | null,
+  differing: Partial<AttentionStep> = {},
+): AttentionStep {
   return {
     kind: "attention",
     query: "attn_q",
@@ -38,11 +50,23 @@ export function wholeAttention({ shape }: LayerFacts, rope: number | null): Atte
     ahead: Number.POSITIVE_INFINITY,
     scale: shape.attentionScale,
     softcap: shape.attentionSoftcap,
+    ...differing,
   };
 }
 
+/**
+ * Returns a step of bidirectional attention, limited to the window if the layer has a sliding window. A token attends to
+ * floor(window / 2) positions before its own position, and as many after it.
+ */
+export function slidingAttention(facts: LayerFacts, differing: Partial<AttentionStep> = {}): AttentionStep {
+  const { window, slides, ropes } = facts.shape;
+  if (slides[facts.layer] !== true) return wholeAttention(facts, 0, differing);
+  const side = Math.floor(window / 2);
+  return wholeAttention(facts, ropes.length > 1 ? 1 : 0, { behind: side, ahead: side, ...differing });
+}
+
 /** Post-norm: each block takes the hidden state as its input, and the sum of hidden state and result is normed. */
-export function postNormed(attention: AttentionStep, feedForward: FeedForwardStep): LayerStep[] {
+export function postNormed(attention: AttentionStep, feedForward: FeedForwardStep | ExpertsStep): LayerStep[] {
   return [
     { kind: "norm", weight: null },
     attention,

@@ -36,7 +36,7 @@ export function gatedFeedForward(differing: Partial<FeedForwardStep> = {}): Feed
 }
 
 /** Returns a mixture-of-experts step; the shape has the number of experts. */
-export function routedFeedForward(): ExpertsStep {
+export function routedFeedForward(differing: Partial<ExpertsStep> = {}): ExpertsStep {
   return {
     kind: "experts",
     router: "ffn_gate_inp",
@@ -45,6 +45,7 @@ export function routedFeedForward(): ExpertsStep {
     down: "ffn_down_exps",
     activation: "silu",
     normalised: true,
+    ...differing,
   };
 }
 

@@ -2,7 +2,8 @@
 // own rope.
 
 import { defaultBase, readBase, readRopeMagnitude } from "../ropes.ts";
-import type { Architecture } from "./architecture.ts";
+import type { Architecture, AttentionStep } from "./architecture.ts";
+import { slidingAttention } from "./bert.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 import { readSliding } from "./sliding.ts";
 
@@ -11,6 +12,9 @@ const caps = { above: 0, below: 1e6 };
  * Number of layers of the 27B model. Only this model divides scores by sqrt(width / heads) instead of sqrt(headLength).
  */
 const layersOf27B = 62;
+
+const headNorms: AttentionStep["norms"] = { query: "attn_q_norm", key: "attn_k_norm", span: "head" };
+const feedForward = gatedFeedForward({ activation: "gelu", postNorm: "post_ffw_norm" });
 
 export const gemma3: Architecture = {
   name: "gemma3",
@@ -32,11 +36,21 @@ export const gemma3: Architecture = {
     };
   },
   steps: (facts) =>
-    preNormed(
-      causalAttention(facts, {
-        norms: { query: "attn_q_norm", key: "attn_k_norm", span: "head" },
-        postNorm: "post_attention_norm",
-      }),
-      gatedFeedForward({ activation: "gelu", postNorm: "post_ffw_norm" }),
-    ),
+    preNormed(causalAttention(facts, { norms: headNorms, postNorm: "post_attention_norm" }), feedForward),
+};
+
+/** EmbeddingGemma: attends to both sides; two dense layers may follow the pooling. */
+export const gemmaEmbedding: Architecture = {
+  ...gemma3,
+  name: "gemma-embedding",
+  isEncoder: true,
+  encoder: {
+    hasPositions: false,
+    hasEmbeddingNorm: false,
+    outputNorm: "output_norm",
+    needsNoCausalKey: true,
+    takesDenseLayers: true,
+  },
+  steps: (facts) =>
+    preNormed(slidingAttention(facts, { norms: headNorms, postNorm: "post_attention_norm" }), feedForward),
 };

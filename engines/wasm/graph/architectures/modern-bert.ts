@@ -4,8 +4,8 @@
 import type { Keys } from "../keys.ts";
 import { maxContext, readBase, readRopeMagnitude } from "../ropes.ts";
 import type { Activation, CommonShape, OwnTraits } from "../shape.ts";
-import type { Architecture, AttentionStep, LayerFacts } from "./architecture.ts";
-import { wholeAttention } from "./bert.ts";
+import type { Architecture } from "./architecture.ts";
+import { slidingAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 
 /**
@@ -28,27 +28,18 @@ export const modernBert: Architecture = {
   pairing: "halves",
   norm: "layer",
   isEncoder: true,
-  encoder: { hasPositions: false, hasOutputNorm: true },
+  encoder: { hasPositions: false, hasEmbeddingNorm: true, outputNorm: "output_norm" },
   scoring: { of: "mean", activation: "gelu", softmax: false },
   takesExperts: false,
   readTraits: (keys, shape) => ({ ...readWindow(keys, shape), activation: readActivation(keys) }),
   steps: (facts) => [
     // The first layer usually has no norm, because its input, the embedding, is already normed.
     { kind: "norm", weight: facts.layer > 0 || facts.has("attn_norm") ? "attn_norm" : null },
-    attention(facts),
+    slidingAttention(facts),
     { kind: "norm", weight: "ffn_norm" },
     gatedFeedForward({ gate: "ffn_up", activation: facts.shape.activation }),
   ],
 };
-
-function attention(facts: LayerFacts): AttentionStep {
-  const { window, slides, ropes } = facts.shape;
-  if (slides[facts.layer] !== true) return wholeAttention(facts, 0);
-  // A token attends to floor(window / 2) positions before its own position, and as many after it. If the window is
-  // even, this is window + 1 positions, including its own.
-  const side = Math.floor(window / 2);
-  return { ...wholeAttention(facts, ropes.length > 1 ? 1 : 0), behind: side, ahead: side };
-}
 
 function readWindow(keys: Keys, { layers }: CommonShape): OwnTraits {
   const window = keys.countOrNone("attention.sliding_window", maxContext);

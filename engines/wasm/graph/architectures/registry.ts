@@ -2,16 +2,19 @@
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Architecture } from "./architecture.ts";
 import { bert } from "./bert.ts";
+import { euroBert, neoBert } from "./eurobert.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
-import { gemma3 } from "./gemma3.ts";
+import { gemma3, gemmaEmbedding } from "./gemma3.ts";
 import { granite } from "./granite.ts";
+import { jinaBertV2 } from "./jina-bert-v2.ts";
 import { llama } from "./llama.ts";
 import { modernBert } from "./modern-bert.ts";
-import { nomicBert } from "./nomic-bert.ts";
+import { jinaBertV3, nomicBert, nomicBertMoe } from "./nomic-bert.ts";
 import { olmo2 } from "./olmo2.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2 } from "./qwen2.ts";
+import { qwen2vl } from "./qwen2vl.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3moe } from "./qwen3moe.ts";
 import { stablelm } from "./stablelm.ts";
@@ -19,6 +22,7 @@ import { stablelm } from "./stablelm.ts";
 export const architectures: readonly Architecture[] = [
   llama,
   qwen2,
+  qwen2vl,
   qwen3,
   qwen3moe,
   gemma,
@@ -30,7 +34,13 @@ export const architectures: readonly Architecture[] = [
   stablelm,
   bert,
   nomicBert,
+  nomicBertMoe,
   modernBert,
+  jinaBertV2,
+  jinaBertV3,
+  euroBert,
+  neoBert,
+  gemmaEmbedding,
 ];
 
 /** Returns the architecture with this name. Throws `unsupported` with the list of known names. */

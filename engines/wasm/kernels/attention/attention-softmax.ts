@@ -30,6 +30,17 @@ export function capScores(scores: usize, vectors: i32, scale: f32, cap: f32): vo
   }
 }
 
+/** Multiplies the scores by `scale` and lowers each by `slope` times the distance of its token from token `own`. */
+export function biasScores(scores: usize, vectors: i32, scale: f32, slope: f32, own: i32): void {
+  const factor = f32x4.splat(scale);
+  const slopes = f32x4.splat(-slope);
+  let distance = f32x4.sub(f32x4(0, 1, 2, 3), f32x4.splat(<f32>own));
+  for (const end = scores + (<usize>vectors << 4); scores < end; scores += 16) {
+    v128.store(scores, multiplyAdd(f32x4.abs(distance), slopes, f32x4.mul(v128.load(scores), factor)));
+    distance = f32x4.add(distance, f32x4.splat(4));
+  }
+}
+
 /** Masks all scores except those of tokens `first` to `end` (exclusive). This range must not be empty. */
 export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): void {
   const firsts = i32x4.splat(first);

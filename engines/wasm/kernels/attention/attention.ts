@@ -8,7 +8,7 @@ import {
   headBytes, keyEightBytes, keyScalesAt, keysAt, scaleStride, unpackKeys, unpackValues, valueEightBytes, 
   valueScalesAt,valuesAt,
 } from "./attention-pages";
-import { beginRecords, capScores, hideScores, TAIL, weigh } from "./attention-softmax";
+import { beginRecords, biasScores, capScores, hideScores, TAIL, weigh } from "./attention-softmax";
 import { multiplyRows, resultOf, setRow, setScale } from "./attention-tiles";
 
 export { kvPageBytes } from "./attention-pages";
@@ -31,7 +31,7 @@ const SCORES: usize = 128;
 
 // Scratch memory of a call, in the first 64 KiB of memory, which the host reserves for the kernels. It has room for a
 // tile's keys and values, the scores of four queries, their softmax weights times a scale, the row tables of both
-// matrix products, and the row of each query.
+// matrix products, and the row and the slope of each query.
 const KEYS: usize = (__heap_base + 15) & ~15;
 // There are unused bytes after the keys, because products with an incomplete tile read beyond its end.
 const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
@@ -40,6 +40,7 @@ const SCALED: usize = 4 * SCORES;
 const SCORING: usize = SCORES_AT + 2 * SCALED;
 const SUMMING: usize = SCORING + 64;
 const ROWS: usize = SUMMING + 64;
+const SLOPES: usize = ROWS + 16;
 
 // State of the current call, set by attend(); undefined between calls. Steps are in bytes.
 let sharing: i32 = 0;
@@ -54,6 +55,10 @@ let records: usize = 0;
 let recordRow: usize = 0;
 let recordStep: usize = 0;
 let scaleStep: usize = 0;
+/** Slopes of the query heads of the current KV head; 0 = no position bias. */
+let headSlopes: usize = 0;
+/** Number of tokens after a row's own token up to which the row attends, plus 1. */
+let seenFromOwn: i32 = 0;
 
 // State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i
 // (exclusive) of the tile. This range may extend beyond the tile.
@@ -69,6 +74,7 @@ let seenByFirst: i32 = 0;
 export function attend(
   kvType: i32, pages: usize, pageCount: i32, blockTokens: i32, q: usize, qStride: i32, n: i32, firstPosition: i32,
   heads: i32, kvHeads: i32, headLength: i32, scale: f32, softcap: f32, behind: i32, ahead: i32, out: usize,
+  slopes: usize,
 ): void {
   beginRecords(n * heads, headLength, out);
   sharing = heads / kvHeads;
@@ -85,10 +91,12 @@ export function attend(
   // Tokens after the last row's token have not been written, so no row can attend to them.
   const end = firstPosition + n;
   const firstSeen = firstPosition - min(behind, end);
-  const firstSeenEnd = firstPosition + 1 + min(ahead, n);
+  seenFromOwn = 1 + min(ahead, n);
+  const firstSeenEnd = firstPosition + seenFromOwn;
   for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
     queries = q + <usize>(kvHead * sharing) * queryStep;
     records = out + <usize>(kvHead * sharing) * recordStep;
+    headSlopes = slopes == 0 ? 0 : slopes + (<usize>(kvHead * sharing) << 2);
     for (let page = 0; page < pageCount; page++) {
       const part = <usize>load<i32>(pages + (<usize>page << 3)) + <usize>kvHead * partBytes;
       const position = load<i32>(pages + (<usize>page << 3), 4);
@@ -194,6 +202,7 @@ function beginRows<T>(query: i32, count: i32): i32 {
     const weights = sizeof<T>() == 1 ? scoresOf(r) + SCALED : scoresOf(r);
     setRow(SUMMING, r, weights, records + <usize>row * recordRow + <usize>head * recordStep);
     store<i32>(ROWS + (<usize>r << 2), row);
+    if (headSlopes != 0) store<f32>(SLOPES + (<usize>r << 2), load<f32>(headSlopes + (<usize>head << 2)));
     head++;
   }
   return row;
@@ -214,6 +223,11 @@ function weighQuery(r: i32, tokens: i32): void {
   let scale = scoreScale;
   if (scoreCap > 0) {
     capScores(scores, vectors, scale, scoreCap);
+    scale = 1;
+  }
+  if (headSlopes != 0) {
+    const slope = load<f32>(SLOPES + (<usize>r << 2));
+    biasScores(scores, vectors, scale, slope, seenByFirst + row - seenFromOwn);
     scale = 1;
   }
   if (hidden > 0 || seen < vectors << 2) hideScores(scores, vectors, hidden, seen);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { engineMetrics, latencyMetrics } from "../../../../actors/front/engine-metrics.ts";
+import { engineMetrics, latencyMetrics } from "../../../../actors/front/metrics/engine-metrics.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
@@ -41,6 +41,7 @@ describe("the engine's metrics", () => {
       service_sequences_running: 0,
       service_sequences_waiting: 0,
       service_sequences_capacity: 2 * 2,
+      service_load: 0,
       service_sequences_completed_totalstop: 0,
       service_sequences_completed_totallength: 2 * 2,
       service_sequences_completed_totalcanceled: 2,

@@ -40,6 +40,7 @@ function createFront(changes: Partial<ServiceOptions> = {}): InferenceService {
     idleUnloadMs: 0,
     speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, mtpTokens: null, mtpSampling: "auto" },
     prefixStore: null,
+    speechLimits: { maxInputChars: 100, maxSpeechSeconds: 1, maxAudioBytes: 1000, maxAudioSeconds: 1, maxQueue: 1 },
     generationPlace: { mailboxLimit: 64, streamWindow: 64, textTasks },
     restart: { kind: "stop", minBackoffMs: 0, maxBackoffMs: 0, resetAfterMs: 0, maxRestarts: 0 },
     loadTimeoutMs: 1000,
@@ -92,6 +93,27 @@ describe("a front that counts the tokens of a request", () => {
       await counted;
     }
     await front.stop(0);
+  });
+});
+
+describe("a front that gets images", () => {
+  it("refuses more than the model takes before it loads them", async () => {
+    const spec = { images: { maxImages: 2 } } as never;
+    let loads = 0;
+    const readFile = async () => {
+      loads++;
+      return new Uint8Array(1);
+    };
+    const front = createFront({ models: [{ ...served("tiny"), spec }], readFile });
+    const images = ["a", "b", "c"].map((id) => ({ key: id, param: `at ${id}`, source: { kind: "file", id } as const }));
+    const counted = front.countTokens({ model: "tiny", images } as unknown as GenerateRequest, AbortSignal.abort());
+    const expected = {
+      code: "invalid_value",
+      param: "at a",
+      message: /has 3 images or videos; .* at most 2 \(max_num_images\)/,
+    };
+    await assert.rejects(counted, expected);
+    assert.equal(loads, 0);
   });
 });
 

@@ -23,9 +23,13 @@ interface Asked {
 
 async function startEmbedding(
   inputs: readonly string[] | readonly (readonly number[])[],
-  options: FakeEngineOptions & { readonly truncateInputs?: boolean; readonly maxQueue?: number } = {},
+  options: FakeEngineOptions & {
+    readonly truncateInputs?: boolean;
+    readonly maxQueue?: number;
+    readonly dimensions?: number;
+  } = {},
 ) {
-  const { truncateInputs = false, maxQueue = 100, ...engine } = options;
+  const { truncateInputs = false, maxQueue = 100, dimensions, ...engine } = options;
   const { capacity, capabilities } = createFakeEngine(engine);
   const { port1, port2 } = new MessageChannel();
   const message = await attachment(port1, { capacity, capabilities });
@@ -55,7 +59,10 @@ async function startEmbedding(
   } as unknown as Ref<ModelProtocol>;
   let nextId = 1;
   const embedded = new Embedding({
-    request: { model: "tiny", client: "me", inputs: embedInputs(inputs), truncateInputs, priority: 3 },
+    request: {
+      ...{ model: "tiny", client: "me", inputs: embedInputs(inputs), truncateInputs, priority: 3 },
+      ...(dimensions !== undefined && { dimensions }),
+    },
     adapter: null,
     model: {
       tokenize: (group) => tasks.tokenize(key, group, { truncates: truncateInputs, client: "me", signal }),
@@ -100,6 +107,14 @@ describe("a request for embeddings", () => {
     vectors.forEach((vector, i) => {
       assert.deepEqual(Array.from(vector, Math.fround), expected[i]!.map(Math.fround));
     });
+  });
+
+  it("keeps the first elements of a vector, scaled to length 1, if fewer are asked for", async () => {
+    const { embedded, asked } = await startEmbedding([[3, 4]], { dimensions: 1 });
+    asked[0]!.answer(4);
+    assert.deepEqual([...(await embedded).vectors[0]!], [1]);
+    const { embedded: longer } = await startEmbedding([[3, 4]], { dimensions: 2 });
+    await assert.rejects(longer, { code: "invalid_value", param: "dimensions" });
   });
 
   it("feeds many inputs in groups, two at a time, and puts them together in order however they come", async () => {

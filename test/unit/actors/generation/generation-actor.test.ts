@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { MessageChannel } from "node:worker_threads";
 import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../../engines/generation.ts";
 import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
+import type { ModelImages } from "../../../../engines/vision/model-images.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { seededRandom } from "../../../fixtures/scheduling.ts";
 import { reportedTokens, textsOf, tokensOf } from "../../../fixtures/text/logprobs.ts";
@@ -168,6 +171,36 @@ describe("the generation actor and a model", () => {
     assert.ok(ends.done! > 20 && ends.cancelled! > 5, JSON.stringify(ends));
     assert.equal(loop.step(), false, "nothing is left to run");
     assert.equal(engine.cache.size, 0);
+  });
+
+  it("frees the bytes of images when they are prepared, not when the answer ends", async (t) => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const used = () => {
+      collect();
+      collect();
+      return process.memoryUsage().arrayBuffers;
+    };
+    const images = {
+      ...{ prepare: async () => [], spans: () => [], release: () => {}, drop: () => {} },
+      statistics: { hits: 0, misses: 0 },
+    } as unknown as ModelImages;
+    const { start } = await startServer(t, { engine: { sequenceTokens: 512 }, images });
+    const size = 64 * 2 ** 20;
+    const before = used();
+    // A function of its own, which does not keep the bytes.
+    const begin = () => {
+      const source = { kind: "data", bytes: new Uint8Array(size), digest: "a" } as const;
+      return start({ maxTokens: 400, images: [{ key: "a", param: "messages", source }] });
+    };
+    for await (const batch of begin()) {
+      assert.notEqual(batch.at(-1)?.type, "error", JSON.stringify(batch));
+      if (batch.at(-1)?.type !== "text") continue;
+      await crossed();
+      const kept = used() - before;
+      assert.ok(kept < size / 2, `${kept} bytes are kept`);
+      break;
+    }
   });
 
   it("hears a cancel at once while another model is being attached", async (t) => {

@@ -28,6 +28,7 @@ import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
 import type { TextModel } from "../../../../actors/text-tasks/text-model.ts";
 import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
+import type { ImageSpec } from "../../../../engines/engine.ts";
 import { readModelMetadata, type TokenizerMetadata } from "../../../../engines/files/gguf/metadata.ts";
 import {
   type GenerateEvent,
@@ -38,6 +39,7 @@ import {
 } from "../../../../engines/generation.ts";
 import { builtInDefaults, effectiveSampling } from "../../../../engines/sampling-defaults.ts";
 import { createVocabulary, vocabularyProbes } from "../../../../engines/text/tokenizer/vocabulary.ts";
+import type { ModelImages } from "../../../../engines/vision/model-images.ts";
 import { askedEmbeddings } from "../../../../http/embeddings/request.ts";
 import type { Ref } from "../../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../../runtime/actor/stream.ts";
@@ -135,6 +137,20 @@ export async function attachment(
   };
 }
 
+/** Images that a model takes: at most two in a request. */
+export const imageSpec: ImageSpec = {
+  ...{
+    projector: "mlp",
+    layout: "cells",
+    nestsSlices: false,
+    tileTokens: 16,
+    cellSize: 28,
+    hasGridPositions: false,
+    attendsAhead: false,
+  },
+  ...{ path: "", maxEdge: null, maxImages: 2, maxFrames: 2, cacheBytes: 0 },
+};
+
 /** Settings of text tasks that run on the thread of the test. */
 export const textTasks: TextTaskSettings = {
   translators: "",
@@ -208,6 +224,7 @@ export async function createModel() {
     texts: text.vocabulary,
     prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
     check: async () => null,
+    holdImages: async () => null,
     actor,
     open: (sink) => sinks.push(sink),
     places: { begun: () => {}, paused: () => {}, resumed: () => {} },
@@ -269,7 +286,9 @@ export async function readAll(reader: AsyncIterable<readonly GenerationEvent[]>)
 }
 
 /** Creates a generation place and a model place as their modules do, over the fake engine and real links, in one thread. */
-export async function createServer(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
+export async function createServer(
+  options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits>; images?: ModelImages } = {},
+) {
   const front = portPair();
   const streamWindow = 64;
   const generationSystem = new ActorSystem("generation");
@@ -290,13 +309,17 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
 
   const { port1, port2 } = new MessageChannel();
   const limits = { ...generousLimits, ...options.limits };
-  const message = await attachment(port1, createFakeEngine(options.engine), limits.maxQueue);
+  const { ready, ...rest } = await attachment(port1, createFakeEngine(options.engine), limits.maxQueue);
+  const message = { ...rest, ready: { ...ready, ...(options.images && { images: imageSpec }) } };
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
   const loop = new StepLoop(engine, { limits, frameIntervalMs: 0 });
   const modelSystem = new ActorSystem("model");
   modelSystem.spawn<ModelProtocol>(
     "model",
-    modelActor({ model: engine, loop, preparation: new RequestPreparation({ loop, grammars: null, store: null }) }),
+    modelActor({
+      ...{ model: engine, loop, images: options.images ?? null },
+      preparation: new RequestPreparation({ loop, grammars: null, store: null }),
+    }),
   );
   const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { engineMetrics } from "../../../../actors/front/engine-metrics.ts";
+import { engineMetrics } from "../../../../actors/front/metrics/engine-metrics.ts";
 import type { ModelStatistics } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { CumulativeStatistics } from "../../../../actors/models/cumulative-statistics.ts";

@@ -215,3 +215,43 @@ describe("models that share slots", () => {
     assert.deepEqual(a.moves.slice(2), moves);
   });
 });
+
+describe("a model that is removed", () => {
+  it("ends its running requests first, rejects the others, and leaves its slot to others", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
+    const running = come(a);
+    await turns();
+    const gone = { code: "model_not_found", message: "it is removed" } as const;
+    const retired = watch(a.managed.retire(gone));
+    await turns();
+    const late = come(a);
+    await turns();
+    assert.deepEqual([running.state, late.state, retired.isSettled], ["in", "model_not_found", false]);
+    running.leave();
+    await turns();
+    assert.equal(retired.isSettled, true);
+    await a.managed.stop(1000);
+    const b = rig.create("b");
+    const wants = come(b);
+    await turns();
+    await b.places[0]?.up();
+    assert.equal(wants.state, "in");
+  });
+
+  it("does not keep a slot if it is removed while requests wait for it to be loaded", async () => {
+    const rig = createRig(1);
+    const a = rig.create("a");
+    const waiting = come(a);
+    await turns();
+    const retired = a.managed.retire({ code: "model_not_found", message: "it is removed" });
+    await turns();
+    await a.places[0]?.up();
+    await turns();
+    await retired;
+    await a.managed.stop(1000);
+    assert.equal(waiting.state, "model_not_found");
+    const b = await rig.loaded("b");
+    assert.equal(b.managed.status, "loaded");
+  });
+});

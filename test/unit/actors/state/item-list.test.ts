@@ -44,11 +44,14 @@ const anyItems = fc.array(
 
 describe("a list of stored items", () => {
   it("is restored unchanged", () => {
-    fc.assert(
-      fc.property(anyItems, (items) => {
+    return fc.assert(
+      fc.asyncProperty(anyItems, async (items) => {
         const { list, texts } = listed(items);
         assert.deepEqual(parsedItems<Item>({ texts }), items);
-        assert.deepEqual([list.ids(), [...list.ends()]], [items.map(({ id }) => id), [...itemTexts(items).ends]]);
+        assert.deepEqual(
+          [await list.ids(), [...(await list.ends())]],
+          [items.map(({ id }) => id), [...itemTexts(items).ends]],
+        );
       }),
     );
   });
@@ -59,14 +62,14 @@ describe("a list of stored items", () => {
       limit: fc.integer({ min: 1, max: 10 }),
       place: fc.option(fc.nat(60)),
     });
-    fc.assert(
-      fc.property(anyItems, query, (items, { order, limit, place }) => {
+    return fc.assert(
+      fc.asyncProperty(anyItems, query, async (items, { order, limit, place }) => {
         const { list, texts } = listed(items);
         const inOrder = order === "asc" ? items : items.toReversed();
         const after = place === null ? null : (items[place]?.id ?? null);
         const from = after === null ? 0 : inOrder.findIndex(({ id }) => id === after) + 1;
         const expected = inOrder.slice(from, from + limit);
-        const page = list.page({ id: "r", order, after, limit });
+        const page = await list.page({ id: "r", order, after, limit });
         assert.deepEqual(shown(page, texts), expected);
         assert.deepEqual(
           [page.firstId, page.lastId, page.hasMore],
@@ -76,7 +79,7 @@ describe("a list of stored items", () => {
     );
   });
 
-  it("finds an item by its id without reading the others", () => {
+  it("finds an item by its id without reading the others", async () => {
     const items = Array.from({ length: 50_000 }, (_, i) => ({
       id: `msg_${(i * 7919) % 50_000}`,
       text: "t".repeat(i % 9),
@@ -85,22 +88,22 @@ describe("a list of stored items", () => {
     for (const place of [0, 1, 25_000, 49_999]) {
       const item = items[place]!;
       const before = readBytes();
-      const [span] = list.item(item.id) ?? [];
+      const [span] = (await list.item(item.id)) ?? [];
       assert.deepEqual(JSON.parse(Buffer.from(texts.subarray(span!.from, span!.to)).toString()), item);
       assert.ok(readBytes() - before < 1000, `${readBytes() - before} bytes of the index`);
     }
-    assert.equal(list.item("msg_50000"), null);
+    assert.equal(await list.item("msg_50000"), null);
   });
 
-  it("refuses a page after a missing item, and returns an empty page without items", () => {
+  it("refuses a page after a missing item, and returns an empty page without items", async () => {
     const { list } = listed([{ id: "a", text: "" }]);
-    assert.throws(
-      () => list.page({ id: "r", order: "asc", after: "b", limit: 1 }),
+    await assert.rejects(
+      list.page({ id: "r", order: "asc", after: "b", limit: 1 }),
       (error) => error instanceof ServerError && error.code === "invalid_value" && error.param === "after",
     );
-    assert.deepEqual(listed([]).list.page({ id: "r", order: "desc", after: null, limit: 5 }).spans, []);
+    assert.deepEqual((await listed([]).list.page({ id: "r", order: "desc", after: null, limit: 5 })).spans, []);
     // A lone surrogate is valid in JSON, but not in UTF-8.
     const half = listed([{ id: "x\ud800", text: "" }]);
-    assert.equal(half.list.find("x\ud800", "first"), 0);
+    assert.equal(await half.list.find("x\ud800", "first"), 0);
   });
 });

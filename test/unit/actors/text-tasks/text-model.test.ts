@@ -7,7 +7,7 @@ import type { OpenRequest } from "../../../../engines/generation.ts";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
-import { attachment, request } from "../generation/rig.ts";
+import { attachment, imageSpec, request } from "../generation/rig.ts";
 
 /**
  * Returns the message that attaches a model. `probes` changes the tokens that the engine reports for the probe texts.
@@ -16,7 +16,10 @@ async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => 
   const { port1, port2 } = new MessageChannel();
   t.after(() => port2.close());
   const message = await attachment(port1, createFakeEngine({ sequenceTokens: 64 }));
-  return { ...message, ready: { ...message.ready, probes: probes(message.ready.probes ?? []) } };
+  return {
+    ...message,
+    ready: { ...message.ready, probes: probes((message.ready.probes ?? []).filter((one) => one !== null)) },
+  };
 }
 
 describe("a text model", () => {
@@ -90,6 +93,24 @@ describe("a text model", () => {
     assert.throws(() => model.prompt(request({ prompt: prompt(1, model.vocabulary.size) })), unknown);
     const long = prompt(...Array(65).fill(3));
     assert.throws(() => model.prompt(request({ prompt: long })), { code: "context_length_exceeded", param: "prompt" });
+  });
+
+  it("counts an image each time that a message shows it, and stops where the context is full", async (t) => {
+    const message = await attached(t, () => null);
+    const asked = async (maxImages: number, mentions: number) => {
+      const ready = { ...message.ready, images: { ...imageSpec, maxImages } };
+      const model = await openTextModel({ ...message, ready }, "{% for m in messages %}{{ m.content }}{% endfor %}");
+      const shown = Array.from({ length: mentions }, () => ({ at: 0, key: "a" }));
+      const messages = [{ role: "user", content: "hi", images: shown }] as const;
+      const prompt = { kind: "chat", messages, templateArguments: {} } as const;
+      const images = [{ key: "a", digest: "d", isAudio: false, grid: null, tiles: [{ rows: 4, columns: 4 }] }];
+      return model.prompt(request({ prompt, maxTokens: 1 }), () => {}, images).tiles?.length;
+    };
+    assert.equal(await asked(2, 2), 2);
+    await assert.rejects(asked(2, 3), { code: "invalid_value", message: /has 3 images or videos; .* at most 2/ });
+    // Each image has 16 tokens, and the context 64.
+    const full = { code: "context_length_exceeded", message: /\(at least (?:6[4-9]|7\d|80) in / };
+    await assert.rejects(asked(1000, 20), full);
   });
 
   it("refuses a suffix if the model has no infill tokens", async (t) => {

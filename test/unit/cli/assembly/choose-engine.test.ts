@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { chooseEngine, type EngineQuestions } from "../../../../cli/assembly/choose-engine.ts";
+import { chooseEngine, type EngineQuestions } from "../../../../cli/assembly/models/choose-engine.ts";
 import type { EngineFigures, TrialFigures } from "../../../../engines/trial/figures.ts";
 
 interface Host {

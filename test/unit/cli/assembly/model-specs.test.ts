@@ -3,7 +3,7 @@ import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve as absolute, join } from "node:path";
 import { describe, it } from "node:test";
-import { modelSpec, schedulerLimits } from "../../../../cli/assembly/model-specs.ts";
+import { modelSpec, schedulerLimits } from "../../../../cli/assembly/models/model-specs.ts";
 import { frontOptions } from "../../../../cli/assembly/service-options.ts";
 import type { Flags } from "../../../../cli/config/given.ts";
 import type { Progress } from "../../../../cli/progress.ts";

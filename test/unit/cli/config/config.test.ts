@@ -246,7 +246,7 @@ describe("a token", () => {
       `[server]\ntoken_source = "${token}"`,
       `token_source = "${token}\nseed = 1`,
       `token_source = ["${token}"]`,
-      `token_source = "${token}"\nmatformer_config_path = "s.csv"`,
+      `token_source = "${token}"\nmatformer_slice_name = "s"`,
     ];
     for (const line of texts) {
       assert.throws(

@@ -16,6 +16,8 @@ max_decode_steps_before_prefill = 8
 no_kv_cache = false
 prefix_cache_n = 4
 chat_template = "t.jinja"
+matformer_config_path = "slices.csv"
+matformer_slice_name = "t"
 jinja_explicit = "e.jinja"
 agentic = true
 mcp_config = "mcp.json"
@@ -67,6 +69,20 @@ provider = "searxng"
 url = "http://localhost:8888"
 results = 5
 
+[speech]
+threads = 1
+max_input_chars = 1000
+max_speech_secs = 60
+max_audio_bytes = "10MiB"
+max_audio_secs = 600
+
+[diffusion]
+threads = 2
+max_pixels = 262144
+max_steps = 50
+max_queue = 4
+timeout_secs = 300
+
 [troupe]
 engine = "llama"
 isolate = true
@@ -74,14 +90,20 @@ edge = "node"
 threads = 2
 mmap = false
 kv_swap = "512MiB"
+encoder_cache = "64MiB"
 prefix_cache_dir = "/var/cache/troupe"
 prefix_cache_disk = 1073741824
 state_dir = "/var/lib/troupe"
+state_url = "redis://localhost:6379/1"
+lease_secs = 5
+files_url = "s3://files/troupe?endpoint=http://minio:9000"
+restart_background = true
 max_stored_responses = 100
 stored_response_days = 7
 stored_responses_disk = "256MiB"
 disable_lists = true
 share_model_files = true
+web_models = ["/models/web"]
 files_disk = "256MiB"
 max_background_responses = 8
 max_websockets = 100
@@ -106,6 +128,9 @@ frame_interval_ms = 0
 max_loaded_models = 2
 idle_unload_secs = 600
 load_timeout_secs = 60
+ready_max_queue = 32
+reuse_port = true
+shutdown_delay_secs = 5
 shutdown_deadline_secs = 5
 stalled_reader_secs = 10
 keep_alive_interval = 5000
@@ -127,6 +152,9 @@ dtype = "bf16"
 hf_overrides = { rope_theta = 1.0 }
 chat_template = "m.jinja"
 jinja_explicit = "n.jinja"
+matformer_config_path = "slices.json"
+matformer_slice_name = "s"
+arch = "llama"
 
 [models.sampling]
 temperature = 0.6
@@ -140,8 +168,15 @@ frequency_penalty = -0.5
 [models.format]
 format = "gguf"
 quantized_file = "q4.gguf"
+mmproj = "/models/mmproj.gguf"
 tok_model_id = "/tokenizer"
 gqa = 1
+
+[models.multimodal]
+max_edge = 1024
+max_num_images = 4
+max_num_frames = 8
+max_num_audio = 2
 
 [models.adapter]
 enable_lora = true
@@ -152,33 +187,28 @@ lora_max_bytes = "1GiB"
 
 [models.quantization]
 isq = "q4k"
+from_uqff = ["q8_0-0.uqff", "q8_0-1.uqff"]
 isq_organization = "moqe"
 imatrix = "m.imatrix"
 
 [models.device]
 cpu = true
+device_layers = "0:16;1:8"
 topology = "layers.yml"
 hf_cache = "/models"
 `;
 
 /** Configuration with the keys that cannot be combined with the keys above. */
-const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
+const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n[troupe]\nmax_model_downloads = 2\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
 const mixed = `command = "serve"\n${oneModel}tokenizer = "tokenizer.json"\n[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\ncalibration_file = "c.txt"\n`;
+
+const elsewhere = `command = "serve"\n${oneModel}[models.remote]\nurl = ["http://a:1", "https://b/v1"]\nremote_model = "m"\napi_key_env = "KEY"\nbalance = "least"\nupstream_mode = "text"\nremote_retries = 0\nconnect_timeout_secs = 1\nfirst_token_timeout_secs = 9\nstall_timeout_secs = 8\nprobe_interval_secs = 7\n`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
 /** Every planned key, with a value that asks for a missing feature. Each key comes before the keys that it requires. */
 const refused: Readonly<Record<string, readonly string[]>> = {
-  "": ['matformer_config_path = "slices.csv"', 'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"'],
-  "[[models]]": [
-    'arch = "llama"',
-    'matformer_config_path = "slices.json"',
-    'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
-  ],
-  "[models.format]": ['mmproj = "mmproj.gguf"', "gqa = 8"],
-  "[models.quantization]": ['from_uqff = ["a.uqff", "b.uqff"]'],
-  "[models.device]": ['device_layers = "0:16;1:16"'],
-  "[models.multimodal]": ["max_edge = 1024", "max_num_images = 1", "max_image_length = 1024"],
+  "[models.multimodal]": ["max_image_length = 1024"],
 };
 
 describe("a file with every key of the contract that this build can keep", () => {
@@ -205,10 +235,21 @@ describe("a file with every key of the contract that this build can keep", () =>
       },
       chatTemplate: "m.jinja",
       jinjaExplicit: "n.jinja",
-      format: { format: "gguf", quantizedFile: "q4.gguf", tokModelId: "/tokenizer" },
+      arch: "llama",
+      matformerConfigPath: "slices.json",
+      matformerSliceName: "s",
+      format: {
+        format: "gguf",
+        quantizedFile: "q4.gguf",
+        mmproj: "/models/mmproj.gguf",
+        tokModelId: "/tokenizer",
+        gqa: 1,
+      },
+      multimodal: { maxEdge: 1024, maxNumImages: 4, maxNumFrames: 8, maxNumAudio: 2 },
       quantization: {
         quant: null,
         isq: "q4k",
+        fromUqff: ["q8_0-0.uqff", "q8_0-1.uqff"],
         isqOrganization: "moqe",
         imatrix: "m.imatrix",
         calibrationFile: null,
@@ -228,7 +269,25 @@ describe("a file with every key of the contract that this build can keep", () =>
         xloraOrder: null,
         tgtNonGranularIndex: null,
       },
-      device: { cpu: true, topology: "layers.yml", hfCache: "/models" },
+      device: {
+        cpu: true,
+        deviceLayers: [
+          { device: 0, layers: 16 },
+          { device: 1, layers: 8 },
+        ],
+        topology: "layers.yml",
+        hfCache: "/models",
+      },
+      remote: {
+        ...{ url: null, remoteModel: null, apiKeyEnv: null, balance: "prefix", remoteRetries: 2 },
+        ...{
+          upstreamMode: "tokens",
+          connectTimeoutSecs: 5,
+          firstTokenTimeoutSecs: 300,
+          stallTimeoutSecs: 60,
+          probeIntervalSecs: 5,
+        },
+      },
     });
     assert.deepEqual(config.pagedAttn, {
       mode: "auto",
@@ -241,6 +300,14 @@ describe("a file with every key of the contract that this build can keep", () =>
     assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 29, "/var/cache/troupe", 2 ** 30]);
     const { xlora, xloraOrder, tgtNonGranularIndex } = resolve({ text: mixed }).models[0]?.adapter ?? {};
     assert.deepEqual([xlora, xloraOrder, tgtNonGranularIndex], ["m", "order.json", 1]);
+    const { url, balance, probeIntervalSecs } = resolve({ text: elsewhere }).models[0]?.remote ?? {};
+    assert.deepEqual([url, balance, probeIntervalSecs], [["http://a:1", "https://b/v1"], "least", 7]);
+    assertRefused({ flags: { "--balance": "least" } }, /"--balance" requires "--url"; got none/);
+    assertRefused({ flags: { "--url": "http://a", "--isq": "4" } }, /"--url" conflicts with "--isq"/);
+    assertRefused(
+      { flags: { "--url": "http://me:secret@a" } },
+      /--url expects a URL of http or https without a user name/,
+    );
     const { mode, gpuMemoryUtilization, kvCache } = resolve({ text: others }).pagedAttn;
     assert.deepEqual([mode, gpuMemoryUtilization, kvCache], ["on", 0.9, null]);
     assert.deepEqual(
@@ -257,7 +324,7 @@ describe("a file with every key of the contract that this build can keep", () =>
 
   it("has every key that is built or holds, and the list of refusals has every planned one", () => {
     const textOf = (section: string) =>
-      [served, others, mixed, talked].map((text) => sectionText(text, section)).join("\n");
+      [served, others, mixed, elsewhere, talked].map((text) => sectionText(text, section)).join("\n");
     for (const { group, names, key } of keyEntries) {
       if (names.length === 0) continue;
       const { section } = groups[group];
@@ -287,7 +354,7 @@ describe("a planned key", () => {
         const text = textWith(header, lines);
         const [name = ""] = lines.split(" ");
         const line = text.slice(0, text.indexOf(lines)).split("\n").length;
-        const start = `troupe.toml:${line}: "${name}" is not supported yet by this version of troupe; remove it`;
+        const start = `troupe.toml:${line}: "${name}" has no meaning`;
         assert.throws(
           () => resolve({ text }),
           ({ message }: Error) => message.startsWith(start) || assert.fail(`${message}\nis not\n${start}`),
@@ -297,9 +364,7 @@ describe("a planned key", () => {
   });
 
   it("is refused as a flag too", () => {
-    assertRefused({ flags: { "--from-uqff": "a.uqff" } }, /^"--from-uqff" is not supported yet/);
-    assertRefused({ flags: { "--device-layers": "0:16" } }, /^"--device-layers" is not supported yet/);
-    assertRefused({ command: "run", flags: { "--image": ["a.png"], "--input": "x" } }, /^"--image" is not supported/);
+    assertRefused({ flags: { "--max-image-length": "512" } }, /^"--max-image-length" has no meaning: .*max_edge/);
     resolve({ flags: { "--prefix-cache-n": "0", "--no-ui": true, "--paged-attn": "auto" } });
   });
 
@@ -348,7 +413,6 @@ describe("a planned value of a key that is built", () => {
   it("is refused by name", () => {
     const cases: [header: string, line: string, subject: string][] = [
       ["[paged_attn]", 'cache_type = "f8e4m3"', 'cache_type: "f8e4m3"'],
-      ["[[models]]", 'kind = "speech"', 'kind: "speech"'],
     ];
     for (const [header, line, subject] of cases) {
       assertRefused(

@@ -103,8 +103,8 @@ describe("a variable", () => {
     assertRefused({ environment: { TROUPE_PORT: "many" } }, /^environment: TROUPE_PORT expects a whole number/);
     assertRefused({ environment: { TROUPE_API_KEY: "my secret" } }, /TROUPE_API_KEY expects .*not shown here$/);
     assertRefused(
-      { environment: { TROUPE_FROM_UQFF: "a.uqff" } },
-      /^environment: "TROUPE_FROM_UQFF" is not supported yet/,
+      { environment: { TROUPE_MAX_IMAGE_LENGTH: "512" } },
+      /^environment: "TROUPE_MAX_IMAGE_LENGTH" has no meaning/,
     );
     assertRefused(
       { environment: { TROUPE_KV_CACHE: "1GiB" }, flags: { "--gpu-memory-utilization": "0.5" } },

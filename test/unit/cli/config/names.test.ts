@@ -54,8 +54,8 @@ describe("nothing is ignored", () => {
   it("of the flags and the environment", () => {
     assertRefused({ flags: { "--engin": "llama" } }, 'unknown flag "--engin"; did you mean "--engine"?');
     assertRefused(
-      { environment: { TROUPE_MATFORMER_CONFIG_PATH: "x" } },
-      'environment: "TROUPE_MATFORMER_CONFIG_PATH" is not supported yet by this version of troupe; remove it',
+      { environment: { TROUPE_MAX_IMAGE_LENGTH: "9" } },
+      'environment: "TROUPE_MAX_IMAGE_LENGTH" has no meaning: the projector file (mmproj) decides the memory of the image encoder, which is reserved at load; max_edge limits the size of images; remove it',
     );
     assertRefused(
       { environment: { SERVICE_SANDBOX: "maybe" } },

@@ -147,10 +147,9 @@ describe("the startup rules", () => {
       assertRefused({ command: "run", flags: { [flag]: ["f"] } }, `"${flag}" requires "--input"; got none`);
     }
     // A model's own matformer_slice_name uses the general matformer_config_path.
-    assertRefused(
-      { text: `${withTop('matformer_config_path = "c.csv"')}matformer_slice_name = "s"\n` },
-      /:2: "matformer_config_path" is not supported yet/,
-    );
+    const text = `${withTop('matformer_config_path = "c.csv"')}matformer_slice_name = "s"\n`;
+    const [{ matformerConfigPath, matformerSliceName } = {}] = resolve({ text }).models;
+    assert.deepEqual([matformerConfigPath, matformerSliceName], ["c.csv", "s"]);
   });
 
   it("keep keys apart that exclude one another, naming both and their lines", () => {

@@ -37,7 +37,7 @@ describe("the completion scripts", () => {
     for (const shell of ["bash", "zsh", "fish"] as const) {
       const script = completionScript(shell);
       for (const name of ["mcp-port", "paged-attn", "max-seqs", "prompt-len"]) assert.match(script, new RegExp(name));
-      assert.doesNotMatch(script, /mmproj/, "what is not built is not offered");
+      assert.doesNotMatch(script, /max-image-length/, "what is not built is not offered");
     }
   });
 });
@@ -52,7 +52,7 @@ describe("completion in bash", { skip: !isInstalled("bash") }, () => {
   });
 
   it("offers the values of a flag that has some, and none of one that has not", () => {
-    assert.deepEqual(offered("serve", "--engine", ""), ["auto", "llama", "wasm"]);
+    assert.deepEqual(offered("serve", "--engine", ""), ["auto", "llama", "wasm", "remote"]);
     assert.deepEqual(offered("serve", "--paged-attn", "o"), ["on", "off"]);
     assert.deepEqual(offered("serve", "--port", ""), []);
   });

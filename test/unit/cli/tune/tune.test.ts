@@ -31,7 +31,7 @@ function sourceOf(columns: number, type: number): ModelSource {
       shape,
       type: of,
       isMatrix: shape.length > 1,
-      values: { kind: "blocks" as const, file: 0, offset: 0, type },
+      values: { kind: "blocks" as const, file: 0, offset: 0, type, rows: shape[1] ?? 1, columns: shape[0] ?? 1 },
     };
   };
   return {
@@ -159,7 +159,7 @@ describe("the recommendation", () => {
   const candidate: TuneCandidate = {
     ...{ isq: "Q4K", isqName: "Q4_K", engine: "wasm", threads: 3, maxSequences: 8, maxBatchTokens: 2048 },
     ...{ weightBytes: 1, memoryBytes: 1, memoryPercent: 1, contextTokens: 4096, isModelContext: false },
-    ...{ kvTokens: 65_536, quality: "acceptable", fit: "fits", speeds: null, isRecommended: true },
+    ...{ kvTokens: 65_536, quality: "acceptable", fit: "fits", gpuLayers: null, speeds: null, isRecommended: true },
   };
   const kept = [
     { section: "models.device", name: "cpu", flag: "--cpu", value: true },

@@ -144,7 +144,7 @@ describe("speculation", () => {
     const model = createScriptedModel(() => 0);
     const speculation = Speculation.create({ model, draft: null, options: lookupOnly, cost })!;
     const text = Int32Array.from({ length: 60 }, (_, i) => i % 20);
-    const sequence = { tokens: text, promptLength: 50, total: 50, slot: 0, draft: null, draftCount: 0 };
+    const sequence = { tokens: text, promptLength: 50, total: 50, slot: 0, draft: null, draftCount: 0, spans: [] };
     const decoding = [sequence] as unknown as Parameters<Speculation["prepare"]>[0];
     speculation.prepare(decoding);
     assert.ok(sequence.draftCount > 0);

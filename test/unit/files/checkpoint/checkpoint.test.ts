@@ -62,6 +62,7 @@ describe("a checkpoint", () => {
         storedType: 0,
         isMatrix: false,
         rows: checkpoint.tensors.find(({ name }) => name === "blk.1.attn_k.bias")?.rows,
+        from: checkpoint.tensors.find(({ name }) => name === "blk.1.attn_k.bias")?.from,
       },
     );
     for (const { shape, rows } of checkpoint.tensors) assert.equal(rows.columns, shape[0]);

@@ -62,6 +62,12 @@ describe("the writer of GGUF heads", () => {
     });
   });
 
+  it("writes the bytes that a value had, however many", () => {
+    const exact = Buffer.alloc(300_000, "ab");
+    const { bytes } = ggufHead(new Map([["a", { type: "array", of: "string", value: [], exact }]]), []);
+    assert.ok(bytes.includes(exact));
+  });
+
   it("refuses rows that are not whole blocks, and numbers that a type cannot hold", () => {
     assert.throws(() => ggufHead(new Map(), [{ name: "a", type: 2, shape: [33, 2] }]), RangeError);
     assert.throws(() => ggufHead(new Map([["a", { type: "u8", value: 256 }]]), []), RangeError);

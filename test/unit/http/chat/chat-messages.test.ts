@@ -113,9 +113,24 @@ describe("chat messages", () => {
   const part = (value: object) => [asks, { role: "user", content: [{ type: "text", text: "see" }, value] }];
   const said = (fields: object) => [asks, { role: "assistant", content: "x", ...fields }];
   const refused: readonly (readonly [string, unknown, string, RegExp, string?])[] = [
-    ["an image", part({ type: "image_url", image_url: { url: "x" } }), "messages[1].content[1]", /text, not images/],
-    ["audio", part({ type: "input_audio", input_audio: {} }), "messages[1].content[1]", /text, not audio/],
-    ["a video", part({ type: "video_url", video_url: { url: "x" } }), "messages[1].content[1]", /text, not video/],
+    [
+      "an image that is no URL",
+      part({ type: "image_url", image_url: { url: "x" } }),
+      "messages[1].content[1].image_url.url",
+      /data URL/,
+    ],
+    [
+      "audio that is no base64",
+      part({ type: "input_audio", input_audio: { data: "?" } }),
+      "messages[1].content[1].input_audio.data",
+      /base64/,
+    ],
+    [
+      "a video that is no URL",
+      part({ type: "video_url", video_url: { url: "x" } }),
+      "messages[1].content[1].video_url.url",
+      /data URL/,
+    ],
     ["a file on a server without files", part({ type: "file", file: { file_id: "x" } }), "messages", /keeps no files/],
     ["an empty file", part({ type: "file", file: {} }), "messages[1].content[1].file", /either file_id/],
     [

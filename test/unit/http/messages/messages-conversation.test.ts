@@ -119,12 +119,12 @@ describe("the conversation of a messages request", () => {
   });
 
   it("refuses blocks that a text model cannot read, with type and path", async () => {
-    const image = { type: "image", source: { type: "url", url: "https://a.example/b.png" } };
+    const image = { type: "image", source: { type: "url", url: "file:///b.png" } };
     const [message, param] = await refused({
       messages: [{ role: "user", content: [{ type: "text", text: "" }, image] }],
     });
-    assert.equal(param, "messages[0].content[1]");
-    assert.match(message, /^messages\[0\]\.content\[1\]: a content block of type "image" is not supported/);
+    assert.equal(param, "messages[0].content[1].source.url");
+    assert.match(message, /data URL/);
     const inResult = { type: "tool_result", tool_use_id: "t1", content: [image] };
     assert.deepEqual(
       await refusedParams([
@@ -135,7 +135,7 @@ describe("the conversation of a messages request", () => {
         { system: [image] },
       ]),
       [
-        "messages[2].content[0].content[0]",
+        "messages[2].content[0].content[0].source.url",
         "messages[0].content[0].source.type",
         "messages[0].content[0].type",
         "messages[0].role",

@@ -52,8 +52,8 @@ describe("POST /v1/models/tune", () => {
     const taken = { level: "Q4_K", cpu: true, dtype: "f16", revision: "main", tokenSource: "none" };
     assert.deepEqual(asked, [{ model: "tiny", profile: "fast", ...taken }]);
     assert.deepEqual(body.notes.slice(1), [
-      "max_image_length has no effect: models take text only",
-      "max_num_images has no effect: models take text only",
+      "max_image_length has no effect: the weights alone decide",
+      "max_num_images has no effect: the weights alone decide",
     ]);
     const nothing = Object.fromEntries([...Object.keys(given), ...Object.keys(images)].map((name) => [name, null]));
     assert.equal((await post({ model_id: "tiny", ...nothing })).status, 200);

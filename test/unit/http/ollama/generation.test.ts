@@ -287,7 +287,7 @@ describe("POST /api/chat", () => {
     for (const [body, status, error] of [
       [{ ...ask, model: "nope" }, 404, /^model "nope" is not available/],
       [{ messages: [{ role: "robot", content: "" }] }, 400, /^messages\[0\]\.role: expected/],
-      [{ messages: [{ ...messages[0], images: ["aGk="] }] }, 400, /images: an image is not supported/],
+      [{ messages: [{ ...messages[0], images: ["a b"] }] }, 400, /expected base64/],
       [{ messages: [{ role: "user", tool_calls: [{ function: { name: "f" } }] }] }, 400, /tool_calls: needs role/],
       [{ ...ask, format: "yaml" }, 400, /^format: expected "json" or a JSON schema/],
       [{ ...ask, top_logprobs: 2 }, 400, /^top_logprobs: needs logprobs/],
@@ -362,7 +362,7 @@ describe("POST /api/generate", () => {
       [{ suffix: "x" }, /^suffix: filling in/],
       [{ template: "{{ .Prompt }}" }, /^template: .*raw: true/],
       [{ context: [1, 2] }, /^context: .*\/api\/chat/],
-      [{ images: ["aGk="] }, /^images: an image is not supported/],
+      [{ images: ["a b"] }, /expected base64/],
       [{ raw: true, system: "x" }, /^system: cannot be combined with raw/],
       [{ raw: true, think: true }, /^think: cannot be combined with raw/],
     ] as const) {

@@ -176,12 +176,3 @@ describe("settings in a response", () => {
     assert.equal(plain.max_tool_calls, null);
   });
 });
-
-describe("an image in the input", () => {
-  it("is refused by the name of its part", async () => {
-    const content = [{ type: "input_image", image_url: "data:image/png;base64,AAAA" }];
-    const reply = await new ResponsesRig().send({ input: [{ role: "user", content }] });
-    assert.equal(errorOf(reply)[1], "unsupported");
-    assert.match(reply.body, /input_image/);
-  });
-});

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openContent } from "../../../../actors/api/sealed-content.ts";
-import { type KeptHead, ResponseStore } from "../../../../actors/state/response-store.ts";
+import type { KeptHead } from "../../../../actors/state/kept-head.ts";
+import { ResponseStore } from "../../../../actors/state/response-store.ts";
 import type { ChatMessage } from "../../../../engines/generation.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";
@@ -228,5 +229,6 @@ describe("a stored response", () => {
     await until(() => rig.log.lines.filter(({ level }) => level === "error").length > 1);
     assert.equal((await rig.send({ input, background: true })).status, 500);
     assert.equal(rig.inference.runs.length, 2);
+    await rig.app.settled();
   });
 });

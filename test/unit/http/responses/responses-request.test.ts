@@ -176,8 +176,8 @@ describe("a response request", () => {
     [{ input: [{ type: "custom_tool_call", call_id: "1" }] }, "unsupported", "input[0]"],
     [
       { input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] },
-      "unsupported",
-      "input[0].content[0]",
+      "invalid_value",
+      "input[0].content[0].image_url",
     ],
     [{ input: [{ role: "tool", content: "x" }] }, "invalid_value", "input[0].role"],
     [{ input: [{ type: "odd" }] }, "invalid_value", "input[0].type"],

@@ -270,15 +270,6 @@ describe("a response", () => {
     );
     fc.assert(
       fc.property(fc.array(event), ends, fc.boolean(), (events, end, isQueued) => {
-        const id = `resp_${"0".repeat(32)}`;
-        const head = {
-          id,
-          createdAt: 1,
-          model: "m",
-          settings: Buffer.from(`,${JSON.stringify(settings()).slice(1)}`),
-          namespacedNames: new Map(),
-          includesSources: false,
-        };
         const status = isQueued ? "queued" : "in_progress";
         const lease = new AnswerMemory().lease("client");
         const written = new EventText();
@@ -307,6 +298,33 @@ describe("a response", () => {
     );
   });
 });
+
+describe("a response whose tool runs when it fails", () => {
+  it("ends the item of the tool before the error", () => {
+    const written = new EventText();
+    const lease = new AnswerMemory().lease("client");
+    const fold = new ResponseFold({
+      ...{ head, events: written, status: "in_progress", hasExtensions: false, tokenTexts: () => testTokens, lease },
+    });
+    const call = { id: "c", name: "service_shell", arguments: '{"command":"sleep 9"}' };
+    const progress = { type: "tool_progress", round: 0, index: 0, call, toolType: "shell", server: null } as const;
+    fold.take({ ...progress, phase: "calling", data: { tool_type: "shell" }, record: null });
+    fold.take(failure("storage_unavailable"));
+    const body = written.take().map((chunk) => wholeText(chunk.after(-1)));
+    const types = [...body.join("").matchAll(/^event: (.*)$/gm)].map(([, type]) => type);
+    assert.deepEqual(types.slice(-3), ["response.output_item.done", "error", "response.failed"]);
+    assert.equal(fold.state.output[0]?.status, "incomplete");
+  });
+});
+
+const head = {
+  id: `resp_${"0".repeat(32)}`,
+  createdAt: 1,
+  model: "m",
+  settings: Buffer.from(`,${JSON.stringify(settings()).slice(1)}`),
+  namespacedNames: new Map(),
+  includesSources: false,
+};
 
 function settings(): object {
   return {

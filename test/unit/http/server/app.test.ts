@@ -56,6 +56,22 @@ describe("the app", () => {
     }
   });
 
+  it("responds 503 on /ready while as many sequences wait as ready_max_queue says", async () => {
+    const inference = new FakeInference();
+    const models = new FakeModels(inference);
+    const app = createApp({ inference, models, log: recordingLog(), config: { readyMaxQueue: 8 } });
+    for (const [queued, status] of [
+      [0, 200],
+      [7, 200],
+      [8, 503],
+    ] as const) {
+      models.queued = queued;
+      const reply = await request(app, "GET", "/ready");
+      assert.equal(reply.status, status);
+      if (status === 503) assert.equal(reply.body, "8 sequences wait for a slot; ready_max_queue is 8");
+    }
+  });
+
   it("allows pages of any origin unless cors_origins is set", async () => {
     const origin = "https://page.example";
     const config = { corsOrigins: [origin, "app://notes"], allowedHosts: ["chat.example"], host: "0.0.0.0" };

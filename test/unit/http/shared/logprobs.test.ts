@@ -132,7 +132,13 @@ describe("logprobs as JSON", () => {
         const events = [...told, ...said.map(([word, some]) => text(word, 0, some)), text("b", 1)];
         const prefixLength = prefix.length;
         const answer = await collected([...events, finish(), finish("stop", 1), done], { prefixLength });
-        const options = { id: "c", created: 1, model: "m", prefixes: [prefix], wantsLogprobs: true };
+        const options = {
+          id: "c",
+          created: 1,
+          model: "m",
+          prefixes: [prefix],
+          shows: { logprobs: true, ids: false, namesAsIds: false },
+        };
         const first: PromptLogprob[] = prompt.map((one, i) => (i === 0 ? { ...one, logprob: null } : one));
         const own = said.flatMap(([, some]) => some);
         const body = JSON.parse(wholeText(jsonPieces(textCompletion(options, [answer]))));

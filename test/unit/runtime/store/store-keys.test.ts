@@ -7,10 +7,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { pack, unpack } from "msgpackr";
 import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
-import type { Entry, StoreLimits } from "../../../../runtime/store/store.ts";
+import type { Entry, Store, StoreLimits } from "../../../../runtime/store/store.ts";
 import { Stores } from "../../../../runtime/store/stores.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";
 import type { Tables } from "../../../../runtime/store/tables.ts";
+import { redisStores } from "../../../fixtures/store/redis-stores.ts";
 
 interface Note {
   readonly title: string;
@@ -26,22 +27,22 @@ const note = (title: string, expiresAt: number | null = null): Entry<Note> => {
   return { head: { title }, share: "one", parts: { text: Buffer.from(title) }, expiresAt };
 };
 
-function textOf(store: TableStore<Note>, key: string): string | null {
-  const part = store.get(key)?.parts.text;
-  const bytes = part === undefined ? null : store.read(part.id, 0, part.bytes);
+async function textOf(store: Store<Note>, key: string): Promise<string | null> {
+  const part = (await store.get(key))?.parts.text;
+  const bytes = part === undefined ? null : await store.read(part.id, 0, part.bytes);
   return bytes === null ? null : Buffer.from(bytes).toString();
 }
 
 /** Returns all keys, page by page. */
 async function keysOf(
-  store: TableStore<Note>,
+  store: Store<Note>,
   request: { readonly prefix?: string; readonly limit: number },
   between: () => Promise<unknown> = async () => {},
 ): Promise<string> {
   const keys: string[] = [];
   let cursor: string | null = null;
   do {
-    const page = store.list({ ...request, cursor });
+    const page = await store.list({ ...request, cursor });
     assert.ok(page.entries.length <= request.limit);
     keys.push(...page.entries.map(({ key }) => key));
     cursor = page.cursor;
@@ -50,18 +51,26 @@ async function keysOf(
   return keys.join(" ");
 }
 
-const kinds: Readonly<Record<string, () => Tables>> = {
+const tableKinds: Readonly<Record<string, () => Tables>> = {
   memory: () => new MemoryTables(),
   "a folder": () => new LmdbTables(newFolder()),
 };
 
-for (const [name, openTables] of Object.entries(kinds)) {
-  const open = (now?: () => number): TableStore<Note> => new TableStore(openTables(), limits, now);
+const inRedis = redisStores();
 
-  describe(`keys of a store in ${name}`, () => {
+const kinds: Readonly<Record<string, (now?: () => number) => Store<Note>>> = {
+  memory: (now) => new TableStore(new MemoryTables(), limits, now),
+  "a folder": (now) => new TableStore(new LmdbTables(newFolder()), limits, now),
+  Redis: (now) => inRedis.open(limits, now),
+};
+
+for (const [name, open] of Object.entries(kinds)) {
+  describe(`keys of a store in ${name}`, { skip: name === "Redis" && inRedis.isMissing }, () => {
+    if (name === "Redis") inRedis.use();
+
     it("are listed in order, by prefix and in pages", async () => {
       const store = open();
-      assert.deepEqual(store.list({ cursor: null, limit: 5 }), { entries: [], cursor: null });
+      assert.deepEqual(await store.list({ cursor: null, limit: 5 }), { entries: [], cursor: null });
       for (const key of ["b2", "a", "b10", "c", "b1", "b", "ab"]) await store.put(key, note(key));
       for (const limit of [1, 2, 3, 7, 100]) {
         assert.equal(await keysOf(store, { limit }), "a ab b b1 b10 b2 c");
@@ -69,8 +78,8 @@ for (const [name, openTables] of Object.entries(kinds)) {
         assert.equal(await keysOf(store, { prefix: "b1", limit }), "b1 b10");
         assert.equal(await keysOf(store, { prefix: "d", limit }), "");
       }
-      assert.equal(store.list({ prefix: "b", cursor: null, limit: 4 }).cursor, null);
-      assert.equal(store.list({ cursor: null, limit: 1 }).entries[0]?.head.title, "a");
+      assert.equal((await store.list({ prefix: "b", cursor: null, limit: 4 })).cursor, null);
+      assert.equal((await store.list({ cursor: null, limit: 1 })).entries[0]?.head.title, "a");
       await store.close();
     });
 
@@ -95,30 +104,30 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.equal(await store.compareAndSet("a", 1, note("none yet")), false);
       assert.equal(await store.compareAndSet("a", null, note("first")), true);
       assert.equal(await store.compareAndSet("a", null, note("again")), false);
-      const first = store.get("a")!.version;
+      const first = (await store.get("a"))!.version;
       assert.equal(await store.compareAndSet("a", first, note("second")), true);
       assert.equal(await store.compareAndSet("a", first, null), false);
-      assert.equal(textOf(store, "a"), "second");
-      assert.equal(await store.compareAndSet("a", store.get("a")!.version, null), true);
-      assert.deepEqual([store.get("a"), await store.compareAndSet("a", null, null)], [null, true]);
+      assert.equal(await textOf(store, "a"), "second");
+      assert.equal(await store.compareAndSet("a", (await store.get("a"))!.version, null), true);
+      assert.deepEqual([await store.get("a"), await store.compareAndSet("a", null, null)], [null, true]);
       await store.put("a", note("second"));
-      assert.ok(store.get("a")!.version > first + 1);
+      assert.ok((await store.get("a"))!.version > first + 1);
       // These are more changes than the change log stores.
       await Promise.all(Array.from({ length: 4200 }, () => store.put("a", note("x"))));
-      const { version } = store.get("a")!;
+      const { version } = (await store.get("a"))!;
       await store.delete("a");
       await store.put("a", note("x"));
-      assert.deepEqual([version > 4200, store.get("a")!.version], [true, version + 2]);
+      assert.deepEqual([version > 4200, (await store.get("a"))!.version], [true, version + 2]);
       await store.close();
     });
 
     it("are set by one of many that expect the same version", async () => {
       const store = open();
       await store.put("a", note("0"));
-      const { version } = store.get("a")!;
+      const { version } = (await store.get("a"))!;
       const writers = Array.from({ length: 50 }, (_, i) => store.compareAndSet("a", version, note(String(i))));
       const winners = (await Promise.all(writers)).flatMap((won, i) => (won ? [String(i)] : []));
-      assert.deepEqual(winners, [textOf(store, "a")]);
+      assert.deepEqual(winners, [await textOf(store, "a")]);
       await store.close();
     });
 
@@ -126,13 +135,13 @@ for (const [name, openTables] of Object.entries(kinds)) {
       const store = open();
       const large = Buffer.alloc(6e6, 1);
       await store.put("a", { ...note("a"), parts: { large, small: Buffer.from("x") } });
-      const kept = store.get("a")!;
+      const kept = (await store.get("a"))!;
       const parts = { large: kept.parts.large!, more: Buffer.from("y") };
       assert.equal(await store.compareAndSet("a", kept.version, { ...kept, parts }), true);
-      const next = store.get("a")!;
+      const next = (await store.get("a"))!;
       assert.deepEqual([next.parts.large, Object.keys(next.parts)], [kept.parts.large, ["large", "more"]]);
-      assert.equal(store.read(next.parts.large!.id, 0, 6e6)?.byteLength, 6e6);
-      assert.equal(store.read(kept.parts.small!.id, 0, 1), null);
+      assert.equal((await store.read(next.parts.large!.id, 0, 6e6))?.byteLength, 6e6);
+      assert.equal(await store.read(kept.parts.small!.id, 0, 1), null);
       await assert.rejects(store.compareAndSet("b", null, { ...note("b"), parts }), /a part of another entry/);
       await store.close();
     });
@@ -146,9 +155,9 @@ for (const [name, openTables] of Object.entries(kinds)) {
       now = 1499;
       assert.equal(await keysOf(store, { limit: 10 }), "a b c");
       now = 1500;
-      assert.deepEqual([store.get("a"), await keysOf(store, { limit: 1 })], [null, "b c"]);
+      assert.deepEqual([await store.get("a"), await keysOf(store, { limit: 1 })], [null, "b c"]);
       assert.deepEqual([await store.delete("a"), await store.compareAndSet("a", null, note("new"))], [false, true]);
-      assert.equal(textOf(store, "a"), "new");
+      assert.equal(await textOf(store, "a"), "new");
       now = 3_600_000 + 1600;
       await store.sweep();
       now = 1500;
@@ -164,6 +173,8 @@ for (const [name, openTables] of Object.entries(kinds)) {
       store.watch({ key: "a1" }, (key) => seen.one?.push(key));
       store.watch({ prefix: "a" }, (key) => seen.many?.push(key));
       stop();
+      // A store over the network subscribes meanwhile.
+      await sleep(100);
       await store.put("a1", note("one"));
       await store.put("a12", note("two"));
       await store.put("b", note("three"));
@@ -173,7 +184,11 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.deepEqual(seen, { one: ["a1", "a1"], many: ["a1", "a12", "a1"], ended: [] });
       await store.close();
     });
+  });
+}
 
+for (const [name, openTables] of Object.entries(tableKinds)) {
+  describe(`keys of a store of tables in ${name}`, () => {
     it("that changed too often for their log are told as null", async () => {
       const tables = openTables();
       const [writer, reader] = [new TableStore<Note>(tables, limits), new TableStore<Note>(tables, limits)];
@@ -201,13 +216,14 @@ for (const [name, openTables] of Object.entries(kinds)) {
       const notes = stores.store<Note>("notes", { ...limits, maxEntries: 2 });
       const files = stores.store<Note>("files", limits);
       for (const key of ["a", "b", "c"]) await Promise.all([notes.put(key, note("n")), files.put(key, note("f"))]);
-      const keys = [notes, files].map((store) => store.list({ cursor: null, limit: 9 }).entries.map(({ key }) => key));
+      const pages = await Promise.all([notes, files].map((store) => store.list({ cursor: null, limit: 9 })));
+      const keys = pages.map(({ entries }) => entries.map(({ key }) => key));
       assert.deepEqual(keys, [
         ["b", "c"],
         ["a", "b", "c"],
       ]);
       await notes.close();
-      assert.equal(files.get("a")?.head.title, "f");
+      assert.equal((await files.get("a"))?.head.title, "f");
       await files.close();
     });
   });
@@ -228,10 +244,10 @@ describe("a folder of an earlier release", () => {
     });
     const stores = new Stores(tables, "notes");
     const store = stores.store<Note>("notes", limits);
-    assert.deepEqual([store.get("a")?.version, store.get("a")?.expiresAt], [0, null]);
-    assert.equal(store.list({ cursor: null, limit: 9 }).entries.length, 1);
+    assert.deepEqual([(await store.get("a"))?.version, (await store.get("a"))?.expiresAt], [0, null]);
+    assert.equal((await store.list({ cursor: null, limit: 9 })).entries.length, 1);
     assert.equal(await store.compareAndSet("a", 0, note("new")), true);
-    assert.equal(store.get("a")?.version, 1);
+    assert.equal((await store.get("a"))?.version, 1);
     await store.close();
   });
 
@@ -245,10 +261,10 @@ describe("a folder of an earlier release", () => {
       tables.table("chunks").put([7, 0], Buffer.alloc(10));
     });
     await store.sweep();
-    assert.equal(store.read(7, 0, 10)?.byteLength, 10);
+    assert.equal((await store.read(7, 0, 10))?.byteLength, 10);
     now = 700_000;
     await store.sweep();
-    assert.equal(store.read(7, 0, 10), null);
+    assert.equal(await store.read(7, 0, 10), null);
     await store.close();
   });
 });

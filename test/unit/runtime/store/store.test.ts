@@ -16,15 +16,16 @@ import { after, describe, it } from "node:test";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
-import type { Entry, StoreLimits } from "../../../../runtime/store/store.ts";
+import type { Entry, NewestPage, Store, StoreLimits } from "../../../../runtime/store/store.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";
 import type { TableKey, Tables } from "../../../../runtime/store/tables.ts";
+import { redisStores } from "../../../fixtures/store/redis-stores.ts";
 
 interface Note {
   readonly title: string;
 }
 
-type Notes = TableStore<Note>;
+type Notes = Store<Note>;
 
 const roomy: StoreLimits = { maxEntries: 100, maxBytes: 1e8, maxEntryBytes: 5e7, maxAgeMs: 1000 };
 const root = mkdtempSync(join(tmpdir(), "troupe-store-"));
@@ -39,9 +40,9 @@ const note = (text: string, share = "one"): Entry<Note> => {
 };
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
-function textOf(store: Notes, key: string, part = "text"): string | null {
-  const found = store.get(key)?.parts[part];
-  const bytes = found === undefined ? null : store.read(found.id, 0, found.bytes);
+async function textOf(store: Notes, key: string, part = "text"): Promise<string | null> {
+  const found = (await store.get(key))?.parts[part];
+  const bytes = found === undefined ? null : await store.read(found.id, 0, found.bytes);
   return bytes === null ? null : Buffer.from(bytes).toString();
 }
 
@@ -53,34 +54,46 @@ function targetOf(file: string): string {
   }
 }
 
-const kept = (store: Notes, keys: string): string => [...keys].filter((key) => store.get(key) !== null).join("");
+async function kept(store: Notes, keys: string): Promise<string> {
+  const found = await Promise.all([...keys].map(async (key) => ((await store.get(key)) === null ? "" : key)));
+  return found.join("");
+}
 
 /** Replaces the text of an entry, if the entry exists. */
 async function rewrite(store: Notes, key: string, text: string): Promise<void> {
-  const entry = store.get(key);
+  const entry = await store.get(key);
   if (entry === null) return;
   const parts = { ...entry.parts, text: Buffer.from(text) };
   assert.ok(await store.compareAndSet(key, entry.version, { ...entry, head: { title: text.slice(0, 5) }, parts }));
 }
 
-const kinds: Readonly<Record<string, () => Tables>> = {
+const tableKinds: Readonly<Record<string, () => Tables>> = {
   memory: () => new MemoryTables(),
   "a folder": () => new LmdbTables(newFolder()),
 };
 
-for (const [name, openTables] of Object.entries(kinds)) {
-  const open = (limits?: Partial<StoreLimits>, now?: () => number): Notes =>
-    new TableStore(openTables(), { ...roomy, ...limits }, now);
+const inRedis = redisStores();
 
-  describe(`a store in ${name}`, () => {
+const kinds: Readonly<Record<string, (limits: StoreLimits, now?: () => number) => Notes>> = {
+  memory: (limits, now) => new TableStore(new MemoryTables(), limits, now),
+  "a folder": (limits, now) => new TableStore(new LmdbTables(newFolder()), limits, now),
+  Redis: inRedis.open,
+};
+
+for (const [name, openStore] of Object.entries(kinds)) {
+  const open = (limits?: Partial<StoreLimits>, now?: () => number): Notes => openStore({ ...roomy, ...limits }, now);
+
+  describe(`a store in ${name}`, { skip: name === "Redis" && inRedis.isMissing }, () => {
+    if (name === "Redis") inRedis.use();
+
     it("returns an entry until it is removed", async () => {
       const store = open();
       await store.put("a", note("one"));
       await store.put("a", note("two, longer"));
-      assert.deepEqual([store.get("a")?.head, textOf(store, "a")], [{ title: "two, " }, "two, longer"]);
-      assert.equal(store.get("b"), null);
+      assert.deepEqual([(await store.get("a"))?.head, await textOf(store, "a")], [{ title: "two, " }, "two, longer"]);
+      assert.equal(await store.get("b"), null);
       assert.deepEqual([await store.delete("a"), await store.delete("a")], [true, false]);
-      assert.equal(store.get("a"), null);
+      assert.equal(await store.get("a"), null);
       await store.close();
     });
 
@@ -89,7 +102,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       const bytes = Buffer.alloc(9e6);
       for (let i = 0; i < bytes.length; i++) bytes[i] = i % 251;
       await store.put("a", { ...note("a"), parts: { text: bytes } });
-      const part = store.get("a")!.parts.text!;
+      const part = (await store.get("a"))!.parts.text!;
       assert.equal(part.bytes, bytes.length);
       for (const [from, to] of [
         [0, 1],
@@ -97,13 +110,13 @@ for (const [name, openTables] of Object.entries(kinds)) {
         [8_999_999, 9e6],
         [0, 9e6],
       ] as const) {
-        assert.ok(bytes.subarray(from, to).equals(store.read(part.id, from, to)!), `${from} to ${to}`);
+        assert.ok(bytes.subarray(from, to).equals((await store.read(part.id, from, to))!), `${from} to ${to}`);
       }
-      store.read(part.id, 0, 10)!.fill(0);
+      (await store.read(part.id, 0, 10))!.fill(0);
       bytes.fill(0);
-      assert.equal(store.read(part.id, 0, 10)?.[1], 1);
+      assert.equal((await store.read(part.id, 0, 10))?.[1], 1);
       await rewrite(store, "a", "new");
-      assert.equal(store.read(part.id, 0, 10), null);
+      assert.equal(await store.read(part.id, 0, 10), null);
       await store.close();
     });
 
@@ -115,31 +128,31 @@ for (const [name, openTables] of Object.entries(kinds)) {
         now = 1000 + at;
         await store.put(key, note(key));
       }
-      const keysOf = ({ entries }: ReturnType<Notes["newest"]>) => entries.map(({ key }) => key).join("");
-      assert.equal(keysOf(store.newest({ before: null, limit: 10 })), "cdaeb");
-      const first = store.newest({ before: null, limit: 2 });
+      const keysOf = ({ entries }: NewestPage<Note>) => entries.map(({ key }) => key).join("");
+      assert.equal(keysOf(await store.newest({ before: null, limit: 10 })), "cdaeb");
+      const first = await store.newest({ before: null, limit: 2 });
       assert.deepEqual([keysOf(first), first.next], ["cd", { born: 1003, key: "d" }]);
       await store.delete("d");
       await store.put("f", note("f"));
-      const second = store.newest({ before: first.next, limit: 2 });
+      const second = await store.newest({ before: first.next, limit: 2 });
       assert.equal(keysOf(second), "ae");
-      const third = store.newest({ before: second.next, limit: 2 });
+      const third = await store.newest({ before: second.next, limit: 2 });
       assert.deepEqual([keysOf(third), third.next], ["b", null]);
       // A replaced entry keeps its place.
       await rewrite(store, "e", "new");
-      assert.equal(keysOf(store.newest({ before: null, limit: 10 })), "fcaeb");
+      assert.equal(keysOf(await store.newest({ before: null, limit: 10 })), "fcaeb");
       now = 1053;
-      assert.equal(keysOf(store.newest({ before: null, limit: 10 })), "fca");
+      assert.equal(keysOf(await store.newest({ before: null, limit: 10 })), "fca");
       await store.close();
     });
 
     it("returns nothing to a reader with part ids of an earlier store", async () => {
       const [earlier, later] = [open(), open()];
       await earlier.put("a", note("of the one"));
-      const part = earlier.get("a")!.parts.text!;
+      const part = (await earlier.get("a"))!.parts.text!;
       await earlier.close();
       for (const key of "abc") await later.put(key, note("of another"));
-      assert.equal(later.read(part.id, 0, part.bytes), null);
+      assert.equal(await later.read(part.id, 0, part.bytes), null);
       await later.close();
     });
 
@@ -147,18 +160,18 @@ for (const [name, openTables] of Object.entries(kinds)) {
       const store = open();
       await store.put("a", note("old"));
       await rewrite(store, "a", "new");
-      assert.deepEqual([textOf(store, "a"), textOf(store, "a", "more")], ["new", "+"]);
-      const entry = store.get("a")!;
+      assert.deepEqual([await textOf(store, "a"), await textOf(store, "a", "more")], ["new", "+"]);
+      const entry = (await store.get("a"))!;
       const more = entry.parts.more!;
       const next = { ...entry, head: { title: `${entry.head.title}er` }, parts: { more } };
       assert.equal(await store.compareAndSet("a", entry.version, next), true);
       assert.deepEqual(
-        [store.get("a")?.head.title, textOf(store, "a"), textOf(store, "a", "more")],
+        [(await store.get("a"))?.head.title, await textOf(store, "a"), await textOf(store, "a", "more")],
         ["newer", null, "+"],
       );
       await rewrite(store, "b", "nothing");
       assert.equal(await store.compareAndSet("a", entry.version, note("x")), false);
-      assert.deepEqual([store.get("b"), textOf(store, "a")], [null, null]);
+      assert.deepEqual([await store.get("b"), await textOf(store, "a")], [null, null]);
       await store.close();
     });
 
@@ -168,7 +181,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       for (const key of "abc") await store.put(key, note(key));
       await store.put("a", note("again"));
       await store.put("d", note("d"));
-      assert.equal(kept(store, "abcd"), "acd");
+      assert.equal(await kept(store, "abcd"), "acd");
       await store.close();
     });
 
@@ -176,12 +189,12 @@ for (const [name, openTables] of Object.entries(kinds)) {
       let now = 0;
       const store = open({ maxBytes: 1000 }, () => now++);
       for (const key of "abc") await store.put(key, note("x".repeat(300)));
-      assert.equal(kept(store, "abc"), "abc");
+      assert.equal(await kept(store, "abc"), "abc");
       await rewrite(store, "c", "x".repeat(600));
-      assert.equal(kept(store, "abc"), "bc");
+      assert.equal(await kept(store, "abc"), "bc");
       await store.delete("b");
       await store.put("d", note("x".repeat(300)));
-      assert.equal(kept(store, "cd"), "cd");
+      assert.equal(await kept(store, "cd"), "cd");
       await store.close();
     });
 
@@ -191,12 +204,12 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.put("a", note("a", "small"));
       for (const key of "bcde") await store.put(key, note(key, "large"));
       for (const key of "fghi") await store.put(key, note(key, "large"));
-      assert.equal(kept(store, "abcdefghi"), "afghi");
+      assert.equal(await kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
-      assert.equal(kept(store, "afghijk"), "ahijk");
+      assert.equal(await kept(store, "afghijk"), "ahijk");
       // If two shares have equally many entries, the oldest entry of both is evicted.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
-      assert.equal(kept(store, "ahijklm"), "aiklm");
+      assert.equal(await kept(store, "ahijklm"), "aiklm");
       await store.close();
     });
 
@@ -206,14 +219,75 @@ for (const [name, openTables] of Object.entries(kinds)) {
       for (const key of "abcde") await store.put(key, note("x".repeat(100), "small"));
       await store.put("f", note("x".repeat(800), "large"));
       await store.put("g", note("x".repeat(800), "large"));
-      assert.equal(kept(store, "abcdefg"), "abcdeg");
+      assert.equal(await kept(store, "abcdefg"), "abcdeg");
       await store.put("h", note("x".repeat(1500), "large"));
-      assert.equal(kept(store, "abcdegh"), "bcdeh");
+      assert.equal(await kept(store, "abcdegh"), "bcdeh");
       await store.put("i", note("x".repeat(1800), "other"));
-      assert.equal(kept(store, "abcdeghi"), "ei");
+      assert.equal(await kept(store, "abcdeghi"), "ei");
       await store.close();
     });
 
+    it("refuses an entry that is too large, and changes nothing", async () => {
+      const store = open({ maxEntryBytes: 100 });
+      await store.put("a", note("small"));
+      await assert.rejects(store.put("a", note("x".repeat(100))), isCode("invalid_value"));
+      await assert.rejects(rewrite(store, "a", "x".repeat(100)), isCode("invalid_value"));
+      await assert.rejects(
+        store.compareAndSet("a", 1, {
+          ...note("a"),
+          head: { title: "x".repeat(50) },
+          parts: { third: Buffer.alloc(60) },
+        }),
+        isCode("invalid_value"),
+      );
+      assert.equal(await textOf(store, "a"), "small");
+      await store.close();
+    });
+
+    it("makes concurrent writes in the order of their calls", async () => {
+      const store = open({ maxEntryBytes: 5e6 });
+      await store.put("a", note("one"));
+      const { version } = (await store.get("a"))!;
+      const outcomes = await Promise.allSettled([
+        store.put("d", note("d")),
+        store.put("b", note("x".repeat(6e6))),
+        store.compareAndSet("a", version, note("two")),
+        store.compareAndSet("a", version, note("three")),
+        store.put("c", note("c")),
+        store.delete("c"),
+      ]);
+      assert.deepEqual(
+        outcomes.map((outcome) => (outcome.status === "fulfilled" ? outcome.value : "refused")),
+        [undefined, "refused", true, false, undefined, true],
+      );
+      assert.deepEqual([await textOf(store, "a"), await kept(store, "abc")], ["two", "a"]);
+      await store.close();
+    });
+
+    it("hides an entry that is too old at once, and removes it an hour later", async () => {
+      let now = 0;
+      const store = open({ maxAgeMs: 100 }, () => now);
+      await store.put("a", note("old"));
+      now = 60;
+      await rewrite(store, "a", "new");
+      assert.equal(await textOf(store, "a"), "new");
+      now = 101;
+      assert.equal(await store.get("a"), null);
+      await rewrite(store, "a", "late");
+      await store.sweep();
+      now = 50;
+      assert.equal(await textOf(store, "a"), "new");
+      now = 3_600_000 + 101;
+      await store.sweep();
+      now = 50;
+      assert.equal(await store.get("a"), null);
+      await store.close();
+    });
+  });
+}
+
+for (const [name, openTables] of Object.entries(tableKinds)) {
+  describe(`a store of tables in ${name}`, () => {
     it("keeps its limits if its tables have rows of entries that do not exist", async () => {
       const strays: readonly [table: string, key: TableKey][] = [
         ["ages", [-5, "stray"]],
@@ -226,7 +300,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
         tables.transaction(() => tables.table(stray[0]).put(stray[1], Uint8Array.of(0)));
         const store: Notes = new TableStore(tables, { ...roomy, maxEntries: 2, maxAgeMs: 1e9 }, () => now++);
         for (const key of "abcdef") await store.put(key, note(key));
-        assert.equal(kept(store, "abcdef"), "ef", String(stray));
+        assert.equal(await kept(store, "abcdef"), "ef", String(stray));
         now = 4_000_000_000;
         await store.put("g", note("g"));
         await store.sweep();
@@ -243,61 +317,6 @@ for (const [name, openTables] of Object.entries(kinds)) {
         await store.close();
       }
     });
-
-    it("refuses an entry that is too large, and changes nothing", async () => {
-      const store = open({ maxEntryBytes: 100 });
-      await store.put("a", note("small"));
-      await assert.rejects(store.put("a", note("x".repeat(100))), isCode("invalid_value"));
-      await assert.rejects(rewrite(store, "a", "x".repeat(100)), isCode("invalid_value"));
-      await assert.rejects(
-        store.compareAndSet("a", 1, {
-          ...note("a"),
-          head: { title: "x".repeat(50) },
-          parts: { third: Buffer.alloc(60) },
-        }),
-        isCode("invalid_value"),
-      );
-      assert.equal(textOf(store, "a"), "small");
-      await store.close();
-    });
-
-    it("makes concurrent writes in the order of their calls", async () => {
-      const store = open({ maxEntryBytes: 5e6 });
-      const outcomes = await Promise.allSettled([
-        store.put("a", note("one")),
-        store.put("b", note("x".repeat(6e6))),
-        store.compareAndSet("a", 1, note("two")),
-        store.compareAndSet("a", 1, note("three")),
-        store.put("c", note("c")),
-        store.delete("c"),
-      ]);
-      assert.deepEqual(
-        outcomes.map((outcome) => (outcome.status === "fulfilled" ? outcome.value : "refused")),
-        [undefined, "refused", true, false, undefined, true],
-      );
-      assert.deepEqual([textOf(store, "a"), kept(store, "abc")], ["two", "a"]);
-      await store.close();
-    });
-
-    it("hides an entry that is too old at once, and removes it an hour later", async () => {
-      let now = 0;
-      const store = open({ maxAgeMs: 100 }, () => now);
-      await store.put("a", note("old"));
-      now = 60;
-      await rewrite(store, "a", "new");
-      assert.equal(textOf(store, "a"), "new");
-      now = 101;
-      assert.equal(store.get("a"), null);
-      await rewrite(store, "a", "late");
-      await store.sweep();
-      now = 50;
-      assert.equal(textOf(store, "a"), "new");
-      now = 3_600_000 + 101;
-      await store.sweep();
-      now = 50;
-      assert.equal(store.get("a"), null);
-      await store.close();
-    });
   });
 }
 
@@ -310,7 +329,10 @@ describe("a store in a folder", () => {
     await first.close();
     const second = openFolder(folder, { ...roomy, maxEntries: 2 }, () => now);
     await second.sweep();
-    assert.deepEqual([second.get("k97"), textOf(second, "k98"), textOf(second, "k99")], [null, "k98", "k99"]);
+    assert.deepEqual(
+      [await second.get("k97"), await textOf(second, "k98"), await textOf(second, "k99")],
+      [null, "k98", "k99"],
+    );
     await second.close();
   });
 
@@ -326,10 +348,10 @@ describe("a store in a folder", () => {
     now += 3_500_000;
     await ahead.put("b", note("b"));
     await ahead.sweep();
-    assert.equal(kept(ahead, "ab"), "b");
+    assert.equal(await kept(ahead, "ab"), "b");
     await ahead.close();
     const right = openFolder(folder, limits, () => 1e6);
-    assert.equal(kept(right, "ab"), "ab");
+    assert.equal(await kept(right, "ab"), "ab");
     await right.close();
   });
 
@@ -340,7 +362,7 @@ describe("a store in a folder", () => {
     await one.put("a", note("one"));
     await other.put("b", note("other"));
     await one.put("c", note("one"));
-    assert.deepEqual([kept(one, "abc"), kept(other, "abc")], ["bc", "bc"]);
+    assert.deepEqual([await kept(one, "abc"), await kept(other, "abc")], ["bc", "bc"]);
     await Promise.all([one.close(), other.close()]);
   });
 
@@ -365,7 +387,7 @@ describe("a store in a folder", () => {
       isDone = true;
     });
     while (!isDone) {
-      assert.equal(textOf(store, "a"), "a");
+      assert.equal(await textOf(store, "a"), "a");
       await new Promise(setImmediate);
       turns++;
     }
@@ -386,7 +408,7 @@ describe("a store in a folder", () => {
     }
     await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));
     await store.put("c", note("c"));
-    assert.equal(kept(store, "abc"), "ac");
+    assert.equal(await kept(store, "abc"), "ac");
     await store.close();
   });
 

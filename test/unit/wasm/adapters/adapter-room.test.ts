@@ -25,7 +25,7 @@ async function adaptersBehind(test: TestContext, byteLength: number): Promise<Wa
   const { table, graph, shape } = await readModel(modelPath);
   const sizes = { threads: 1, passTokens: 32, maxRows: 1, maxOutputs: 1, blockTokens: 32, kvType: 0 };
   const pages = { pagesPerThread: 1, blocksPerSequence: 1 };
-  const plan = { files: table.files, graph, shape, ...sizes, ...pages, adapterRank: 8, mixture: null };
+  const plan = { files: table.files, graph, shape, ...sizes, ...pages, inputFloats: 0, adapterRank: 8, mixture: null };
   const memory = {
     buffer: { byteLength },
     grow: () => {

@@ -73,7 +73,7 @@ describe("the sizes of an encoder", () => {
       for (const threads of [1, 2, 3, 7]) {
         const spec = specOf(typed, { maxModelLength: null, maxBatchTokens: 10_000 });
         const { capacity, ...rest } = encoderSizes(spec, shape, threads);
-        const none = { kvType: 0, adapterRank: 0, mixture: null, maxOutputs: 0 };
+        const none = { kvType: 0, inputFloats: 0, adapterRank: 0, mixture: null, maxOutputs: 0 };
         const { blockTokens } = capacity;
         const plan = {
           files: table.files,

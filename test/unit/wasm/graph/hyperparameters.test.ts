@@ -103,6 +103,8 @@ describe("hyperparameters", () => {
         window: 0,
         slides: [],
         activation: "silu",
+        alibi: 0,
+        expertInterval: 0,
         longRope: null,
       });
       assert.equal(epsilon, Math.fround(1e-5));

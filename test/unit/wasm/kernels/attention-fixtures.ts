@@ -34,6 +34,8 @@ interface View {
   readonly scale: number;
   /** Cap of the scores; 0 = none. */
   readonly softcap: number;
+  /** Slope of the position bias of the first head; head h has h + 1 times as much. 0 = no bias. */
+  readonly slope: number;
 }
 
 /** Value of `behind` or `ahead` that includes every position. */
@@ -115,7 +117,7 @@ export class AttentionRig {
       // biome-ignore format: one call
       this.kernels.attend(
         kvType, listAt, list.length / 2, blockTokens, queriesAt, stride, n, before, heads, kvHeads, headLength, view.scale,
-        view.softcap, view.behind, view.ahead, out,
+        view.softcap, view.behind, view.ahead, out, view.slope === 0 ? 0 : this.place(slopesOf(view, heads)),
       );
     }
     const out = this.reserve(n * heads * headLength * floatBytes);
@@ -143,7 +145,7 @@ export function createCase(shape: Shape, n: number, before: number, view: Partia
     queries: Float32Array.from({ length: n * shape.heads * shape.headLength }, () => noise() * sizeOfQueries),
     keys: Float32Array.from({ length: kvFloats }, noise),
     values: Float32Array.from({ length: kvFloats }, noise),
-    view: { behind: all, ahead: 0, scale: 1 / Math.sqrt(shape.headLength), softcap: 0, ...view },
+    view: { behind: all, ahead: 0, scale: 1 / Math.sqrt(shape.headLength), softcap: 0, slope: 0, ...view },
   };
 }
 
@@ -163,7 +165,8 @@ export function attendPlainly({ shape, n, before, queries, keys, values, view }:
         let score = 0;
         for (let i = 0; i < headLength; i++) score += queries[query + i]! * keys[token * width + kv + i]!;
         score *= view.scale;
-        scores.push(view.softcap > 0 ? view.softcap * Math.tanh(score / view.softcap) : score);
+        const capped = view.softcap > 0 ? view.softcap * Math.tanh(score / view.softcap) : score;
+        scores.push(capped - view.slope * (head + 1) * Math.abs(token - before - row));
       }
       const peak = Math.max(...scores);
       const weights = scores.map((score) => Math.exp(score - peak));
@@ -193,4 +196,8 @@ export async function createAttentionRig(variant: Variant): Promise<AttentionRig
   rig.reserve(memory.buffer.byteLength - firstByte);
   rig.reset();
   return rig;
+}
+
+function slopesOf({ slope }: Case["view"], heads: number): Float32Array {
+  return Float32Array.from({ length: heads }, (_, head) => slope * (head + 1));
 }

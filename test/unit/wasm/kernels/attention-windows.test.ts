@@ -32,6 +32,7 @@ const anyArguments = fc.record({
     behind: span,
     ahead: span,
     softcap: fc.constantFrom(0, 0, 1.5, 50),
+    slope: fc.constantFrom(0, 0, 0.03, 0.5),
     scale: fc.constantFrom(0.1, 0.2),
   }),
 });
@@ -119,7 +120,7 @@ for (const variant of variants) {
         // biome-ignore format: one call
         rig.kernels.attend(
           types.F16, rig.place(Int32Array.from(list)), list.length / 2, blockTokens, queries, heads * headLength, n, before,
-          heads, kvHeads, headLength, 1, 0, behind, all, out,
+          heads, kvHeads, headLength, 1, 0, behind, all, out, 0,
         );
       };
       attend(behind);
@@ -143,7 +144,7 @@ for (const variant of variants) {
       // biome-ignore format: one call
       rig.kernels.attend(
         types.F32, rig.place(Int32Array.of(page, 0)), 1, blockTokens, query, heads * headLength, 2, blockTokens,
-        heads, kvHeads, headLength, 1, 0, 1, 0, out,
+        heads, kvHeads, headLength, 1, 0, 1, 0, out, 0,
       );
       for (let i = 0; i < 2 * heads; i++) {
         const got = rig.floats(out + i * record * floatBytes, headLength + 2);

@@ -88,7 +88,7 @@ for (const variant of variants) {
         // biome-ignore format: one call
         rig.kernels.attend(
           types.BF16, list, pages, blockTokens, query, heads * headLength, 2, 31, heads, kvHeads, headLength, 1, 0, all,
-          0, out,
+          0, out, 0,
         );
         for (let i = 0; i < 2 * heads; i++) {
           const sees = i >= (2 - rowsThatSee) * heads;

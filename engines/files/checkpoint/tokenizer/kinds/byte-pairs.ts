@@ -1,6 +1,6 @@
 // Byte-level BPE vocabulary ("gpt2"): tokens are spelled with one character for each byte. The rules that cut text into
 // words are identified by their patterns.
-import { type JsonField, quoted } from "../source/json-field.ts";
+import { type JsonField, quoted } from "../../../json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
 import { keyPrefix, type Pairs, setText } from "../token-pairs.ts";
 import { TokenTable, tokenTypes, type Warn, warnOfEnds, warnOfRules } from "../token-table.ts";

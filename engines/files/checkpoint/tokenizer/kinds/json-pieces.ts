@@ -1,6 +1,6 @@
 // SentencePiece BPE vocabulary ("llama") of a tokenizer.json: tokens are texts with U+2581 for a space, and the pair whose
 // token has the best score is joined first. The scores are made from the merges.
-import { type JsonField, quoted } from "../source/json-field.ts";
+import { type JsonField, quoted } from "../../../json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
 import { type Pairs, setFlag, setText } from "../token-pairs.ts";
 import {
@@ -37,7 +37,7 @@ export function piecesOfJson(json: TokenizerJson, size: number | null, warn: War
   const byId = [...ids].sort(([, one], [, other]) => one - other).map(([text]) => text);
   const texts = new Set(byId.filter((text) => !added.has(text) && typeOfText(text) === tokenTypes.normal));
   checkWords(spacing, texts, model);
-  const scores = scoresOf(merges, texts, { spacing, model, warn });
+  const { scores, isExact } = scoresOf(merges, texts, { spacing, model, warn });
   if (!hasBytes) {
     const result = scores === null ? "is left out" : "becomes one unknown token for each of its bytes";
     warn(`a character without a token ${result}`);
@@ -53,7 +53,8 @@ export function piecesOfJson(json: TokenizerJson, size: number | null, warn: War
   table.write(pairs, scores !== null);
   if (scores === null) writeMerges(pairs, merges);
   else setFlag(pairs, "add_space_prefix", spacing.addsPrefix);
-  return { model: kind, pairs, size: table.size, ids: new Map([...ids, ...added]), unknown };
+  const all = new Map([...ids, ...added]);
+  return { model: kind, pairs, size: table.size, ids: all, unknown, ...(!isExact && { merges }) };
 }
 
 /** Returns what the file does to spaces. Refuses options and steps that GGUF has no key for. */
@@ -88,20 +89,20 @@ interface Surroundings {
   readonly warn: Warn;
 }
 
-/** Returns the scores of texts; null: the rules of `scorelessPre` express the merges better. Else refuses them. */
+/** Returns the scores of texts; null: the rules of `scorelessPre` express the merges exactly. Else refuses them. */
 function scoresOf(
   merges: readonly Merge[],
   texts: ReadonlySet<string>,
   { spacing, model, warn }: Surroundings,
-): ReadonlyMap<string, number> | null {
+): { readonly scores: ReadonlyMap<string, number> | null; readonly isExact: boolean } {
   const most = spacing.addsPrefix ? merges.length * maxDifferences : 0;
   const { scores, differences } = mergeScores(merges, texts, most);
-  if (differences === 0) return scores;
+  if (differences === 0) return { scores, isExact: true };
   const crossing = merges.find(([left, right]) => /\n[^\n]|[^\n]\n/.test(left + right));
-  if (!spacing.addsPrefix && crossing === undefined) return null;
+  if (!spacing.addsPrefix && crossing === undefined) return { scores: null, isExact: true };
   if (differences <= merges.length * maxDifferences) {
     warn(`${differences} pairs of symbols are not joined in the order of model.merges`);
-    return scores;
+    return { scores, isExact: false };
   }
   const isCompared = differences !== Number.POSITIVE_INFINITY;
   const problem = isCompared

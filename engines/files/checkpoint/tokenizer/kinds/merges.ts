@@ -1,6 +1,6 @@
 // Merges of a BPE model: pairs of symbols in the order in which they are joined. tokenizer.json writes a pair as "a b" or
 // as ["a", "b"].
-import { type JsonField, quoted } from "../source/json-field.ts";
+import { type JsonField, quoted } from "../../../json-field.ts";
 import type { TokenizerJson } from "../source/tokenizer-json.ts";
 
 export type Merge = readonly [left: string, right: string];

@@ -1,6 +1,6 @@
 // Pre-tokenizer names: the patterns with which a tokenizer.json cuts text into words, and the name that llama.cpp has for
 // them. Files do not contain the name, so the patterns identify it. A unit test checks that engines/text knows the names.
-import type { JsonField } from "../source/json-field.ts";
+import type { JsonField } from "../../../json-field.ts";
 import { type TokenizerJson, typeOf } from "../source/tokenizer-json.ts";
 import type { Warn } from "../token-table.ts";
 

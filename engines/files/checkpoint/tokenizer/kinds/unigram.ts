@@ -1,5 +1,5 @@
 // Unigram vocabulary ("t5"): pieces with scores, and the map of characters that are replaced before encoding.
-import { type JsonField, quoted } from "../source/json-field.ts";
+import { type JsonField, quoted } from "../../../json-field.ts";
 import type { SentencePieceFile } from "../source/sentence-piece-file.ts";
 import { type AddedToken, maxTokens, type TokenizerJson, typeOf } from "../source/tokenizer-json.ts";
 import { keyPrefix, type Pairs, setFlag, setText } from "../token-pairs.ts";

@@ -1,5 +1,6 @@
 // Vocabulary of a tokenizer as keys of a GGUF file, and what the rest of the conversion needs to know about it.
 import type { Pairs } from "../token-pairs.ts";
+import type { Merge } from "./merges.ts";
 
 export interface VocabularyPairs {
   /** Value of tokenizer.ggml.model. */
@@ -10,6 +11,8 @@ export interface VocabularyPairs {
   readonly ids: ReadonlyMap<string, number>;
   /** Text of the token for unknown text, if the vocabulary itself names it. */
   readonly unknown: string | null;
+  /** Merges that the scores in `pairs` do not express exactly; absent: there are none. */
+  readonly merges?: readonly Merge[];
 }
 
 /** Returns the number of tokens: `wanted`, or else one more than the largest id. */

@@ -1,6 +1,6 @@
 // WordPiece vocabulary ("bert"). The files mark the pieces inside a word ("##ing"); llama.cpp marks the beginnings of words
 // with U+2581 instead.
-import { type JsonField, quoted } from "../source/json-field.ts";
+import { type JsonField, quoted } from "../../../json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
 import { type Pairs, setFlag, setText } from "../token-pairs.ts";
 import { spaceSymbol, TokenTable, tokenTypes, type Warn, warnOfRules } from "../token-table.ts";

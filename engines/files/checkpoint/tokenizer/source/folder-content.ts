@@ -2,7 +2,7 @@
 // older files; these are put in its form.
 import { join } from "node:path";
 import { ServerError } from "../../../../../runtime/errors.ts";
-import type { JsonField } from "./json-field.ts";
+import type { JsonField } from "../../../json-field.ts";
 import { olderTokenizer } from "./older-files.ts";
 import { roleNames } from "./roles.ts";
 import { parseSentencePiece, type SentencePieceFile } from "./sentence-piece-file.ts";

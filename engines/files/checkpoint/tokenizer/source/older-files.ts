@@ -1,7 +1,7 @@
 // Older tokenizer files: vocab.txt, and vocab.json with merges.txt. They leave out how text is cut; the class of the
 // tokenizer says it. The result has the form of a tokenizer.json.
 import { join } from "node:path";
-import { JsonField } from "./json-field.ts";
+import { JsonField } from "../../../json-field.ts";
 import type { TokenizerFolder } from "./tokenizer-folder.ts";
 import { parseTokenizerJson, type TokenizerJson } from "./tokenizer-json.ts";
 

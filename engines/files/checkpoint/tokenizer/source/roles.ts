@@ -1,5 +1,5 @@
 // Roles of special tokens (begin, end, padding ...) and the texts that a folder's files give them.
-import type { JsonField } from "./json-field.ts";
+import type { JsonField } from "../../../json-field.ts";
 
 export const roles = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] as const;
 export type Role = (typeof roles)[number];

@@ -4,7 +4,7 @@ import { constants } from "node:fs";
 import { type FileHandle, open, readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ServerError } from "../../../../../runtime/errors.ts";
-import { JsonField } from "./json-field.ts";
+import { JsonField } from "../../../json-field.ts";
 
 const mebibyte = 2 ** 20;
 /** Maximum size of tokenizer.json. The largest in use have 35 MB. */

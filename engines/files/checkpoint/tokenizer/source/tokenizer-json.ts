@@ -1,6 +1,6 @@
 // Content of a tokenizer.json: its model, its added tokens and its steps before and after the model. Sequences of steps
 // are flattened. Everything is checked here that all kinds of models have in common.
-import { isRecord, type JsonField } from "./json-field.ts";
+import { isRecord, type JsonField } from "../../../json-field.ts";
 
 /** Maximum number of tokens. The largest vocabularies in use have 262,144. */
 export const maxTokens = 2 ** 20;

@@ -1,7 +1,8 @@
 // Encoders of the types with blocks of 32 columns. Four blocks, a tile, are encoded at a time. Without importance, scale and
 // min follow from the extremes of a block. With importance, and always for IQ4_NL, they are searched.
 import { IQ4_NL, MXFP4, Q8_0 } from "../../../../wasm/kernels/types";
-import { searchAffine } from "../search/affine";
+import { fourHalves } from "../floats";
+import { fitMins, searchAffine } from "../search/affine";
 import { searchLevels } from "../search/codebook";
 import { searchSymmetric } from "../search/symmetric";
 import {
@@ -10,7 +11,7 @@ import {
 import { largest, largestLanes, smallest } from "./extremes";
 import { BLOCK, BLOCK_FLOATS, biasOf, blockBytes, hasMins, highestOf } from "./format";
 import { encodeFp4 } from "./fp4";
-import { writeTile } from "./write";
+import { asFloats, writeTile } from "./write";
 
 /** Number of blocks in a tile. */
 const LANES: i32 = 4;
@@ -26,6 +27,9 @@ const MOST_SPREAD: f64 = 1e24;
 const FIRST: f32 = -1;
 const STEP: f32 = 0.1;
 const TRIALS: i32 = 22;
+/** Trials of the search without mins. */
+const FIRST_CENTERED: f32 = -0.9;
+const STEP_CENTERED: f32 = 0.18;
 
 /** Encodes one row of `columns` floats. `importance` is 0, or the address of the columns' weights. */
 // @ts-expect-error: decorator
@@ -107,7 +111,11 @@ function encodeSearched(type: i32, x: usize, count: i32, importance: usize, spre
   }
   if (type == IQ4_NL) searchLevels(importance != 0, SCALES);
   else if (hasMins(type)) searchAffine(BLOCK, <f32>highestOf(type), FIRST, STEP, TRIALS, SCALES, MINS);
-  else searchSymmetric(BLOCK, <f32>biasOf(type), 0.18, SCALES);
+  else searchSymmetric(BLOCK, <f32>biasOf(type), FIRST_CENTERED, STEP_CENTERED, SCALES);
+  if (hasMins(type)) {
+    const rounded = asFloats(fourHalves(f32x4.mul(v128.load(SCALES), units)));
+    fitMins(BLOCK, <f32>highestOf(type), f32x4.div(rounded, units), MINS);
+  }
   const mins = hasMins(type) ? f32x4.neg(f32x4.mul(v128.load(MINS), units)) : f32x4.splat(0);
   writeTile(type, x, count, f32x4.mul(v128.load(SCALES), units), mins, out);
 }

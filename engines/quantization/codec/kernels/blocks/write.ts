@@ -47,7 +47,7 @@ export function writeTile(type: i32, x: usize, count: i32, scales: v128, mins: v
 /** Converts F16 to floats. */
 // @ts-expect-error: decorator
 @inline
-function asFloats(halves: v128): v128 {
+export function asFloats(halves: v128): v128 {
   return fourFloats(i32x4.shr_s(i32x4.shl(halves, 16), 16));
 }
 

@@ -54,6 +54,25 @@ export function searchAffine(
   v128.store(mins, f32x4.neg(f32x4.add(low, v128.load(BEST, 32))));
 }
 
+/**
+ * Replaces the mins that searchAffine() found for the tile (four floats at `mins`) by the best ones for given scales: those found,
+ * rounded as they are stored. Mins are not negative.
+ */
+// @ts-expect-error: decorator
+@inline
+export function fitMins(length: i32, top: f32, scales: v128, mins: usize): void {
+  const inverse = v128.and(f32x4.div(f32x4.splat(1), scales), f32x4.ne(scales, f32x4.splat(0)));
+  const shift = v128.load(BEST, 32), highest = f32x4.splat(top), zero = f32x4.splat(0);
+  let rest = zero, weights = zero;
+  for (let at: usize = 0; at < <usize>length << 4; at += 16) {
+    const y = f32x4.sub(v128.load(VALUES + at), shift), weight = v128.load(WEIGHTS + at);
+    const level = f32x4.pmax(f32x4.pmin(f32x4.nearest(f32x4.mul(y, inverse)), highest), zero);
+    rest = f32x4.add(rest, f32x4.mul(weight, f32x4.sub(y, f32x4.mul(scales, level))));
+    weights = f32x4.add(weights, weight);
+  }
+  v128.store(mins, f32x4.pmax(f32x4.sub(v128.load(mins), f32x4.div(rest, weights)), zero));
+}
+
 /** Tries two factors from values to levels. */
 // @ts-expect-error: decorator
 @inline

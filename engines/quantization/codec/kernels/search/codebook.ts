@@ -6,6 +6,9 @@ import { levelsToBytes } from "../levels";
 import { bestScales, inverseOf, keepBetterScale, multiplyWeights, peaks, startSearch } from "./symmetric";
 import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
+/** Sums of levelSums(), of one block in each lane. */
+export const PRODUCT_SUMS: usize = memory.data(16, 16);
+export const SQUARE_SUMS: usize = memory.data(16, 16);
 /** Extreme levels of IQ4_NL. */
 const LOWEST: f32 = -127;
 const HIGHEST: f32 = 113;
@@ -38,6 +41,14 @@ export function searchLevels(hasImportance: bool, scales: usize): void {
 
 /** Tries one factor from values to levels. */
 function tryLevels(bytes: usize, factor: v128): void {
+  levelSums(bytes, factor);
+  keepBetterScale(v128.load(PRODUCT_SUMS), v128.load(SQUARE_SUMS));
+}
+
+/** Stores weighted sums of values times levels and of squared levels, with levels that a factor makes of the values. */
+// @ts-expect-error: decorator
+@inline
+export function levelSums(bytes: usize, factor: v128): void {
   let products = f32x4.splat(0), squares = products;
   for (let at: usize = 0; at < bytes; at += 64) {
     const codes = roughCodes(levelsToBytes(
@@ -62,7 +73,8 @@ function tryLevels(bytes: usize, factor: v128): void {
       f32x4.add(weighted(c, at + 32), weighted(d, at + 48)),
     ));
   }
-  keepBetterScale(products, squares);
+  v128.store(PRODUCT_SUMS, products);
+  v128.store(SQUARE_SUMS, squares);
 }
 
 // @ts-expect-error: decorator

@@ -5,8 +5,7 @@ import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
 /** Best result so far: the reduction of the error, and the scale. */
 const BEST: usize = memory.data(32, 16);
-/** Number of trials on each side of -bound, one more on the upper side. */
-const SIDE: i32 = 5;
+const TRIALS: i32 = 12;
 
 /** Returns the values of the largest magnitude of a tile's blocks. */
 // @ts-expect-error: decorator
@@ -65,15 +64,18 @@ export function bestScales(): v128 {
   return v128.load(BEST, 16);
 }
 
-/** Finds the scales of the tile, and stores four of them. The trials map the largest values to levels `step` apart. */
-export function searchSymmetric(length: i32, bound: f32, step: f32, scales: usize): void {
+/**
+ * Finds the scales of the tile, and stores four of them. The trials map the largest values to levels of the magnitudes bound + first,
+ * bound + first + step, and so on.
+ */
+export function searchSymmetric(length: i32, bound: f32, first: f32, step: f32, scales: usize): void {
   const bytes = <usize>length << 4;
   const inverse = inverseOf(peaks(bytes));
   multiplyWeights(bytes);
   startSearch();
-  for (let i = -SIDE; i <= SIDE; i += 2) {
-    const a = f32x4.mul(inverse, f32x4.splat(-bound - step * <f32>i));
-    const b = f32x4.mul(inverse, f32x4.splat(-bound - step * <f32>(i + 1)));
+  for (let i = 0; i < TRIALS; i += 2) {
+    const a = f32x4.mul(inverse, f32x4.splat(-bound - first - step * <f32>i));
+    const b = f32x4.mul(inverse, f32x4.splat(-bound - first - step * <f32>(i + 1)));
     tryTwo(bytes, f32x4.splat(-bound), f32x4.splat(bound - 1), a, b);
   }
   v128.store(scales, bestScales());

@@ -131,7 +131,7 @@ describe("a choice whose text is checked", () => {
 });
 
 describe("a choice that is ranked", () => {
-  it("has the mean logprob of its tokens, which it keeps to itself where nobody asked for them", () => {
+  it("has the mean logprob of its tokens, which it keeps to itself if they were not requested", () => {
     const { choice, events, take } = createChoice({ reportsLogprobs: false });
     take("a", 0, -1);
     take("b", rowFinishedLength, -4);

@@ -69,13 +69,14 @@ describe("the table of pre-tokenizers", () => {
     await assert.rejects(nameOf(withSteps([{ type: "UnicodeScripts" }, lastStep])), /"UnicodeScripts"/);
   });
 
-  it("warns about whole words, if merges do not build every token", async () => {
+  it("has an exact rule for whole words, if merges do not build every token", async () => {
     const json = byteLevelJson();
     json.model.ignore_merges = true;
     const built = await rig.convert({ "tokenizer.json": json });
     assert.deepEqual(built.warnings, []);
     json.model.vocab.unbuilt = Object.keys(json.model.vocab).length;
-    const { warnings } = await rig.convert({ "tokenizer.json": json });
-    assert.match(warnings.join(), /ignore_merges is true/);
+    const { values, warnings } = await rig.convert({ "tokenizer.json": json });
+    const rules = JSON.parse(values.get("troupe.tokenizer.rules") as string);
+    assert.deepEqual([rules.model.takesWords, warnings], [true, []]);
   });
 });

@@ -30,25 +30,41 @@ describe("what llama.cpp has no rule for", () => {
     await refuses(split, /model\.vocab has "▁a▁", but words are encoded separately/);
   });
 
-  it("is named in a warning, if most texts are encoded the same", async () => {
+  it("has exact rules, and no warning", async () => {
     const bytes = byteLevelJson();
-    assert.match((await warningsOf({ ...bytes, normalizer: { type: "NFC" } })).join(), /not converted to NFC/);
     const prefixed = { type: "ByteLevel", add_prefix_space: true, use_regex: true };
-    assert.match(
-      (await warningsOf({ ...bytes, pre_tokenizer: prefixed })).join(),
-      /no space is added before the first word/,
-    );
     const added_tokens = [...bytes.added_tokens, added(265, "<mask>", { lstrip: true, single_word: true })];
-    assert.match((await warningsOf({ ...bytes, added_tokens })).join(), /"<mask>" \(lstrip, single_word\)/);
-    bytes.model.vocab["</s>"] = 265;
-    assert.match((await warningsOf(bytes)).join(), /only end a generation, .*"<\/s>"/);
     const uncleaned = { type: "BertNormalizer", clean_text: false, lowercase: true };
-    assert.match((await warningsOf({ ...wordPieceJson(), normalizer: uncleaned })).join(), /clean_text is off/);
     const stripped = piecesJson();
     stripped.normalizer.normalizers.push({ type: "Strip" } as never);
-    assert.match((await warningsOf(stripped)).join(), /spaces around a text are kept/);
     const first = { type: "Metaspace", prepend_scheme: "first" };
-    assert.match((await warningsOf({ ...unigramJson(), pre_tokenizer: first })).join(), /follows a control token/);
+    for (const [json, rule] of [
+      [{ ...bytes, normalizer: { type: "NFC" } }, /"NFC"/],
+      [{ ...bytes, pre_tokenizer: prefixed }, /"PrefixSpace"/],
+      [{ ...bytes, added_tokens }, /\{"id":265,"normalized":false,"rules":\["lstrip","single_word"\]\}/],
+      [{ ...wordPieceJson(), normalizer: uncleaned }, /"cleans":false/],
+      [stripped, /"Strip"/],
+      [{ ...unigramJson(), pre_tokenizer: first }, /"scheme":"first"/],
+    ] as const) {
+      const { values, warnings } = await rig.convert({ "tokenizer.json": json });
+      assert.match(values.get("troupe.tokenizer.rules") as string, rule);
+      assert.deepEqual(warnings, []);
+    }
+  });
+
+  it("is named in a warning, if a step has no exact rule and most texts are encoded the same", async () => {
+    const bytes = byteLevelJson();
+    const pretokenizers = [
+      { type: "Digits", individual_digits: true },
+      { type: "ByteLevel", add_prefix_space: true, use_regex: true },
+    ];
+    const prefixed = { ...bytes, pre_tokenizer: { type: "Sequence", pretokenizers } };
+    assert.match((await warningsOf(prefixed)).join(), /no space is added before the first word/);
+    const words = wordPieceJson();
+    const long = { ...words, model: { ...words.model, max_input_chars_per_word: 5000 } };
+    assert.match((await warningsOf(long)).join(), /long words are cut into pieces/);
+    bytes.model.vocab["</s>"] = 265;
+    assert.match((await warningsOf(bytes)).join(), /only end a generation, .*"<\/s>"/);
   });
 });
 

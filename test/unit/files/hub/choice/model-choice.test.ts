@@ -40,6 +40,44 @@ describe("a name on the hub", () => {
   });
 });
 
+describe("the model that is chosen by size", () => {
+  const gib = 2 ** 30;
+  const sizes: ReadonlyMap<string, number | null> = new Map([
+    ["a-Q8_0.gguf", 8 * gib],
+    ["a-Q4_K_M.gguf", 4 * gib],
+    ["a-Q2_K.gguf", 2 * gib],
+    ["a-Q6_K-00001-of-00002.gguf", 3 * gib],
+    ["a-Q6_K-00002-of-00002.gguf", 3 * gib],
+    ["a-BF16.gguf", 15 * gib],
+    ["a-F16.gguf", 15 * gib],
+    ["mmproj-a.gguf", 1 * gib],
+  ]);
+  const within = (bytes: number, known = sizes) =>
+    chooseModel([...known.keys()], {
+      place: "o/n",
+      wanted: null,
+      preferred: preferredQuantisations,
+      room: { bytes, sizes: known },
+    })[0];
+
+  it("is the largest quantized one that fits, with all its shards, else the smallest", () => {
+    const found = [100, 7, 5, 3, 1].map((room) => within(room * gib));
+    assert.deepEqual(found, [
+      "a-Q8_0.gguf",
+      "a-Q6_K-00001-of-00002.gguf",
+      "a-Q4_K_M.gguf",
+      "a-Q2_K.gguf",
+      "a-Q2_K.gguf",
+    ]);
+  });
+
+  it("is the best source if there are only floats, and one of the usual ones if no size is known", () => {
+    const only = (pattern: RegExp) => new Map([...sizes].filter(([name]) => pattern.test(name)));
+    assert.equal(within(gib, only(/F16/)), "a-BF16.gguf");
+    assert.equal(within(gib, new Map([...only(/Q[48]/).keys()].map((name) => [name, null]))), "a-Q4_K_M.gguf");
+  });
+});
+
 describe("the model that is chosen", () => {
   it("is the only one, whatever its name", () => {
     assert.deepEqual(choose(["README.md", "weights.gguf"]), ["weights.gguf"]);

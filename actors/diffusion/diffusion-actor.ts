@@ -1,0 +1,63 @@
+// Diffusion actor: runs the calls of one diffusion model, one at a time. Further calls wait; clients take turns.
+import type { DiffusionModel } from "../../engines/diffusion/diffusion.ts";
+import type { Behaviour } from "../../runtime/actor/behaviour.ts";
+import { EventOutlet } from "../../runtime/actor/event-outlet.ts";
+import { StreamHub } from "../../runtime/actor/stream.ts";
+import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { Gate } from "../../runtime/queues/gate.ts";
+import type { PaintEvent } from "../api/pictures/pictures.ts";
+import { type DiffusionLimits, type DiffusionProtocol, diffusionChannel, diffusionWindow } from "../messages.ts";
+import { paint } from "./paint.ts";
+
+export class DiffusionActor implements Behaviour<DiffusionProtocol> {
+  readonly #model: DiffusionModel;
+  readonly #limits: DiffusionLimits;
+  readonly #hub: StreamHub;
+  readonly #turns = new Gate(1);
+  readonly #calls = new Map<AbortController, Promise<void>>();
+
+  /** `front`: endpoint of the caller. */
+  constructor(model: DiffusionModel, limits: DiffusionLimits, front: Endpoint) {
+    this.#model = model;
+    this.#limits = limits;
+    this.#hub = new StreamHub(front, { channel: diffusionChannel, window: diffusionWindow });
+  }
+
+  readonly paint: Behaviour<DiffusionProtocol>["paint"] = ({ stream, request }) => {
+    const ended = new AbortController();
+    const { signal } = ended;
+    const outlet = new EventOutlet<PaintEvent>(this.#hub, stream, () => ended.abort());
+    const send = (event: PaintEvent): Promise<void> => outlet.send(event);
+    const refusal = this.#refusal();
+    const run =
+      refusal !== null
+        ? Promise.reject(refusal)
+        : this.#turns.pass(async () => {
+            if (!signal.aborted) await paint(this.#model, request, { limitMs: this.#limits.timeoutMs, signal, send });
+          }, request.client);
+    const settled = run
+      .catch((error: unknown) => outlet.sendLast({ type: "error", error: toErrorRecord(error) }))
+      .finally(() => {
+        outlet.end();
+        this.#calls.delete(ended);
+      });
+    this.#calls.set(ended, settled);
+  };
+
+  /** Ends all calls. Resolves when none uses the model. */
+  async stop(): Promise<void> {
+    for (const ended of this.#calls.keys()) ended.abort();
+    await Promise.allSettled(this.#calls.values());
+  }
+
+  #refusal(): ServerError | null {
+    const { maxQueue } = this.#limits;
+    // One call computes, the others wait.
+    if (this.#calls.size <= maxQueue) return null;
+    return new ServerError(
+      "queue_full",
+      `${maxQueue} requests for images (max_queue of [diffusion]) already wait; try again later`,
+    );
+  }
+}

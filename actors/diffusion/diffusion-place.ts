@@ -1,0 +1,32 @@
+// Diffusion place: the module of a diffusion model's child process. It loads the model, and runs the calls of its actor. Native code
+// runs only here, so a crash ends this process alone.
+import { openDiffusion } from "../../engines/diffusion/pipeline.ts";
+import { lowerOwnPriority } from "../../runtime/host/priority.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import type { DiffusionPlaceInit, DiffusionProtocol, ModelPlaceReady } from "../messages.ts";
+import { tokenlessReady } from "../models/tokenless-ready.ts";
+import { DiffusionActor } from "./diffusion-actor.ts";
+
+/**
+ * Nice value of the process. A step of a picture takes seconds on all its threads, and the threads of a text model wait for each
+ * other in every step. With this value, text gets nine tenths of a core that both want.
+ */
+const niceness = 10;
+
+export async function start(place: PlaceContext<DiffusionPlaceInit>): Promise<ModelPlaceReady> {
+  const { spec, limits, mailboxLimit } = place.init;
+  lowerOwnPriority(niceness);
+  const model = await openDiffusion(spec);
+  const actor = new DiffusionActor(model, limits, place.spawner);
+  place.system.spawn<DiffusionProtocol>("diffusion", actor, { mailboxLimit });
+  place.onStop(async () => {
+    await actor.stop();
+    await model.dispose();
+  });
+  const { card } = model;
+  const { pipeline, backend, weightBytes } = card;
+  return {
+    ...tokenlessReady({ path: spec.path, description: pipeline, engine: "onnx", backend, weightBytes }),
+    diffusion: card,
+  };
+}

@@ -1,0 +1,216 @@
+// Remote sequence: one sequence that a server generates. It turns the events of the server's stream into rows of frames, and ends
+// where this server's rules end it: at the limit, at end tokens, or where the reasoning budget forces other tokens.
+import { performance } from "node:perf_hooks";
+import type { UpstreamStream } from "../../engines/remote/connection.ts";
+import { parsed } from "../../engines/remote/connection.ts";
+import {
+  type Dialect,
+  type EventReader,
+  UpstreamFailure,
+  type UpstreamLogprobs,
+  type UpstreamRequest,
+} from "../../engines/remote/upstream.ts";
+import type { SequenceJob } from "../messages.ts";
+import type { FrameBuilder } from "../model/frame.ts";
+import type { Subscriber } from "../model/sequence/generation-sequence.ts";
+import { ReasoningBudget } from "../model/sequence/reasoning-budget.ts";
+import type { StreamClock } from "../model/stream-latency.ts";
+import type { Upstream } from "./upstream.ts";
+
+export interface SequenceLimits {
+  /** Maximum number of tokens of a sequence, prompt and output. */
+  readonly sequenceTokens: number;
+  /** Tokens that end a generation. */
+  readonly endTokens: ReadonlySet<number>;
+}
+
+/** Receiver of what happens to a sequence. */
+export interface SequenceOwner {
+  /** Returns the frame for the sequence's tokens. */
+  frameOf(sequence: RemoteSequence): FrameBuilder | undefined;
+  /** The first token has arrived. */
+  onBegin(sequence: RemoteSequence): void;
+  /** The last row is in the frame. The stream may still have an event without tokens. */
+  onEnd(sequence: RemoteSequence, how: "stop" | "length"): void;
+  /** A row was added to the frame. `tokens`: 0 for a row without a token of the text. */
+  onRow(frame: FrameBuilder, tokens: 0 | 1): void;
+  /** The stream has ended, after onEnd, so that the server has room again. */
+  onIdle(sequence: RemoteSequence): void;
+  onFailure(sequence: RemoteSequence, failure: UpstreamFailure): void;
+  /** The far stream was closed; the rest of the sequence is to be requested again. */
+  onContinue(sequence: RemoteSequence): void;
+}
+
+export class RemoteSequence {
+  readonly live: { readonly id: number; readonly subscriber: Subscriber };
+  readonly client: string;
+  readonly job: SequenceJob;
+  clock: StreamClock | null = null;
+  /** Server that computes the sequence; null: it waits. */
+  upstream: Upstream | null = null;
+  /** Number of attempts that have failed. */
+  attempts = 0;
+  /** Servers on which an attempt has failed. */
+  readonly avoided = new Set<Upstream>();
+  /** Time of the last event of the server, in ms of performance.now(). */
+  lastMs = 0;
+  /** True if no more rows follow. */
+  isOver = false;
+  readonly #owner: SequenceOwner;
+  readonly #limits: SequenceLimits;
+  readonly #maxTokens: number;
+  readonly #thinking: ReasoningBudget | null;
+  /** Tokens generated so far, if the sequence may have to be requested again; else empty. */
+  readonly #output: number[] = [];
+  #stream: UpstreamStream | null = null;
+  #isPaused = false;
+  #count = 0;
+  #startedMs = 0;
+
+  constructor(job: SequenceJob, subscriber: Subscriber, limits: SequenceLimits, owner: SequenceOwner) {
+    this.job = job;
+    this.client = job.client;
+    this.live = { id: job.id, subscriber };
+    this.#limits = limits;
+    this.#owner = owner;
+    const room = Math.max(limits.sequenceTokens - job.prompt.length, 1);
+    this.#maxTokens = Math.min(job.maxNewTokens ?? room, room);
+    this.#thinking = job.reasoningBudget && new ReasoningBudget(job.reasoningBudget);
+  }
+
+  get hasBegun(): boolean {
+    return this.#count > 0;
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  get tokenCount(): number {
+    return this.#count;
+  }
+
+  /** Requests the sequence, or the rest of it, from a server. Throws `unsupported` for what the server cannot do. */
+  start(upstream: Upstream, dialect: Dialect, model: string): void {
+    this.upstream = upstream;
+    const request = this.#request(model);
+    const body = dialect.body(request);
+    const reader = dialect.reader(request);
+    this.lastMs = performance.now();
+    if (this.#startedMs === 0) this.#startedMs = this.lastMs;
+    const stream: UpstreamStream = upstream.connection.stream(dialect.path, body, {
+      onEvent: (data) => this.#read(data, reader),
+      onEnd: () => this.#ended(),
+      onFailure: (failure) => (this.isOver ? this.#owner.onIdle(this) : this.#owner.onFailure(this, failure)),
+    });
+    this.#stream = stream;
+    stream.setPaused(this.#isPaused);
+  }
+
+  setPaused(paused: boolean): void {
+    this.#isPaused = paused;
+    this.lastMs = performance.now();
+    this.#stream?.setPaused(paused);
+    if (paused) this.clock?.pause();
+  }
+
+  /** Closes the connection, which cancels the sequence on the server. */
+  close(): void {
+    this.isOver = true;
+    this.interrupt();
+  }
+
+  /** Closes the connection of this attempt. */
+  interrupt(): void {
+    this.#stream?.close();
+    this.#stream = null;
+  }
+
+  #request(model: string): UpstreamRequest {
+    const { prompt, minNewTokens, ignoreEos, stopTokens, sampling, choice, grammar } = this.job;
+    return {
+      model,
+      prompt: [...prompt, ...this.#output],
+      maxTokens: this.#maxTokens - this.#output.length,
+      minTokens: Math.max(minNewTokens - this.#output.length, 0),
+      ignoreEos,
+      stopTokens,
+      sampling,
+      seed: sampling.seed === null ? null : sampling.seed + choice,
+      grammar: grammar?.grammar ?? null,
+    };
+  }
+
+  #read(data: string, reader: EventReader): void {
+    this.lastMs = performance.now();
+    if (this.isOver || data === "[DONE]") return;
+    const frame = this.#owner.frameOf(this);
+    if (frame === undefined) return;
+    const { tokens, logprobs, end, cachedTokens } = reader.read(parsed(data));
+    if (cachedTokens !== null) frame.begin(this.live.id, cachedTokens, null);
+    for (let i = 0; i < tokens.length && !this.isOver; i++) {
+      if (this.#take(frame, tokens[i] as number, logprobs?.[i] ?? null)) return;
+    }
+    if (end === null || this.isOver) return;
+    frame.addEnd(this.live.id, end, this.#elapsedMs);
+    this.#over(frame, end);
+  }
+
+  /** Takes a token. Returns true if the rest of the sequence must be requested again. */
+  #take(frame: FrameBuilder, token: number, logprobs: UpstreamLogprobs | null): boolean {
+    const { endTokens } = this.#limits;
+    const { ignoreEos, stopTokens, minNewTokens } = this.job;
+    if (!this.hasBegun) this.#owner.onBegin(this);
+    this.clock?.took(1, this.lastMs);
+    const isEnd = (!ignoreEos && endTokens.has(token)) || stopTokens.includes(token);
+    if (isEnd && this.#count >= minNewTokens) {
+      frame.add(this.live.id, token, "stop", this.#elapsedMs);
+      this.#over(frame, "stop");
+      return false;
+    }
+    this.#add(frame, token, logprobs);
+    const forced = this.isOver ? null : (this.#thinking?.take(token) ?? null);
+    if (forced === null || forced.length === 0) return false;
+    for (const next of forced) if (!this.isOver) this.#add(frame, next, null);
+    if (this.isOver) return false;
+    this.#stream?.close();
+    this.#owner.onContinue(this);
+    return true;
+  }
+
+  #add(frame: FrameBuilder, token: number, logprobs: UpstreamLogprobs | null): void {
+    this.#count++;
+    if (this.#thinking !== null) this.#output.push(token);
+    const isLast = this.#count >= this.#maxTokens;
+    frame.add(this.live.id, token, isLast ? "length" : "none", this.#elapsedMs);
+    if (this.job.sampling.topLogprobs !== null) addLogprobs(frame, logprobs);
+    this.#owner.onRow(frame, 1);
+    if (isLast) this.#over(frame, "length");
+  }
+
+  #over(frame: FrameBuilder, how: "stop" | "length"): void {
+    this.isOver = true;
+    this.#owner.onRow(frame, 0);
+    this.#owner.onEnd(this, how);
+  }
+
+  #ended(): void {
+    if (this.isOver) this.#owner.onIdle(this);
+    else this.#owner.onFailure(this, new UpstreamFailure("connection", "the stream ended before the sequence did"));
+  }
+
+  get #elapsedMs(): number {
+    return this.lastMs - this.#startedMs;
+  }
+}
+
+/** Adds the logprobs of the latest row. A forced token has none: it counts as certain. */
+function addLogprobs(frame: FrameBuilder, logprobs: UpstreamLogprobs | null): void {
+  const { chosen, top } = logprobs ?? { chosen: 0, top: [] };
+  frame.addLogprobs({
+    chosen,
+    count: top.length,
+    ids: Int32Array.from(top, ([token]) => token),
+    logprobs: Float32Array.from(top, ([, logprob]) => logprob),
+  });
+}

@@ -1,0 +1,175 @@
+// Upstream: one server that the model lives on, with its circuit breaker. A server that fails repeatedly gets no requests until a
+// probe finds it again.
+import { UpstreamConnection } from "../../engines/remote/connection.ts";
+import { checkTokens, discover, type Found } from "../../engines/remote/discover.ts";
+import type { SplitCharacters } from "../../engines/remote/split-characters.ts";
+import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
+import type { RemoteUrlStatistics } from "../messages.ts";
+
+/** Failures in a row after which a server gets no requests. One is enough if there is no connection to it. */
+const failuresToOpen = 3;
+const minBackoffMs = 500;
+const maxBackoffMs = 30_000;
+
+export interface UpstreamOptions {
+  readonly url: string;
+  readonly settings: RemoteSettings;
+  readonly splits: SplitCharacters;
+  /** Token with which the server is tried; null: the model makes embeddings. */
+  readonly probeToken: number | null;
+  /** Receives a line for the operator. */
+  readonly onNotice: (notice: string) => void;
+}
+
+export class Upstream {
+  readonly url: string;
+  readonly connection: UpstreamConnection;
+  /** What the server has; null: it has not answered yet. */
+  found: Found | null = null;
+  /** Number of requests that the server computes now. */
+  outstanding = 0;
+  readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
+  readonly #options: UpstreamOptions;
+  #isOpen = true;
+  #failures = 0;
+  #backoffMs = minBackoffMs;
+  /** Time of the next probe, in ms of performance.now(). */
+  #probeAtMs = 0;
+  #isProbing = false;
+  #downSinceMs = 0;
+  #reason = "it has not answered yet";
+  /** What the first server has that answered: requests are prepared for it. null: none has answered. */
+  #expected: Found | null = null;
+
+  constructor(options: UpstreamOptions) {
+    const { url, settings } = options;
+    this.#options = options;
+    this.url = url;
+    this.connection = new UpstreamConnection({ url, ...settings });
+  }
+
+  /** Whether the server gets requests. */
+  get isUp(): boolean {
+    return !this.#isOpen;
+  }
+
+  /** Why the server gets no requests. */
+  get reason(): string {
+    return this.#reason;
+  }
+
+  get slots(): number {
+    const { slots } = this.#options.settings;
+    return Math.min(slots, this.found?.model.slots ?? slots);
+  }
+
+  get hasRoom(): boolean {
+    return this.isUp && this.outstanding < this.slots;
+  }
+
+  get statistics(): RemoteUrlStatistics {
+    return { url: this.url, up: this.isUp ? 1 : 0, outstanding: this.outstanding, ...this.counts };
+  }
+
+  /** Call when the server has sent the first token of a request. */
+  succeeded(nowMs: number): void {
+    this.#failures = 0;
+    this.#backoffMs = minBackoffMs;
+    this.#probeAtMs = nowMs + this.#options.settings.probeIntervalMs;
+  }
+
+  /** Call when a request has failed. */
+  failed({ kind, message }: UpstreamFailure, nowMs: number): void {
+    if (kind === "busy") this.counts.busy++;
+    if (kind === "busy" || kind === "refused") return;
+    this.counts.failures++;
+    this.#failures += kind === "connection" && message === "ECONNREFUSED" ? failuresToOpen : 1;
+    if (!this.#isOpen && this.#failures >= failuresToOpen) this.#open(`${kind}: ${message}`, nowMs);
+  }
+
+  /** Probes the server if it is time. Never rejects. */
+  async tick(nowMs: number): Promise<void> {
+    if (this.#isProbing || nowMs < this.#probeAtMs) return;
+    this.#isProbing = true;
+    try {
+      if (this.#isOpen) await this.find();
+      else await this.connection.json("GET", "/v1/models", null, this.#timeoutMs);
+      this.#probeAtMs = performance.now() + this.#options.settings.probeIntervalMs;
+      if (this.#isOpen) this.#close();
+      else this.#failures = 0;
+    } catch (error) {
+      const failure = error instanceof UpstreamFailure ? error : new UpstreamFailure("failed", String(error));
+      this.#probeAtMs = performance.now() + this.#backoffMs;
+      if (this.#isOpen) {
+        const reason = `${failure.kind}: ${failure.message}`;
+        const isNew = this.#downSinceMs === 0 && this.#reason !== reason;
+        if (isNew) this.#options.onNotice(`${this.url} gets no requests (${reason})`);
+        this.#reason = reason;
+        this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
+      } else this.failed(failure, performance.now());
+    } finally {
+      this.#isProbing = false;
+    }
+  }
+
+  /** Asks the server for its model. Rejects with UpstreamFailure. */
+  async find(): Promise<Found> {
+    const { settings, splits, probeToken } = this.#options;
+    const timeoutMs = this.#timeoutMs;
+    const found = await discover(this.connection, { model: settings.model, splits, timeoutMs });
+    if (probeToken !== null) await checkTokens(this.connection, found, probeToken, settings.firstTokenTimeoutMs);
+    this.#checkSame(found);
+    this.found = found;
+    return found;
+  }
+
+  /** Sets what the server must have. */
+  expect(found: Found): void {
+    this.#expected = found;
+  }
+
+  /** Lets the server get requests. Call after find(). */
+  admit(): void {
+    this.#isOpen = false;
+    this.#probeAtMs = performance.now() + this.#options.settings.probeIntervalMs;
+  }
+
+  close(): void {
+    this.connection.close();
+  }
+
+  /** A server with another model would answer with other tokens, and one with less context would refuse prompts. */
+  #checkSame({ model, dialect }: Found): void {
+    const expected = this.#expected;
+    if (expected === null) return;
+    const differs = (what: string, wanted: unknown, got: unknown) => {
+      if (wanted !== got)
+        throw new UpstreamFailure("garbage", `expected ${what} ${wanted}, as at the start; got ${got}`);
+    };
+    differs("tokens in the vocabulary:", expected.model.vocabSize, model.vocabSize);
+    differs("grammars in", expected.dialect.grammar, dialect.grammar);
+    const { contextTokens } = expected.model;
+    differs("a context of", contextTokens, Math.min(contextTokens, model.contextTokens));
+  }
+
+  get #timeoutMs(): number {
+    return this.#options.settings.connectTimeoutMs;
+  }
+
+  #open(reason: string, nowMs: number): void {
+    this.#isOpen = true;
+    this.#reason = reason;
+    this.#downSinceMs = nowMs;
+    this.#probeAtMs = nowMs + this.#backoffMs;
+    this.#options.onNotice(`${this.url} failed (${reason}); it gets no requests until it answers GET /v1/models`);
+  }
+
+  #close(): void {
+    this.#isOpen = false;
+    // One more failure takes the server out again, for longer.
+    this.#failures = failuresToOpen - 1;
+    const seconds = ((performance.now() - this.#downSinceMs) / 1000).toFixed(1);
+    const again = this.#downSinceMs === 0 ? "answers now" : `answers again after ${seconds} s`;
+    this.#options.onNotice(`${this.url} ${again}; it gets requests`);
+  }
+}

@@ -1,0 +1,171 @@
+// Text actor: generates with a model on servers that give text only. Requests wait for a server with room, clients take turns, and an
+// attempt that fails before its first event is repeated. Runs on the model's own thread.
+import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
+import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
+import { chatBody } from "../../engines/remote/chat.ts";
+import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
+import type { Behaviour } from "../../runtime/actor/behaviour.ts";
+import { EventOutlet } from "../../runtime/actor/event-outlet.ts";
+import { StreamHub } from "../../runtime/actor/stream.ts";
+import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
+import { fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { Gate } from "../../runtime/queues/gate.ts";
+import { changedContent, openContent } from "../api/sealed-content.ts";
+import { type RemoteTextProtocol, remoteTextChannel, remoteTextWindow } from "../messages.ts";
+import { attemptsFailed, noServer, queueTimeout, refusedByServer } from "../remote-model/failures.ts";
+import { callText } from "./text-call.ts";
+import { chooseByText, type TextUpstream } from "./text-upstreams.ts";
+
+/** Wait before a further attempt, if every server has failed or is busy; each further wait is twice as long. */
+const retryMs = 200;
+const maxRetryMs = 5000;
+/** Time between two looks for room, in ms, while every server that answers is full. */
+const fullMs = 50;
+
+export interface TextActorOptions {
+  readonly settings: RemoteSettings;
+  readonly upstreams: readonly TextUpstream[];
+  /** Maximum time that a request waits for a server with room, in ms; 0: no limit. */
+  readonly queueTimeoutMs: number;
+  readonly maxQueue: number;
+  readonly front: Endpoint;
+  readonly onNotice: (notice: string) => void;
+}
+
+export class TextActor implements Behaviour<RemoteTextProtocol> {
+  readonly #options: TextActorOptions;
+  readonly #hub: StreamHub;
+  readonly #slots: number;
+  readonly #turns: Gate;
+  readonly #calls = new Set<AbortController>();
+
+  constructor(options: TextActorOptions) {
+    this.#options = options;
+    this.#hub = new StreamHub(options.front, { channel: remoteTextChannel, window: remoteTextWindow });
+    this.#slots = options.settings.slots * options.upstreams.length;
+    this.#turns = new Gate(this.#slots);
+  }
+
+  readonly generate: Behaviour<RemoteTextProtocol>["generate"] = ({ stream, request }) => {
+    const ended = new AbortController();
+    const outlet = new EventOutlet<GenerateEvent>(this.#hub, stream, () => ended.abort());
+    void this.#run(request, outlet, ended.signal)
+      .catch((error: unknown) => outlet.sendLast({ type: "error", error: toErrorRecord(error) }))
+      .finally(() => {
+        outlet.end();
+        this.#calls.delete(ended);
+      });
+    this.#calls.add(ended);
+  };
+
+  stop(): void {
+    for (const ended of this.#calls) ended.abort();
+    for (const { connection } of this.#options.upstreams) connection.close();
+  }
+
+  async #run(request: GenerateRequest, outlet: EventOutlet<GenerateEvent>, signal: AbortSignal): Promise<void> {
+    const { maxQueue } = this.#options;
+    if (this.#calls.size >= this.#slots + maxQueue) throw queueFull(maxQueue, 1);
+    const startedAt = Date.now();
+    const startedMs = performance.now();
+    const at = (ms: number): number => startedAt + ms - startedMs;
+    const { prompt, grammar, tools } = request;
+    const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
+    const content = request.changes === undefined ? opened : changedContent(opened, request.changes);
+    // Refused before it waits.
+    const text = chatBody("", request, content);
+    const queuedMs = performance.now();
+    await this.#turns.pass(async () => {
+      const result = await this.#attempts(text, (model) => chatBody(model, request, content), request.choices, outlet, {
+        signal,
+        queuedMs,
+      });
+      const endMs = performance.now();
+      const { sentMs, firstMs } = result;
+      const usage: Usage = {
+        ...result.usage,
+        promptSeconds: (firstMs - sentMs) / 1000,
+        completionSeconds: (endMs - firstMs) / 1000,
+        totalSeconds: (endMs - startedMs) / 1000,
+        timeline: {
+          ...{
+            startedAt,
+            queuedAt: at(queuedMs),
+            scheduledAt: at(sentMs),
+            firstTokenAt: at(firstMs),
+            endedAt: at(endMs),
+          },
+        },
+      };
+      outlet.sendLast({ type: "done", usage });
+    }, request.client);
+  }
+
+  async #attempts(
+    text: string,
+    bodyFor: (model: string) => string,
+    choices: number,
+    outlet: EventOutlet<GenerateEvent>,
+    { signal, queuedMs }: { readonly signal: AbortSignal; readonly queuedMs: number },
+  ) {
+    const { settings, upstreams, onNotice } = this.#options;
+    const avoided = new Set<TextUpstream>();
+    for (let attempt = 1; ; attempt++) {
+      const others = upstreams.filter((upstream) => !avoided.has(upstream));
+      if (signal.aborted) throw cancelled();
+      this.#checkWait(queuedMs, attempt);
+      const upstream = chooseByText(others, settings.balance, text) ?? chooseByText(upstreams, settings.balance, text);
+      if (upstream === null) {
+        if (!upstreams.some(({ isUp }) => isUp)) throw noServer(upstreams);
+        // Fewer servers are up than the number of turns counts with.
+        await sleep(fullMs);
+        attempt--;
+        continue;
+      }
+      upstream.outstanding++;
+      let hasBegun = false;
+      const sentMs = performance.now();
+      const onFirst = (): void => {
+        hasBegun = true;
+        upstream.succeeded();
+        // The number of prompt tokens comes with the usage, at the end.
+        outlet.sendLast({ type: "begin", promptTokens: 0, cachedTokens: 0 });
+      };
+      const send = async (events: readonly GenerateEvent[]): Promise<void> => {
+        for (const event of events) await outlet.send(event);
+      };
+      try {
+        const body = bodyFor(await upstream.find(settings.connectTimeoutMs));
+        return { ...(await callText({ upstream, body, choices, settings, signal, send }, onFirst)), sentMs };
+      } catch (error) {
+        if (!(error instanceof UpstreamFailure)) throw error;
+        if (signal.aborted) throw cancelled();
+        if (upstream.failed(error))
+          onNotice(`${upstream.url} failed (${upstream.reason}); it gets no requests for a while`);
+        if (error.kind === "refused") throw refusedByServer(upstream.url, error);
+        if (hasBegun || attempt > settings.retries)
+          throw attemptsFailed(upstream.url, error, attempt, hasBegun ? 1 : 0);
+        avoided.add(upstream);
+        if (avoided.size === upstreams.length) {
+          avoided.clear();
+          await sleep(Math.min(error.retryAfterMs ?? retryMs * 2 ** (attempt - 1), maxRetryMs));
+        }
+      } finally {
+        upstream.outstanding--;
+      }
+    }
+  }
+
+  /** Throws queue_timeout if a request that no server has got yet has waited too long. */
+  #checkWait(queuedMs: number, attempt: number): void {
+    const waitedMs = performance.now() - queuedMs;
+    const { queueTimeoutMs } = this.#options;
+    if (attempt === 1 && queueTimeoutMs > 0 && waitedMs > queueTimeoutMs) throw fromErrorRecord(queueTimeout(waitedMs));
+  }
+}
+
+function cancelled(): ServerError {
+  return new ServerError("cancelled", "the request was cancelled");
+}

@@ -1,0 +1,83 @@
+// Text upstreams: the servers of a model in text mode, with the choice of a server and a circuit breaker. A server that fails gets no
+// requests for a while, and then one at a time until it answers.
+import { performance } from "node:perf_hooks";
+import { UpstreamConnection } from "../../engines/remote/connection.ts";
+import { list, record } from "../../engines/remote/json-shape.ts";
+import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
+import { chooseUpstream } from "../remote-model/choose-upstream.ts";
+
+const minBackoffMs = 500;
+const maxBackoffMs = 30_000;
+/** Failures in a row after which a server gets no requests. One is enough if there is no connection to it. */
+const failuresToOpen = 3;
+
+export class TextUpstream {
+  readonly url: string;
+  readonly connection: UpstreamConnection;
+  /** Name of the model there; null: not known yet. */
+  model: string | null;
+  outstanding = 0;
+  reason = "it has not answered yet";
+  readonly #slots: number;
+  #failures = 0;
+  #backoffMs = minBackoffMs;
+  #closedUntilMs = 0;
+  /** Whether the server has failed, and gets one request to find out whether it answers. */
+  #isTrying = false;
+
+  constructor(url: string, settings: RemoteSettings) {
+    this.url = url;
+    this.model = settings.model;
+    this.#slots = settings.slots;
+    this.connection = new UpstreamConnection({ url, ...settings });
+  }
+
+  get isUp(): boolean {
+    return performance.now() >= this.#closedUntilMs;
+  }
+
+  get hasRoom(): boolean {
+    return this.isUp && this.outstanding < (this.#isTrying ? 1 : this.#slots);
+  }
+
+  succeeded(): void {
+    this.#failures = 0;
+    this.#backoffMs = minBackoffMs;
+    this.#isTrying = false;
+  }
+
+  /** Returns whether the server gets no requests from now on. */
+  failed({ kind, message }: UpstreamFailure): boolean {
+    if (kind === "busy" || kind === "refused") return false;
+    this.reason = `${kind}: ${message}`;
+    this.#failures += kind === "connection" && message === "ECONNREFUSED" ? failuresToOpen : 1;
+    if (this.#failures < failuresToOpen) return false;
+    this.#closedUntilMs = performance.now() + this.#backoffMs;
+    this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
+    this.#isTrying = true;
+    return true;
+  }
+
+  /** Asks the server for the name of its model, unless it is known. Rejects with UpstreamFailure. */
+  async find(timeoutMs: number): Promise<string> {
+    if (this.model !== null) return this.model;
+    const listed = record(await this.connection.json("GET", "/v1/models", null, timeoutMs), "the list of models");
+    const [first] = list(listed.data, "data").map((entry) => record(entry, "a model"));
+    if (typeof first?.id !== "string") throw new UpstreamFailure("garbage", "it lists no model; set remote_model");
+    this.model = first.id;
+    return this.model;
+  }
+}
+
+/** Returns the server for a text, one of those with room; null: none has room. */
+export function chooseByText(
+  upstreams: readonly TextUpstream[],
+  balance: RemoteSettings["balance"],
+  text: string,
+): TextUpstream | null {
+  return chooseUpstream(
+    upstreams,
+    balance,
+    Int32Array.from(text.slice(0, 4096), (character) => character.charCodeAt(0)),
+  );
+}

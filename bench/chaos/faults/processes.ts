@@ -1,0 +1,174 @@
+// Faults of processes and threads: killed, paused, blocked, out of memory or file descriptors, stopped on request.
+import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ChaosServer } from "../rig/server.ts";
+import { type Fault, type FaultTarget, partEnded } from "./fault.ts";
+
+const always = (): boolean => true;
+const threads = ["generation", "state", "tools", "text"];
+
+async function restarted({ server, dice, alone }: FaultTarget, signal: NodeJS.Signals): Promise<void> {
+  const pauseMs = dice.int(0, 300);
+  await alone(server, async () => {
+    if (!server.isUp) return;
+    await server.end(signal);
+    await sleep(pauseMs);
+    await server.start();
+  });
+}
+
+async function paused(pids: readonly number[], ms: number): Promise<void> {
+  const sent = pids.filter((pid) => signalled(pid, "SIGSTOP"));
+  await sleep(ms);
+  for (const pid of sent) signalled(pid, "SIGCONT");
+}
+
+function signalled(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return pid > 0 && process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}
+
+/** Runs a text of JavaScript on the threads of a name, if the server still runs. */
+async function onThreads(server: ChaosServer, name: string, expression: string): Promise<void> {
+  if (!server.isUp) return;
+  // The server may be killed meanwhile.
+  await server.evaluate((thread) => thread === name, expression).catch(() => {});
+}
+
+export const processFaults: readonly Fault[] = [
+  {
+    name: "server killed",
+    weight: 3,
+    effects: { codes: partEnded },
+    fits: always,
+    run: (target) => restarted(target, "SIGKILL"),
+  },
+  {
+    name: "server stopped",
+    weight: 1,
+    effects: { codes: partEnded },
+    fits: always,
+    run: (target) => restarted(target, "SIGTERM"),
+  },
+  {
+    name: "server paused",
+    weight: 2,
+    effects: { codes: ["peer_gone", "timeout"] },
+    fits: always,
+    async run({ server, dice, alone }) {
+      // Some pauses are longer than the lease of a replica.
+      const ms = dice.chance(0.15) ? 5500 : dice.int(50, 1200);
+      await alone(server, () => paused([server.pid], ms));
+    },
+  },
+  {
+    name: "model process killed",
+    weight: 3,
+    effects: { codes: ["model_failed", "model_loading", "peer_gone"] },
+    fits: always,
+    async run({ server, dice }) {
+      const { places } = server;
+      if (places.length > 0) signalled(dice.pick(places), "SIGKILL");
+    },
+  },
+  {
+    name: "model process paused",
+    weight: 2,
+    effects: { codes: ["timeout", "reader_stalled"] },
+    fits: always,
+    async run({ server, dice }) {
+      const { places } = server;
+      const [which, ms] = [dice.int(0, 100), dice.int(50, 1500)];
+      const pid = places[which % Math.max(1, places.length)];
+      if (pid !== undefined) await paused([pid], ms);
+    },
+  },
+  {
+    name: "thread ended",
+    weight: 4,
+    effects: { codes: [...partEnded, "mailbox_full"] },
+    fits: always,
+    run: ({ server, dice }) => onThreads(server, dice.pick(threads), "process.exit(1)"),
+  },
+  {
+    name: "thread blocked",
+    weight: 2,
+    effects: { codes: ["timeout"] },
+    fits: always,
+    async run({ server, dice }) {
+      const [name, ms] = [dice.pick(threads), dice.int(50, 1500)];
+      await onThreads(server, name, `{const end = performance.now() + ${ms}; while (performance.now() < end);}`);
+      await sleep(ms);
+    },
+  },
+  {
+    name: "state thread blocked, then the server killed",
+    weight: 1,
+    effects: { codes: partEnded },
+    fits: always,
+    async run(target) {
+      const { server, dice } = target;
+      const ms = dice.int(20, 400);
+      await onThreads(server, "state", "{const end = performance.now() + 2000; while (performance.now() < end);}");
+      await sleep(ms);
+      await restarted(target, "SIGKILL");
+    },
+  },
+  {
+    name: "file descriptors exhausted",
+    weight: 2,
+    effects: { codes: [...partEnded, "queue_full", "adapter_storage_unavailable"], cuts: true },
+    fits: always,
+    async run({ server, dice, alone }) {
+      const [room, ms] = [dice.int(0, 6), dice.int(100, 900)];
+      await alone(server, async () => {
+        if (!server.isUp) return;
+        const { pid } = server;
+        const open = readdirSync(`/proc/${pid}/fd`).length;
+        limited(pid, "nofile", open + room);
+        await sleep(ms);
+        limited(pid, "nofile", 20_000);
+      });
+    },
+  },
+  {
+    name: "memory exhausted",
+    weight: 1,
+    effects: { codes: [...partEnded, "queue_full"] },
+    fits: always,
+    async run({ server, dice, alone }) {
+      const [atModel, which, ms] = [dice.chance(0.6), dice.int(0, 100), dice.int(100, 900)];
+      await alone(server, async () => {
+        if (!server.isUp) return;
+        const { places } = server;
+        const pid = atModel ? (places[which % Math.max(1, places.length)] ?? server.pid) : server.pid;
+        limited(pid, "as", addressSpace(pid) + 8 * 2 ** 20);
+        await sleep(ms);
+        limited(pid, "as", "unlimited");
+        // The process may have aborted for lack of memory.
+        await sleep(50);
+        if (!server.isUp) await server.start();
+      });
+    },
+  },
+];
+
+function limited(pid: number, what: "as" | "nofile", soft: number | string): void {
+  try {
+    execFileSync("prlimit", ["--pid", String(pid), `--${what}=${soft}:`], { stdio: "ignore" });
+  } catch {
+    // The process has ended.
+  }
+}
+
+function addressSpace(pid: number): number {
+  try {
+    return Number(/^VmSize:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) * 1024;
+  } catch {
+    return 2 ** 40;
+  }
+}

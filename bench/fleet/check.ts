@@ -1,0 +1,151 @@
+// Comparison of the simulation with three real replicas, which share the cores of this machine.
+import os from "node:os";
+import { atMost, type Finding, findingsTable, told } from "../overload/finding.ts";
+import { type LoadResult, runLoad } from "../serving/client/load.ts";
+import { PromptSource } from "../serving/client/prompts.ts";
+import { poissonArrivals, randomFrom } from "../serving/client/random.ts";
+import { percentiles } from "../serving/client/statistics.ts";
+import { type RunningServer, startTroupe } from "../serving/servers.ts";
+import { createTarget, requestBytes } from "../serving/target.ts";
+import type { Ask } from "./replica.ts";
+import { simulate } from "./simulate.ts";
+import { measureStepTimes, type StepTimes, stepMs } from "./step-times.ts";
+
+const replicas = 3;
+const slots = 32;
+const threads = 1;
+const contextEach = 1024;
+const requestsEach = 240;
+const idleRequests = 12;
+const shape = { wordCount: 60, sharedCount: 0, spread: 0.5 };
+const meanAnswer = 48;
+const mostError = 0.15;
+
+export interface CheckOptions {
+  readonly model: string;
+  readonly flags: readonly string[];
+  /** Requests a second; null: shares of what the simulation can do. */
+  readonly rates: readonly number[] | null;
+  readonly seed: number;
+}
+
+export async function checkTable({ model, flags, rates, seed }: CheckOptions): Promise<string> {
+  const measured = await measureStepTimes(model, threads, ["--max-seqs", String(slots), ...flags]);
+  const settings = { model, threads, sequences: slots, context: slots * contextEach, flags };
+  const servers: RunningServer[] = [];
+  try {
+    for (let i = 0; i < replicas; i++) servers.push(await startTroupe(settings));
+    const load = new RealLoad(servers, seed);
+    const times = { ...measured, requestMs: await load.requestMs(measured) };
+    const most = mostPerSecond(times);
+    const tables: string[] = [];
+    for (const perSecond of rates ?? [0.5, 0.7, 0.9].map((share) => Number((share * most).toFixed(1)))) {
+      tables.push(findingsTable(`${perSecond} requests/s`, await compare(load, perSecond, times)));
+    }
+    const points = times.decode.map(([count, ms]) => `${ms.toFixed(1)} ms for ${count}`).join(", ");
+    const head =
+      `decode: ${points}; prompt token ${times.promptTokenMs.toFixed(2)} ms; request ${times.requestMs.toFixed(1)} ms; ` +
+      `${os.availableParallelism()} cores can do ${most.toFixed(1)} requests/s`;
+    return [head, ...tables].join("\n\n");
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
+/** Requests a second of the three replicas together when all slots are busy. */
+function mostPerSecond(times: StepTimes): number {
+  const decodeMs = (stepMs(times, slots, 0) / slots) * meanAnswer;
+  const prefillMs = times.promptTokenMs * shape.wordCount * 1.4;
+  return (Math.min(replicas, os.availableParallelism()) * 1000) / (decodeMs + prefillMs);
+}
+
+async function compare(load: RealLoad, perSecond: number, times: StepTimes): Promise<Finding[]> {
+  const { results, asks } = await load.run(perSecond);
+  const failed = results.flatMap(({ outcomes }) => outcomes).filter(({ error }) => error !== null);
+  const outcomes = results.flatMap((result) => result.outcomes).filter(({ error }) => error === null);
+  const firstMs = percentiles(outcomes.map(({ startMs, firstTextMs }) => firstTextMs - startMs));
+  const wallMs = Math.max(...results.map((result) => result.wallMs));
+  const tokens = outcomes.reduce((sum, { usage }) => sum + (usage?.completion_tokens ?? 0), 0);
+  const simulated = simulate(
+    {
+      ...{ replicas, slots, maxQueue: 512, times },
+      router: ({ client }) => Number(client),
+      sharing: { replicas, steps: os.availableParallelism() / threads },
+    },
+    asks,
+  );
+  const simulatedMs = percentiles(simulated.done.map(({ ask, firstTokenMs }) => firstTokenMs - ask.sentMs));
+  const simulatedTokens = simulated.done.reduce((sum, { ask }) => sum + ask.newTokens, 0);
+  const error = (ours: number, real: number) => Math.abs(ours / real - 1);
+  const line = (what: string, ours: number, real: number, unit: string): Finding[] => [
+    told(`${what}: real, simulated`, `${real.toFixed(1)}, ${ours.toFixed(1)} ${unit}`),
+    atMost(`${what}: error`, error(ours, real), mostError),
+  ];
+  return [
+    told("requests, failed", `${asks.length}, ${failed.length}`),
+    ...line("throughput", (simulatedTokens / simulated.endMs) * 1000, (tokens / wallMs) * 1000, "tokens/s"),
+    ...line("first token p50", simulatedMs.p50, firstMs.p50, "ms"),
+    ...line("first token p99", simulatedMs.p99, firstMs.p99, "ms"),
+    told(
+      "cores busy in the simulation",
+      `${((simulated.utilization * replicas * 100) / os.availableParallelism()).toFixed(0)} %`,
+    ),
+  ];
+}
+
+/** Real requests to the replicas. */
+class RealLoad {
+  readonly #servers: readonly RunningServer[];
+  readonly #prompts: PromptSource;
+  readonly #seed: number;
+  #rounds = 0;
+
+  constructor(servers: readonly RunningServer[], seed: number) {
+    this.#servers = servers;
+    this.#prompts = new PromptSource(seed);
+    this.#seed = seed;
+  }
+
+  /** Milliseconds that a request takes beside the computation, measured on an idle server. */
+  async requestMs(times: StepTimes): Promise<number> {
+    const [server] = this.#servers;
+    if (server === undefined) throw new Error("no server");
+    const { outcomes } = await this.#send(server, idleRequests, { kind: "clients", count: 1 });
+    const beside = outcomes
+      .filter(({ error }) => error === null)
+      .map(({ startMs, firstTextMs, usage }) => firstTextMs - startMs - stepMs(times, 0, usage?.prompt_tokens ?? 0));
+    // Half before the computation and half after it.
+    return Math.max(percentiles(beside).p50, 0) / 2;
+  }
+
+  /** Sends requests at random times. Returns what happened, and what the simulation is to do: the same times and lengths. */
+  async run(perSecond: number): Promise<{ results: LoadResult[]; asks: Ask[] }> {
+    const round = ++this.#rounds;
+    const results = await Promise.all(
+      this.#servers.map((server, i) => {
+        const atMs = poissonArrivals(perSecond / replicas, requestsEach, randomFrom(this.#seed, round, i));
+        return this.#send(server, requestsEach, { kind: "arrivals", atMs });
+      }),
+    );
+    const all = results.flatMap(({ outcomes }, i) => outcomes.map((outcome) => ({ ...outcome, replica: i })));
+    const firstMs = Math.min(...all.map(({ startMs }) => startMs));
+    const asks = all
+      .filter(({ usage }) => usage !== null)
+      .sort((a, b) => a.startMs - b.startMs)
+      .map(({ startMs, usage, replica }, conversation) => ({
+        ...{ client: String(replica), conversation, turn: 0, sentMs: startMs - firstMs },
+        promptTokens: usage?.prompt_tokens ?? 0,
+        newTokens: usage?.completion_tokens ?? 0,
+      }));
+    return { results, asks };
+  }
+
+  async #send(server: RunningServer, count: number, pace: Parameters<typeof runLoad>[0]["pace"]): Promise<LoadResult> {
+    const target = await createTarget("replica", { ...server, model: null, apiKey: null, pids: [] });
+    const requests = this.#prompts.round(count, shape).map(({ text, answerShare }) => {
+      const maxTokens = Math.max(1, Math.round(meanAnswer * answerShare));
+      return requestBytes(target, { endpoint: "chat", maxTokens, temperature: 0, ignoreEos: true }, text);
+    });
+    return runLoad({ url: target.url, endpoint: "chat", requests, pace }, () => {});
+  }
+}

@@ -1,0 +1,85 @@
+// Samples of a server's use of resources during a soak, and the trend of their second half.
+import { readdirSync } from "node:fs";
+import { ownKiB, residentKiB, threadsOf } from "../proc.ts";
+
+/** Resources that are sampled. */
+export const resources = [
+  "heap MiB",
+  "RSS MiB",
+  "places' MiB",
+  "handles",
+  "threads",
+  "processes",
+  "temporary entries",
+  "state entries",
+] as const;
+
+export type Resource = (typeof resources)[number];
+export type Sample = Readonly<Record<Resource, number>>;
+
+export interface Sampled {
+  readonly pid: number;
+  readonly places: readonly number[];
+  readonly temporaryFolder: string;
+  readonly stateDir: string;
+  /** Heap of the main thread after a collection, in bytes. */
+  heapBytes(): Promise<number>;
+}
+
+export async function takeSample({ pid, places, temporaryFolder, stateDir, heapBytes }: Sampled): Promise<Sample> {
+  const sum = (count: (id: number) => number): number => [pid, ...places].reduce((total, id) => total + count(id), 0);
+  return {
+    "heap MiB": (await heapBytes()) / 2 ** 20,
+    "RSS MiB": residentKiB(pid) / 1024,
+    "places' MiB": places.reduce((total, id) => total + ownKiB(id), 0) / 1024,
+    handles: sum(handlesOf),
+    threads: sum((id) => threadsOf(id).length),
+    processes: 1 + places.length,
+    "temporary entries": entriesIn(temporaryFolder),
+    "state entries": entriesIn(stateDir),
+  };
+}
+
+export interface Trend {
+  readonly resource: Resource;
+  /** Fitted values at the beginning and at the end of the second half. */
+  readonly from: number;
+  readonly to: number;
+  /** Growth over the second half, as a fraction. */
+  readonly growth: number;
+}
+
+/** Fits a line to the second half of the samples of each resource. Needs at least four samples. */
+export function trendsOf(samples: readonly Sample[]): Trend[] {
+  const half = samples.slice(Math.floor(samples.length / 2));
+  return resources.map((resource) => {
+    const values = half.map((sample) => sample[resource]);
+    const { start, end } = lineThrough(values);
+    return { resource, from: start, to: end, growth: start <= 0 ? 0 : end / start - 1 };
+  });
+}
+
+/** Least-squares line through values at equal distances: its first and its last value. */
+function lineThrough(values: readonly number[]): { readonly start: number; readonly end: number } {
+  const middle = (values.length - 1) / 2;
+  const mean = values.reduce((a, b) => a + b, 0) / values.length;
+  let [products, squares] = [0, 0];
+  for (const [i, value] of values.entries()) {
+    products += (i - middle) * (value - mean);
+    squares += (i - middle) ** 2;
+  }
+  const slope = squares === 0 ? 0 : products / squares;
+  return { start: mean - slope * middle, end: mean + slope * middle };
+}
+
+function handlesOf(pid: number): number {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).length;
+  } catch {
+    return 0;
+  }
+}
+
+function entriesIn(folder: string): number {
+  return readdirSync(folder, { recursive: true }).length;
+}

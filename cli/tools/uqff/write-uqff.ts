@@ -1,0 +1,181 @@
+// UQFF of `troupe quantize`: writes the shards of each level, the tensors that are not quantized, the report, the README, and copies
+// of the small files of the checkpoint, so that the folder is a whole model for this program and for mistral.rs.
+import { copyFile, mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { isObject, type JsonObject, merged } from "../../../engines/files/checkpoint/config.ts";
+import { readJsonObject } from "../../../engines/files/checkpoint/json-file.ts";
+import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choice.ts";
+import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
+import { uqffVersion } from "../../../engines/files/uqff/uqff-files.ts";
+import { convert } from "../../../engines/quantization/conversion/conversion.ts";
+import { type PlannedUqff, planUqff } from "../../../engines/quantization/conversion/plan-uqff.ts";
+import { stemOfType } from "../../../engines/quantization/plan/levels.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { wishesOf } from "../../assembly/quantization/wishes.ts";
+import type { ModelConfig } from "../../config/config.ts";
+import type { Progress } from "../../progress.ts";
+import { version } from "../../version.ts";
+import { sizeText, textTable } from "../table.ts";
+import { outputOf, reportFile, reportWith } from "./report.ts";
+
+export interface UqffOptions {
+  /** A .uqff file for one level, or a folder. */
+  readonly output: string;
+  readonly baseModel: string;
+  readonly repoId: string | null;
+  readonly hasReadme: boolean;
+  readonly threads: number;
+  readonly model: ModelConfig;
+  readonly progress: Progress;
+  readonly warn: (message: string) => void;
+}
+
+interface Written {
+  readonly level: string;
+  readonly stem: string;
+  readonly planned: PlannedUqff;
+  readonly seconds: number;
+}
+
+/** Interval in ms at which the lock of another process is looked at. */
+const lockPollMs = 500;
+/** Files of a checkpoint that belong to the tokenizer, to templates or to defaults. */
+const copied =
+  /^(?:generation_config|modules|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|processor_config|preprocessor_config)\.json$|^(?:tokenizer\.model|vocab\.txt|merges\.txt|chat_template\.jinja)$/;
+/** Folders of parts: poolings, dense layers, further templates. */
+const copiedFolders = /^(?:\d+_\w+|additional_chat_templates)$/;
+
+/** Writes the levels of the checkpoint at `source`. Returns a table of what was written. Throws `config_invalid`. */
+export async function writeUqff(source: string, levels: readonly string[], options: UqffOptions): Promise<string> {
+  const { output, model, hasReadme } = options;
+  if (!isCheckpoint(source)) {
+    const message = `UQFF has the config.json and the names of a model in safetensors; ${source} is a GGUF file: name the model's folder or repository as -m, or write a .gguf file`;
+    throw new ServerError("config_invalid", message, { param: "model_id" });
+  }
+  const isFile = /\.uqff$/i.test(output);
+  const folder = isFile ? dirname(output) : output;
+  if ((await realFolder(folder)) === (await realFolder(dirname(source)))) {
+    throw new ServerError("config_invalid", `-o names the folder of the model itself, ${folder}; name another`);
+  }
+  const written: Written[] = [];
+  for (const name of levels) {
+    // A number at the end of a given name is that of the first shard.
+    const stem = isFile ? basename(output).replace(/(?:-0)?\.uqff$/i, "") : stemOfType(name);
+    written.push(await writeLevel(source, name, folder, stem, options));
+  }
+  await copySmallFiles(dirname(source), folder, model);
+  await writeReport(folder, written, options);
+  if (hasReadme) await writeReadme(folder, written, options);
+  return table(folder, written);
+}
+
+async function writeLevel(
+  source: string,
+  level: string,
+  folder: string,
+  stem: string,
+  { model, threads, progress, warn }: UqffOptions,
+): Promise<Written> {
+  const wishes = await wishesOf({ ...model, quantization: { ...model.quantization, isq: level } }, warn);
+  const planned = await planUqff(source, wishes, { stem, producer: "troupe", warn });
+  const start = performance.now();
+  const { signal } = progress;
+  for (const [name, conversion] of planned.files) {
+    const target = join(folder, name);
+    await mkdir(folder, { recursive: true });
+    const onProgress = (done: number, total: number) => progress.update(`writing ${name}`, done, total);
+    const onWait = () => warn(`another process writes ${target}; waiting for it`);
+    await withFileLock(`${target}.lock`, { pollMs: lockPollMs, signal, onWait }, () =>
+      convert(conversion, { target, threads, signal, onProgress }),
+    );
+  }
+  return { level, stem, planned, seconds: (performance.now() - start) / 1000 };
+}
+
+/** Copies tokenizer, templates and defaults, and writes config.json with the user's changes and without the old quantization. */
+async function copySmallFiles(
+  from: string,
+  into: string,
+  { hfOverrides, tokenizer, format }: ModelConfig,
+): Promise<void> {
+  const config = merged((await readJsonObject(join(from, "config.json"))) ?? {}, (hfOverrides ?? {}) as JsonObject);
+  await writeFile(join(into, "config.json"), `${JSON.stringify(unquantized(config), null, 2)}\n`);
+  for (const name of await readdir(from)) {
+    if (copied.test(name)) await copyFile(join(from, name), join(into, name));
+    else if (copiedFolders.test(name)) await copyFolder(join(from, name), join(into, name));
+  }
+  const other = tokenizer ?? format.tokModelId;
+  if (other === null) return;
+  if ((await stat(other)).isDirectory()) {
+    for (const name of await readdir(other)) if (copied.test(name)) await copyFile(join(other, name), join(into, name));
+  } else await copyFile(other, join(into, "tokenizer.json"));
+}
+
+async function copyFolder(from: string, into: string): Promise<void> {
+  await mkdir(into, { recursive: true });
+  for (const name of await readdir(from)) {
+    if ((await stat(join(from, name))).isFile()) await copyFile(join(from, name), join(into, name));
+  }
+}
+
+function unquantized(config: JsonObject): JsonObject {
+  const { quantization_config, compression_config, ...rest } = config;
+  return isObject(rest.text_config) ? { ...rest, text_config: unquantized(rest.text_config) } : rest;
+}
+
+/** Writes uqff_report.json in the form of mistral.rs, which finds the shards of a quantization with it. */
+async function writeReport(
+  folder: string,
+  written: readonly Written[],
+  { baseModel, repoId }: UqffOptions,
+): Promise<void> {
+  const outputs = written.map(({ stem, planned }) => outputOf(stem, shardsOf(planned), planned.layers));
+  const report = reportWith(outputs, { tool: `troupe quantize ${version}`, baseModel, repoId });
+  await writeFile(join(folder, reportFile), `${JSON.stringify(report, null, 2)}\n`);
+}
+
+async function writeReadme(folder: string, written: readonly Written[], options: UqffOptions): Promise<void> {
+  const { baseModel, repoId } = options;
+  const name = repoId ?? folder;
+  const rows = written.map(({ level, stem, planned }) => {
+    const [first = ""] = shardsOf(planned);
+    return `| ${level} | ${first} | ${sizeText(bytesOf(planned))} | \`troupe serve -m ${name} --from-uqff ${stem}\` |`;
+  });
+  const text = [
+    ...[
+      "---",
+      "tags:",
+      "  - uqff",
+      `base_model: ${JSON.stringify(baseModel)}`,
+      "base_model_relation: quantized",
+      "---",
+      "",
+    ],
+    ...[`# ${basename(repoId ?? baseModel)}, quantized`, ""],
+    `Weights of \`${baseModel}\` in UQFF ${uqffVersion.major}.${uqffVersion.minor}, made by troupe ${version}. Further shards are`,
+    "found by their numbers; `residual.safetensors` has the tensors that are not quantized.",
+    "",
+    ...["| level | first file | size | use |", "|---|---|---|---|", ...rows, ""],
+  ];
+  await writeFile(join(folder, "README.md"), text.join("\n"));
+}
+
+function shardsOf({ files }: PlannedUqff): string[] {
+  return [...files.keys()].filter((name) => name.endsWith(".uqff"));
+}
+
+function bytesOf({ files }: PlannedUqff): number {
+  return [...files].reduce((sum, [, { head }]) => sum + head.fileBytes, 0);
+}
+
+function table(folder: string, written: readonly Written[]): string {
+  const rows = written.map(({ level, planned, seconds }) => {
+    return [level, sizeText(bytesOf(planned)), `${seconds.toFixed(1)} s`, join(folder, shardsOf(planned)[0] ?? "")];
+  });
+  return textTable([["level", "size", "time", "file"], ...rows]);
+}
+
+async function realFolder(folder: string): Promise<string> {
+  const { dev, ino } = await stat(folder).catch(() => ({ dev: -1, ino: folder }));
+  return `${dev}:${ino}`;
+}

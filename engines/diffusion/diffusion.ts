@@ -1,0 +1,89 @@
+// Diffusion contract: the interface of the model that makes pictures from text. A diffusion place loads one model and uses it through
+// this interface. The engine knows nothing of HTTP and of actors.
+import type { SchedulerName } from "./schedulers/config.ts";
+
+/** A diffusion model to load. */
+export interface DiffusionSpec {
+  /** Folder in the layout of diffusers, with ONNX models. */
+  readonly path: string;
+  /** Number of compute threads. */
+  readonly threads: number;
+  readonly limits: PictureLimits;
+}
+
+export interface PictureLimits {
+  /** Maximum number of pixels of a picture. */
+  readonly maxPixels: number;
+  /** Maximum number of steps of a picture. */
+  readonly maxSteps: number;
+}
+
+/** Facts of a loaded diffusion model. */
+export interface DiffusionCard {
+  /** Name of the pipeline in model_index.json. */
+  readonly pipeline: string;
+  /** Name and version of the library that computes. */
+  readonly backend: string;
+  /** Bytes of the model's files. */
+  readonly weightBytes: number;
+  /** Width and height, in pixels, for which the model was trained. */
+  readonly nativeSize: number;
+  /** Widths and heights must be multiples of this number of pixels. */
+  readonly sizeMultiple: number;
+  readonly limits: PictureLimits;
+  readonly defaults: PictureDefaults;
+}
+
+/** What a request that does not say so gets. */
+export interface PictureDefaults {
+  readonly scheduler: SchedulerName;
+  readonly steps: number;
+  readonly guidance: number;
+}
+
+/** A picture to make. null: the model's own default. */
+export interface PictureRequest {
+  readonly prompt: string;
+  /** What the picture should not show; null: nothing is said about it. */
+  readonly negativePrompt: string | null;
+  readonly width: number | null;
+  readonly height: number | null;
+  readonly steps: number | null;
+  /** Strength of the prompt (classifier-free guidance); 1: none beyond the model's own. */
+  readonly guidance: number | null;
+  readonly scheduler: SchedulerName | null;
+  /** Seed of the noise. */
+  readonly seed: number;
+  /** Whether the end of a prompt that is too long is cut off. If false, such a prompt is refused. */
+  readonly truncatesPrompt: boolean;
+}
+
+/** A picture of 3 bytes a pixel (red, green, blue), row by row. */
+export interface Pixels {
+  readonly width: number;
+  readonly height: number;
+  readonly data: Uint8Array;
+}
+
+/** A picture in progress. Each call computes something; between the calls the picture can be given up. */
+export interface Painting {
+  readonly width: number;
+  readonly height: number;
+  /** Number of tokens of the prompt. */
+  readonly promptTokens: number;
+  /** Number of evaluations of the model, one a call of advance(). */
+  readonly evaluations: number;
+  /** Number of evaluations that have been computed. */
+  readonly done: number;
+  /** Computes the next evaluation. */
+  advance(): Promise<void>;
+  /** Turns the current latents into a picture. Throws model_failed if they contain no numbers. */
+  picture(): Promise<Pixels>;
+}
+
+export interface DiffusionModel {
+  readonly card: DiffusionCard;
+  /** Checks a request and encodes its prompt. Throws invalid_value that names the field. */
+  begin(request: PictureRequest): Promise<Painting>;
+  dispose(): Promise<void>;
+}

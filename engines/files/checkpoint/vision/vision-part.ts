@@ -1,0 +1,131 @@
+// Vision part of a checkpoint: the image encoder and its projector in a folder of Hugging Face's format, described as the
+// projector file (mmproj) that they would be. Plain data. Weights are not read here.
+import { join } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { quote } from "../../gguf/invalid-file.ts";
+import { indexFile, readModelTensors } from "../../safetensors/shards.ts";
+import type { Checkpoint } from "../checkpoint.ts";
+import { Config, isObject, type JsonObject, merged } from "../config.ts";
+import { readJsonObject } from "../json-file.ts";
+import { Pairs } from "../pairs.ts";
+import { resolveQuantisation } from "../quantised/resolve.ts";
+import { mapPart } from "../tensor-map.ts";
+import { internvlVision } from "./internvl.ts";
+import { llavaVision } from "./llava.ts";
+import { gemma3Vision, idefics3Vision } from "./siglip.ts";
+import type { VisionClass, VisionConfigs } from "./vision-class.ts";
+
+export type VisionPart = Pick<Checkpoint, "files" | "pairs" | "tensors">;
+
+const visionClasses: readonly VisionClass[] = [gemma3Vision, idefics3Vision, internvlVision, llavaVision];
+/** Names of tensors of the encoder and the projector. A pooling head behind the encoder is not used. */
+const partOfVision =
+  /(?:^|\.)(?:vision_tower|vision_model|multi_modal_projector|connector)\.(?!(?:vision_model\.)?head\.)/;
+const configFile = "config.json";
+const imageFiles = ["preprocessor_config.json", "processor_config.json"];
+
+/** Whether the config.json of a folder names a class whose vision part can be read. */
+export async function hasVisionPart(folder: string, overrides: JsonObject = {}): Promise<boolean> {
+  const own = (await readJsonObject(join(folder, configFile))) ?? {};
+  return classOf(merged(own, overrides)) !== undefined;
+}
+
+/**
+ * Reads the configs and the heads of the safetensors in a folder. Throws `model_file_invalid` naming the file and the field,
+ * and `unsupported` for a class whose vision part cannot be read.
+ */
+export async function openVisionPart(folder: string, overrides: JsonObject = {}): Promise<VisionPart> {
+  const path = join(folder, configFile);
+  const own = await readJsonObject(path);
+  if (own === null) throw new ServerError("model_file_invalid", `${path} is missing; name a folder with a model`);
+  const whole = merged(own, overrides);
+  const found = classOf(whole);
+  if (found === undefined || !isObject(whole.vision_config)) throw noVisionPart(path, whole);
+  const configs = withFieldsOf(found, {
+    model: new Config(path, whole),
+    encoder: new Config(path, whole.vision_config, found.defaults),
+    images: await readImageConfig(folder),
+  });
+  const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
+  const sources = await resolveQuantisation(model, whole.quantization_config, path);
+  return {
+    files: model.files,
+    pairs: pairsOf(found, configs).values,
+    tensors: mapPart(
+      found,
+      configs.encoder,
+      sources.filter(({ name }) => partOfVision.test(name)),
+    ),
+  };
+}
+
+function classOf({ architectures }: JsonObject): VisionClass | undefined {
+  const [name] = Array.isArray(architectures) ? architectures : [];
+  return visionClasses.find(({ classes }) => classes.includes(name));
+}
+
+function withFieldsOf({ encoderFields }: VisionClass, configs: VisionConfigs): VisionConfigs {
+  return { ...configs, encoder: configs.encoder.withFields(encoderFields?.(configs) ?? {}) };
+}
+
+/** Reads how images are prepared. Newer processors keep it in a field of their own file. */
+async function readImageConfig(folder: string): Promise<Config> {
+  for (const name of imageFiles) {
+    const path = join(folder, name);
+    const fields = await readJsonObject(path);
+    if (fields === null) continue;
+    return new Config(path, isObject(fields.image_processor) ? fields.image_processor : fields);
+  }
+  const message = `${join(folder, imageFiles[0] as string)} is missing, which says how images are prepared; fetch the model again`;
+  throw new ServerError("model_file_invalid", message);
+}
+
+function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs): Pairs {
+  const { model, encoder, images } = configs;
+  const pairs = new Pairs("clip.vision", model.path);
+  pairs.set("clip.projector_type", { type: "string", value: name });
+  pairs.set("clip.has_vision_encoder", { type: "bool", value: true });
+  pairs.counts({
+    image_size: encoder.count("image_size"),
+    patch_size: encoder.count("patch_size"),
+    embedding_length: encoder.width,
+    feed_forward_length: encoder.count("intermediate_size"),
+    block_count: encoder.layers,
+    projection_dim: model.width,
+    "attention.head_count": encoder.heads,
+  });
+  pairs.floats({ "attention.layer_norm_epsilon": encoder.number("layer_norm_eps") });
+  for (const field of ["image_mean", "image_std"] as const) {
+    const value = images.numbers(field, 3);
+    if (value === undefined) throw images.invalid(field, value, "a list of 3 numbers");
+    pairs.set(`clip.vision.${field}`, { type: "array", of: "f32", value });
+  }
+  addActivation(encoder, pairs);
+  addPairs(configs, pairs);
+  return pairs;
+}
+
+function addActivation(encoder: Config, pairs: Pairs): void {
+  const name = encoder.text("hidden_act");
+  const key = activationKeys.get(name);
+  if (key === undefined) {
+    throw encoder.unsupported("vision_config.hidden_act", name, [...activationKeys.keys()].join(", "));
+  }
+  if (key !== null) pairs.set(key, { type: "bool", value: true });
+}
+
+/** Keys of a projector file by activation; null: the default, quick gelu. */
+const activationKeys: ReadonlyMap<string | undefined, string | null> = new Map([
+  ["gelu", "clip.use_gelu"],
+  ["gelu_pytorch_tanh", "clip.use_gelu"],
+  ["silu", "clip.use_silu"],
+  ["quick_gelu", null],
+]);
+
+function noVisionPart(path: string, { architectures }: JsonObject): ServerError {
+  const known = visionClasses.flatMap(({ classes }) => classes).join(", ");
+  const message =
+    `${path} has the architectures ${quote(String(architectures))}, whose images cannot be read from safetensors; known are ` +
+    `${known}: use one of these, or name a projector file with mmproj`;
+  return new ServerError("unsupported", message, { param: "kind" });
+}

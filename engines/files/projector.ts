@@ -1,0 +1,418 @@
+// Projector file (mmproj): the GGUF file that makes a text model take images. It holds an image encoder and the projector
+// that turns its results into embeddings of the text model's width. This module reads the header: sizes, and how an
+// image is cut into tiles and marked in a prompt. The rules are those of llama.cpp's mtmd.
+import { ServerError } from "../../runtime/errors.ts";
+import type { GgufValue } from "./gguf/cursor.ts";
+import { describeValue } from "./gguf/invalid-file.ts";
+import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
+
+/** Kind of a projector: key `clip.projector_type` (mlp: LLaVA, resampler: MiniCPM-V). */
+export type ProjectorKind = (typeof projectors)[number];
+
+const projectors = [
+  ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
+  ...(["qwen2vl_merger", "qwen2.5vl_merger"] as const),
+] as const;
+
+/**
+ * Grids of tiles of a large image. "grids": columns and rows to choose from, with tiles of one size. "fitted": up to nine tiles
+ * of about the image's aspect ratio, with sides that are multiples of `unit` and at most `maxPixels` pixels.
+ */
+export type SliceRules =
+  | { readonly kind: "grids"; readonly grids: readonly (readonly [columns: number, rows: number])[] }
+  | { readonly kind: "fitted"; readonly unit: number; readonly maxPixels: number };
+
+/**
+ * How an image becomes tiles, which the encoder takes one at a time: square images of `tileSize` pixels, or images of
+ * various sizes. Plain data.
+ */
+export interface TilingRules {
+  /** Side of a tile in pixels; 0 if tiles have various sizes. */
+  readonly tileSize: number;
+  /**
+   * The whole image is the only tile, with an area from `minPixels` to `maxPixels` and sides that are multiples of `unit`
+   * pixels, almost of the image's aspect ratio; null: tiles have one size.
+   */
+  readonly variable: { readonly unit: number; readonly minPixels: number; readonly maxPixels: number } | null;
+  /**
+   * Longest edge of an image that is cut into a grid of tiles, beside one tile of the whole image; null: the whole image
+   * is the only tile, scaled to fit and padded.
+   */
+  readonly gridEdge: number | null;
+  /** A larger image is cut into a grid, beside one tile of the whole image; null: it is not. */
+  readonly slices: SliceRules | null;
+  readonly kernel: "linear" | "cubic" | "lanczos3";
+  /** Colour of the padding, 0..255. */
+  readonly padding: readonly [number, number, number];
+  /** Subtracted from a channel's values (0..1), which are then divided by `deviation`. */
+  readonly mean: readonly [number, number, number];
+  readonly deviation: readonly [number, number, number];
+}
+
+/** What a text worker and the scheduler need to know of a model's images. Plain data. */
+export interface ImageRules {
+  readonly projector: ProjectorKind;
+  /** Number of embeddings of a tile; of the largest tile if tiles have various sizes. */
+  readonly tileTokens: number;
+  /** Side in pixels of the square of a tile that becomes one embedding. */
+  readonly cellSize: number;
+  /**
+   * Embeddings of a tile: one for each square ("cells"), these and one more at the end of each row but the last ("rows"), or
+   * `tileTokens` whatever its size ("fixed").
+   */
+  readonly layout: "cells" | "rows" | "fixed";
+  /** MiniCPM-V 2.5: the tiles of a grid are marked as images, within one mark. false: each has the mark of a slice. */
+  readonly nestsSlices: boolean;
+  /**
+   * true: the embeddings of a tile have positions in time, rows and columns (M-RoPE), and the text after a tile continues
+   * at the position after its longest side. false: each embedding has a position of its own, like a token.
+   */
+  readonly hasGridPositions: boolean;
+  /** true: the embeddings of a tile attend to each other in both directions. */
+  readonly attendsAhead: boolean;
+}
+
+/** Sizes of the encoder. */
+export interface EncoderSizes {
+  readonly layers: number;
+  readonly width: number;
+  readonly heads: number;
+  readonly feedForward: number;
+  readonly epsilon: number;
+  readonly patchSize: number;
+  /** Number of patches of a tile; of the largest tile if tiles have various sizes. */
+  readonly patches: number;
+  /** Side of the squares of patches that become one embedding. */
+  readonly mergeSide: number;
+  /** Number of queries of a resampler, which become the embeddings; 0: the projector has none. */
+  readonly queries: number;
+  readonly activation: "gelu" | "silu" | "quickGelu";
+  /**
+   * Attention in windows: side of a window in embeddings, and every how many layers attention is not limited to windows;
+   * null: it never is.
+   */
+  readonly windows: { readonly side: number; readonly interval: number } | null;
+  /** Number of floats of an embedding. */
+  readonly length: number;
+}
+
+export interface ProjectorFile {
+  readonly table: TensorTable;
+  readonly sizes: EncoderSizes;
+  readonly tiling: TilingRules;
+  readonly rules: ImageRules;
+}
+
+const maxSide = 512;
+/** Maximum number of lengths in a list of grids. */
+const maxPinpoints = 256;
+/** Numbers of squares of the smallest and the largest tile of models with tiles of variable size, as in mtmd. */
+const variableTokens = { qwen: { least: 8, most: 4096 }, pixtral: { least: 8, most: 1024 } };
+/** Versions of MiniCPM-V: of 2.5, and of later ones that are marked like 2.6. */
+const minicpmVersions = { nested: [0, 2], plain: [3, 4, 5, 6, 100_045] };
+/** Number of queries of MiniCPM-V 2.5, and of later versions, whose files do not name it. */
+const minicpmQueries = { nested: 96, plain: 64 };
+/** Side in pixels of a window of Qwen 2.5 VL; no key of the file has it. */
+const qwenWindow = 112;
+
+/** Reads the header of a projector file. Throws `unsupported` naming the projector, `model_file_invalid` naming the key. */
+export async function readProjectorFile(path: string): Promise<ProjectorFile> {
+  const table = await readTensorTable(path);
+  const keys = new ProjectorKeys(path, table.fields);
+  if (table.fields.get("general.architecture") !== "clip") {
+    const found = describeValue(table.fields.get("general.architecture"));
+    throw keys.invalid(`its general.architecture is ${found}; expected "clip"`);
+  }
+  const projector = keys.projector();
+  const sizes = sizesOf(keys, projector, table);
+  const cellSize = sizes.patchSize * sizes.mergeSide;
+  const limits = limitsOf(projector);
+  const tileSize = limits ? 0 : keys.count("image_size", 8192);
+  const cells = sizes.patches / sizes.mergeSide ** 2;
+  return {
+    table,
+    sizes,
+    tiling: {
+      tileSize,
+      variable: limits && {
+        unit: cellSize,
+        minPixels: limits.least * cellSize ** 2,
+        maxPixels: limits.most * cellSize ** 2,
+      },
+      gridEdge: projector === "idefics3" ? keys.count("preproc_image_size", 16 * tileSize, 4 * tileSize) : null,
+      slices: slicesOf(keys, projector, sizes, tileSize),
+      kernel: kernelOf(projector),
+      padding: projector === "mlp" ? [122, 116, 104] : [0, 0, 0],
+      mean: keys.channels("image_mean"),
+      deviation: keys.channels("image_std"),
+    },
+    rules: {
+      projector,
+      // A tile of "rows" has most embeddings if it is one square wide.
+      tileTokens: projector === "resampler" ? sizes.queries : projector === "pixtral" ? 2 * cells - 1 : cells,
+      cellSize,
+      layout: projector === "resampler" ? "fixed" : projector === "pixtral" ? "rows" : "cells",
+      nestsSlices: projector === "resampler" && keys.hasNestedSlices(),
+      hasGridPositions: isQwen(projector),
+      attendsAhead: projector === "gemma3",
+    },
+  };
+}
+
+function sizesOf(keys: ProjectorKeys, projector: ProjectorKind, table: TensorTable): EncoderSizes {
+  if (isQwen(projector)) return readQwenSizes(keys, projector, table);
+  return projector === "pixtral" ? readPixtralSizes(keys, table) : readSizes(keys, projector, table);
+}
+
+function limitsOf(projector: ProjectorKind): { readonly least: number; readonly most: number } | null {
+  if (projector === "pixtral") return variableTokens.pixtral;
+  return isQwen(projector) ? variableTokens.qwen : null;
+}
+
+function slicesOf(
+  keys: ProjectorKeys,
+  projector: ProjectorKind,
+  { patchSize, patches }: EncoderSizes,
+  tileSize: number,
+): SliceRules | null {
+  switch (projector) {
+    case "internvl": {
+      const grids = gridsUpTo(keys.count("preproc_min_tiles", 64, 1), keys.count("preproc_max_tiles", 64, 12));
+      if (grids.length === 0) throw keys.invalid("its preproc_min_tiles and preproc_max_tiles leave no grid of tiles");
+      return { kind: "grids", grids };
+    }
+    case "resampler":
+      return { kind: "fitted", unit: patchSize, maxPixels: patches * patchSize ** 2 };
+    case "mlp":
+      return keys.pinpoints(tileSize);
+    default:
+      return null;
+  }
+}
+
+/** Grids of `least` to `most` tiles, in the order of mtmd. */
+function gridsUpTo(least: number, most: number): [number, number][] {
+  const grids: [number, number][] = [];
+  for (let columns = least; columns <= most; columns++) {
+    const first = Math.max(Math.ceil(least / columns), least);
+    for (let rows = first; rows <= Math.trunc(most / columns); rows++) grids.push([columns, rows]);
+  }
+  return grids;
+}
+
+type QwenKind = Extract<ProjectorKind, `qwen${string}`>;
+
+function isQwen(projector: ProjectorKind): projector is QwenKind {
+  return projector.startsWith("qwen");
+}
+
+function kernelOf(projector: ProjectorKind): TilingRules["kernel"] {
+  switch (projector) {
+    case "gemma3":
+      return "linear";
+    case "idefics3":
+      return "lanczos3";
+    default:
+      return "cubic";
+  }
+}
+
+function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: TensorTable): EncoderSizes {
+  const patchSize = keys.count("patch_size", 64);
+  const mergeSide = keys.count("spatial_merge_size", 2, 2);
+  if (mergeSide !== 2) throw keys.invalid(`its clip.vision.spatial_merge_size is ${mergeSide}; expected 2`);
+  const windowSide = Math.max(Math.trunc(qwenWindow / patchSize / mergeSide), 1);
+  return {
+    layers: keys.count("block_count", 1000),
+    width: keys.count("embedding_length", 65_536),
+    heads: keys.count("attention.head_count", 1024),
+    // Files of early converters have a length of 0.
+    feedForward:
+      keys.countOrNone("feed_forward_length", 262_144) || largest(tensors.get("v.blk.0.ffn_up.weight")?.shape),
+    epsilon: keys.positive("attention.layer_norm_epsilon"),
+    patchSize,
+    patches: variableTokens.qwen.most * mergeSide ** 2,
+    mergeSide,
+    queries: 0,
+    activation: keys.activation(),
+    windows: projector === "qwen2.5vl_merger" ? { side: windowSide, interval: keys.count("n_wa_pattern", 1000) } : null,
+    length: embeddingLength(keys, projector, tensors),
+  };
+}
+
+function readPixtralSizes(keys: ProjectorKeys, { tensors }: TensorTable): EncoderSizes {
+  const mergeSide = keys.count("spatial_merge_size", 16, 1);
+  return {
+    layers: keys.count("block_count", 1000),
+    width: keys.count("embedding_length", 65_536),
+    heads: keys.count("attention.head_count", 1024),
+    feedForward: keys.count("feed_forward_length", 262_144),
+    epsilon: keys.positive("attention.layer_norm_epsilon"),
+    patchSize: keys.count("patch_size", 64),
+    patches: variableTokens.pixtral.most * mergeSide ** 2,
+    mergeSide,
+    queries: 0,
+    activation: keys.activation(),
+    windows: null,
+    length: embeddingLength(keys, "pixtral", tensors),
+  };
+}
+
+function largest(lengths: readonly number[] = []): number {
+  return Math.max(0, ...lengths);
+}
+
+function readSizes(
+  keys: ProjectorKeys,
+  projector: Exclude<ProjectorKind, QwenKind | "pixtral">,
+  { tensors }: TensorTable,
+): EncoderSizes {
+  const imageSize = keys.count("image_size", 8192);
+  const patchSize = keys.count("patch_size", 64);
+  const side = Math.trunc(imageSize / patchSize);
+  const mergeSide =
+    projector === "mlp" || projector === "resampler"
+      ? 1
+      : keys.count("projector.scale_factor", 16, projector === "gemma3" ? 4 : undefined);
+  if (imageSize % patchSize !== 0 || side > maxSide || side % mergeSide !== 0) {
+    throw keys.invalid(
+      `its images of ${imageSize} pixels are not whole squares of ${mergeSide} patches of ${patchSize} pixels`,
+    );
+  }
+  const layers = keys.count("block_count", 1000);
+  return {
+    // LLaVA takes the hidden states before the last layer; its files have no other layers, or one too many.
+    layers: projector === "mlp" ? Math.max(layers - 1, 1) : layers,
+    width: keys.count("embedding_length", 65_536),
+    heads: keys.count("attention.head_count", 1024),
+    feedForward: keys.count("feed_forward_length", 262_144),
+    epsilon: keys.positive("attention.layer_norm_epsilon"),
+    patchSize,
+    // The sides of a fitted tile are rounded to whole patches, so that it may have more than a square one.
+    patches: projector === "resampler" ? 2 * side ** 2 : side ** 2,
+    mergeSide,
+    queries: projector === "resampler" ? keys.queries() : 0,
+    activation: keys.activation(),
+    windows: null,
+    length: embeddingLength(keys, projector, tensors),
+  };
+}
+
+/** Reads the width of the text model from the projector's last matrix. */
+function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors: TensorTable["tensors"]): number {
+  const [name, dimension] = (
+    {
+      gemma3: ["mm.input_projection.weight", 0],
+      idefics3: ["mm.model.fc.weight", 1],
+      internvl: ["mm.model.mlp.3.weight", 1],
+      resampler: ["resampler.proj.weight", 1],
+      pixtral: ["mm.2.weight", 1],
+      mlp: [tensors.has("mm.2.weight") ? "mm.2.weight" : "mm.0.weight", 1],
+      qwen2vl_merger: ["mm.2.weight", 1],
+      "qwen2.5vl_merger": ["mm.2.weight", 1],
+    } as const
+  )[projector];
+  const length = tensors.get(name)?.shape[dimension];
+  if (length === undefined) throw keys.invalid(`has no tensor "${name}"`);
+  return length;
+}
+
+/** Error for a projector file whose images have grid positions, with a model whose tokens have one position each. */
+export function needsMrope(path: string): ServerError {
+  const message = `mmproj ${path} belongs to a model with M-RoPE, and this model has none: name the mmproj file of this model`;
+  return new ServerError("config_invalid", message, { param: "mmproj" });
+}
+
+class ProjectorKeys {
+  readonly #path: string;
+  readonly #fields: ReadonlyMap<string, GgufValue>;
+
+  constructor(path: string, fields: ReadonlyMap<string, GgufValue>) {
+    this.#path = path;
+    this.#fields = fields;
+  }
+
+  projector(): ProjectorKind {
+    const kind = this.#fields.get("clip.projector_type") ?? this.#fields.get("clip.vision.projector_type") ?? "mlp";
+    const known = projectors.find((name) => name === kind);
+    if (known !== undefined) return known;
+    const message = `${this.#path} has the projector ${describeValue(kind)}; expected ${projectors.join(", ")}`;
+    throw new ServerError("unsupported", message, { param: "mmproj" });
+  }
+
+  count(key: string, most: number, fallback?: number): number {
+    const value = this.#value(key) ?? fallback;
+    if (typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= most) return value;
+    throw this.#invalidKey(key, `a whole number from 1 to ${most}`);
+  }
+
+  /** Like count(), but returns 0 if the key is 0 or absent. */
+  countOrNone(key: string, most: number): number {
+    return (this.#value(key) ?? 0) === 0 ? 0 : this.count(key, most);
+  }
+
+  /** Whether the version of MiniCPM-V is 2.5. Throws `unsupported` for an unknown one. */
+  hasNestedSlices(): boolean {
+    const version = this.#fields.get("clip.minicpmv_version") ?? 0;
+    const { nested, plain } = minicpmVersions;
+    if (nested.some((one) => one === version)) return true;
+    if (plain.some((one) => one === version)) return false;
+    const known = [...nested, ...plain].join(", ");
+    const message = `${this.#path} has clip.minicpmv_version ${describeValue(version)}; expected one of ${known}`;
+    throw new ServerError("unsupported", message, { param: "mmproj" });
+  }
+
+  queries(): number {
+    const value = this.#fields.get("clip.minicpmv_query_num") ?? 0;
+    if (value === 0) return this.hasNestedSlices() ? minicpmQueries.nested : minicpmQueries.plain;
+    if (typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= 4096) return value;
+    throw this.invalid(
+      `its clip.minicpmv_query_num is ${describeValue(value)}; expected a whole number from 1 to 4096`,
+    );
+  }
+
+  /** Grids of LLaVA 1.6: sizes in pixels, width and height in turn; null: the file names none. */
+  pinpoints(tileSize: number): SliceRules | null {
+    const key = "image_grid_pinpoints";
+    const value = this.#value(key);
+    if (value === undefined) return null;
+    const isTiles = (one: unknown) =>
+      typeof one === "number" && one > 0 && one <= 64 * tileSize && one % tileSize === 0;
+    if (!Array.isArray(value) || value.length % 2 !== 0 || value.length > maxPinpoints || !value.every(isTiles)) {
+      throw this.#invalidKey(key, `at most ${maxPinpoints / 2} pairs of multiples of ${tileSize}`);
+    }
+    const tiles = (value as number[]).map((length) => length / tileSize);
+    const grids = Array.from({ length: tiles.length / 2 }, (_, i) => tiles.slice(2 * i, 2 * i + 2) as [number, number]);
+    return grids.length === 0 ? null : { kind: "grids", grids };
+  }
+
+  positive(key: string): number {
+    const value = this.#value(key);
+    if (typeof value === "number" && value > 0 && value < 1) return value;
+    throw this.#invalidKey(key, "a number above 0 and below 1");
+  }
+
+  channels(key: string): [number, number, number] {
+    const value = this.#value(key);
+    const isNumber = (one: unknown) => typeof one === "number" && Number.isFinite(one);
+    if (Array.isArray(value) && value.length === 3 && value.every(isNumber)) return value as [number, number, number];
+    throw this.#invalidKey(key, "three numbers");
+  }
+
+  activation(): EncoderSizes["activation"] {
+    if (this.#fields.get("clip.use_gelu") === true) return "gelu";
+    return this.#fields.get("clip.use_silu") === true ? "silu" : "quickGelu";
+  }
+
+  invalid(problem: string): ServerError {
+    return new ServerError("model_file_invalid", `projector file ${this.#path}: ${problem}`, { param: "mmproj" });
+  }
+
+  #value(key: string): GgufValue | undefined {
+    return this.#fields.get(`clip.vision.${key}`);
+  }
+
+  #invalidKey(key: string, expected: string): ServerError {
+    return this.invalid(`its clip.vision.${key} is ${describeValue(this.#value(key))}; expected ${expected}`);
+  }
+}

@@ -1,0 +1,145 @@
+// Collector of the llama engine: sums the squares of each column of the inputs of all matrices of the layers, as llama-imatrix does.
+// llama.cpp asks it for each tensor of a pass whether it wants to see it, and calls it again when that tensor is computed, on the
+// thread of the pass. The weights must be in main memory.
+import koffi from "koffi";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { Calibration, InputSums } from "../../engine.ts";
+import type { Pointer } from "../native/pointer.ts";
+import type { NativeTensor, TensorReader } from "./tensor-abi.ts";
+
+interface Sums {
+  /** Sums of all matrices of a stack, one matrix after another. */
+  readonly squares: Float64Array;
+  readonly rows: Float64Array;
+}
+
+const f32 = 0;
+/** Matrices of the layers; the output matrix is left out, like in llama-imatrix. */
+const ofLayer = /^blk\.\d+\..+\.weight$/;
+// The type is created only once, because koffi never frees a type.
+const evalCallback = koffi.pointer(koffi.proto("bool", ["void*", "bool", "void*"]));
+
+export class NativeCollector implements Calibration {
+  /** Address of the callback, for the parameters of a context. */
+  readonly callback: Pointer;
+  readonly #reader: TensorReader;
+  #sums: Map<string, Sums> | null = null;
+  #problem: unknown = null;
+
+  constructor(reader: TensorReader) {
+    this.#reader = reader;
+    const see = (tensor: Pointer, isAsked: boolean) => this.#see(tensor, isAsked);
+    this.callback = koffi.register(see, evalCallback);
+  }
+
+  get isCollecting(): boolean {
+    return this.#sums !== null;
+  }
+
+  start(): void {
+    this.#sums = new Map();
+    this.#problem = null;
+  }
+
+  stop(): void {
+    this.#sums = null;
+  }
+
+  /** Throws the first problem of a pass, because an error cannot leave a callback of native code. */
+  sums(): readonly InputSums[] {
+    if (this.#problem !== null) throw this.#problem;
+    return [...(this.#sums ?? [])].map(([name, { squares, rows }]) => {
+      return { name, squares: Float32Array.from(squares), rows: Float32Array.from(rows) };
+    });
+  }
+
+  /** Frees the callback. Call when the context is freed. */
+  dispose(): void {
+    koffi.unregister(this.callback as bigint);
+  }
+
+  /** Returns whether the tensor is wanted if `isAsked`; else it is computed, and the result is whether the pass goes on. */
+  #see(pointer: Pointer, isAsked: boolean): boolean {
+    if (this.#sums === null || this.#problem !== null) return !isAsked;
+    try {
+      const { product, expertProduct } = this.#reader;
+      const operation = this.#reader.operationOf(pointer);
+      if (operation !== product && operation !== expertProduct) return !isAsked;
+      const { src } = this.#reader.read(pointer);
+      const matrix = this.#reader.read(src[0]);
+      if (!ofLayer.test(matrix.name)) return !isAsked;
+      if (isAsked) return true;
+      const input = this.#reader.read(src[1]);
+      if (input.type !== f32) throw unreadable(matrix, `type ${input.type}`);
+      const sums = this.#sumsOf(matrix, this.#sums);
+      if (operation === product) addProduct(sums, matrix, input);
+      else addExperts(sums, input, this.#reader.read(src[2]));
+    } catch (error) {
+      this.#problem = error;
+    }
+    return true;
+  }
+
+  #sumsOf({ name, ne }: NativeTensor, all: Map<string, Sums>): Sums {
+    const known = all.get(name);
+    if (known !== undefined) return known;
+    const [columns = 1, , matrices = 1] = ne;
+    const made = { squares: new Float64Array(columns * matrices), rows: new Float64Array(matrices) };
+    all.set(name, made);
+    return made;
+  }
+}
+
+/** Adds all rows of the input of a matrix, or of each matrix of a stack, which several layers of the input may share. */
+function addProduct(sums: Sums, matrix: NativeTensor, input: NativeTensor): void {
+  const [columns = 1, rows = 1, layers = 1, more = 1] = input.ne;
+  const [, , matrices = 1] = matrix.ne;
+  const floats = floatsOf(input);
+  for (let outer = 0; outer < more; outer++) {
+    for (let layer = 0; layer < layers; layer++) {
+      const index = Math.floor((layer * matrices) / layers);
+      for (let row = 0; row < rows; row++) addRow(sums, index, floats, startOf(input, row, layer, outer), columns);
+    }
+  }
+}
+
+/** Adds the input of each expert that a token has: `ids` has the experts of each token, in slots. */
+function addExperts(sums: Sums, input: NativeTensor, ids: NativeTensor): void {
+  const [columns = 1, rows = 1] = input.ne;
+  const [slots = 1, tokens = 1] = ids.ne;
+  const [slotBytes = 0, tokenBytes = 0] = ids.nb;
+  const experts = new DataView(koffi.view(ids.data, (slots - 1) * slotBytes + (tokens - 1) * tokenBytes + 4));
+  const floats = floatsOf(input);
+  for (let token = 0; token < tokens; token++) {
+    for (let slot = 0; slot < slots; slot++) {
+      const expert = experts.getInt32(slot * slotBytes + token * tokenBytes, true);
+      addRow(sums, expert, floats, startOf(input, slot % rows, token, 0), columns);
+    }
+  }
+}
+
+function addRow({ squares, rows }: Sums, index: number, floats: Float32Array, start: number, columns: number): void {
+  if (index < 0 || index >= rows.length)
+    throw new ServerError("internal", `llama.cpp names expert ${index} of ${rows.length}`);
+  const first = index * columns;
+  rows[index] = (rows[index] as number) + 1;
+  for (let column = 0; column < columns; column++) {
+    const value = floats[start + column] as number;
+    squares[first + column] = (squares[first + column] as number) + value * value;
+  }
+}
+
+/** Returns the floats of a tensor from its first one on, as they lie in memory. */
+function floatsOf(input: NativeTensor): Float32Array {
+  const end = input.ne.reduce((sum, length, i) => sum + (length - 1) * (input.nb[i] ?? 0), 0);
+  if (input.nb[0] !== 4 || end % 4 !== 0) throw unreadable(input, `strides ${input.nb.join()}`);
+  return new Float32Array(koffi.view(input.data, end + 4));
+}
+
+function startOf({ nb }: NativeTensor, row: number, layer: number, outer: number): number {
+  return (row * (nb[1] ?? 0) + layer * (nb[2] ?? 0) + outer * (nb[3] ?? 0)) / 4;
+}
+
+function unreadable({ name }: NativeTensor, what: string): ServerError {
+  return new ServerError("unsupported", `the input of "${name}" has ${what}, which cannot be collected`);
+}

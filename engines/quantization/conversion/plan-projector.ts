@@ -1,0 +1,32 @@
+// Planned projector file: the vision part of a checkpoint as the GGUF file (mmproj) that the image encoder reads.
+
+import type { JsonObject } from "../../files/checkpoint/config.ts";
+import { openVisionPart } from "../../files/checkpoint/vision/vision-part.ts";
+import type { TypedValue } from "../../files/gguf/typed-value.ts";
+import { planTypes, type TypeOptions } from "../plan/types.ts";
+import { type Conversion, planConversion } from "./conversion.ts";
+import { checkpointName } from "./plan-model.ts";
+
+export interface ProjectorWishes extends Pick<TypeOptions, "floatType"> {
+  /** Changes of config.json. */
+  readonly overrides: JsonObject;
+}
+
+/**
+ * Plans the projector file of the checkpoint in a folder. Vectors become F32; matrices are not quantized. Reads no weights. Throws `model_file_invalid`, and `unsupported` for
+ * a class whose vision part cannot be read.
+ */
+export async function planProjector(folder: string, { overrides, floatType }: ProjectorWishes): Promise<Conversion> {
+  const { files, pairs, tensors } = await openVisionPart(folder, overrides);
+  const all = new Map<string, TypedValue>([
+    ["general.architecture", { type: "string", value: "clip" }],
+    ["general.name", { type: "string", value: checkpointName(folder) }],
+    ...pairs,
+  ]);
+  const sources = tensors.map(({ name, shape, storedType, isMatrix, rows }) => {
+    return { name, shape, type: storedType, isMatrix, values: rows };
+  });
+  const types = planTypes(sources, { level: null, organization: "default", topology: [], floatType });
+  const source = { files, pairs: all, tensors: sources };
+  return await planConversion({ source, types, importance: new Map(), fileType: null });
+}

@@ -1,0 +1,235 @@
+// Dialect of OpenAI's chat completions as text, for servers that give no token ids: writes the body of a request and reads the events
+// of its stream. Templates, tool calls and structured output are those of the other side. What it has no field for is refused.
+import { ServerError } from "../../runtime/errors.ts";
+import type { ChatMessage, FinishReason, GenerateEvent, GenerateRequest, RequestContent } from "../generation.ts";
+import { errorText, garbage, list, record } from "./json-shape.ts";
+import { UpstreamFailure } from "./upstream.ts";
+
+export const chatPath = "/v1/chat/completions";
+
+/** Counts of the usage that an upstream reports; 0: not reported. */
+export interface ChatUsage {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+}
+
+/** Returns the body of a request. Throws `unsupported`, naming the field that the upstream has no equivalent for. */
+export function chatBody(model: string, request: GenerateRequest, content: RequestContent): string {
+  const { prompt, tools } = content;
+  if (prompt.kind !== "chat") throw unsupported(request.fields.prompt, "text and token prompts: send a chat");
+  checkSupported(request, prompt.continuesLast === true);
+  const { enableThinking, reasoningEffort, variables } = prompt.templateArguments;
+  if (enableThinking !== undefined) throw unsupported("enable_thinking", "it");
+  if (variables !== undefined && Object.keys(variables).length > 0) throw unsupported("chat_template_kwargs", "them");
+  const { temperature, topP, presencePenalty, frequencyPenalty, seed } = request.sampling;
+  return JSON.stringify({
+    model,
+    messages: prompt.messages.map(wireMessage),
+    stream: true,
+    stream_options: { include_usage: true },
+    // What a request leaves out is left to the other side, whose model has its own defaults.
+    ...(temperature !== null && { temperature }),
+    ...(topP !== null && { top_p: topP }),
+    ...(presencePenalty !== null && { presence_penalty: presencePenalty }),
+    ...(frequencyPenalty !== null && { frequency_penalty: frequencyPenalty }),
+    ...(seed !== null && { seed }),
+    ...(request.maxTokens !== null && { max_tokens: request.maxTokens }),
+    ...(request.stop.length > 0 && { stop: request.stop }),
+    ...(request.choices > 1 && { n: request.choices }),
+    ...(reasoningEffort !== undefined && { reasoning_effort: reasoningEffort }),
+    ...responseFormat(content),
+    ...(tools !== null && {
+      tools: tools.specs.map(({ name, description, parameters, strict }) => ({
+        type: "function",
+        function: {
+          name,
+          ...(description !== null && { description }),
+          ...(parameters !== null && parameters !== undefined && { parameters }),
+          ...(strict && { strict }),
+        },
+      })),
+      tool_choice: tools.required ? "required" : "auto",
+      ...(!tools.parallel && { parallel_tool_calls: false }),
+    }),
+  });
+}
+
+function checkSupported(request: GenerateRequest, continuesLast: boolean): void {
+  const { sampling } = request;
+  const refused: readonly (readonly [string, boolean])[] = [
+    ["top_k", sampling.topK !== null],
+    ["min_p", sampling.minP !== null],
+    ["repetition_penalty", sampling.repetitionPenalty !== null],
+    ["dry_multiplier", sampling.dry !== null],
+    ["logit_bias", sampling.logitBias.length > 0],
+    ["logprobs", sampling.topLogprobs !== null],
+    ["prompt_logprobs", request.promptLogprobs !== null],
+    ["best_of", request.candidates > request.choices],
+    ["min_tokens", request.minTokens > 0],
+    ["ignore_eos", request.ignoreEos],
+    ["stop_token_ids", request.stopTokens.length > 0],
+    ["thinking_budget", request.reasoningBudget !== null],
+    ["adapter", request.adapter !== null],
+    ["continue_final_message", continuesLast],
+    ["images", (request.images ?? []).length > 0],
+  ];
+  for (const [field, isAsked] of refused) if (isAsked) throw unsupported(field, "it");
+}
+
+function unsupported(field: string, what: string): ServerError {
+  const text = `${field}: the model is on a server that gives text only (upstream_mode), which does not take ${what}; remove it`;
+  return new ServerError("unsupported", text, { param: field });
+}
+
+function responseFormat({ grammar }: RequestContent): object {
+  if (grammar === null) return {};
+  if (grammar.kind === "json") return { response_format: { type: "json_object" } };
+  if (grammar.kind !== "json_schema") throw unsupported("grammar", `a ${grammar.kind} grammar`);
+  const { schema } = grammar;
+  return { response_format: { type: "json_schema", json_schema: { name: "output", schema, strict: true } } };
+}
+
+function wireMessage({ role, content, name, toolCalls, toolCallId }: ChatMessage): object {
+  const calls = (toolCalls ?? []).map(({ id, name: called, arguments: args }) => {
+    return { id, type: "function", function: { name: called, arguments: args } };
+  });
+  return {
+    role,
+    content: calls.length > 0 && content === "" ? null : content,
+    // The name of a tool is not a field of its result.
+    ...(name !== undefined && role !== "tool" && { name }),
+    ...(calls.length > 0 && { tool_calls: calls }),
+    ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
+  };
+}
+
+interface OpenCall {
+  /** Index of the call at the upstream. */
+  readonly index: number;
+  arguments: string;
+}
+
+interface ChoiceState {
+  call: OpenCall | null;
+  calls: number;
+  isFinished: boolean;
+}
+
+/** Reads the events of one response. */
+export class ChatReader {
+  usage: ChatUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  readonly #choices: readonly ChoiceState[];
+
+  constructor(choices: number) {
+    this.#choices = Array.from({ length: choices }, () => ({ call: null, calls: 0, isFinished: false }));
+  }
+
+  /** Whether all choices have ended. */
+  get isComplete(): boolean {
+    return this.#choices.every(({ isFinished }) => isFinished);
+  }
+
+  /** Reads one event. Throws UpstreamFailure for an error event, and for JSON of another shape. */
+  read(sent: unknown): readonly GenerateEvent[] {
+    const event = record(sent, "an event");
+    if (event.error !== undefined && event.error !== null) throw new UpstreamFailure("failed", errorText(event));
+    if (typeof event.usage === "object" && event.usage !== null) this.usage = usageOf(event.usage);
+    const events: GenerateEvent[] = [];
+    for (const choice of list(event.choices ?? [], "choices")) this.#readChoice(record(choice, "a choice"), events);
+    return events;
+  }
+
+  #readChoice(
+    { index = 0, delta, finish_reason: reason }: Readonly<Record<string, unknown>>,
+    events: GenerateEvent[],
+  ): void {
+    const choice = Number(index);
+    const state = this.#choices[choice];
+    if (state === undefined) throw garbage(`one of ${this.#choices.length} choices`, index);
+    if (state.isFinished) return;
+    const { reasoning_content, reasoning, content, tool_calls } = record(delta ?? {}, "delta");
+    const thought = reasoning_content ?? reasoning;
+    if (typeof thought === "string" && thought !== "") events.push({ type: "reasoning", choice, text: thought });
+    if (typeof content === "string" && content !== "") {
+      this.#endCall(choice, state, false, events);
+      events.push({ type: "text", choice, text: content });
+    }
+    for (const call of list(tool_calls ?? [], "tool_calls"))
+      this.#readCall(choice, state, record(call, "a call"), events);
+    if (typeof reason === "string") this.#finish(choice, state, reason, events);
+  }
+
+  #readCall(
+    choice: number,
+    state: ChoiceState,
+    call: Readonly<Record<string, unknown>>,
+    events: GenerateEvent[],
+  ): void {
+    const index = Number(call.index ?? state.calls);
+    const { name, arguments: args = "" } = record(call.function ?? {}, "function");
+    if (state.call?.index !== index) {
+      this.#endCall(choice, state, false, events);
+      if (typeof name !== "string" || name === "") throw garbage("the name of a called function", name);
+      const number = state.calls++;
+      state.call = { index, arguments: "" };
+      const id = typeof call.id === "string" && call.id !== "" ? call.id : `call_${choice}_${number}`;
+      events.push({ type: "tool_call", choice, call: number, id, name });
+    }
+    if (typeof args !== "string" || args === "" || state.call === null) return;
+    state.call.arguments += args;
+    events.push({ type: "tool_arguments", choice, call: state.calls - 1, text: args });
+  }
+
+  #endCall(choice: number, state: ChoiceState, isCut: boolean, events: GenerateEvent[]): void {
+    const { call } = state;
+    if (call === null) return;
+    state.call = null;
+    const number = state.calls - 1;
+    if (isJson(call.arguments)) events.push({ type: "tool_call_end", choice, call: number });
+    else if (isCut) events.push({ type: "tool_call_cut", choice, call: number });
+    else events.push({ type: "tool_call_failed", choice, call: number, text: call.arguments });
+  }
+
+  #finish(choice: number, state: ChoiceState, reason: string, events: GenerateEvent[]): void {
+    this.#endCall(choice, state, reason === "length", events);
+    state.isFinished = true;
+    if (reason === "content_filter") {
+      events.push({
+        type: "refusal",
+        choice,
+        reason: "the server of the model has filtered the output (content_filter)",
+      });
+    }
+    const how: FinishReason = reason === "length" ? "length" : state.calls > 0 ? "tool_calls" : "stop";
+    events.push({ type: "finish", choice, reason: how, stopString: null });
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function usageOf(sent: unknown): ChatUsage {
+  const usage = record(sent, "usage");
+  const inner = (name: string): Readonly<Record<string, unknown>> => {
+    const value = usage[name];
+    return typeof value === "object" && value !== null ? record(value, name) : {};
+  };
+  return {
+    promptTokens: whole(usage.prompt_tokens),
+    cachedTokens: whole(inner("prompt_tokens_details").cached_tokens),
+    completionTokens: whole(usage.completion_tokens),
+    reasoningTokens: whole(inner("completion_tokens_details").reasoning_tokens),
+  };
+}
+
+function whole(value: unknown): number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? value : 0;
+}

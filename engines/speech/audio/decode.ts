@@ -1,0 +1,105 @@
+// Audio decoder: turns an audio file into mono samples at 16,000 per second. A child process decodes each file, because a malicious
+// file may attack its decoder. The process is ended if it exceeds its limits of time, memory or output.
+import { open } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { fileTypeFromBuffer } from "file-type";
+import { ServerError } from "../../../runtime/errors.ts";
+import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
+import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
+
+/** Samples per second of decoded audio. */
+export const hearingRate = 16_000;
+
+const decoderPackage = "audio-decode";
+const memoryBytes = 768 * 2 ** 20;
+const heapMiB = 384;
+/** Bytes at the beginning of a file that tell its format. */
+const headBytes = 4100;
+/** Processor time in seconds for a second of audio, which is far more than any decoder needs, and the least time of a file. */
+const secondsPerSecond = 0.05;
+const leastSeconds = 20;
+
+const program = fileURLToPath(new URL("./decode-program.js", import.meta.url));
+
+/** Decoders by the extension that file-type finds. */
+const decoders: Readonly<Record<string, string>> = {
+  wav: "wav",
+  mp3: "mp3",
+  flac: "flac",
+  opus: "opus",
+  ogg: "oga",
+  oga: "oga",
+  m4a: "m4a",
+  mp4: "m4a",
+  aac: "aac",
+  webm: "webm",
+};
+const accepted = "wav, mp3, flac, ogg (vorbis, opus), m4a, mp4, aac or webm";
+
+/** Returns why audio files cannot be read here, with the command that helps; null: they can. */
+export function missingDecoder(): string | null {
+  if (isInstalled(decoderPackage)) return null;
+  return `audio files need the package ${decoderPackage}, which is not installed: ${installCommand([decoderPackage])}`;
+}
+
+/**
+ * Decodes the audio file at `path`. Throws `invalid_value` for a file that is no audio, that is damaged, or that is longer than
+ * `maxSeconds`; `unsupported` if the decoder is not installed or does not know the format.
+ */
+export async function decodeAudio(path: string, maxSeconds: number, signal: AbortSignal): Promise<Float32Array> {
+  const missing = missingDecoder();
+  if (missing !== null) throw new ServerError("unsupported", missing, { param: "file" });
+  const format = await formatOf(path);
+  const maxSamples = maxSeconds * hearingRate;
+  const { samples, failure } = await run([path, format, String(maxSamples + 1)], maxSamples, maxSeconds, signal);
+  if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled");
+  if (samples.length > maxSamples) {
+    throw invalid(`expected at most ${maxSeconds} s of audio (max_audio_secs), got more; send it in parts`);
+  }
+  if (failure !== null) throw invalid(`the ${format} file cannot be decoded: ${failure}`);
+  if (samples.length === 0) throw invalid(`the ${format} file has no audio`);
+  return samples;
+}
+
+async function formatOf(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(headBytes), 0, headBytes, 0);
+    if (bytesRead === 0) throw invalid(`expected an audio file (${accepted}), got an empty one`);
+    const type = await fileTypeFromBuffer(new Uint8Array(buffer.subarray(0, bytesRead))).catch(() => undefined);
+    const decoder = type === undefined ? undefined : decoders[type.ext];
+    if (decoder !== undefined) return decoder;
+    const got = type === undefined ? "a file of another kind" : `a file of type ${type.mime}`;
+    throw new ServerError("unsupported", `expected an audio file (${accepted}), got ${got}`, { param: "file" });
+  } finally {
+    await file.close();
+  }
+}
+
+interface Output {
+  readonly samples: Float32Array;
+  readonly failure: string | null;
+}
+
+async function run(
+  args: readonly string[],
+  maxSamples: number,
+  maxSeconds: number,
+  signal: AbortSignal,
+): Promise<Output> {
+  const cpuSeconds = Math.ceil(Math.max(leastSeconds, maxSeconds * secondsPerSecond));
+  const outputBytes = (maxSamples + 1) * Float32Array.BYTES_PER_ELEMENT;
+  const limits = { timeMs: 4 * cpuSeconds * 1000, cpuSeconds, memoryBytes, heapMiB, outputBytes };
+  const { output, failure, errors } = await runLimitedProgram(program, { args, limits, signal });
+  const samples = new Float32Array(new Uint8Array(output.subarray(0, output.length & ~3)).buffer);
+  return { samples, failure: failure !== null && failure === errors ? reasonIn(errors) : failure };
+}
+
+/** Returns the message of the error with which a Node.js program ended. */
+function reasonIn(errors: string): string {
+  return /^(?:\w*Error|\w+): (.{1,200})/mu.exec(errors)?.[1] ?? "its decoder ended";
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("invalid_value", message, { param: "file" });
+}

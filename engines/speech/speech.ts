@@ -1,0 +1,93 @@
+// Speech contract: the interface of the engines that speak and of those that transcribe. A speech place loads one model and uses
+// it through this interface. Engines know nothing of HTTP and of actors.
+
+export type SpeechEngineName = "piper" | "kokoro" | "espeak" | "whisper";
+
+/** What a speech model does: `speak` turns text into audio, `transcribe` turns audio into text. */
+export type SpeechTask = "speak" | "transcribe";
+
+/** A speech model to load. Paths are local. */
+export interface SpeechSpec {
+  readonly engine: SpeechEngineName;
+  readonly task: SpeechTask;
+  /** Piper: the .onnx file. Kokoro and Whisper: the folder. espeak: "espeak". */
+  readonly path: string;
+  /** Number of compute threads. */
+  readonly threads: number;
+}
+
+export interface SpeechVoice {
+  readonly id: string;
+  /** Language as a tag, for example en-us. */
+  readonly language: string;
+}
+
+/** Facts of a loaded speech model. */
+export interface SpeechCard {
+  readonly engine: SpeechEngineName;
+  readonly task: SpeechTask;
+  /** Name and version of the library that computes. */
+  readonly backend: string;
+  /** Bytes of the model's files. */
+  readonly weightBytes: number;
+  /** Samples per second of the audio that the model makes; of the audio that it takes, for a model that transcribes. */
+  readonly sampleRate: number;
+  /** Voices; the first one is the default. Empty for a model that transcribes. */
+  readonly voices: readonly SpeechVoice[];
+  /** Languages that a model transcribes, as ISO 639-1 codes; empty for a model that speaks. */
+  readonly languages: readonly string[];
+}
+
+export interface Phrase {
+  readonly text: string;
+  /** Id of a voice of the card. */
+  readonly voice: string;
+  /** Speaking rate, 0.25..4; 1: the voice's own. */
+  readonly speed: number;
+  readonly signal: AbortSignal;
+}
+
+export interface SpeakingModel {
+  readonly card: SpeechCard;
+  /** Speaks one sentence: mono samples from -1 to 1. Throws `cancelled` after the signal is aborted. */
+  speak(phrase: Phrase): Promise<Float32Array>;
+  dispose(): Promise<void>;
+}
+
+export interface TranscribeOptions {
+  /** ISO 639-1 code; null: detected from the first window. */
+  readonly language: string | null;
+  /** Whether the text is translated into English. */
+  readonly translates: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Text of a part of the audio; times in seconds from its start. */
+export interface TranscriptSegment {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+  readonly tokens: readonly number[];
+  /** Mean log probability of the tokens. */
+  readonly averageLogprob: number;
+  /** Probability that the window has no speech. */
+  readonly noSpeech: number;
+}
+
+export interface TranscribingModel {
+  readonly card: SpeechCard;
+  /**
+   * Transcribes audio of `sampleRate` samples per second. Yields the segments of one window after another. `onLanguage` is called
+   * once, before the first segment.
+   */
+  transcribe(
+    samples: Float32Array,
+    options: TranscribeOptions,
+    onLanguage: (language: string) => void,
+  ): AsyncIterable<readonly TranscriptSegment[]>;
+  dispose(): Promise<void>;
+}
+
+export type SpeechModel =
+  | { readonly task: "speak"; readonly model: SpeakingModel }
+  | { readonly task: "transcribe"; readonly model: TranscribingModel };

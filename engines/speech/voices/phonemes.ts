@@ -1,0 +1,43 @@
+// Phonemes of a sentence in the International Phonetic Alphabet, by espeak-ng. Its output has no punctuation, so a sentence is cut
+// into clauses, and the mark after each clause is kept: models pause at it, and raise the voice at a question mark.
+import { runEspeak } from "./espeak-process.ts";
+
+const clausePattern = /[^,;:.!?…—]+(?:[,;:.!?…—](?!\s|$)[^,;:.!?…—]*)*(?:[,;:.!?…—"'»”)\]]+(?=\s|$))?|[^\s]+/gu;
+const markPattern = /[,;:.!?…—]/u;
+
+interface Clause {
+  readonly text: string;
+  /** Mark after the clause; "": none. */
+  readonly mark: string;
+}
+
+export async function phonemesOf(sentence: string, voice: string, signal: AbortSignal): Promise<string> {
+  const clauses = clausesOf(sentence);
+  const spoken = await Promise.all(
+    clauses.map(async ({ text, mark }) => {
+      const output = await runEspeak(["-q", "--ipa", "-v", voice], text, signal);
+      return (
+        output
+          .toString()
+          .trim()
+          .replaceAll(/\s+/gu, " ")
+          .replaceAll(/\([a-z-]+\)/gu, "") + mark
+      );
+    }),
+  );
+  return spoken.join(" ");
+}
+
+/** Returns the clauses of a sentence. The last one has a mark, so that the voice ends the sentence. */
+export function clausesOf(sentence: string): readonly Clause[] {
+  const clauses: Clause[] = [];
+  for (const [piece] of sentence.matchAll(clausePattern)) {
+    if (!/[\p{L}\p{N}]/u.test(piece)) continue;
+    const end = /[,;:.!?…—"'»”)\]]+$/u.exec(piece.trim())?.[0] ?? "";
+    const mark = markPattern.exec(end)?.[0] ?? "";
+    clauses.push({ text: piece.trim(), mark: mark === "…" ? "." : mark === "—" ? "," : mark });
+  }
+  const last = clauses.at(-1);
+  if (last !== undefined && last.mark === "") clauses[clauses.length - 1] = { ...last, mark: "." };
+  return clauses;
+}

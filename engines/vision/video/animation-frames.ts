@@ -1,0 +1,39 @@
+// Program of a process that decodes frames of an animated image (GIF, WebP). It reads the image from stdin and writes frames,
+// evenly spaced, to stdout: a line of JSON, then the PNG file of each frame. It is a process of its own for the same reason as
+// cut-image.ts.
+import { parseArgs } from "node:util";
+import { sampledIndices } from "./sampled-indices.ts";
+
+const { values } = parseArgs({
+  options: { frames: { type: "string" }, maxPixels: { type: "string" }, maxEdge: { type: "string" } },
+});
+
+/** Head of the output: the size in bytes of each frame. */
+export interface AnimationHead {
+  readonly sizes: readonly number[];
+}
+
+async function main(): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
+  const bytes = Buffer.concat(chunks);
+  const { default: sharp } = await import("sharp");
+  sharp.cache(false);
+  sharp.concurrency(1);
+  const open = (page: number) =>
+    sharp(bytes, { limitInputPixels: Number(values.maxPixels), failOn: "error", page, pages: 1 });
+  const { pages = 1 } = await open(0).metadata();
+  const edge = Number(values.maxEdge);
+  const frames: Buffer[] = [];
+  for (const page of sampledIndices(pages, Number(values.frames))) {
+    const image = open(page).resize(edge, edge, { fit: "inside", withoutEnlargement: true });
+    frames.push(await image.png({ compressionLevel: 1 }).toBuffer());
+  }
+  process.stdout.write(`${JSON.stringify({ sizes: frames.map(({ length }) => length) } satisfies AnimationHead)}\n`);
+  process.stdout.write(Buffer.concat(frames));
+}
+
+main().catch((error: Error) => {
+  process.stderr.write(error.message);
+  process.exitCode = 1;
+});

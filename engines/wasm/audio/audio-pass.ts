@@ -1,0 +1,145 @@
+// Audio pass: the start and the end of a pass of an audio encoder, on one compute thread. At the start, two convolutions turn the
+// frames of a spectrogram into hidden states, one for two frames. At the end, the projector turns the hidden states into
+// embeddings of the text model's width.
+
+import { activationNumbers, type StepParts } from "../pass/step-runner.ts";
+import type { DividedGraph } from "../plan/partition-plan.ts";
+import type { AudioEnds } from "./audio-ends.ts";
+
+const kernelFrames = 3;
+/** Epsilon of the projector's norms in llama.cpp. */
+const projectorEpsilon = 1e-6;
+
+export interface AudioParts extends StepParts {
+  readonly audio: AudioEnds;
+  readonly divided: Pick<DividedGraph, "embedding" | "projector">;
+  /** The thread's memory, and the input rows that all threads share: for each position an even frame and an odd one. */
+  readonly floats: Float32Array;
+  readonly inputRows: Float32Array;
+}
+
+export class AudioPass {
+  readonly #parts: AudioParts;
+  /** Inputs of the second convolution, shape [positions][width][3]. */
+  readonly #frames: Float32Array;
+
+  constructor(parts: AudioParts) {
+    this.#parts = parts;
+    this.#frames = new Float32Array(parts.plan.passTokens * parts.plan.shape.width * kernelFrames);
+  }
+
+  /** Computes the hidden states of n positions from the input rows. */
+  embed(n: number): void {
+    const { at, divided, floats, inputRows, plan, kernels, audio } = this.#parts;
+    const { width } = plan.shape;
+    const columns = plan.inputFloats / 2;
+    for (const parity of [0, 1]) {
+      for (let i = 0; i < n; i++) {
+        const from = i * plan.inputFloats + parity * columns;
+        floats.set(inputRows.subarray(from, from + columns), (at.input >>> 2) + i * columns);
+      }
+      this.#multiply(divided.embedding, at.input, columns, n, true);
+      this.#takeFrames(n, parity);
+    }
+    floats.set(this.#frames, at.input >>> 2);
+    const convolution = divided.projector[0] as DividedGraph["embedding"];
+    this.#multiply(convolution, at.input, audio.convolution.columns, n, true);
+    kernels.copyRows(at.joined, width, at.hidden, width, n, width);
+  }
+
+  /** A position sees the odd frame before it, its even frame and its odd frame. */
+  #takeFrames(n: number, parity: number): void {
+    const { at, floats, plan } = this.#parts;
+    const { width } = plan.shape;
+    const row = width * kernelFrames;
+    for (let i = 0; i < n; i++) {
+      const from = (at.joined >>> 2) + i * width;
+      const to = i * row;
+      for (let k = 0; k < width; k++) {
+        const value = floats[from + k] as number;
+        this.#frames[to + k * kernelFrames + 1 + parity] = value;
+        if (parity === 1 && i + 1 < n) this.#frames[to + row + k * kernelFrames] = value;
+      }
+    }
+  }
+
+  /** Computes the embeddings from the hidden states of the layers. Returns their address and their number. */
+  project(): { readonly address: number; readonly count: number } {
+    const { at, divided, kernels, norms, plan, floats, audio } = this.#parts;
+    const { shape, graph, passTokens } = plan;
+    const positions = audio.averagesPairs ? this.#averagePairs(passTokens) : passTokens;
+    norms.run(graph.outputNorm, at.hidden, at.input, positions);
+    const count = Math.ceil(positions / audio.stack);
+    let columns = shape.width * audio.stack;
+    // The last row is filled up with zeros.
+    floats.fill(0, (at.input >>> 2) + positions * shape.width, (at.input >>> 2) + count * columns);
+    let x = at.input;
+    let matrices = 1;
+    for (const step of audio.projector) {
+      switch (step.kind) {
+        case "norm": {
+          const weight = at.weights.get(step.weight.name) as number;
+          kernels.rmsNorm(x, columns, weight, x, columns, count, columns, projectorEpsilon);
+          break;
+        }
+        case "gelu":
+          kernels.activate(activationNumbers.gelu, x, x, count * columns);
+          break;
+        case "gated":
+          columns = this.#gate(x, columns, count);
+          x = at.input;
+          break;
+        case "matrix":
+          this.#multiply(divided.projector[matrices++] as DividedGraph["embedding"], x, columns, count, false);
+          x = at.joined;
+          columns = step.matrix.rows;
+      }
+    }
+    return { address: x, count };
+  }
+
+  /** Returns the embeddings of a window from what project() has computed. */
+  embeddings({ address, count }: ReturnType<AudioPass["project"]>): Float32Array {
+    const { floats, audio } = this.#parts;
+    const first = address >>> 2;
+    return floats.subarray(first, first + count * audio.length);
+  }
+
+  /** Writes the product of the rows at x with a matrix to ThreadMemory.joined. */
+  #multiply(shares: DividedGraph["embedding"], x: number, columns: number, n: number, isActivated: boolean): void {
+    const { products, kernels } = this.#parts;
+    const own = products.own(shares);
+    products.multiply(own, x, columns, n, products.ownSlab);
+    if (isActivated) kernels.activate(activationNumbers.gelu, products.ownSlab, products.ownSlab, n * own.stride);
+    products.gather(shares, n);
+    products.join(shares, n);
+  }
+
+  #averagePairs(positions: number): number {
+    const { at, floats, plan } = this.#parts;
+    const { width } = plan.shape;
+    const hidden = at.hidden >>> 2;
+    const pairs = Math.floor(positions / 2);
+    for (let i = 0; i < pairs; i++) {
+      for (let k = 0; k < width; k++) {
+        const from = hidden + 2 * i * width + k;
+        floats[hidden + i * width + k] = ((floats[from] as number) + (floats[from + width] as number)) / 2;
+      }
+    }
+    return pairs;
+  }
+
+  /** Writes the gated rows to ThreadMemory.input. Returns their length. */
+  #gate(x: number, columns: number, count: number): number {
+    const { at, floats } = this.#parts;
+    const half = columns / 2;
+    for (let i = 0; i < count; i++) {
+      const from = (x >>> 2) + i * columns;
+      for (let k = 0; k < half; k++) {
+        const gate = floats[from + half + k] as number;
+        floats[(at.input >>> 2) + i * half + k] = ((floats[from + k] as number) * gate) / (1 + Math.exp(-gate));
+      }
+    }
+    return half;
+  }
+}

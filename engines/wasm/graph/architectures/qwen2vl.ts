@@ -1,0 +1,29 @@
+// Qwen2-VL and Qwen2.5-VL: qwen2 with a rope in three dimensions (M-RoPE). Sections of the rotated pairs turn with a token's
+// time, row and column; in text, all three are its position.
+import type { Keys } from "../keys.ts";
+import type { CommonShape } from "../shape.ts";
+import type { Architecture } from "./architecture.ts";
+import { qwen2 } from "./qwen2.ts";
+
+export const qwen2vl: Architecture = {
+  ...qwen2,
+  name: "qwen2vl",
+  readTraits: (keys, shape) => ({ ropeAxes: readAxes(keys, shape) }),
+};
+
+/** Reads the numbers of pairs of each section: time, row, column, and a fourth section that must be empty. */
+function readAxes(keys: Keys, { rotated }: CommonShape): Uint8Array {
+  const key = "rope.dimension_sections";
+  const sections = keys.value(key);
+  const isCount = (one: unknown): one is number => typeof one === "number" && Number.isInteger(one) && one >= 0;
+  const pairs = rotated / 2;
+  if (!Array.isArray(sections) || sections.length < 3 || sections.length > 4 || !sections.every(isCount)) {
+    throw keys.invalid(key, "three or four whole numbers");
+  }
+  const [time, rows, columns, other = 0] = sections as [number, number, number, number?];
+  if (other !== 0 || time + rows + columns !== pairs) throw keys.unsupported(key, `three sections of ${pairs} pairs`);
+  return Uint8Array.from({ length: pairs }, (_, pair) => {
+    if (pair < time) return 0;
+    return pair < time + rows ? 1 : 2;
+  });
+}

@@ -1,0 +1,308 @@
+// Graph of an image encoder: a vision transformer (ViT) with a projector, found in a projector file. Layers have a norm
+// before each block, learned positions or a rope of rows and columns, and bidirectional attention. Tensor names are those
+// of llama.cpp's mtmd.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { EncoderSizes, ProjectorFile, ProjectorKind } from "../../files/projector.ts";
+import type { AttentionGraphStep, FeedForwardGraphStep, Graph, GraphStep, HeadNorms } from "../graph/graph.ts";
+import { GraphTensors, type Matrix, type Norm } from "../graph/graph-tensors.ts";
+import { plainFrequencies, type Rope } from "../graph/ropes.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
+import type { ProjectorStep, VisionEnds } from "../graph/vision-ends.ts";
+
+export interface VisionModel {
+  readonly graph: Graph;
+  readonly shape: Hyperparameters;
+  /** Number of tokens of the largest tile: its patches, and the class embedding if there is one. */
+  readonly tokens: number;
+  /** Number of floats of an input row: the pixels of a patch, padded. */
+  readonly patchFloats: number;
+}
+
+/** Number of positions of a side of MiniCPM-V's table; no key of the file has it. */
+const minicpmBuckets = 70;
+/** Sizes of the encoder of the largest InternVL models, whose norms are RMS norms. */
+const largestInternvl = { width: 3200, layers: 45 };
+/** Epsilon of the norm in InternVL's projector; no key of the file has it. */
+const internvlEpsilon = 1e-5;
+/** Length of a head of MiniCPM-V's resampler. */
+const resamplerHeadLength = 128;
+/** A table of positions that MiniCPM-V's files have, and that is computed instead. */
+const computedPositions = "resampler.pos_embed_k";
+
+/** Builds the graph. Throws `model_file_invalid` or `unsupported` naming the tensor. */
+export function buildVisionGraph(file: ProjectorFile): VisionModel {
+  const { table, sizes } = file;
+  const tensors = new GraphTensors(table, [computedPositions], "fetch the projector file with F16 or F32 weights");
+  const { width, heads, patches, layers } = sizes;
+  const { projector } = file.rules;
+  if (width % heads !== 0 || (width / heads) % 4 !== 0) {
+    throw new ServerError(
+      "unsupported",
+      `the image encoder has ${heads} heads of ${width / heads} floats; expected a multiple of 4 floats`,
+      { param: "mmproj" },
+    );
+  }
+  const has = (name: string) => table.tensors.has(name);
+  const norm = (name: string) => tensors.norm(name, true, [width]);
+  const hasClass = has("v.class_embd");
+  const tokens = Math.max(patches + (hasClass ? 1 : 0), sizes.queries);
+  const buckets = projector === "resampler" ? minicpmBuckets : null;
+  const patchShape = [sizes.patchSize, sizes.patchSize, 3, width];
+  const patchFilled = { rows: width, columns: 3 * sizes.patchSize ** 2 };
+  const patch = tensors.padded("v.patch_embd", patchShape, patchFilled);
+  const secondName = "v.patch_embd.weight.1";
+  const ropes = ropesOf(projector, width / heads);
+  const found = Array.from({ length: layers }, (_, layer) => layerSteps(tensors, sizes, layer, ropes.length > 0));
+  const graph: Graph = {
+    pairing: projector === "pixtral" ? "neighbours" : "halves",
+    normKind: hasRmsNorms(projector, sizes) ? "rms" : "layer",
+    isEncoder: true,
+    embedding: patch,
+    positions: ropes.length > 0 ? null : tensors.matrix("v.position_embd", buckets ? buckets ** 2 : tokens, width),
+    tokenType: null,
+    embeddingNorm: has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
+    outputNorm: outputNorm(tensors, projector, width),
+    output: null,
+    layers: found.map(({ steps }) => steps),
+    pooling: { kind: null, length: 0, dense: [], head: null },
+    vision: {
+      classEmbedding: hasClass ? tensors.vector("v.class_embd", width) : null,
+      secondEmbedding: table.tensors.has(secondName) ? tensors.paddedTensor(secondName, patchShape, patchFilled) : null,
+      merge: { kind: mergeKind(projector), side: sizes.mergeSide },
+      positionBuckets: buckets,
+      rowEnd: projector === "pixtral" ? tensors.vector("v.token_embd.img_break", sizes.length) : null,
+      projector: projectorSteps(tensors, file),
+      length: sizes.length,
+    },
+  };
+  if (projector === "mlp") tensors.leaveOutLayer(`v.blk.${layers}.`);
+  tensors.checkAllUsed();
+  return {
+    graph,
+    shape: shapeOf(sizes, found[0]?.feedForward ?? sizes.feedForward, tokens, ropes),
+    tokens,
+    patchFloats: patch.columns,
+  };
+}
+
+function hasRmsNorms(projector: ProjectorKind, { width, layers }: EncoderSizes): boolean {
+  if (projector === "internvl") return width === largestInternvl.width && layers === largestInternvl.layers;
+  return projector === "qwen2.5vl_merger" || projector === "pixtral";
+}
+
+function outputNorm(tensors: GraphTensors, projector: ProjectorKind, width: number): Norm | null {
+  // The norm of Mistral 3 lies before its merger, behind the layers.
+  const name = projector === "pixtral" ? "mm.input_norm" : "v.post_ln";
+  return tensors.has(name) ? tensors.norm(name, true, [width]) : null;
+}
+
+function mergeKind(projector: ProjectorKind): VisionEnds["merge"]["kind"] {
+  switch (projector) {
+    case "gemma3":
+      return "average";
+    case "qwen2vl_merger":
+    case "qwen2.5vl_merger":
+      return "adjacent";
+    case "pixtral":
+      return "interleaved";
+    default:
+      return "concatenate";
+  }
+}
+
+/**
+ * Returns the ropes of the layers: the first half of the rotated pairs turns with the patch's row, the second half with its
+ * column. Qwen: each half has all frequencies. Pixtral: the rows have every other frequency, the columns those between.
+ */
+function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
+  const isPixtral = projector === "pixtral";
+  if (!isPixtral && projector !== "qwen2vl_merger" && projector !== "qwen2.5vl_merger") return [];
+  const rows = plainFrequencies(ropeBase, headLength / 4);
+  const columns = isPixtral ? rows.map((frequency) => frequency * ropeBase ** (-2 / headLength)) : rows;
+  const axes = Uint8Array.from({ length: headLength / 2 }, (_, pair) => (pair < headLength / 4 ? 1 : 2));
+  return [{ frequencies: Float64Array.of(...rows, ...columns), magnitude: 1, axes }];
+}
+
+const ropeBase = 10_000;
+
+function shapeOf(sizes: EncoderSizes, feedForward: number, tokens: number, ropes: readonly Rope[]): Hyperparameters {
+  const { layers, width, heads, epsilon } = sizes;
+  const headLength = width / heads;
+  return {
+    architecture: "clip",
+    ...{ layers, width, feedForward, heads, kvHeads: heads, headLength, epsilon },
+    rotated: ropes.length > 0 ? headLength : 0,
+    trainedContext: tokens,
+    vocabSize: 0,
+    experts: null,
+    embeddingScale: 1,
+    residualScale: 1,
+    alibi: 0,
+    expertInterval: 0,
+    logitScale: 1,
+    logitSoftcap: 0,
+    attentionScale: 1 / Math.sqrt(headLength),
+    attentionSoftcap: 0,
+    window: 0,
+    slides: [],
+    activation: sizes.activation,
+    ropes,
+    longRope: null,
+  };
+}
+
+function layerSteps(
+  tensors: GraphTensors,
+  { width, heads, activation, feedForward, windows }: EncoderSizes,
+  layer: number,
+  hasRope: boolean,
+): { readonly steps: GraphStep[]; readonly feedForward: number } {
+  const prefix = `v.blk.${layer}.`;
+  const norm = (name: string): Norm => tensors.norm(prefix + name, true, [width]);
+  const isFused = tensors.has(`${prefix}attn_qkv`);
+  const [query, key, value] = (
+    isFused
+      ? tensors.fused(`${prefix}attn_qkv`, [width, width, width], width)
+      : ["attn_q", "attn_k", "attn_v"].map((name) => tensors.matrix(prefix + name, width, width))
+  ) as [Matrix, Matrix, Matrix];
+  const attention: AttentionGraphStep = {
+    kind: "attention",
+    ...{ query, key, value, norms: headNorms(tensors, prefix, width, width / heads), postNorm: null, softcap: 0 },
+    rope: hasRope ? 0 : null,
+    inWindows: windows !== null && (layer + 1) % windows.interval !== 0,
+    output: scaled(tensors, `${prefix}ls1.weight`, tensors.matrix(`${prefix}attn_out`, width, width)),
+    behind: Number.POSITIVE_INFINITY,
+    ahead: Number.POSITIVE_INFINITY,
+    scale: 1 / Math.sqrt(width / heads),
+  };
+  const feed = feedForwardStep(tensors, prefix, { width, activation, feedForward });
+  const steps: GraphStep[] = [
+    { kind: "norm", norm: norm("ln1") },
+    attention,
+    { kind: "norm", norm: norm("ln2") },
+    feed,
+  ];
+  return { steps, feedForward: feed.up.rows };
+}
+
+/** Norms of queries and keys: of all heads of a token as one row, or of each head; null: there are none. */
+function headNorms(tensors: GraphTensors, prefix: string, width: number, headLength: number): HeadNorms | null {
+  if (!tensors.has(`${prefix}attn_q_norm`)) return null;
+  const norm = (name: string) => tensors.norm(prefix + name, true, [width], [headLength]);
+  const [query, key] = [norm("attn_q_norm"), norm("attn_k_norm")];
+  return { query, key, span: query.weight.shape[0] === width ? "row" : "head" };
+}
+
+/** The matrix with the factors of its results, if the file has them (layer scale). */
+function scaled(tensors: GraphTensors, name: string, matrix: Matrix): Matrix {
+  return tensors.has(name.replace(/\.weight$/, "")) ? { ...matrix, scale: tensors.vector(name, matrix.rows) } : matrix;
+}
+
+/** Some older files have the names of the matrices `up` and `down` swapped. */
+function feedForwardStep(
+  tensors: GraphTensors,
+  prefix: string,
+  { width, activation, feedForward }: Pick<EncoderSizes, "width" | "activation" | "feedForward">,
+): FeedForwardGraphStep {
+  const isSwapped = feedForward !== width && tensors.columnsOf(`${prefix}ffn_down`) === width;
+  const [upName, downName] = isSwapped ? ["ffn_down", "ffn_up"] : ["ffn_up", "ffn_down"];
+  const up = tensors.padded(prefix + upName, [width, feedForward], { rows: feedForward, columns: width });
+  const down = tensors.padded(prefix + downName, [feedForward, width], { rows: width, columns: feedForward });
+  // The rows of `up` are the columns of `down`, so both are padded to the same number.
+  const inner = Math.max(up.rows, down.columns);
+  const gate = tensors.has(`${prefix}ffn_gate`)
+    ? tensors.padded(`${prefix}ffn_gate`, [width, feedForward], { rows: feedForward, columns: width })
+    : null;
+  return {
+    kind: "feedForward",
+    gate: gate && { ...gate, rows: inner },
+    up: { ...up, rows: inner },
+    down: scaled(tensors, `${prefix}ls2.weight`, { ...down, columns: inner }),
+    activation,
+    postNorm: null,
+  };
+}
+
+function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: ProjectorFile): ProjectorStep[] {
+  const { width, length, mergeSide, epsilon } = sizes;
+  const rowsOf = (name: string) => table.tensors.get(`${name}.weight`)?.shape[1] ?? length;
+  const matrix = (name: string, rows: number, columns: number): Matrix =>
+    tensors.padded(name, [columns, rows], { rows, columns });
+  switch (rules.projector) {
+    case "gemma3":
+      return [
+        { kind: "norm", of: "rms", epsilon, norm: tensors.norm("mm.soft_emb_norm", false, [width]) },
+        {
+          kind: "matrix",
+          matrix: tensors.padded("mm.input_projection", [length, width], { rows: length, columns: width }, true),
+          activation: null,
+        },
+      ];
+    case "idefics3":
+      return [{ kind: "matrix", matrix: matrix("mm.model.fc", length, width * mergeSide ** 2), activation: null }];
+    case "qwen2vl_merger":
+    case "qwen2.5vl_merger":
+      return mlpSteps(tensors, ["mm.0", "mm.2"], width * mergeSide ** 2, rowsOf("mm.0"), length);
+    case "internvl": {
+      const columns = width * mergeSide ** 2;
+      const norm = tensors.norm("mm.model.mlp.0", true, [columns]);
+      const names = ["mm.model.mlp.1", "mm.model.mlp.3"] as const;
+      return [
+        { kind: "norm", of: "layer", epsilon: internvlEpsilon, norm },
+        ...mlpSteps(tensors, names, columns, rowsOf(names[0]), length),
+      ];
+    }
+    case "pixtral": {
+      const merger: ProjectorStep[] = tensors.has("mm.patch_merger")
+        ? [{ kind: "matrix", matrix: matrix("mm.patch_merger", width, width * mergeSide ** 2), activation: null }]
+        : [];
+      return [...merger, ...mlpSteps(tensors, ["mm.1", "mm.2"], width, rowsOf("mm.1"), length)];
+    }
+    case "resampler":
+      return resamplerSteps(tensors, sizes);
+    case "mlp":
+      if (table.tensors.has("mm.2.weight")) return mlpSteps(tensors, ["mm.0", "mm.2"], width, rowsOf("mm.0"), length);
+      return [{ kind: "matrix", matrix: matrix("mm.0", rowsOf("mm.0"), width), activation: "gelu" }];
+  }
+}
+
+function resamplerSteps(tensors: GraphTensors, { width, length, queries, epsilon }: EncoderSizes): ProjectorStep[] {
+  if (length % resamplerHeadLength !== 0) {
+    const message = `the resampler has rows of ${length} floats; expected a multiple of ${resamplerHeadLength}`;
+    throw new ServerError("unsupported", message, { param: "mmproj" });
+  }
+  const norm = (name: string) => tensors.norm(`resampler.ln_${name}`, true, [length]);
+  const matrix = (name: string) => tensors.matrix(`resampler.attn.${name}`, length, length);
+  const plain = { kind: "matrix", activation: null } as const;
+  return [
+    { ...plain, matrix: tensors.matrix("resampler.kv", length, width) },
+    { kind: "norm", of: "layer", epsilon, norm: norm("kv") },
+    {
+      kind: "resampler",
+      queries: tensors.paddedTensor("resampler.query", [length, queries], { rows: queries, columns: length }),
+      norm: norm("q"),
+      ...{ query: matrix("q"), key: matrix("k"), value: matrix("v"), headLength: resamplerHeadLength, epsilon },
+    },
+    { ...plain, matrix: matrix("out") },
+    { kind: "norm", of: "layer", epsilon, norm: norm("post") },
+    { ...plain, matrix: tensors.matrix("resampler.proj", length, length) },
+  ];
+}
+
+/** Two matrices with an activation between them. */
+function mlpSteps(
+  tensors: GraphTensors,
+  [firstName, secondName]: readonly [string, string],
+  columns: number,
+  inner: number,
+  length: number,
+): ProjectorStep[] {
+  const first = tensors.padded(firstName, [columns, inner], { rows: inner, columns });
+  const second = tensors.padded(secondName, [inner, length], { rows: length, columns: inner });
+  // The rows of the first matrix are the columns of the second, so both are padded to the same number.
+  const rows = Math.max(first.rows, second.columns);
+  return [
+    { kind: "matrix", matrix: { ...first, rows }, activation: "gelu" },
+    { kind: "matrix", matrix: { ...second, columns: rows }, activation: null },
+  ];
+}

@@ -1,0 +1,56 @@
+// Finished images: their form in a response, either the bytes or the address of a stored file.
+import { randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { PaintEvent } from "../../actors/api/pictures/pictures.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Context } from "../context.ts";
+import type { Exchange } from "../exchange.ts";
+import { clientOf } from "../server/client.ts";
+import type { ImageFormat } from "./request.ts";
+import type { WireImage } from "./wire.ts";
+
+type FinishedPicture = Extract<PaintEvent, { readonly type: "picture" }>;
+
+/** Turns finished pictures into images of a response. */
+export type ShowImage = (picture: FinishedPicture) => Promise<WireImage>;
+
+/** `format`: as the client asked; null: a URL if the server keeps files. Throws unsupported for a URL if it keeps none. */
+export function imagesAs(format: ImageFormat | null, exchange: Exchange, { files, config }: Context): ShowImage {
+  if (format === "b64_json" || (format === null && files === null)) {
+    return async ({ png, seed }) => ({ b64_json: base64(png), seed });
+  }
+  if (files === null) {
+    const message = "this server keeps no files, so an image has no address; send response_format b64_json";
+    throw new ServerError("unsupported", message, { param: "response_format" });
+  }
+  const address = addressOf(exchange, config.basePath);
+  return async ({ png, seed }) => {
+    const staged = `image-${randomUUID()}`;
+    await writeFile(join(files.stagingFolder, staged), png, { flag: "wx", mode: 0o600 });
+    const { id } = await files.add({
+      id: null,
+      name: `image-${seed}.png`,
+      format: "png",
+      purpose: "agent_output",
+      source: { tool: "image_generation", round: 0, turn: 0 },
+      session: null,
+      client: clientOf(exchange.request),
+      staged,
+      failure: null,
+    });
+    return { url: `${address}/v1/files/${id}/content`, seed };
+  };
+}
+
+export function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+}
+
+/** Returns the address of this server as the client sees it; only the path if the client names no host. */
+function addressOf({ request: { headers } }: Exchange, basePath: string): string {
+  const host = headers.get("host");
+  if (!host) return basePath;
+  const scheme = headers.get("x-forwarded-proto") === "https" ? "https" : "http";
+  return `${scheme}://${host}${basePath}`;
+}

@@ -1,0 +1,72 @@
+// Image stream: encodes the events of a painting as server-sent events.
+import type { PaintEvent } from "../../actors/api/pictures/pictures.ts";
+import type { ErrorRecord } from "../../runtime/errors.ts";
+import { errorBody } from "../errors.ts";
+import type { StreamCodec } from "../sse.ts";
+import { base64, type ShowImage } from "./images.ts";
+import { commonImageFields, type ImageEvent, imageUsage } from "./wire.ts";
+
+/** Event of a stream: as the model's process has sent it, or a finished picture as the client sees it. */
+export type ShownEvent =
+  | Exclude<PaintEvent, { readonly type: "picture" }>
+  | { readonly type: "shown"; readonly picture: number; readonly image: Awaited<ReturnType<ShowImage>> };
+
+/** Stores the finished pictures of a stream, or turns them into text. */
+export async function* shownEvents(
+  events: AsyncIterable<readonly PaintEvent[]>,
+  show: ShowImage,
+): AsyncGenerator<readonly ShownEvent[]> {
+  for await (const batch of events) {
+    const shown: ShownEvent[] = [];
+    for (const event of batch) {
+      if (event.type !== "picture") shown.push(event);
+      else shown.push({ type: "shown", picture: event.picture, image: await show(event) });
+    }
+    yield shown;
+  }
+}
+
+export class ImageStream implements StreamCodec<ShownEvent> {
+  isEnded = false;
+  #common: ReturnType<typeof commonImageFields> = commonImageFields(0, 0);
+  #promptTokens = 0;
+
+  *encode(events: readonly ShownEvent[]): Generator<string> {
+    for (const event of events) {
+      if (event.type === "error") yield this.fail(event.error);
+      else if (event.type === "done") this.isEnded = true;
+      else if (event.type === "begin") {
+        this.#common = commonImageFields(event.width, event.height);
+        this.#promptTokens = event.promptTokens;
+      } else yield* sent(this.#wire(event));
+    }
+  }
+
+  fail(error: ErrorRecord): string {
+    this.isEnded = true;
+    return `event: error\ndata: ${errorBody(error)}\n\n`;
+  }
+
+  #wire(event: Exclude<ShownEvent, { readonly type: "begin" | "done" | "error" }>): ImageEvent {
+    const created_at = Math.floor(Date.now() / 1000);
+    const image_index = event.picture;
+    if (event.type === "step") {
+      return { type: "image_generation.in_progress", image_index, step: event.done, steps: event.steps };
+    }
+    const head = { created_at, ...this.#common, image_index };
+    if (event.type === "partial") {
+      const b64_json = base64(event.png);
+      return { type: "image_generation.partial_image", ...head, partial_image_index: event.index, b64_json };
+    }
+    const usage = imageUsage(this.#promptTokens);
+    return { type: "image_generation.completed", ...head, ...event.image, usage };
+  }
+}
+
+const PIECE_LENGTH = 64 * 1024;
+
+/** Yields the text of an event in pieces, because an image has megabytes. */
+function* sent(event: ImageEvent): Generator<string> {
+  const text = `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+  for (let at = 0; at < text.length; at += PIECE_LENGTH) yield text.slice(at, at + PIECE_LENGTH);
+}

@@ -1,0 +1,39 @@
+// Shared port (SO_REUSEPORT): several processes listen on one port, and the system gives each new connection to one of them. The
+// next version of a server starts beside the old one in this way.
+import { readFileSync } from "node:fs";
+import { ServerError } from "../../../runtime/errors.ts";
+
+const MIGRATION = "/proc/sys/net/ipv4/tcp_migrate_req";
+
+/**
+ * Returns why a connection may be reset when a server leaves a shared port; null: none is. Between the last accept and the close of
+ * its socket a connection may arrive, which the system gives to another server only with this setting.
+ */
+export function sharedPortRisk(): string | null {
+  try {
+    if (readFileSync(MIGRATION, "utf8").trim() === "1") return null;
+  } catch {
+    // Linux before 5.14 lacks the setting.
+  }
+  return "a connection that arrives in the moment in which a server leaves the port is reset; set net.ipv4.tcp_migrate_req=1 (sysctl)";
+}
+
+/** First version of Node.js whose servers can share a port. */
+const FIRST_NODE = [22, 12] as const;
+
+/** Throws config_invalid if node:http cannot share a port here. It would ignore the option. */
+export function checkSharedPort(): void {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major > FIRST_NODE[0] || (major === FIRST_NODE[0] && minor >= FIRST_NODE[1])) return;
+  const message = `reuse_port with the edge "node" needs Node.js ${FIRST_NODE.join(".")}, this is ${process.versions.node}; use the edge "uws"`;
+  throw new ServerError("config_invalid", message, { param: "reuse_port" });
+}
+
+/**
+ * Calls `close` when the event loop has accepted all connections that wait, because the system resets those that wait in the queue
+ * of a socket that is closed.
+ */
+export function afterAccept(close: () => void): void {
+  // The first callback runs in the current turn, possibly after its accepts. The second one runs right behind those of the next turn.
+  setImmediate(() => setImmediate(close));
+}

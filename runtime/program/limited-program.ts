@@ -1,0 +1,98 @@
+// Limited program: runs a Node.js program of this package, or another command, in a child process, for input that may attack its
+// parser. The process has an empty environment, and is ended at its limits of time, memory or output.
+import { spawn } from "node:child_process";
+import { memoryOf } from "../sandbox/usage.ts";
+import { type Command, limitedCommand } from "./limited-command.ts";
+
+const watchMs = 50;
+/** Maximum number of characters of the error output that are kept. */
+const maxErrorLength = 4096;
+
+export interface CommandLimits {
+  readonly timeMs: number;
+  /** Limit of the processor time in seconds. The kernel enforces it, even if this server has been killed. */
+  readonly cpuSeconds: number;
+  /** Limit of the resident memory in bytes. */
+  readonly memoryBytes: number;
+  readonly outputBytes: number;
+}
+
+export interface ProgramLimits extends CommandLimits {
+  /** Limit of the heap of JavaScript in MiB. */
+  readonly heapMiB: number;
+}
+
+interface CommandRun {
+  readonly limits: CommandLimits;
+  /** Bytes for stdin; absent: none. */
+  readonly input?: Uint8Array;
+  /** Aborting ends the process. */
+  readonly signal?: AbortSignal;
+}
+
+export interface ProgramRun extends CommandRun {
+  readonly args: readonly string[];
+  readonly limits: ProgramLimits;
+}
+
+export interface ProgramResult {
+  /** What the program has written to stdout, also if it failed. */
+  readonly output: Buffer;
+  /** Why the program failed: the limit, or `errors`; null: it succeeded. */
+  readonly failure: string | null;
+  /** Beginning of what the program has written to stderr. */
+  readonly errors: string;
+}
+
+/** Runs the program at `path`. Never rejects. */
+export async function runLimitedProgram(path: string, { args, ...run }: ProgramRun): Promise<ProgramResult> {
+  return await runLimitedCommand([process.execPath, `--max-old-space-size=${run.limits.heapMiB}`, path, ...args], run);
+}
+
+/** Runs a command whose file is a path. Never rejects. */
+export async function runLimitedCommand(
+  command: Command,
+  { limits, input, signal }: CommandRun,
+): Promise<ProgramResult> {
+  const { timeMs, cpuSeconds, memoryBytes, outputBytes } = limits;
+  const [file, ...rest] = limitedCommand(command, cpuSeconds);
+  const child = spawn(file, rest, { env: {}, stdio: ["pipe", "pipe", "pipe"] });
+  let verdict: string | null = null;
+  const end = (reason: string): void => {
+    verdict ??= reason;
+    child.kill("SIGKILL");
+  };
+  const cancel = (): void => end("it was cancelled");
+  signal?.addEventListener("abort", cancel, { once: true });
+  if (signal?.aborted) cancel();
+  const timer = setTimeout(() => end(`it takes longer than ${timeMs / 1000} s`), timeMs);
+  const watch = setInterval(() => {
+    if (child.pid !== undefined && memoryOf([child.pid], memoryBytes) > memoryBytes) end("it needs too much memory");
+  }, watchMs);
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  child.stdout.on("data", (piece: Buffer) => {
+    bytes += piece.length;
+    if (bytes > outputBytes) end("its output is too long");
+    else pieces.push(piece);
+  });
+  let errors = "";
+  child.stderr.on("data", (piece: Buffer) => {
+    if (errors.length < maxErrorLength) errors += piece.toString("utf8").slice(0, maxErrorLength - errors.length);
+  });
+  // A program that ends early closes its stdin; its exit code says that it failed.
+  child.stdin.on("error", () => undefined);
+  child.stdin.end(input);
+  const code = await new Promise<number | null>((resolve) => {
+    child.once("error", (error) => {
+      verdict ??= error.message;
+      resolve(null);
+    });
+    child.once("close", resolve);
+  });
+  clearTimeout(timer);
+  clearInterval(watch);
+  signal?.removeEventListener("abort", cancel);
+  const failure = code === 0 && verdict === null ? null : (verdict ?? (errors || "it ended early"));
+  return { output: Buffer.concat(pieces), failure, errors };
+}

@@ -1,0 +1,125 @@
+// Event streams: the events of running responses, for readers on other replicas. A Redis stream a response: the id of an entry
+// is the number of the event after its last one, so a reader finds the events after any number, and an event that is added
+// twice is refused. A message tells readers of new events.
+import type { RedisConnection } from "./redis-connection.ts";
+import { appendScript } from "./scripts.ts";
+
+/** Life of a stream in ms since its last event: of a running response, and of an ended one, whose events are then stored. */
+const RUNNING_MS = 24 * 3_600_000;
+const ENDED_MS = 10 * 60_000;
+/** Maximum number of entries that are read at once. */
+const MOST_ENTRIES = 64;
+/** Time in ms for which a subscription stays, because a reader asks again at once. */
+const LINGER_MS = 10_000;
+
+export interface NewEvents {
+  readonly id: string;
+  /** Numbers of the first of the events, and of the event after the last one. */
+  readonly first: number;
+  readonly next: number;
+  readonly text: Uint8Array;
+  /** Number of the first event that is still kept. Earlier ones are removed. */
+  readonly keptFrom: number;
+  /** Whether no event follows. */
+  readonly isEnd: boolean;
+}
+
+/** Events as added; `text` has those from `first` to `next - 1`. */
+export type AddedEvents = Omit<NewEvents, "id" | "keptFrom">;
+
+interface Watch {
+  readonly wakes: Set<() => void>;
+  readonly unsubscribe: () => void;
+  timer: NodeJS.Timeout | null;
+}
+
+export class EventStreams {
+  readonly #connection: RedisConnection;
+  readonly #watches = new Map<string, Watch>();
+
+  constructor(connection: RedisConnection) {
+    this.#connection = connection;
+  }
+
+  /** Adds events to a stream. Does nothing if they were added already. Throws storage_unavailable. */
+  async append({ id, first, next, text, keptFrom, isEnd }: NewEvents): Promise<void> {
+    const life = isEnd ? ENDED_MS : RUNNING_MS;
+    await this.#connection.run(appendScript, keyOf(id), [next, isEnd ? 1 : 0, first, text, keptFrom + 1, life]);
+  }
+
+  /**
+   * Returns the events after number `after`, or waits for them for `waitMs`; null: there are none yet. Throws
+   * storage_unavailable.
+   */
+  async read(id: string, after: number, waitMs: number): Promise<readonly AddedEvents[] | null> {
+    const now = await this.#read(id, after);
+    if (now !== null || waitMs <= 0) return now;
+    const watch = this.#watch(id);
+    let wake = (): void => {};
+    const woken = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+    const timer = setTimeout(wake, waitMs);
+    watch.wakes.add(wake);
+    try {
+      // Events may have been added between the first read and the subscription.
+      const meanwhile = await this.#read(id, after);
+      if (meanwhile !== null) return meanwhile;
+      await woken;
+      return await this.#read(id, after);
+    } finally {
+      clearTimeout(timer);
+      watch.wakes.delete(wake);
+      this.#leave(id, watch);
+    }
+  }
+
+  close(): void {
+    for (const { unsubscribe, wakes, timer } of this.#watches.values()) {
+      if (timer !== null) clearTimeout(timer);
+      unsubscribe();
+      for (const wake of wakes) wake();
+    }
+    this.#watches.clear();
+  }
+
+  async #read(id: string, after: number): Promise<readonly AddedEvents[] | null> {
+    // From the end of a stream whose last event has the number `after`, or else from the entry with the next event.
+    const args = ["XRANGE", keyOf(id), `${after + 1}-1`, "+", "COUNT", MOST_ENTRIES];
+    type Row = readonly [place: Buffer, fields: readonly Buffer[]];
+    const rows = (await this.#connection.command(...args)) as unknown as readonly Row[];
+    if (rows.length === 0) return null;
+    return rows.map(([place, [, first, , text]]) => {
+      const [next, mark] = String(place).split("-");
+      return { first: Number(String(first)), next: Number(next), text: text as Buffer, isEnd: mark === "1" };
+    });
+  }
+
+  #watch(id: string): Watch {
+    const known = this.#watches.get(id);
+    if (known !== undefined) {
+      if (known.timer !== null) clearTimeout(known.timer);
+      known.timer = null;
+      return known;
+    }
+    const wakes = new Set<() => void>();
+    const unsubscribe = this.#connection.subscribe(keyOf(id), () => {
+      for (const wake of wakes) wake();
+    });
+    const watch = { wakes, unsubscribe, timer: null };
+    this.#watches.set(id, watch);
+    return watch;
+  }
+
+  #leave(id: string, watch: Watch): void {
+    if (watch.wakes.size > 0 || this.#watches.get(id) !== watch) return;
+    watch.timer = setTimeout(() => {
+      watch.unsubscribe();
+      this.#watches.delete(id);
+    }, LINGER_MS).unref();
+  }
+}
+
+function keyOf(id: string): string {
+  return `{troupe}:events:${id}`;
+}

@@ -1,0 +1,217 @@
+// Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached, or does not answer,
+// commands fail at once, so that callers never queue behind a lost store. Both connections reconnect with backoff.
+import { createClient, RESP_TYPES } from "redis";
+import { ServerError } from "../../errors.ts";
+import { clientOptions, shownUrl } from "./redis-url.ts";
+import type { Script } from "./scripts.ts";
+import { Subscriptions } from "./subscriptions.ts";
+
+type Client = ReturnType<typeof createClient>;
+
+/** Value of a reply. Strings are bytes. */
+export type Value = Buffer | number | null | readonly Value[];
+
+export type Argument = string | number | Uint8Array;
+
+/** Counts of the commands since the start. */
+export interface StoreStatistics {
+  readonly isConnected: boolean;
+  readonly commands: number;
+  readonly errors: number;
+  readonly seconds: number;
+  readonly reconnects: number;
+}
+
+export type ConnectionListener = (state: { readonly isConnected: boolean; readonly reason: string }) => void;
+
+const CONNECT_MS = 5000;
+/** Milliseconds after which a command without a reply fails. */
+const COMMAND_MS = 3000;
+/** A connection on which nothing arrives for so many milliseconds is closed and opened again. A ping is sent every second. */
+const SILENT_MS = 6000;
+const PING_MS = 1000;
+const MAX_BACKOFF_MS = 2000;
+/** Maximum number of commands that wait for a reply. */
+const MOST_COMMANDS = 16_384;
+
+const bytesReplies = {
+  typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer, [RESP_TYPES.SIMPLE_STRING]: Buffer },
+} as const;
+
+export class RedisConnection {
+  readonly #client: Client;
+  readonly #subscriber: Client;
+  readonly #shown: string;
+  readonly #scripts: readonly Script[];
+  readonly #onChange: ConnectionListener;
+  readonly #subscriptions: Subscriptions;
+  #isStalled = false;
+  #wasConnected = true;
+  #reason = "";
+  #commands = 0;
+  #errors = 0;
+  #seconds = 0;
+  #reconnects = 0;
+
+  private constructor(client: Client, shown: string, scripts: readonly Script[], onChange: ConnectionListener) {
+    this.#client = client;
+    this.#subscriber = client.duplicate();
+    this.#subscriptions = new Subscriptions(this.#subscriber);
+    this.#shown = shown;
+    this.#scripts = scripts;
+    this.#onChange = onChange;
+  }
+
+  /**
+   * Connects. Throws config_invalid if Redis cannot be reached, refuses the login, or is older than 6.2. `onChange` is called
+   * when the connection is lost and when it is back.
+   */
+  static async open(url: string, scripts: readonly Script[], onChange: ConnectionListener): Promise<RedisConnection> {
+    const options = clientOptions(url);
+    let isOpen = false;
+    const reconnectStrategy = (retries: number, cause: Error): number | Error =>
+      isOpen ? Math.min(50 * 2 ** Math.min(retries, 10), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2) : cause;
+    const timing = { connectTimeout: CONNECT_MS, socketTimeout: SILENT_MS, reconnectStrategy };
+    const client = createClient({
+      ...options,
+      socket: { ...options.socket, ...timing } as NonNullable<typeof options.socket>,
+      disableOfflineQueue: true,
+      commandsQueueMaxLength: MOST_COMMANDS,
+      pingInterval: PING_MS,
+    });
+    const connection = new RedisConnection(client as unknown as Client, shownUrl(url), scripts, onChange);
+    try {
+      await connection.#connect();
+    } catch (error) {
+      connection.close();
+      const text = `state_url: expected a Redis or Valkey server at ${shownUrl(url)}: ${reasonOf(error)}`;
+      throw new ServerError("config_invalid", text, { param: "state_url", cause: error });
+    }
+    isOpen = true;
+    return connection;
+  }
+
+  get isConnected(): boolean {
+    return this.#client.isReady && !this.#isStalled;
+  }
+
+  statistics(): StoreStatistics {
+    const [commands, errors, seconds, reconnects] = [this.#commands, this.#errors, this.#seconds, this.#reconnects];
+    return { isConnected: this.isConnected, commands, errors, seconds, reconnects };
+  }
+
+  /** Runs a script. Throws storage_unavailable. */
+  async run(script: Script, prefix: string, args: readonly Argument[]): Promise<Value> {
+    try {
+      return await this.command("EVALSHA", script.sha, 1, prefix, ...args);
+    } catch (error) {
+      // Redis was restarted, or its scripts were flushed.
+      if (!(error instanceof ServerError) || !error.message.includes("NOSCRIPT")) throw error;
+      return await this.command("EVAL", script.source, 1, prefix, ...args);
+    }
+  }
+
+  /** Sends a command. Commands of one turn of the event loop are pipelined. Throws storage_unavailable. */
+  async command(...args: readonly Argument[]): Promise<Value> {
+    this.#commands++;
+    if (!this.isConnected) {
+      this.#errors++;
+      throw this.#unavailable(this.#reason === "" ? "it is not connected" : this.#reason);
+    }
+    const began = performance.now();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`no reply within ${COMMAND_MS} ms`)), COMMAND_MS);
+    });
+    const reply = this.#client.sendCommand<Value>(args.map(sent), bytesReplies);
+    try {
+      return await Promise.race([reply, late]);
+    } catch (error) {
+      this.#errors++;
+      if (timer !== undefined && performance.now() - began >= COMMAND_MS) this.#stall(reply, reasonOf(error));
+      throw this.#unavailable(reasonOf(error), error);
+    } finally {
+      clearTimeout(timer);
+      this.#seconds += (performance.now() - began) / 1000;
+    }
+  }
+
+  /** Calls the listener for each message on a channel. The returned function ends the subscription. */
+  subscribe(channel: string, listener: (message: string) => void): () => void {
+    return this.#subscriptions.add(channel, listener);
+  }
+
+  /** Calls the listener whenever the subscriptions are back after messages may have been lost. */
+  onResubscribed(listener: () => void): () => void {
+    return this.#subscriptions.onBack(listener);
+  }
+
+  async #connect(): Promise<void> {
+    for (const client of [this.#client, this.#subscriber]) {
+      client.on("error", (error) => this.#lost(reasonOf(error)));
+      await client.connect();
+    }
+    await this.#checkVersion();
+    await this.#loadScripts();
+    this.#client.on("ready", () => void this.#back());
+    this.#subscriber.on("ready", () => void this.#subscriptions.back());
+  }
+
+  async #checkVersion(): Promise<void> {
+    const info = String(await this.command("INFO", "server"));
+    const [, major = "0", minor = "0"] = /redis_version:(\d+)\.(\d+)/.exec(info) ?? [];
+    if (Number(major) * 100 + Number(minor) < 602)
+      throw new Error(`expected Redis 6.2 or newer, got ${major}.${minor}`);
+  }
+
+  async #loadScripts(): Promise<void> {
+    await Promise.all(this.#scripts.map(({ source }) => this.command("SCRIPT", "LOAD", source)));
+  }
+
+  #stall(reply: Promise<Value>, reason: string): void {
+    this.#isStalled = true;
+    this.#lost(reason);
+    // Any reply, or a new connection, ends the stall.
+    reply.then(
+      () => this.#back(),
+      () => {},
+    );
+  }
+
+  #lost(reason: string): void {
+    this.#reason = reason;
+    if (this.isConnected || !this.#wasConnected) return;
+    this.#wasConnected = false;
+    this.#onChange({ isConnected: false, reason: `${this.#shown}: ${reason}` });
+  }
+
+  async #back(): Promise<void> {
+    this.#isStalled = false;
+    this.#reason = "";
+    await this.#loadScripts().catch(() => {});
+    if (this.#wasConnected || !this.isConnected) return;
+    this.#wasConnected = true;
+    this.#reconnects++;
+    this.#onChange({ isConnected: true, reason: "" });
+  }
+
+  #unavailable(reason: string, cause?: unknown): ServerError {
+    const text = `the shared state at ${this.#shown} cannot be read or written now: ${reason}; try again soon`;
+    return new ServerError("storage_unavailable", text, { cause });
+  }
+
+  close(): void {
+    for (const client of [this.#client, this.#subscriber]) if (client.isOpen) client.destroy();
+  }
+}
+
+function sent(argument: Argument): string | Buffer {
+  if (typeof argument === "number") return String(argument);
+  if (typeof argument === "string") return argument;
+  return Buffer.from(argument.buffer, argument.byteOffset, argument.byteLength);
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return message === undefined || message === "" ? String(code ?? error) : message;
+}

@@ -1,0 +1,57 @@
+// Images with a checkpoint, end to end: the real command serves a folder with a vision part, without a projector file.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import sharp from "sharp";
+import { folderImageSize, folderTile, writeVisionFolder } from "../../fixtures/images/vision-folder.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
+
+const root = mkdtempSync(join(tmpdir(), "troupe-vision-folder-"));
+const folder = join(root, "llava");
+/** Patches of a tile: one embedding each. */
+const imageTokens = 64;
+after(() => rmSync(root, { recursive: true, force: true }));
+
+interface Answer {
+  readonly choices: readonly { readonly message: { readonly content: string } }[];
+  readonly usage: { readonly prompt_tokens: number };
+}
+
+describe("a folder with a vision part", () => {
+  let server: RunningServer;
+  before(async () => {
+    await writeVisionFolder(folder, "LlavaForConditionalGeneration");
+    const template = "{% for message in messages %}{{ message.content }}{% endfor %}";
+    writeFileSync(join(folder, "chat_template.jinja"), template);
+    server = await startServer(["-m", folder, "--kind", "multimodal", "--threads", "1", "--engine", "wasm"], {
+      XDG_CACHE_HOME: root,
+    });
+  });
+  after(async () => void (await server.stop()));
+
+  it("takes images with kind multimodal", async () => {
+    const { width, height, pixels } = folderTile();
+    assert.equal(width, folderImageSize);
+    const png = await sharp(pixels, { raw: { width, height, channels: 3 } })
+      .png()
+      .toBuffer();
+    const text = { type: "text", text: "What is this?" };
+    const image = { type: "image_url", image_url: { url: `data:image/png;base64,${png.toString("base64")}` } };
+    const plain = await ask(server, [text]);
+    const shown = await ask(server, [text, image]);
+    assert.equal(shown.usage.prompt_tokens, plain.usage.prompt_tokens + imageTokens);
+  });
+});
+
+async function ask(server: RunningServer, content: readonly object[]): Promise<Answer> {
+  const response = await fetch(`${server.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ messages: [{ role: "user", content }], max_tokens: 4, temperature: 0 }),
+  });
+  const body = await response.json();
+  assert.equal(response.status, 200, JSON.stringify(body));
+  return body as Answer;
+}

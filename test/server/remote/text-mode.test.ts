@@ -1,0 +1,266 @@
+// A model on servers that give text only: a real troupe behind proxies that hide all but its chat completions and the names of its
+// models, and a troupe in front of them without any file of the model.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, request, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import OpenAI from "openai";
+import { realModel } from "../../fixtures/models/models.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
+
+/** What a proxy does to chats: passes them on, answers with a status, or cuts the connection after the first bytes. */
+type Fault = "none" | "cut" | number;
+
+class ChatOnly {
+  fault: Fault = "none";
+  chats = 0;
+  readonly #server: Server;
+
+  private constructor(far: string) {
+    this.#server = createServer((asked, reply) => {
+      const { method, headers } = asked;
+      if (asked.url === "/v1/models") {
+        reply
+          .setHeader("content-type", "application/json")
+          .end('{"object":"list","data":[{"id":"default","object":"model"}]}');
+        return;
+      }
+      if (asked.url !== "/v1/chat/completions") {
+        reply.writeHead(404).end();
+        return;
+      }
+      this.chats++;
+      const { fault } = this;
+      if (typeof fault === "number") {
+        asked
+          .resume()
+          .on("end", () => reply.writeHead(fault, { "content-type": "application/json" }).end('{"error":"busy"}'));
+        return;
+      }
+      const passed = request(`${far}${asked.url}`, { method, headers }, (answer) => {
+        reply.writeHead(answer.statusCode ?? 500, answer.headers);
+        if (fault === "cut")
+          answer.once("data", (piece) => reply.write(piece, () => setTimeout(() => reply.destroy(), 50)));
+        else answer.pipe(reply);
+      });
+      passed.on("error", () => reply.destroy());
+      reply.on("close", () => passed.destroy());
+      asked.pipe(passed);
+    });
+  }
+
+  static async start(far: string): Promise<ChatOnly> {
+    const proxy = new ChatOnly(far);
+    await proxy.listen(0);
+    return proxy;
+  }
+
+  async listen(port: number): Promise<void> {
+    this.#server.listen(port, "127.0.0.1");
+    await once(this.#server, "listening");
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+}
+
+interface Chat {
+  readonly choices: readonly {
+    readonly finish_reason: string;
+    readonly message: {
+      readonly content: string | null;
+      readonly tool_calls?: readonly { readonly function: { readonly name: string; readonly arguments: string } }[];
+    };
+  }[];
+  readonly usage: { readonly prompt_tokens: number; readonly completion_tokens: number };
+  readonly error?: { readonly code: string; readonly message: string; readonly param: string | null };
+}
+
+const messages = [{ role: "user" as const, content: "Count from one to ten in words." }];
+const weather = {
+  type: "function" as const,
+  function: {
+    name: "weather",
+    description: "Weather of a city",
+    parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+  },
+};
+
+describe("a model on servers that give text only", { timeout: 240_000 }, () => {
+  let far: RunningServer;
+  let near: RunningServer;
+  const proxies: ChatOnly[] = [];
+  before(async () => {
+    far = await startServer(["-m", (await realModel()).path, "--max-seqs", "4"]);
+    proxies.push(await ChatOnly.start(far.url), await ChatOnly.start(far.url));
+    const urls = proxies.flatMap(({ port }) => ["--url", `http://127.0.0.1:${port}/v1`]);
+    near = await startServer(["-m", "a-name", "--engine", "remote", ...urls, "--upstream-mode", "text"]);
+  });
+  after(async () => {
+    await near?.stop();
+    await far?.stop();
+    for (const proxy of proxies) proxy.close();
+  });
+
+  async function post(server: RunningServer, path: string, body: object): Promise<{ status: number; body: Chat }> {
+    const headers = { "content-type": "application/json" };
+    const reply = await fetch(`${server.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+    return { status: reply.status, body: (await reply.json()) as Chat };
+  }
+  const chat = (server: RunningServer, body: object) =>
+    post(server, "/v1/chat/completions", { messages, temperature: 0, max_tokens: 16, ...body });
+
+  it("answers as they do, with their usage, their structured output and their tool calls", async () => {
+    const schema = {
+      type: "object",
+      properties: { n: { type: "integer" } },
+      required: ["n"],
+      additionalProperties: false,
+    };
+    const format = { type: "json_schema", json_schema: { name: "n", schema, strict: true } };
+    for (const asked of [
+      {},
+      { stop: ["two"], max_tokens: 32 },
+      { n: 2 },
+      { response_format: format, max_tokens: 24 },
+      { tools: [weather], tool_choice: "required", max_tokens: 48 },
+    ]) {
+      const [here, there] = await Promise.all([chat(near, asked), chat(far, asked)]);
+      assert.equal(here.status, 200, JSON.stringify(here.body));
+      const plain = ({ choices }: Chat) =>
+        choices.map(({ finish_reason, message: { content, tool_calls } }) => [
+          finish_reason,
+          content,
+          tool_calls?.map(({ function: { name, arguments: args } }) => [name, args]),
+        ]);
+      assert.deepEqual(plain(here.body), plain(there.body), JSON.stringify(asked));
+      const { prompt_tokens, completion_tokens } = there.body.usage;
+      assert.deepEqual(
+        [here.body.usage.prompt_tokens, here.body.usage.completion_tokens],
+        [prompt_tokens, completion_tokens],
+      );
+    }
+    interface Listed {
+      readonly data: readonly { readonly id: string; readonly status: string; readonly max_model_len?: number }[];
+    }
+    const models = (await (await fetch(`${near.url}/v1/models`)).json()) as Listed;
+    assert.ok(
+      models.data.every(({ max_model_len }) => max_model_len === undefined),
+      "its context is not known",
+    );
+    assert.deepEqual(
+      models.data.map(({ status }) => status),
+      models.data.map(() => "loaded"),
+    );
+  });
+
+  it("serves the official client's streams, responses and messages", async () => {
+    const client = new OpenAI({ baseURL: `${near.url}/v1`, apiKey: "none", maxRetries: 0 });
+    const expected = (await chat(far, {})).body.choices[0]?.message.content;
+    const stream = client.chat.completions.stream({ model: "default", messages, temperature: 0, max_tokens: 16 });
+    let pieces = 0;
+    for await (const _ of stream) pieces++;
+    assert.equal((await stream.finalChatCompletion()).choices[0]?.message.content, expected);
+    assert.ok(pieces > 3, "it arrives in pieces");
+    const response = await client.responses.create({
+      ...{ model: "default", input: messages[0]?.content ?? "", temperature: 0, max_output_tokens: 16 },
+    });
+    assert.equal(response.output_text, expected);
+    assert.ok((response.usage?.input_tokens ?? 0) > 5);
+    const { status, body } = await post(near, "/v1/messages", {
+      model: "default",
+      messages,
+      max_tokens: 16,
+      temperature: 0,
+    });
+    assert.equal(status, 200);
+    const [block] = (body as unknown as { content: { text: string }[] }).content;
+    assert.equal(block?.text, expected);
+  });
+
+  it("refuses by name what needs token ids", async () => {
+    for (const [field, asked] of [
+      ["logit_bias", { logit_bias: { 5: 1 } }],
+      ["logprobs", { logprobs: true }],
+      ["top_k", { top_k: 5 }],
+      ["grammar", { grammar: { type: "regex", value: "a+" } }],
+    ] as const) {
+      const { status, body } = await chat(near, asked);
+      assert.deepEqual([status, body.error?.code], [400, "unsupported"], `${field}: ${JSON.stringify(body)}`);
+      assert.ok(body.error?.message.startsWith(field), body.error?.message);
+    }
+    const completion = await post(near, "/v1/completions", { prompt: "a", max_tokens: 2 });
+    assert.deepEqual([completion.status, completion.body.error?.code], [400, "unsupported"]);
+    const embedding = await post(near, "/v1/embeddings", { input: "a" });
+    assert.equal(embedding.status, 400, JSON.stringify(embedding.body));
+  });
+
+  it("sends equal beginnings to one server, and another attempt to the other one", async () => {
+    const counts = proxies.map(({ chats }) => chats);
+    for (let i = 0; i < 4; i++) await chat(near, { max_tokens: 1 });
+    const added = proxies.map(({ chats }, i) => chats - (counts[i] ?? 0));
+    assert.deepEqual([...added].sort(), [0, 4], "one of them has all");
+    const used = proxies[added.indexOf(4)] as ChatOnly;
+    used.fault = 503;
+    assert.equal((await chat(near, { max_tokens: 1 })).status, 200);
+    for (const proxy of proxies) proxy.fault = 429;
+    const busy = await chat(near, {});
+    assert.deepEqual([busy.status, busy.body.error?.code], [429, "queue_full"]);
+    for (const proxy of proxies) proxy.fault = 500;
+    const failed = await chat(near, {});
+    assert.deepEqual([failed.status, failed.body.error?.code], [503, "model_failed"]);
+    for (const proxy of proxies) proxy.fault = "none";
+    for (const until = Date.now() + 20_000; (await chat(near, { max_tokens: 1 })).status !== 200; await sleep(200)) {
+      assert.ok(Date.now() < until, "the servers are found again");
+    }
+  });
+
+  it("has requests wait for the server that is up, if the other one is down", async () => {
+    const gone = await ChatOnly.start(far.url);
+    const urls = [proxies[0] as ChatOnly, gone].flatMap(({ port }) => ["--url", `http://127.0.0.1:${port}/v1`]);
+    const flags = ["--engine", "remote", ...urls, "--upstream-mode", "text", "--max-seqs", "1"];
+    const single = await startServer(["-m", "a-name", ...flags]);
+    try {
+      gone.close();
+      const texts = Array.from({ length: 6 }, (_, i) => `${i} is a number. Say it in words.`);
+      const answers = await Promise.all(
+        texts.map((content) => chat(single, { messages: [{ role: "user", content }], max_tokens: 8 })),
+      );
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        texts.map(() => 200),
+      );
+    } finally {
+      await single.stop();
+    }
+  });
+
+  it("ends a stream that breaks with a retryable error, and cancels there what is cancelled here", async () => {
+    for (const proxy of proxies) proxy.fault = "cut";
+    const headers = { "content-type": "application/json" };
+    const ask = (signal?: AbortSignal) => {
+      const body = JSON.stringify({ messages, stream: true, max_tokens: 400 });
+      return fetch(`${near.url}/v1/chat/completions`, { method: "POST", headers, body, ...(signal && { signal }) });
+    };
+    assert.match(await (await ask()).text(), /"code":"model_failed"/);
+    for (const proxy of proxies) proxy.fault = "none";
+    const stop = new AbortController();
+    const reply = await ask(stop.signal);
+    await reply.body?.getReader().read();
+    const running = async (): Promise<number> => {
+      const list = (await (await fetch(`${far.url}/v1/system/requests`)).json()) as { data: unknown[] };
+      return list.data.length;
+    };
+    assert.ok((await running()) > 0);
+    stop.abort();
+    for (const until = Date.now() + 10_000; (await running()) > 0; await sleep(20)) assert.ok(Date.now() < until);
+  });
+});

@@ -1,0 +1,200 @@
+// Faults of the servers of a remote model: each ends in the tokens of another attempt or in an error that names the server, and
+// leaves no request behind.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Answer, llamaToken, llamaTokens, send, startStandIn } from "../../../fixtures/remote/stand-in.ts";
+import { openRig, until } from "./rig.ts";
+
+const hello = [72, 105, 33];
+const good = llamaTokens(hello);
+const status =
+  (code: number, headers: Record<string, string> = {}): Answer =>
+  (reply) =>
+    void reply.writeHead(code, headers).end(JSON.stringify({ error: { message: `is ${code}` } }));
+const dies: Answer = (reply) => void reply.socket?.destroy();
+
+/** Answers each request with the next of these; the last repeats. */
+function inTurn(...answers: readonly Answer[]): Answer {
+  let at = 0;
+  return (...call) => (answers[Math.min(at++, answers.length - 1)] as Answer)(...call);
+}
+
+describe("before the first token", () => {
+  const faults: Readonly<Record<string, Answer>> = {
+    "the connection breaks": dies,
+    "status 500": status(500),
+    "status 429": status(429),
+    "an error event": async (reply) => {
+      await send(reply, { error: { message: "out of memory" } });
+      reply.end();
+    },
+    "no JSON": async (reply) => {
+      await send(reply, "<html>");
+      reply.end();
+    },
+    "JSON of another shape": async (reply) => {
+      await send(reply, { hello: 1 });
+      reply.end();
+    },
+    "an empty stream": (reply) => void reply.writeHead(200).end(),
+  };
+  for (const [fault, answer] of Object.entries(faults)) {
+    it(`${fault}: the request is sent again, without a trace for the client`, async (t) => {
+      const far = await startStandIn({ answer: inTurn(answer, good) });
+      const rig = await openRig(t, [far]);
+      const ended = await rig.ended(rig.submit({ maxNewTokens: 3 }));
+      assert.deepEqual([ended.tokens, ended.error], [hello, null]);
+      await until(() => rig.dispatcher.statistics().running === 0);
+      assert.equal(rig.dispatcher.statistics().remote?.[0]?.retries, 1);
+    });
+  }
+
+  it("goes to another server, if there is one", async (t) => {
+    const [bad, other] = await Promise.all([startStandIn({ answer: status(500) }), startStandIn({ answer: good })]);
+    const rig = await openRig(t, [bad, other], { balance: "least" });
+    for (let i = 0; i < 4; i++) assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
+    // After three failures in a row it gets no more requests.
+    assert.equal(bad.bodies.length, 3);
+    assert.equal(rig.upstreams[0]?.isUp, false);
+    assert.match(rig.notices.join(), /failed \(failed: status 500: is 500\); it gets no requests/);
+  });
+
+  it("ends with an error that names the server, after remote_retries attempts", async (t) => {
+    const far = await startStandIn({ answer: status(500) });
+    const rig = await openRig(t, [far], { retries: 1 });
+    const { error } = await rig.ended(rig.submit());
+    assert.equal(error?.code, "model_failed");
+    assert.match(
+      error?.message ?? "",
+      new RegExp(`${far.url}\\) failed in attempt 2 \\(failed: status 500: is 500\\)`),
+    );
+    assert.equal(far.bodies.length, 2);
+  });
+
+  it("a request that the server refuses is not sent again", async (t) => {
+    const far = await startStandIn({ answer: status(400) });
+    const rig = await openRig(t, [far]);
+    const { error } = await rig.ended(rig.submit());
+    assert.equal(error?.code, "invalid_value");
+    assert.match(error?.message ?? "", /refuses the request: status 400: is 400/);
+    assert.equal(far.bodies.length, 1);
+    assert.equal(rig.upstreams[0]?.isUp, true);
+  });
+
+  it("a busy server gives queue_full, with the time after which to try again", async (t) => {
+    const far = await startStandIn({ answer: status(429, { "retry-after": "0" }) });
+    const rig = await openRig(t, [far]);
+    const { error } = await rig.ended(rig.submit());
+    assert.deepEqual([error?.code, error?.retryAfterSeconds], ["queue_full", 1]);
+    assert.equal(far.bodies.length, 3);
+    assert.equal(rig.upstreams[0]?.isUp, true);
+  });
+
+  it("a server that sends nothing is left after first_token_timeout_secs", async (t) => {
+    const far = await startStandIn({ answer: inTurn(() => {}, good) });
+    const rig = await openRig(t, [far], { firstTokenTimeoutMs: 300 });
+    assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
+    await until(() => far.cancelled === 1);
+  });
+});
+
+describe("after the first token", () => {
+  const begun =
+    (then: Answer): Answer =>
+    async (reply, body, request) => {
+      await send(reply, llamaToken(72, 1));
+      await then(reply, body, request);
+    };
+
+  it("a broken connection ends the sequence with a retryable error, and the tokens so far stay", async (t) => {
+    const far = await startStandIn({ answer: begun((reply) => void setTimeout(() => reply.destroy(), 50)) });
+    const rig = await openRig(t, [far]);
+    const ended = await rig.ended(rig.submit());
+    assert.deepEqual(ended.tokens, [72]);
+    assert.equal(ended.error?.code, "model_failed");
+    assert.match(ended.error?.message ?? "", /failed after 1 tokens/);
+    assert.equal(far.bodies.length, 1);
+    assert.equal(rig.dispatcher.statistics().running, 0);
+  });
+
+  it("a server that stalls is left after stall_timeout_secs, but not while the reader is behind", async (t) => {
+    const far = await startStandIn({ answer: begun(() => {}) });
+    const rig = await openRig(t, [far], { stallTimeoutMs: 300 });
+    const paused = rig.submit();
+    const other = rig.submit();
+    await until(() => rig.of(paused).tokens.length + rig.of(other).tokens.length === 2);
+    rig.dispatcher.setPaused(rig.subscriber, [paused], true);
+    assert.match((await rig.ended(other)).error?.message ?? "", /stall_timeout_secs/);
+    assert.equal(rig.of(paused).error, null);
+    rig.dispatcher.setPaused(rig.subscriber, [paused], false);
+    assert.match((await rig.ended(paused)).error?.message ?? "", /stall_timeout_secs/);
+  });
+});
+
+describe("a server that goes away", () => {
+  it("is down at once when it refuses connections; waiting requests fail, and the owner is told", async (t) => {
+    const far = await startStandIn({ answer: good });
+    const rig = await openRig(t, [far]);
+    await far.stop();
+    const { error } = await rig.ended(rig.submit());
+    assert.equal(error?.code, "model_failed");
+    await until(() => rig.downs.length > 0);
+    assert.match(rig.downs[0] ?? "", /no server of the model answers: .*ECONNREFUSED/);
+    assert.throws(() => rig.submit(), { code: "model_failed" });
+    await far.restart();
+  });
+
+  it("gets requests again when it answers probes", async (t) => {
+    const [far, other] = await Promise.all([startStandIn({ answer: good }), startStandIn({ answer: good })]);
+    const rig = await openRig(t, [far, other], { balance: "least", probeIntervalMs: 300 });
+    await far.stop();
+    for (let i = 0; i < 3; i++) assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
+    assert.equal(rig.upstreams[0]?.isUp, false);
+    await far.restart();
+    far.isLoading = true;
+    await until(() => far.keys.length > 4);
+    assert.equal(rig.upstreams[0]?.isUp, false);
+    far.isLoading = false;
+    await until(() => rig.upstreams[0]?.isUp === true);
+    assert.match(rig.notices.at(-1) ?? "", /answers again after .* s; it gets requests/);
+    assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
+  });
+
+  it("gets none if it comes back with less context than before", async (t) => {
+    const [far, other] = await Promise.all([startStandIn({ answer: good }), startStandIn({ answer: good })]);
+    const rig = await openRig(t, [far, other], { balance: "least" });
+    await far.stop();
+    for (let i = 0; i < 3; i++) await rig.ended(rig.submit({ maxNewTokens: 3 }));
+    far.context = 256;
+    await far.restart();
+    await until(() => /expected a context of 512, as at the start; got 256/.test(rig.upstreams[0]?.reason ?? ""));
+    assert.equal(rig.upstreams[0]?.isUp, false);
+  });
+
+  it("a request that waits for a server longer than queue_timeout_secs fails", async (t) => {
+    const far = await startStandIn({ slots: 1, answer: (reply) => send(reply, llamaToken(72, 1)) });
+    const rig = await openRig(t, [far], { queueTimeoutMs: 300 });
+    rig.submit();
+    const { error } = await rig.ended(rig.submit());
+    assert.equal(error?.code, "queue_timeout");
+  });
+
+  it("a request that is repeated waits anew", async (t) => {
+    const after =
+      (ms: number, answer: Answer): Answer =>
+      async (...call) => {
+        await sleep(ms);
+        await answer(...call);
+      };
+    const far = await startStandIn({ slots: 1, answer: inTurn(after(700, status(500)), after(600, good), good) });
+    const rig = await openRig(t, [far], { queueTimeoutMs: 800 });
+    const first = rig.submit({ maxNewTokens: 3 });
+    await sleep(300);
+    // Takes the place of the first request when that has failed.
+    const second = rig.submit({ maxNewTokens: 3 });
+    assert.deepEqual((await rig.ended(second)).tokens, hello);
+    const { error, tokens } = await rig.ended(first);
+    assert.deepEqual([error, tokens], [null, hello]);
+  });
+});

@@ -1,0 +1,94 @@
+// Claims of background responses whose server has ended: one server gets each, and not endlessly.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { StoredResponse, StoredResponses } from "../../../../actors/api/stored-responses.ts";
+import { ResponseStore } from "../../../../actors/state/response-store.ts";
+import { MAX_RESTARTS } from "../../../../actors/state/shared/restarts.ts";
+import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
+import { Stores } from "../../../../runtime/store/stores.ts";
+
+const limits = { maxEntries: 1000, maxBytes: 2 ** 24, maxEntryBytes: 2 ** 20, maxAgeMs: 1e9 };
+const none = { ids: [], texts: new Uint8Array(0), ends: new Uint32Array(0) };
+const id = `resp_${"0".repeat(32)}`;
+const request = Buffer.from('{"background":true}');
+
+/** Servers with one store; the ones in `dead` have ended. */
+function servers(names: readonly string[], dead: Set<string>): StoredResponses[] {
+  const stores = new Stores(new MemoryTables(), "responses");
+  const [responses, index] = [stores.store<never>("responses", limits), stores.store<never>("restarts", limits)];
+  return names.map((own) => new ResponseStore(responses, { own, isAlive: (name) => !dead.has(name) }, index));
+}
+
+function running(status = "queued"): StoredResponse {
+  const body = Buffer.from(status);
+  return {
+    ...{ id, isRunning: true, status, body, interrupted: Buffer.from("interrupted"), output: none, outputStart: null },
+    ...{ events: null, client: "client", previousId: null, isBackground: true, createdAt: 7, model: "m" },
+    ...{ inputStart: null, settings: Buffer.from("{}"), input: none, restart: { request, count: 0 } },
+  };
+}
+
+const final = { id, isRunning: false, interrupted: null, output: none, outputStart: null, events: null };
+
+describe("restarts of responses", () => {
+  it("are claimed by one server, once the first has ended, and shut it out", async () => {
+    const dead = new Set<string>();
+    const [first, ...others] = servers(["a", "b", "c"], dead) as [StoredResponses, ...StoredResponses[]];
+    await first.add(running());
+    for (const other of others) assert.deepEqual(await other.claim(10), []);
+    dead.add("a");
+    assert.equal((await others[0]?.find(id))?.runner, "elsewhere", "it waits for the next server");
+    const claims = (await Promise.all(others.map((other) => other.claim(10)))).flat();
+    const [claimed] = claims;
+    assert.equal(claims.length, 1);
+    assert.deepEqual(
+      { ...claimed, request: Buffer.from(claimed?.request ?? []) },
+      {
+        ...{ id, client: "client", createdAt: 7, count: 1, request },
+      },
+    );
+    dead.clear();
+    // The first server was only paused.
+    assert.equal(await first.begin(id), false);
+    assert.equal(await first.update({ ...final, status: "completed", body: Buffer.from("late") }), "taken");
+    const owner = (await first.find(id))?.owner;
+    const next = others[owner === "b" ? 0 : 1] as StoredResponses;
+    await next.add({ ...running(), restart: { request, count: 1 } });
+    assert.equal(await next.begin(id), true);
+    assert.equal(await next.update({ ...final, status: "completed", body: Buffer.from("whole") }), "updated");
+    assert.equal(await first.update({ ...final, status: "failed", body: Buffer.from("late") }), "taken");
+    assert.equal((await first.find(id))?.status, "completed");
+  });
+
+  it("are not claimed after their first output, their end or their deletion", async () => {
+    for (const change of [
+      (store: StoredResponses) => store.begin(id),
+      (store: StoredResponses) => store.update({ ...final, status: "completed", body: Buffer.from("") }),
+      (store: StoredResponses) => store.delete(id),
+    ]) {
+      const dead = new Set<string>();
+      const [first, other] = servers(["a", "b"], dead) as [StoredResponses, StoredResponses];
+      await first.add(running());
+      await change(first);
+      dead.add("a");
+      assert.deepEqual(await other.claim(10), []);
+      assert.notEqual((await other.find(id))?.runner, "elsewhere");
+    }
+  });
+
+  it(`end after ${MAX_RESTARTS}, because the request may be the reason`, async () => {
+    const dead = new Set<string>();
+    const names = Array.from({ length: MAX_RESTARTS + 2 }, (_, i) => `server ${i}`);
+    const stores = servers(names, dead);
+    await stores[0]?.add(running());
+    let count = 0;
+    for (const [i, store] of stores.entries()) {
+      count += (await store.claim(10)).length;
+      dead.add(names[i] as string);
+    }
+    assert.equal(count, MAX_RESTARTS);
+    const [survivor] = [stores.at(-1)];
+    dead.delete(names.at(-1) as string);
+    assert.equal((await survivor?.find(id))?.runner, "nobody");
+  });
+});

@@ -1,0 +1,82 @@
+// Events of chat completions as text: calls in pieces, calls that are cut or no JSON, unknown shapes.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { GenerateEvent } from "../../../../engines/generation.ts";
+import { ChatReader } from "../../../../engines/remote/chat.ts";
+
+const chunk = (delta: object, reason: string | null = null, index = 0): object => ({
+  choices: [{ index, delta, finish_reason: reason }],
+});
+const call = (index: number, name: string | undefined, args: string, id?: string): object => ({
+  tool_calls: [
+    {
+      index,
+      ...(id === undefined ? {} : { id }),
+      function: { ...(name === undefined ? {} : { name }), arguments: args },
+    },
+  ],
+});
+
+function read(...chunks: readonly object[]): {
+  readonly events: readonly GenerateEvent[];
+  readonly reader: ChatReader;
+} {
+  const reader = new ChatReader(1);
+  return { events: chunks.flatMap((each) => reader.read(each)), reader };
+}
+
+describe("a stream of chat completions", () => {
+  it("becomes reasoning, text, calls and the reason of the end", () => {
+    const { events, reader } = read(
+      chunk({ role: "assistant", content: "" }),
+      chunk({ reasoning_content: "hm" }),
+      chunk({ content: "Let me see. " }),
+      chunk(call(0, "one", "", "call_a")),
+      chunk(call(0, undefined, '{"a":')),
+      chunk(call(0, undefined, "1}")),
+      chunk(call(1, "two", "{}")),
+      chunk({}, "tool_calls"),
+      { choices: [], usage: { prompt_tokens: 7, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 3 } } },
+    );
+    assert.deepEqual(events, [
+      { type: "reasoning", choice: 0, text: "hm" },
+      { type: "text", choice: 0, text: "Let me see. " },
+      { type: "tool_call", choice: 0, call: 0, id: "call_a", name: "one" },
+      { type: "tool_arguments", choice: 0, call: 0, text: '{"a":' },
+      { type: "tool_arguments", choice: 0, call: 0, text: "1}" },
+      { type: "tool_call_end", choice: 0, call: 0 },
+      { type: "tool_call", choice: 0, call: 1, id: "call_0_1", name: "two" },
+      { type: "tool_arguments", choice: 0, call: 1, text: "{}" },
+      { type: "tool_call_end", choice: 0, call: 1 },
+      { type: "finish", choice: 0, reason: "tool_calls", stopString: null },
+    ]);
+    assert.ok(reader.isComplete);
+    assert.deepEqual(reader.usage, { promptTokens: 7, cachedTokens: 3, completionTokens: 5, reasoningTokens: 0 });
+  });
+
+  it("tells calls that are cut from those that are no JSON, and an output that was filtered", () => {
+    const last = (reason: string): unknown =>
+      read(chunk(call(0, "one", '{"a":', "x")), chunk({}, reason))
+        .events.slice(2)
+        .map(({ type }) => type);
+    assert.deepEqual(last("length"), ["tool_call_cut", "finish"]);
+    assert.deepEqual(last("tool_calls"), ["tool_call_failed", "finish"]);
+    const filtered = read(chunk({ content: "a" }), chunk({}, "content_filter")).events;
+    assert.deepEqual(
+      filtered.map(({ type }) => type),
+      ["text", "refusal", "finish"],
+    );
+  });
+
+  it("is refused if it has an error, another shape, or a choice that was not requested", () => {
+    for (const wrong of [
+      { error: { message: "out of memory" } },
+      { choices: [{ index: 3, delta: { content: "a" } }] },
+      { choices: "none" },
+      chunk({ tool_calls: [{ index: 0, function: { arguments: "{}" } }] }),
+      [],
+    ]) {
+      assert.throws(() => read(wrong as object), { name: "UpstreamFailure" }, JSON.stringify(wrong));
+    }
+  });
+});

@@ -1,0 +1,170 @@
+// A connection to Redis that is slow or lost: large parts arrive without a loss, and subscriptions outlast one.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Server } from "node:net";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { RedisConnection } from "../../../../runtime/store/redis/redis-connection.ts";
+import { RedisStore } from "../../../../runtime/store/redis/redis-store.ts";
+import { storeScripts } from "../../../../runtime/store/redis/scripts.ts";
+import { type Subscriber, Subscriptions } from "../../../../runtime/store/redis/subscriptions.ts";
+import { type RedisServer, startRedis } from "../../../fixtures/store/redis.ts";
+import { lacksRedis } from "../../../fixtures/store/redis-stores.ts";
+
+const MIB = 2 ** 20;
+const limits = { maxEntries: 100, maxBytes: 1e8, maxEntryBytes: 5e7, maxAgeMs: 1e9 };
+
+/** Starts a proxy that passes replies on with `bytesPerSecond` a connection. */
+async function slowLine(to: number, bytesPerSecond: number): Promise<Server> {
+  const proxy = createServer((client) => {
+    const redis = connect(to, "127.0.0.1");
+    client.pipe(redis);
+    for (const socket of [client, redis]) socket.on("error", () => {});
+    client.on("close", () => redis.destroy());
+    void (async () => {
+      for await (const bytes of redis as AsyncIterable<Buffer>) {
+        await sleep((1000 * bytes.length) / bytesPerSecond);
+        client.write(bytes);
+      }
+      client.destroy();
+    })().catch(() => client.destroy());
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  return proxy;
+}
+
+describe("a connection to Redis", { skip: lacksRedis }, () => {
+  let server: RedisServer;
+  before(async () => {
+    server = await startRedis();
+  });
+  after(() => server.stop());
+
+  it("that is slow is not lost while large parts are read", async () => {
+    const proxy = await slowLine(Number(new URL(server.url).port), 1.5 * MIB);
+    const losses: string[] = [];
+    const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const connection = await RedisConnection.open(url, storeScripts, ({ isConnected, reason }) => {
+      if (!isConnected) losses.push(reason);
+    });
+    const store = new RedisStore<string>(connection, "slow", limits);
+    const bytes = Buffer.alloc(4 * MIB, "content ");
+    await store.put("a", { head: "h", share: "s", parts: { text: bytes } });
+    const { id } = (await store.get("a"))!.parts.text!;
+    // Together they need 5 s, which is more than a command may take, also with one piece of each reader at once.
+    const readers = [0, 1, 2, 3].map((at) => store.read(id, at * MIB, (at + 1) * MIB));
+    const [whole, ...pieces] = await Promise.all([store.read(id, 0, bytes.length), ...readers]);
+    assert.ok(whole && bytes.equals(whole));
+    assert.ok(bytes.equals(Buffer.concat(pieces.map((piece) => piece ?? Buffer.alloc(0)))));
+    assert.deepEqual(losses, []);
+    assert.equal(await store.read(id, bytes.length - 10, bytes.length + 1), null);
+    await store.close();
+    connection.close();
+    proxy.close();
+  });
+
+  it("that is lost while a channel is subscribed to delivers its messages when it is back", async () => {
+    const connection = await RedisConnection.open(server.url, storeScripts, () => {});
+    await server.kill();
+    const messages: string[] = [];
+    const stop = connection.subscribe("news", (message) => messages.push(message));
+    // Attempts to connect fail meanwhile.
+    await sleep(300);
+    await server.start();
+    for (let attempt = 0; messages.length === 0; attempt++) {
+      assert.ok(attempt < 200, "no message came");
+      await connection.command("PUBLISH", "news", "a").catch(() => {});
+      await sleep(30);
+    }
+    assert.equal(messages[0], "a");
+    stop();
+    connection.close();
+  });
+
+  it("delivers each message once to a subscription that replaces another", async () => {
+    const connection = await RedisConnection.open(server.url, storeScripts, () => {});
+    const messages: string[] = [];
+    const first = connection.subscribe("news", () => {});
+    await sleep(50);
+    first();
+    const second = connection.subscribe("news", (message) => messages.push(message));
+    await sleep(50);
+    await connection.command("PUBLISH", "news", "a");
+    await sleep(50);
+    assert.deepEqual(messages, ["a"]);
+    second();
+    connection.close();
+  });
+});
+
+/** Client whose commands wait until they are answered: `null` for success. */
+function scripted() {
+  const sent: string[] = [];
+  const waiting: ((error: Error | null) => void)[] = [];
+  const ask = (command: string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      sent.push(command);
+      waiting.push((error) => (error === null ? resolve() : reject(error)));
+    });
+  const client: Subscriber = {
+    subscribe: (channel) => ask(`+${channel}`),
+    unsubscribe: (channel) => ask(`-${channel}`),
+  };
+  const answer = async (error: Error | null): Promise<void> => {
+    await sleep(1);
+    waiting.shift()?.(error);
+    await sleep(1);
+  };
+  return { client, sent, answer };
+}
+
+describe("subscriptions", () => {
+  const lost = new Error("the socket closed");
+
+  it("send a lost command again when the connection is back, and only then tell of it", async () => {
+    const { client, sent, answer } = scripted();
+    const subscriptions = new Subscriptions(client);
+    let isBack = false;
+    subscriptions.onBack(() => {
+      isBack = true;
+    });
+    subscriptions.add("a", () => {});
+    await answer(lost);
+    assert.deepEqual(sent, ["+a"]);
+    const back = subscriptions.back();
+    await sleep(1);
+    assert.deepEqual([sent, isBack], [["+a", "+a"], false]);
+    await answer(null);
+    await back;
+    assert.equal(isBack, true);
+    await subscriptions.back();
+    assert.deepEqual(sent, ["+a", "+a"]);
+  });
+
+  it("end again when the command that ended them was lost", async () => {
+    const { client, sent, answer } = scripted();
+    const subscriptions = new Subscriptions(client);
+    const stop = subscriptions.add("a", () => {});
+    await answer(null);
+    stop();
+    await answer(lost);
+    const back = subscriptions.back();
+    await answer(null);
+    await back;
+    assert.deepEqual(sent, ["+a", "-a", "-a"]);
+  });
+
+  it("send the commands of a channel one after another", async () => {
+    const { client, sent, answer } = scripted();
+    const subscriptions = new Subscriptions(client);
+    const stop = subscriptions.add("a", () => {});
+    await sleep(1);
+    stop();
+    subscriptions.add("a", () => {})();
+    subscriptions.add("b", () => {});
+    await sleep(1);
+    assert.deepEqual(sent, ["+a", "+b"]);
+    await answer(null);
+    assert.deepEqual(sent, ["+a", "+b", "-a"]);
+  });
+});

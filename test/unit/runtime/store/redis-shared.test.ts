@@ -1,0 +1,123 @@
+// What replicas share beside the store: event streams, leases, questions, and parts that are replaced while they are read.
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { EventStreams } from "../../../../runtime/store/redis/event-streams.ts";
+import { RedisConnection } from "../../../../runtime/store/redis/redis-connection.ts";
+import { RedisStore } from "../../../../runtime/store/redis/redis-store.ts";
+import { ReplicaBus } from "../../../../runtime/store/redis/replica-bus.ts";
+import { ReplicaLease } from "../../../../runtime/store/redis/replica-lease.ts";
+import { storeScripts } from "../../../../runtime/store/redis/scripts.ts";
+import { type RedisServer, startRedis } from "../../../fixtures/store/redis.ts";
+import { lacksRedis } from "../../../fixtures/store/redis-stores.ts";
+
+const limits = { maxEntries: 100, maxBytes: 1e8, maxEntryBytes: 5e7, maxAgeMs: 1e9 };
+
+describe("state that replicas share", { skip: lacksRedis }, () => {
+  let server: RedisServer;
+  let one: RedisConnection;
+  let other: RedisConnection;
+  before(async () => {
+    server = await startRedis();
+    one = await RedisConnection.open(server.url, storeScripts, () => {});
+    other = await RedisConnection.open(server.url, storeScripts, () => {});
+  });
+  after(async () => {
+    one.close();
+    other.close();
+    await server.stop();
+  });
+
+  it("has the events after any number once, also if they are added twice, until they are trimmed", async () => {
+    const [writer, reader] = [new EventStreams(one), new EventStreams(other)];
+    const add = (first: number, next: number, isEnd = false, keptFrom = 0) =>
+      writer.append({ id: "r", first, next, text: Buffer.from(`${first}-${next}`), keptFrom, isEnd });
+    const read = async (from: number) =>
+      (await reader.read("r", from, 0))?.map(({ text, isEnd }) => Buffer.from(text).toString() + (isEnd ? " end" : ""));
+    assert.equal(await read(-1), undefined);
+    await add(0, 3);
+    await add(3, 5);
+    await add(3, 5);
+    assert.deepEqual([await read(-1), await read(1), await read(2)], [["0-3", "3-5"], ["0-3", "3-5"], ["3-5"]]);
+    assert.equal(await read(4), undefined);
+    const waiting = reader.read("r", 4, 5000);
+    await sleep(30);
+    await add(5, 6, true);
+    assert.deepEqual(
+      (await waiting)?.map(({ first, next, isEnd }) => [first, next, isEnd]),
+      [[5, 6, true]],
+    );
+    // Whoever has all events still learns of the end.
+    assert.deepEqual(await read(5), ["5-6 end"]);
+    await writer.append({ id: "t", first: 0, next: 4, text: Buffer.from("a"), keptFrom: 0, isEnd: false });
+    await writer.append({ id: "t", first: 4, next: 8, text: Buffer.from("b"), keptFrom: 4, isEnd: false });
+    assert.deepEqual(
+      (await reader.read("t", -1, 0))?.map(({ first }) => first),
+      [4],
+    );
+    writer.close();
+    reader.close();
+  });
+
+  it("has replicas that are alive until their lease ends, or they give it up", async () => {
+    const leases = ["a", "b"].map((name) => new ReplicaLease(one, name, 400));
+    const [a, b] = leases as [ReplicaLease, ReplicaLease];
+    await Promise.all([a.start(), b.start()]);
+    await sleep(700);
+    assert.deepEqual([await a.isAlive("b"), await a.isAlive("none")], [true, false]);
+    await b.stop();
+    assert.equal(await a.isAlive("b"), false);
+    await one.command("SET", "{troupe}:owner:c", "1", "PX", 100);
+    assert.equal(await a.isAlive("c"), true);
+    await sleep(150);
+    assert.equal(await a.isAlive("c"), false);
+    // No replica could renew its lease while Redis was lost.
+    a.reconnected();
+    assert.equal(await a.isAlive("c"), true);
+    await a.stop();
+  });
+
+  it("passes questions to one replica or all others, with their errors", async () => {
+    const answers: Record<string, unknown> = { x: null, y: "yes" };
+    const bus = (connection: RedisConnection, name: string) =>
+      new ReplicaBus(connection, name, async (question) => {
+        if (question === "fail") throw new ServerError("invalid_value", `${name} refuses`);
+        return answers[name];
+      });
+    const [asker, x, y] = [bus(one, "asker"), bus(other, "x"), bus(other, "y")];
+    await sleep(50);
+    assert.deepEqual(await asker.ask(null, "q", false), ["yes"]);
+    assert.deepEqual(await asker.ask("y", "q", true), ["yes"]);
+    const began = performance.now();
+    assert.deepEqual([await asker.ask("x", "q", true), await asker.ask("nobody", "q", true)], [[], []]);
+    assert.ok(performance.now() - began < 2000, "nobody is waited for");
+    await assert.rejects(asker.ask("x", "fail", true), (error: ServerError) => error.code === "invalid_value");
+    for (const each of [asker, x, y]) each.close();
+  });
+
+  it("keeps a replaced part for readers that have found it", async () => {
+    const store = new RedisStore<string>(one, "grace", limits, { replacedMs: 300 });
+    await store.put("a", { head: "first", share: "s", parts: { text: Buffer.from("old") } });
+    const found = (await store.get("a"))!;
+    await store.put("a", { head: "second", share: "s", parts: { text: Buffer.from("new") } });
+    const { id, bytes } = found.parts.text!;
+    assert.equal(String(Buffer.from((await store.read(id, 0, bytes)) ?? [])), "old");
+    await sleep(400);
+    assert.equal(await store.read(id, 0, bytes), null);
+    // The store leaves no key behind except its counters.
+    await store.delete("a");
+    await sleep(400);
+    const keys = (await one.command("KEYS", "{troupe}:grace:*")) as readonly Buffer[];
+    assert.deepEqual(keys.map(String).sort(), ["{troupe}:grace:n", "{troupe}:grace:ver"]);
+    await store.close();
+  });
+
+  it("runs its scripts again after they were flushed", async () => {
+    const store = new RedisStore<string>(one, "flushed", limits);
+    await one.command("SCRIPT", "FLUSH");
+    await store.put("a", { head: "h", share: "s", parts: {} });
+    assert.equal((await store.get("a"))?.head, "h");
+    await store.close();
+  });
+});

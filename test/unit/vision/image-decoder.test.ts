@@ -1,0 +1,108 @@
+// Image decoder: tiles of pictures, and mutated files. IMAGE_MUTATIONS sets the number of mutated files (a process each).
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import sharp from "sharp";
+import type { TilingRules } from "../../../engines/files/projector.ts";
+import { cutImage } from "../../../engines/vision/image-decoder.ts";
+import type { Tile } from "../../../engines/wasm/vision/image-encoder.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+
+const rules: TilingRules = {
+  tileSize: 28,
+  variable: null,
+  gridEdge: null,
+  slices: null,
+  kernel: "linear",
+  padding: [10, 20, 30],
+  mean: [0.5, 0.5, 0.5],
+  deviation: [0.5, 0.5, 0.5],
+};
+const mutations = Number(process.env.IMAGE_MUTATIONS ?? 20);
+
+const red = (width: number, height: number) => sharp({ create: { width, height, channels: 3, background: "#f00" } });
+
+function pixelAt(tile: Tile | undefined, x: number, y: number): number[] {
+  const at = (y * rules.tileSize + x) * 3;
+  return [...(tile?.pixels.subarray(at, at + 3) ?? [])];
+}
+
+describe("the image decoder", () => {
+  it("scales an image to fit a tile, and pads it on both sides", async () => {
+    const { grid, tiles } = await cutImage(await red(56, 28).png().toBuffer(), rules, null, "a");
+    assert.equal(grid, null);
+    assert.equal(tiles.length, 1);
+    assert.deepEqual(pixelAt(tiles[0], 14, 14), [255, 0, 0]);
+    assert.deepEqual(pixelAt(tiles[0], 14, 2), [10, 20, 30]);
+    assert.deepEqual(pixelAt(tiles[0], 14, 26), [10, 20, 30]);
+  });
+
+  it("cuts a grid of tiles, with the whole image as the last one", async () => {
+    const { grid, tiles } = await cutImage(await red(40, 20).jpeg().toBuffer(), { ...rules, gridEdge: 56 }, null, "a");
+    assert.deepEqual(grid, { rows: 1, columns: 2 });
+    assert.deepEqual(
+      tiles.map(({ pixels }) => pixels.length),
+      [1, 2, 3].map(() => rules.tileSize ** 2 * 3),
+    );
+  });
+
+  it("makes one tile of a size near the image's, like mtmd", async () => {
+    const variable = { unit: 28, minPixels: 8 * 28 ** 2, maxPixels: 4096 * 28 ** 2 };
+    const sizeOf = async (width: number, height: number, limits = variable) => {
+      const image = await red(width, height).png().toBuffer();
+      const { tiles } = await cutImage(image, { ...rules, tileSize: 0, variable: limits }, null, "a");
+      assert.deepEqual(
+        tiles.map((tile) => tile.pixels.length),
+        [(tiles[0] as Tile).width * (tiles[0] as Tile).height * 3],
+      );
+      return tiles.map((tile) => [tile.width / 28, tile.height / 28])[0];
+    };
+    // The numbers of embeddings are those of llama.cpp's mtmd for the same images.
+    assert.deepEqual(await sizeOf(333, 777), [12, 28]);
+    assert.deepEqual(await sizeOf(50, 20), [5, 2]);
+    assert.deepEqual(await sizeOf(14, 300), [1, 11]);
+    assert.deepEqual(await sizeOf(2500, 1700), [77, 52]);
+    const narrow = { code: "invalid_value", message: /one side of 2 x 2000 pixels is too much longer/ };
+    await assert.rejects(sizeOf(2, 2000, { ...variable, maxPixels: 16 * 28 ** 2 }), narrow);
+  });
+
+  it("turns an image upright, makes transparent pixels white, and scales larger images to max_edge", async () => {
+    const clear = sharp({ create: { width: 9, height: 9, channels: 4, background: { r: 0, g: 0, b: 0, alpha: 0 } } });
+    const { tiles } = await cutImage(await clear.webp().toBuffer(), rules, null, "a");
+    assert.deepEqual(pixelAt(tiles[0], 14, 14), [255, 255, 255]);
+    const turned = await red(56, 28).jpeg().withMetadata({ orientation: 6 }).toBuffer();
+    const upright = await cutImage(turned, rules, 28, "a");
+    assert.deepEqual(pixelAt(upright.tiles[0], 2, 14), [10, 20, 30]);
+  });
+
+  it("survives mutated files: each gives tiles, or an error that names the problem", async () => {
+    const gradient = sharp(
+      Buffer.from({ length: 64 * 48 * 3 } as ArrayLike<number>).map((_, i) => (i * 7) % 251),
+      { raw: { width: 64, height: 48, channels: 3 } },
+    );
+    const originals = await Promise.all([
+      gradient.clone().png().toBuffer(),
+      gradient.clone().jpeg().toBuffer(),
+      gradient.clone().webp().toBuffer(),
+      gradient.clone().gif().toBuffer(),
+      gradient.clone().tiff().toBuffer(),
+    ]);
+    let state = 1;
+    const next = (limit: number) => {
+      state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+      return (state >>> 8) % limit;
+    };
+    const one = async (i: number) => {
+      const bytes = Uint8Array.from(originals[i % originals.length] as Buffer);
+      for (let n = 1 + next(8); n > 0; n--) bytes[next(bytes.length)] = next(256);
+      const cut = next(4) === 0 ? bytes.subarray(0, next(bytes.length)) : bytes;
+      try {
+        const { tiles } = await cutImage(cut, rules, null, `client ${i % 3}`);
+        assert.ok(tiles.every(({ pixels }) => pixels.length === rules.tileSize ** 2 * 3));
+      } catch (error) {
+        assert.ok(error instanceof ServerError && error.code === "invalid_value", String(error));
+        assert.match(error.message, /^the image cannot be decoded: ./);
+      }
+    };
+    await Promise.all(Array.from({ length: mutations }, (_, i) => one(i)));
+  });
+});
