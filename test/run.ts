@@ -81,6 +81,8 @@ interface Tally {
   passed: number;
   failed: number;
   skipped: number;
+  /** Failed tests, as `file: test: first line of the error`. Printed at the end, because the end of a log is what is kept. */
+  readonly failures: string[];
   readonly durations: { readonly name: string; readonly ms: number }[];
 }
 
@@ -207,7 +209,12 @@ function count(passed: boolean, data: TestOutcome, tally: Tally): void {
   if (isWholeFile && !passed) process.stdout.write(`✖ ${name}: ${processEnd(details.error)}\n`);
   if (data.skip !== undefined || data.todo !== undefined) tally.skipped++;
   else if (passed && !isWholeFile) tally.passed++;
-  else tally.failed++;
+  else {
+    tally.failed++;
+    const reason = passed ? "ran no test" : isWholeFile ? processEnd(details.error) : firstLine(details.error);
+    const test = isWholeFile ? "" : `${name}: `;
+    tally.failures.push(`${file === undefined ? "" : `${relative(builtTests, file)}: `}${test}${reason}`);
+  }
   tally.durations.push({ name: isWholeFile ? basename(name) : name, ms: details.duration_ms });
 }
 
@@ -224,6 +231,11 @@ function processEnd(error: Error | undefined): string {
     readonly signal?: unknown;
   };
   return signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
+}
+
+function firstLine(error: Error | undefined): string {
+  const { cause } = error ?? {};
+  return (cause instanceof Error ? cause.message : String(error?.message)).split("\n", 1)[0] as string;
 }
 
 function failureType(error: Error | undefined): unknown {
@@ -251,11 +263,13 @@ async function main(names: readonly string[]): Promise<void> {
     process.exitCode = 2;
     return;
   }
-  const tally: Tally = { passed: 0, failed: 0, skipped: 0, durations: [] };
+  const tally: Tally = { passed: 0, failed: 0, skipped: 0, failures: [], durations: [] };
   const parts = names.length === 0 ? Object.entries(rings) : chosen.filter((part) => part !== null);
   for (const [name, ring] of parts) await runRing(name, ring, tally);
   showSlowest("slowest files", fileDurations, slowestFilesShown);
   showSlowest("slowest", tally.durations, slowestShown);
+  if (tally.failures.length > 0) process.stdout.write(`\nfailed:\n`);
+  for (const failure of tally.failures) process.stdout.write(`  ✖ ${failure}\n`);
   const skipped = tally.skipped === 0 ? "" : `, ${tally.skipped} skipped`;
   process.stdout.write(`\n${tally.passed} passed, ${tally.failed} failed${skipped}\n`);
   if (tally.failed > 0 || tally.passed === 0) process.exitCode = 1;
