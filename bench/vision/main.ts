@@ -29,11 +29,12 @@ const side = 448;
 const encodesPerRound = 3;
 const chats = 32;
 const streamTokens = 300;
-/** Tokens of an image in the prompt of the small encoder: one a patch. */
-const imageTokens = (side / 16) ** 2;
-/** Sizes of SigLIP-base, and of an encoder that takes a second or two beside a small text model. */
+/** Sizes of SigLIP-base. */
 const siglip = { width: 768, heads: 12, layers: 12, feedForward: 3072, patchSize: 16, imageSize: side, mergeSide: 4 };
-const small = { width: 768, heads: 12, layers: 5, feedForward: 3072, patchSize: 16, imageSize: side };
+/** Sizes of SmolVLM-256M, the vision model whose text part is SmolLM2-135M: an image is cut into 4 x 4 tiles, and one of the whole. */
+const smolvlm = { ...siglip, imageSize: 512, gridEdge: 2048 };
+/** Tokens of an image of SmolVLM in the prompt, without the texts between the tiles. */
+const imageTokens = 17 * (smolvlm.imageSize / smolvlm.patchSize / smolvlm.mergeSide) ** 2;
 /** Hidden length of SmolLM2-135M. */
 const chatLength = 576;
 
@@ -43,8 +44,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const load = loadavg()[0]?.toFixed(1);
   try {
     const findings = await encoders(folder, flags["--rounds"] ?? 3, flags["--peer"] ?? null);
-    const projector = join(folder, "small.gguf");
-    await writeTinyProjector(projector, { ...small, projector: "mlp", seed: 1, length: chatLength });
+    const projector = join(folder, "smolvlm.gguf");
+    await writeTinyProjector(projector, { ...smolvlm, projector: "idefics3", seed: 1, length: chatLength });
     const named = ["-m", defaultPackage, "--alias", "chat", "--mmproj", projector, "--threads", "2"];
     const server = await startServer([...named, "--engine", "wasm", "--speculation", "off"]);
     try {
@@ -54,7 +55,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     }
     const method =
       `Images of ${side} x ${side}, 2 threads, random weights. Encoder: of the size of SigLIP-base in F16, the shortest of ` +
-      `${encodesPerRound} encodes of each round. Chats: SmolLM2-135M on the wasm engine with an encoder of five layers. Load of the ` +
+      `${encodesPerRound} encodes of each round. Chats: SmolLM2-135M on the wasm engine with an encoder of the sizes of SmolVLM-256M: ` +
+      `17 tiles of 512 x 512 an image. Load of the ` +
       `machine by other programs at the beginning (load average of a minute): ${load}.`;
     report(
       { name: "vision", title: "Images as input", method, body: findingsTable("vision", findings) },

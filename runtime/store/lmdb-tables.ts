@@ -4,22 +4,27 @@ import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
 import { makeFolder } from "../host/make-folder.ts";
-import { checkLmdbFile, makeLockFile } from "./lmdb-file.ts";
+import { checkLmdbFile, LmdbSpace, makeLockFile } from "./lmdb-file.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 /** Maximum number of tables: 12 for each store (see stores.ts). */
 const MAX_TABLES = 120;
 /** Codes of write errors after which the environment stays usable: EIO (also a short write), EFBIG, ENOSPC, EROFS, EDQUOT. */
-const passingCodes: readonly unknown[] = [5, 27, 28, 30, 122];
+const passingCodes: readonly number[] = [5, 27, 28, 30, 122];
+
+interface Environment {
+  readonly root: RootDatabase;
+  readonly space: LmdbSpace;
+}
 
 export class LmdbTables implements Tables {
   readonly #folder: string;
   readonly #tables = new Map<string, LmdbTable>();
   /**
-   * The LMDB environment; null while it is closed. After an error from which LMDB does not recover, the environment is closed
+   * Null while it is closed. After an error from which LMDB does not recover, the environment is closed
    * until the next access.
    */
-  #root: RootDatabase | null = null;
+  #environment: Environment | null = null;
   #closing: Promise<void> | null = null;
   #isClosed = false;
 
@@ -37,13 +42,13 @@ export class LmdbTables implements Tables {
     const known = this.#tables.get(name);
     if (known !== undefined) return known;
     const table = new LmdbTable(name);
-    this.#use(() => table.attach(this.#opened()));
+    this.#use(() => attach(table, this.#opened()));
     this.#tables.set(name, table);
     return table;
   }
 
   refresh(): void {
-    this.#root?.resetReadTxn();
+    this.#environment?.root.resetReadTxn();
   }
 
   view<T>(read: () => T): T {
@@ -52,8 +57,13 @@ export class LmdbTables implements Tables {
   }
 
   transaction<T>(change: () => T): T {
-    const root = this.#opened();
-    return this.#guarded(() => root.transactionSync(change));
+    const { root, space } = this.#opened();
+    return this.#guarded(() =>
+      root.transactionSync(() => {
+        space.begin();
+        return change();
+      }),
+    );
   }
 
   async close(): Promise<void> {
@@ -71,7 +81,7 @@ export class LmdbTables implements Tables {
     }
   }
 
-  #open(): RootDatabase {
+  #open(): Environment {
     checkLmdbFile(join(this.#folder, "data.mdb"));
     makeLockFile(join(this.#folder, "lock.mdb"));
     // Meta pages are synced with the next commit. So a power failure may undo the last transaction, but only as a whole.
@@ -82,13 +92,18 @@ export class LmdbTables implements Tables {
       overlappingSync: false,
       noMetaSync: true,
     });
-    for (const table of this.#tables.values()) table.attach(root);
-    this.#root = root;
-    return root;
+    this.#environment = { root, space: new LmdbSpace(join(this.#folder, "data.mdb")) };
+    try {
+      for (const table of this.#tables.values()) attach(table, this.#environment);
+    } catch (error) {
+      this.#abandon();
+      throw error;
+    }
+    return this.#environment;
   }
 
-  #opened(): RootDatabase {
-    if (this.#root !== null) return this.#root;
+  #opened(): Environment {
+    if (this.#environment !== null) return this.#environment;
     if (this.#isClosed || this.#closing !== null) throw unavailable("it is closed");
     try {
       return this.#open();
@@ -102,9 +117,8 @@ export class LmdbTables implements Tables {
     try {
       return run();
     } catch (error) {
-      const code = error instanceof Error && "code" in error ? error.code : null;
-      // Errors of LMDB have numeric codes, so other errors are thrown unchanged.
-      if (typeof code !== "number") throw error;
+      const code = systemCode(error);
+      if (code === null) throw error;
       if (!passingCodes.includes(code)) this.#abandon();
       throw unavailable(error);
     }
@@ -112,9 +126,10 @@ export class LmdbTables implements Tables {
 
   /** Closes the environment. The next access opens it again. */
   #abandon(): void {
-    const root = this.#root;
-    if (root === null) return;
-    this.#root = null;
+    if (this.#environment === null) return;
+    const { root, space } = this.#environment;
+    this.#environment = null;
+    space.close();
     const closed = root.close().catch(() => {});
     this.#closing = closed.then(() => {
       this.#closing = null;
@@ -122,15 +137,26 @@ export class LmdbTables implements Tables {
   }
 }
 
+/** Opens the table, or creates it. */
+function attach(table: LmdbTable, { root, space }: Environment): void {
+  root.transactionSync(() => {
+    space.begin();
+    space.take(0);
+  });
+  table.attach(root, space);
+}
+
 class LmdbTable implements Table {
   readonly #name: string;
   #database: Database<Buffer, (string | number)[]> | null = null;
+  #space: LmdbSpace | null = null;
 
   constructor(name: string) {
     this.#name = name;
   }
 
-  attach(root: RootDatabase): void {
+  attach(root: RootDatabase, space: LmdbSpace): void {
+    this.#space = space;
     this.#database = root.openDB({ name: this.#name, encoding: "binary" });
   }
 
@@ -139,10 +165,12 @@ class LmdbTable implements Table {
   }
 
   put(key: TableKey, value: Uint8Array): void {
+    this.#space?.take(value.byteLength);
     this.#opened.putSync([...key], Buffer.from(value.buffer, value.byteOffset, value.byteLength));
   }
 
   remove(key: TableKey): void {
+    this.#space?.takeRemoval();
     this.#opened.removeSync([...key]);
   }
 
@@ -171,6 +199,14 @@ function tableKey(key: TableKey | string | number): TableKey {
 
 function isSame(one: TableKey, other: TableKey): boolean {
   return one.length === other.length && one.every((element, i) => element === other[i]);
+}
+
+/** Code of an error of LMDB, which is a number, or of the file system; null: another error. */
+function systemCode(error: unknown): number | null {
+  if (!(error instanceof Error)) return null;
+  const { code, errno } = error as { readonly code?: unknown; readonly errno?: number };
+  if (typeof code === "number") return code;
+  return errno === undefined ? null : -errno;
 }
 
 function unavailable(cause: unknown): ServerError {

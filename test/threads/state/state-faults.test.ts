@@ -13,6 +13,7 @@ import { itemTexts } from "../../../http/responses/request/item-texts.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { createLogger } from "../../../runtime/log/log.ts";
+import { LmdbTables } from "../../../runtime/store/lmdb-tables.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-faults-"));
@@ -187,6 +188,29 @@ describe("stored responses on a full disk", () => {
     await assert.rejects(late.start(), (error: ServerError) => error.code === "config_invalid");
     await late.stop(1000);
     makeRoom();
+    const tables = new LmdbTables(join(folder, "c"));
+    const table = tables.table("a");
+    fill();
+    let refused = 0;
+    // A failed commit corrupts the memory of the process, which then ends.
+    for (let i = 0; i < 2000; i++) {
+      const value = Buffer.alloc(100 + ((i * 7919) % 30_000));
+      const write = (): void => {
+        for (let k = 0; k < 1 + (i % 5); k++) table.put([i % 300, k], value);
+      };
+      try {
+        tables.transaction(write);
+      } catch (error) {
+        assert.ok(isUnavailable(error as ServerError), String(error));
+        refused++;
+      }
+    }
+    assert.ok(refused > 1000, `${refused} of 2000 writes were refused`);
+    for (const key of table.first(1000)) tables.transaction(() => table.remove(key));
+    assert.equal(table.first(1).length, 0, "a full disk can be cleared");
+    makeRoom();
+    tables.transaction(() => table.put(["after"], Buffer.alloc(5e6)));
+    await tables.close();
     const again = new StateClient({
       init: {
         folder: join(folder, "b"),
