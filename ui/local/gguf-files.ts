@@ -1,26 +1,15 @@
-// Model files that this browser keeps: GGUF files in its private storage (OPFS), which only pages of this server's address can
-// read. A file is copied into a folder of its own and moved when it is complete.
+// GGUF files that this browser keeps. A file is copied into a folder of its own and moved when it is complete.
 import { signal } from "@preact/signals";
 import { withFreeLock } from "../base/lock.ts";
-
-export interface KeptModel {
-  readonly name: string;
-  readonly bytes: number;
-}
-
-/** A model that is being copied into the browser. `bytes`: 0 until the copy has begun. */
-export interface Copying {
-  readonly name: string;
-  readonly bytes: number;
-  readonly done: number;
-  readonly stop: AbortController;
-}
-
-/** Content of a model, and the number of its bytes. */
-export interface ModelContent {
-  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
-  readonly bytes: number;
-}
+import {
+  byName,
+  type Copying,
+  copyModel,
+  folder,
+  type KeptModel,
+  type ModelContent,
+  prepareRoom,
+} from "./model-storage.ts";
 
 /** Models that are kept, by name; null: not read yet. */
 export const keptModels = signal<readonly KeptModel[] | null>(null);
@@ -31,18 +20,6 @@ const kept = "models";
 const partial = "partial";
 const magic = "GGUF";
 
-/** Whether this browser can keep files of models. */
-export function canStore(): boolean {
-  const writes = globalThis.FileSystemFileHandle?.prototype.createWritable !== undefined;
-  return navigator.storage?.getDirectory !== undefined && writes;
-}
-
-/** Returns a folder of the private storage. */
-export async function folder(name: string): Promise<FileSystemDirectoryHandle> {
-  const root = await navigator.storage.getDirectory();
-  return await root.getDirectoryHandle(name, { create: true });
-}
-
 function copyLock(name: string): string {
   return `troupe.copy.${name}`;
 }
@@ -52,7 +29,7 @@ export async function readKeptModels(): Promise<void> {
   for await (const [name, handle] of (await folder(kept)).entries()) {
     if (handle instanceof FileSystemFileHandle) found.push({ name, bytes: (await handle.getFile()).size });
   }
-  keptModels.value = found.sort((a, b) => a.name.localeCompare(b.name));
+  keptModels.value = byName(found);
   await removeLeftovers();
 }
 
@@ -79,20 +56,12 @@ export async function modelFile(name: string): Promise<File | null> {
  * content is no GGUF file, or if the browser has no room for it.
  */
 export async function keepModel(name: string, open: (signal: AbortSignal) => Promise<ModelContent>): Promise<void> {
-  const stop = new AbortController();
-  const isDone = await withFreeLock(copyLock(name), async () => {
-    if ((await modelFile(name)) !== null) throw new Error(`${name} is kept already: delete it first`);
-    copying.value = { name, bytes: 0, done: 0, stop };
-    try {
-      await copy(name, await open(stop.signal), stop);
-    } catch (error) {
-      if (!stop.signal.aborted) throw error;
-    } finally {
-      copying.value = null;
-    }
-    return true;
+  await copyModel(name, {
+    lock: copyLock(name),
+    copying,
+    isKept: async () => (await modelFile(name)) !== null,
+    copy: async (stop) => copy(name, await open(stop.signal), stop),
   });
-  if (isDone === null) throw new Error(`${name} is being copied already`);
   await readKeptModels();
 }
 
@@ -122,17 +91,6 @@ async function moved(handle: FileSystemFileHandle, to: FileSystemDirectoryHandle
 export async function dropModel(name: string): Promise<void> {
   await (await folder(kept)).removeEntry(name);
   await readKeptModels();
-}
-
-/** Throws if the browser has no room for a model. */
-export async function prepareRoom(bytes: number): Promise<void> {
-  const { quota = 0, usage = 0 } = await navigator.storage.estimate();
-  if (quota - usage < bytes) {
-    throw new Error(`the model has ${bytes} bytes, and this browser has room for ${Math.max(0, quota - usage)}`);
-  }
-  // The browser may otherwise delete the model when the disk is full. It may refuse; the model is then kept as long as there is
-  // room.
-  await navigator.storage.persist().catch(() => false);
 }
 
 /** Passes the content on. Fails if it does not begin like a GGUF file, or has another number of bytes than announced. */
