@@ -1,8 +1,8 @@
 // Ends of an image encoder: what comes before and after its layers. Plain data, part of the graph. The embedding of such a
-// graph is the matrix that multiplies patches; vision/vision-graph.ts builds the graph, pass/vision-pass.ts computes it.
+// graph is the matrix that multiplies patches; vision-graph.ts builds the graph, vision-pass.ts computes it.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
-import type { Matrix, Norm } from "./graph-tensors.ts";
-import type { Activation } from "./shape.ts";
+import type { Matrix, Norm } from "../graph/graph-tensors.ts";
+import type { Activation } from "../graph/shape.ts";
 
 /** Step of the projector: a norm, a matrix with its bias, followed by an activation if there is one, or a resampler. */
 export type ProjectorStep =

@@ -1,10 +1,11 @@
 // Resampler: attention of learned queries over the rows of an image's patches, on one compute thread. The thread computes
 // queries, keys and values of its own heads. All keys of its heads are in its memory, so no parts are merged. The results of
 // all threads are then joined.
-import type { ResamplerStep } from "../graph/vision-ends.ts";
+
+import type { StepParts } from "../pass/step-runner.ts";
 import type { DividedResampler } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
-import type { StepParts } from "./step-runner.ts";
+import type { ResamplerStep } from "./vision-ends.ts";
 
 const floatBytes = 4;
 /** Value of `behind` and `ahead` that means all positions. */

@@ -2,11 +2,11 @@
 // hidden states. At the end, the patches of each square are merged, and the projector turns them into embeddings of the
 // text model's width.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
-import { type ProjectorStep, resamplerOf, type VisionEnds } from "../graph/vision-ends.ts";
+import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { Resampler } from "./resampler.ts";
-import { activationNumbers, type StepParts } from "./step-runner.ts";
+import { type ProjectorStep, resamplerOf, type VisionEnds } from "./vision-ends.ts";
 
 const floatBytes = 4;
 
@@ -37,9 +37,7 @@ export class VisionPass {
     const { at, products, divided, floats, inputRows, plan, kernels, vision } = this.#parts;
     const { inputFloats, shape } = plan;
     floats.set(inputRows.subarray(0, n * inputFloats), at.input >>> 2);
-    products.multiply(products.own(divided.embedding), at.input, inputFloats, n, products.ownSlab);
-    products.gather(divided.embedding, n);
-    products.join(divided.embedding, n);
+    multiplyJoined(this.#parts, divided.embedding, { x: at.input, columns: inputFloats, n }, null);
     kernels.copyRows(at.joined, shape.width, at.hidden, shape.width, n, shape.width);
     if (divided.secondEmbedding) {
       products.multiply(products.own(divided.secondEmbedding), at.input, inputFloats, n, products.ownSlab);
@@ -52,7 +50,7 @@ export class VisionPass {
 
   /** Computes the embeddings of an image from the hidden states of the layers. Returns their address and their number. */
   project(): { readonly address: number; readonly count: number } {
-    const { at, products, divided, plan, kernels, norms, vision, pass } = this.#parts;
+    const { at, divided, plan, norms, vision, pass } = this.#parts;
     const { shape, graph } = plan;
     const { joined } = at;
     const patches = pass.tokenCount - (vision.classEmbedding ? 1 : 0);
@@ -75,13 +73,7 @@ export class VisionPass {
         continue;
       }
       const shares = divided.projector[matrices++] as DividedGraph["embedding"];
-      const own = products.own(shares);
-      products.multiply(own, x, columns, count, products.ownSlab);
-      if (step.activation) {
-        kernels.activate(activationNumbers[step.activation], products.ownSlab, products.ownSlab, count * own.stride);
-      }
-      products.gather(shares, count);
-      products.join(shares, count);
+      multiplyJoined(this.#parts, shares, { x, columns, n: count }, step.activation);
       x = joined;
       columns = step.matrix.rows;
     }
