@@ -1,11 +1,11 @@
-// Audio parts of messages: takes the audio (`input_audio`) out of a body, and puts its transcript in its place. Runs on text workers.
+// Body without audio: takes the audio (`input_audio`) out of a body, and puts its transcript in its place. Runs on text workers.
 import { randomUUID } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { parseJson } from "../../json.ts";
 
 /** Name under which text workers run the task. */
-export const audioPartsName = "audio-parts";
+export const takeAudioName = "take-audio";
 
 const MAX_PARTS = 16;
 const base64 = /^[A-Za-z0-9+/_-]*={0,2}$/;

@@ -1,16 +1,13 @@
-// Encoder thread: the handle of a thread that computes embeddings: of tiles (encoder-worker.ts) or of audio. It sends one message at a
+// Encoder thread: the handle of a thread that computes the embeddings of images or audio (encoder-loop.ts). It sends one message at a
 // time, in the order in which they were asked for.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
-import type { Tile } from "../wasm/vision/image-encoder.ts";
-import type { EncoderReport, EncoderStart } from "./encoder-worker.ts";
-
-const imageWorker = new URL("./encoder-worker.js", import.meta.url);
+import type { EncoderReport, EncoderStart } from "./encoder-loop.ts";
 
 /** `Input`: what the thread encodes. */
-export class EncoderThread<Input = Tile> {
+export class EncoderThread<Input> {
   readonly #worker: Worker;
-  /** Settles when the last tile that was asked for is computed. */
+  /** Settles when the last input that was asked for is computed. */
   #last: Promise<unknown> = Promise.resolve();
   readonly #ended: Promise<ServerError>;
   /** Why the thread has ended; null: it runs. */
@@ -35,8 +32,11 @@ export class EncoderThread<Input = Tile> {
     });
   }
 
-  /** Starts the thread and loads the projector file. Throws `model_file_invalid` or `unsupported`. */
-  static async start<Input = Tile>(start: EncoderStart, module = imageWorker): Promise<EncoderThread<Input>> {
+  /**
+   * Starts the thread and loads the projector file. `module`: entry point of the thread, which runs the encoder loop. Throws
+   * `model_file_invalid` or `unsupported`.
+   */
+  static async start<Input>(start: EncoderStart, module: URL): Promise<EncoderThread<Input>> {
     const thread = new EncoderThread<Input>(start, module);
     try {
       await thread.#report();

@@ -1,75 +1,39 @@
-// Audio as input of models that hear, end to end: the real command, with a generated model and a generated audio projector file.
+// Audio as input of models, end to end: the real command, with a generated model and a generated audio projector file.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { sound, soundRate, type TinyHearing, writeTinyHearing } from "../../fixtures/hearing/tiny-hearing.ts";
+import { type TinyAudioModel, wavOfTones, writeTinyAudioModel } from "../../fixtures/audio-input/tiny-audio-model.ts";
+import { ask as askServer, encoderCache, post } from "../../fixtures/media-chat.ts";
 import { type RunningServer, runCommand, startServer } from "../../fixtures/serve.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "troupe-hearing-"));
+const folder = mkdtempSync(join(tmpdir(), "troupe-audio-input-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 /** Embeddings of a window of 30 seconds, and the marks around them. */
 const windowTokens = 750;
 const marks = 2;
-
-/** A WAV file with 16-bit samples. */
-function wav(samples: Float32Array): Buffer {
-  const head = Buffer.alloc(44);
-  head.write("RIFF", 0);
-  head.writeUInt32LE(36 + samples.length * 2, 4);
-  head.write("WAVEfmt ", 8);
-  head.writeUInt32LE(16, 16);
-  head.writeUInt16LE(1, 20);
-  head.writeUInt16LE(1, 22);
-  head.writeUInt32LE(soundRate, 24);
-  head.writeUInt32LE(soundRate * 2, 28);
-  head.writeUInt16LE(2, 32);
-  head.writeUInt16LE(16, 34);
-  head.write("data", 36);
-  head.writeUInt32LE(samples.length * 2, 40);
-  const body = Int16Array.from(samples, (value) => Math.round(value * 32_000));
-  return Buffer.concat([head, Buffer.from(body.buffer)]);
-}
-
-interface Answer {
-  readonly status: number;
-  readonly body: {
-    readonly choices: readonly { readonly message: { readonly content: string } }[];
-    readonly usage: { readonly prompt_tokens: number; readonly input_tokens: number };
-    readonly error: { readonly message: string; readonly param: string };
-  };
-}
 
 const text = { type: "text", text: "What do you hear?" };
 const part = (file: Buffer) => ({ type: "input_audio", input_audio: { data: file.toString("base64"), format: "wav" } });
 
 for (const engine of ["wasm", "llama"]) {
   describe(`audio input on ${engine}`, () => {
-    let files: TinyHearing;
+    let files: TinyAudioModel;
     let server: RunningServer;
     let flags: readonly string[];
-    const spoken = wav(sound(3));
+    const spoken = wavOfTones(3);
 
     before(async () => {
-      files = await writeTinyHearing(folder, "qwen2a");
+      files = await writeTinyAudioModel(folder, "qwen2a");
       flags = ["-m", files.model, "--mmproj", files.mmproj, "--engine", engine, "--threads", "2"];
       server = await startServer([...flags, "--max-num-audio", "2"]);
     });
     after(async () => void (await server.stop()));
 
-    const post = async (path: string, body: object): Promise<Answer> => {
-      const response = await fetch(`${server.url}${path}`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(body),
-      });
-      return { status: response.status, body: (await response.json()) as Answer["body"] };
-    };
-    const ask = async (...content: readonly object[]) =>
-      await post("/v1/chat/completions", { messages: [{ role: "user", content }], max_tokens: 8, temperature: 0 });
+    const ask = (...parts: readonly object[]) => askServer(server, parts);
 
-    it("is heard, counted in the usage, and encoded once", async () => {
+    it("is encoded once, and counted in the usage", async () => {
       const alone = await ask(text);
       const first = await ask(text, part(spoken));
       assert.equal(first.status, 200, JSON.stringify(first.body));
@@ -79,9 +43,8 @@ for (const engine of ["wasm", "llama"]) {
         audio_url: { url: `data:audio/wav;base64,${spoken.toString("base64")}` },
       });
       assert.equal(again.body.choices[0]?.message.content, first.body.choices[0]?.message.content);
-      const metrics = await (await fetch(`${server.url}/metrics`)).text();
-      assert.match(metrics, /^service_encoder_cache_misses_total(?:\{[^}]*\})? 1$/m);
-      const other = await post("/v1/responses", {
+      assert.equal(await encoderCache(server, "misses"), 1);
+      const other = await post(server, "/v1/responses", {
         input: [{ role: "user", content: [{ type: "input_text", text: text.text }, part(spoken)] }],
         max_output_tokens: 4,
       });
@@ -100,7 +63,7 @@ for (const engine of ["wasm", "llama"]) {
 
     it("is cut into windows of 30 seconds", async () => {
       const alone = await ask(text);
-      const { status, body } = await ask(text, part(wav(sound(31))));
+      const { status, body } = await ask(text, part(wavOfTones(31)));
       assert.equal(status, 200, JSON.stringify(body));
       assert.equal(body.usage.prompt_tokens, alone.body.usage.prompt_tokens + 2 * windowTokens + marks);
     });
@@ -124,8 +87,8 @@ for (const engine of ["wasm", "llama"]) {
       };
       const field = "messages[0].content[0].input_audio.data";
       await refused([{ type: "input_audio", input_audio: { data: "???" } }], field, /base64/);
-      await refused([part(Buffer.from("no sound at all, only text"))], field, /the audio cannot be used/);
-      await refused([part(spoken), part(wav(sound(1))), part(wav(sound(2)))], field, /max_num_audio/);
+      await refused([part(Buffer.from("no audio at all, only text"))], field, /the audio cannot be used/);
+      await refused([part(spoken), part(wavOfTones(1)), part(wavOfTones(2))], field, /max_num_audio/);
       const image = { type: "image_url", image_url: "data:image/png;base64,aGVsbG8=" };
       await refused([image], "messages[0].content[0].image_url", /not images/);
     });
@@ -133,7 +96,7 @@ for (const engine of ["wasm", "llama"]) {
 }
 
 it("needs an encoder of Whisper's kind", async () => {
-  const { model, mmproj } = await writeTinyHearing(folder, "voxtral");
+  const { model, mmproj } = await writeTinyAudioModel(folder, "voxtral");
   const bytes = readFileSync(mmproj);
   bytes.write("gemma4a", bytes.indexOf("voxtral"), "latin1");
   const other = join(folder, "other.gguf");

@@ -1,13 +1,11 @@
 // Audio thread: decodes audio files in processes of their own, and has the thread of audio-worker.ts compute their embeddings.
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
+import { withTemporaryFile } from "../../runtime/host/temporary-file.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
-import { decodeAudio, hearingRate, missingDecoder } from "../speech/audio/decode.ts";
+import type { EncoderStart } from "../media/encoder-loop.ts";
+import { EncoderThread } from "../media/encoder-thread.ts";
+import { decodeAudio, decodedRate, missingDecoder } from "../speech/audio/decode.ts";
 import { windowFrames, windowSeconds } from "../speech/whisper/mel.ts";
-import { EncoderThread } from "../vision/encoder-thread.ts";
-import type { EncoderStart } from "../vision/encoder-worker.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
 /** Number of audio files that are decoded at once. */
@@ -56,7 +54,7 @@ export class AudioThread {
   async encode(file: Uint8Array, client: string, isWanted: () => boolean): Promise<readonly Float32Array[] | null> {
     const samples = await this.#gate.pass(async () => (isWanted() ? await this.#decoded(file) : null), client);
     if (samples === null) return null;
-    this.#checkLength(samples.length / hearingRate);
+    this.#checkLength(samples.length / decodedRate);
     const spectrograms = await this.#encoder.encode({ samples }, isWanted);
     if (spectrograms === null) return null;
     const floats = this.#start.bands * windowFrames;
@@ -86,17 +84,15 @@ export class AudioThread {
   }
 
   async #decoded(file: Uint8Array): Promise<Float32Array> {
-    const folder = await mkdtemp(join(tmpdir(), "troupe-audio-"));
+    const { maxSeconds } = this.#start;
     try {
-      const path = join(folder, "audio");
-      await writeFile(path, file, { mode: 0o600 });
-      return await decodeAudio(path, this.#start.maxSeconds, new AbortController().signal);
+      return await withTemporaryFile("audio", file, (path) =>
+        decodeAudio(path, maxSeconds, new AbortController().signal),
+      );
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
       // Without the name of a field: a request has its own.
       throw new ServerError("invalid_value", `the audio cannot be used: ${error.message}`, { cause: error });
-    } finally {
-      await rm(folder, { recursive: true, force: true });
     }
   }
 }

@@ -1,9 +1,9 @@
-// Image sources: loads the images and videos of requests that are URLs or stored files, on the main thread. Images are decoded
-// later; programs decode videos, and their frames take their places. The number of loads at the same time and the bytes that the
-// requests keep are limited.
-import type { GenerateRequest, RequestImage } from "../../engines/generation.ts";
-import { digestOf } from "../../engines/vision/digest.ts";
-import { frameKey } from "../../engines/vision/image-tokens.ts";
+// Media sources: loads the images, videos and audio of requests that are URLs or stored files, on the main thread. Images and audio are
+// decoded later; programs decode videos, and their frames take their places. The number of loads at the same time and the bytes that
+// the requests keep are limited.
+import type { GenerateRequest, RequestMedia } from "../../engines/generation.ts";
+import { digestOf } from "../../engines/media/digest.ts";
+import { frameKey } from "../../engines/media/media-tokens.ts";
 import { type EncodedVideo, type VideoFrame, VideoFrames } from "../../engines/vision/video/video-frames.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
@@ -11,67 +11,67 @@ import { GuardedFetcher } from "../../runtime/web/guarded-fetch.ts";
 import type { FetchLimits } from "../../runtime/web/limits.ts";
 
 const mebibyte = 2 ** 20;
-/** Maximum size of an encoded image in bytes. */
-const maxImageBytes = 64 * mebibyte;
-/** Maximum size in bytes of the loaded images of one request, and of all requests whose prompts are not prepared. */
+/** Maximum size of a loaded file in bytes. */
+const maxFileBytes = 64 * mebibyte;
+/** Maximum size in bytes of the loaded files of one request, and of all requests whose prompts are not prepared. */
 const maxRequestBytes = 128 * mebibyte;
 const maxBytes = 512 * mebibyte;
-/** Maximum number of images that are loaded at the same time: of one request, and of all. */
+/** Maximum number of files that are loaded at the same time: of one request, and of all. */
 const maxRequestLoads = 2;
 const maxLoads = 8;
 const limits: FetchLimits = {
   headersMs: 10_000,
   totalMs: 30_000,
   redirects: 3,
-  sentBytes: maxImageBytes,
-  bodyBytes: maxImageBytes,
+  sentBytes: maxFileBytes,
+  bodyBytes: maxFileBytes,
   minBytesPerSecond: 0,
 };
 
 /** Returns the content of a stored file. Throws `not_found`. */
 type ReadFile = (id: string) => Promise<Uint8Array>;
 
-interface ImageSourcesOptions {
+interface MediaSourcesOptions {
   /** null: the server stores no files. */
   readonly readFile: ReadFile | null;
   readonly fetcher?: Pick<GuardedFetcher, "fetch">;
   readonly videos?: Pick<VideoFrames, "decode">;
 }
 
-/** Request with all images as data. */
+/** Request with all images and audio as data, and the frames of its videos. */
 export interface LoadedRequest {
   readonly request: GenerateRequest;
-  /** Ends the count of the images' bytes. Call once, when no thread needs them any more. */
+  /** Ends the count of the loaded bytes. Call once, when no thread needs them any more. */
   release(): void;
 }
 
-export class ImageSources {
+export class MediaSources {
   readonly #readFile: ReadFile | null;
   readonly #fetcher: Pick<GuardedFetcher, "fetch">;
   readonly #videos: Pick<VideoFrames, "decode">;
   readonly #gate = new Gate(maxLoads);
-  /** Size of the loaded images that are not released. */
+  /** Size of the loaded files that are not released. */
   #bytes = 0;
 
-  constructor({ readFile, fetcher = new GuardedFetcher(), videos = new VideoFrames() }: ImageSourcesOptions) {
+  constructor({ readFile, fetcher = new GuardedFetcher(), videos = new VideoFrames() }: MediaSourcesOptions) {
     this.#readFile = readFile;
     this.#fetcher = fetcher;
     this.#videos = videos;
   }
 
   /**
-   * Loads the images of a request, and at most `maxFrames` frames of each video. Throws the error that names the field of the
-   * image, `invalid_value` if the images of the request are too large together, and `queue_full` if those of all requests are.
+   * Loads the images and audio of a request, and at most `maxFrames` frames of each video. Throws the error that names the field
+   * of the file, `invalid_value` if the files of the request are too large together, and `queue_full` if those of all requests are.
    */
   async load(request: GenerateRequest, maxFrames: number, signal: AbortSignal): Promise<LoadedRequest> {
-    const { client, images = [] } = request;
-    if (images.every(({ source, media }) => source.kind === "data" && media !== "video")) {
+    const { client, media = [] } = request;
+    if (media.every(({ source, kind }) => source.kind === "data" && kind !== "video")) {
       return { request, release: () => {} };
     }
     const failed = new AbortController();
     const ended = AbortSignal.any([signal, failed.signal]);
-    const loaded: (readonly RequestImage[])[] = images.map((image) => [image]);
-    const waiting = images.entries();
+    const loaded: (readonly RequestMedia[])[] = media.map((item) => [item]);
+    const waiting = media.entries();
     let bytes = 0;
     const count = (size: number, param: string): void => {
       bytes += size;
@@ -80,25 +80,25 @@ export class ImageSources {
       if (this.#bytes > maxBytes) throw tooManyBytes();
     };
     const loadNext = async (): Promise<void> => {
-      for (const [i, image] of waiting) {
-        const { source, param } = image;
+      for (const [i, item] of waiting) {
+        const { source, param } = item;
         let content = source;
         if (source.kind !== "data") {
-          const found = await this.#gate.pass(() => this.#loaded(source, image, ended), client);
+          const found = await this.#gate.pass(() => this.#loaded(source, item, ended), client);
           if (ended.aborted)
             throw new ServerError("cancelled", "the request ended while its images, videos or audio were loaded");
           count(found.byteLength, param);
           content = { kind: "data", bytes: found, digest: await digestOf(found) };
         }
-        if (image.media !== "video" || content.kind !== "data") {
-          loaded[i] = [{ ...image, source: content }];
+        if (item.kind !== "video" || content.kind !== "data") {
+          loaded[i] = [{ ...item, source: content }];
           continue;
         }
         const frames = await this.#framesOf({ ...content, client }, maxFrames, param, ended);
         if (ended.aborted) throw new ServerError("cancelled", "the request ended while its videos were decoded");
         for (const { bytes } of frames) count(bytes.byteLength, param);
         loaded[i] = frames.map((frame, number) => {
-          return { key: frameKey(image.key, number), media: "frame", source: { kind: "data", ...frame }, param };
+          return { key: frameKey(item.key, number), kind: "frame", source: { kind: "data", ...frame }, param };
         });
       }
     };
@@ -111,14 +111,14 @@ export class ImageSources {
     );
     try {
       await Promise.all(loads);
-      return { request: { ...request, images: loaded.flat() }, release: this.#releaseOf(bytes) };
+      return { request: { ...request, media: loaded.flat() }, release: this.#releaseOf(bytes) };
     } catch (error) {
       this.#bytes -= bytes;
       throw error;
     }
   }
 
-  /** A method of its own, so that the returned function does not keep the images. */
+  /** A method of its own, so that the returned function does not keep the loaded files. */
   #releaseOf(bytes: number): () => void {
     return () => {
       this.#bytes -= bytes;
@@ -126,15 +126,15 @@ export class ImageSources {
   }
 
   async #loaded(
-    source: Exclude<RequestImage["source"], { readonly kind: "data" }>,
-    { param, media }: RequestImage,
+    source: Exclude<RequestMedia["source"], { readonly kind: "data" }>,
+    { param, kind }: RequestMedia,
     signal: AbortSignal,
   ): Promise<Uint8Array> {
     try {
       return source.kind === "url" ? await this.#fetched(source.url, signal) : await this.#stored(source.id);
     } catch (error) {
       if (!(error instanceof ServerError) || error.code === "cancelled") throw error;
-      throw new ServerError(error.code, `the ${media ?? "image"} could not be loaded: ${error.message}`, {
+      throw new ServerError(error.code, `the ${kind ?? "image"} could not be loaded: ${error.message}`, {
         param,
         cause: error,
       });

@@ -1,9 +1,9 @@
-// Image sources: few loads at the same time, and few bytes.
+// Media sources: few loads at the same time, and few bytes.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ImageSources } from "../../../../actors/front/image-sources.ts";
-import type { RequestImage } from "../../../../engines/generation.ts";
+import { MediaSources } from "../../../../actors/front/media-sources.ts";
+import type { RequestMedia } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { request } from "../generation/rig.ts";
 
@@ -11,10 +11,10 @@ const { signal } = new AbortController();
 const large = new Uint8Array(64 * 2 ** 20);
 
 function files(count: number, name = "file") {
-  const images = Array.from({ length: count }, (_, i): RequestImage => {
+  const media = Array.from({ length: count }, (_, i): RequestMedia => {
     return { key: `${i}`, param: `images[${i}]`, source: { kind: "file", id: `${name} ${i}` } };
   });
-  return request({ images });
+  return request({ media });
 }
 
 /** Sources whose loads take a short time. `most`: the largest number of loads at the same time. */
@@ -28,14 +28,14 @@ function slowSources() {
     if (id.startsWith("bad")) throw new ServerError("not_found", `no file ${id}`);
     return Uint8Array.from(Buffer.from(id));
   };
-  return { loads, sources: new ImageSources({ readFile }) };
+  return { loads, sources: new MediaSources({ readFile }) };
 }
 
 describe("images of requests", () => {
   it("are loaded two at a time, in their order", async () => {
     const { loads, sources } = slowSources();
-    const { images = [] } = (await sources.load(files(9), 4, signal)).request;
-    const texts = images.map(({ source }) => (source.kind === "data" ? Buffer.from(source.bytes).toString() : ""));
+    const { media = [] } = (await sources.load(files(9), 4, signal)).request;
+    const texts = media.map(({ source }) => (source.kind === "data" ? Buffer.from(source.bytes).toString() : ""));
     assert.deepEqual(
       texts,
       Array.from({ length: 9 }, (_, i) => `file ${i}`),
@@ -62,7 +62,7 @@ describe("images of requests", () => {
   });
 
   it("are refused if those of one request are too large together, and then not counted", async () => {
-    const sources = new ImageSources({ readFile: async () => large });
+    const sources = new MediaSources({ readFile: async () => large });
     for (let i = 0; i < 4; i++) {
       const refused = { code: "invalid_value", message: /at most 128 MiB together/ };
       await assert.rejects(sources.load(files(3), 4, signal), refused);
@@ -70,7 +70,7 @@ describe("images of requests", () => {
   });
 
   it("are refused if those of all requests are too large together, until some are released", async () => {
-    const sources = new ImageSources({ readFile: async () => large });
+    const sources = new MediaSources({ readFile: async () => large });
     const loaded = [];
     for (let i = 0; i < 4; i++) loaded.push(await sources.load(files(2), 4, signal));
     await assert.rejects(sources.load(files(1), 4, signal), {

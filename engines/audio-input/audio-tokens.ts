@@ -20,12 +20,12 @@ export function audioParts(projector: AudioProjectorKind, windows: number): read
 }
 
 /** Error for a request with more audio than the model takes. */
-export function tooManySounds(count: number, maxAudio: number, param: string): ServerError {
+export function tooManyAudioParts(count: number, maxAudio: number, param: string): ServerError {
   const message = `the request has ${count} audio parts; this model takes at most ${maxAudio} (max_num_audio)`;
   return new ServerError("invalid_value", message, { param });
 }
 
-/** Error for a request with audio to a model that cannot hear, on a server that cannot transcribe it. */
+/** Error for a request with audio to a model that takes none, on a server that cannot transcribe it. */
 export function takesNoAudio(id: string, param: string): ServerError {
   const message =
     `model "${id}" takes no audio: it was loaded without an audio projector file (mmproj), and input_audio is transcribed only ` +

@@ -1,5 +1,5 @@
-// Heard body: models without an audio projector cannot hear, so the audio in their requests is transcribed by a model of the server
-// that can, and they read the transcript. Without such a model, audio is refused by name.
+// Transcribed body: models without an audio projector take no audio, so the audio in their requests is transcribed by a Whisper model of
+// the server, and they read the transcript. Without a Whisper model, audio is refused by name.
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { fromErrorRecord } from "../../../runtime/errors.ts";
 import type { Context } from "../../context.ts";
 import type { Exchange } from "../../exchange.ts";
 import { clientOf } from "../../server/client.ts";
-import { audioPartsName, type BodyWithoutAudio, bodyWith } from "./audio-parts.ts";
+import { type BodyWithoutAudio, bodyWith, takeAudioName } from "./body-without-audio.ts";
 
 const AUDIO = Buffer.from('"input_audio"');
 
@@ -18,13 +18,13 @@ export function hasAudio(body: Uint8Array, { speech, files }: Pick<Context, "spe
   return Buffer.from(buffer, byteOffset, byteLength).includes(AUDIO);
 }
 
-/** Returns the body with transcripts in place of its audio, if its model cannot hear. Takes ownership of the bytes. */
-export async function heardBody(body: Uint8Array, exchange: Exchange, context: Context): Promise<Uint8Array> {
+/** Returns the body with transcripts in place of its audio, if its model takes no audio. Takes ownership of the bytes. */
+export async function transcribedBody(body: Uint8Array, exchange: Exchange, context: Context): Promise<Uint8Array> {
   const { inference, log } = context;
   const { request } = exchange;
-  const message = { client: clientOf(request), protocol: audioPartsName, body, parameters: null };
+  const message = { client: clientOf(request), protocol: takeAudioName, body, parameters: null };
   const parts = (await inference.translate(message, request.signal)) as BodyWithoutAudio;
-  if (inference.resolveModel(parts.model).hears) return parts.whole;
+  if (inference.resolveModel(parts.model).takesAudio) return parts.whole;
   const transcripts: string[] = [];
   for (const audio of parts.audio) transcripts.push(await transcriptOf(audio, exchange, context));
   if (transcripts.length > 0) log.debug({ requestId: exchange.id, parts: transcripts.length }, "audio was transcribed");

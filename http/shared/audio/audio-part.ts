@@ -15,5 +15,5 @@ export const audioPart = z
   })
   .meta({
     description:
-      "Audio. A model with an audio projector (mmproj) hears it. For another model it is replaced by its transcript, which a Whisper model of the server makes (docs/speech.md), or refused if there is none.",
+      "Audio. A model with an audio projector (mmproj) takes it. For another model it is replaced by its transcript, which a Whisper model of the server makes (docs/speech.md), or refused if there is none.",
   });

@@ -1,6 +1,6 @@
 // Audio against the reference implementations: the embeddings of generated audio projector files of each kind, and the logits after a
 // prompt with audio on both engines. The references were computed once: ultravox and qwen2a by llama.cpp's multimodal library
-// (fixtures/images/mtmd-reference.cpp), voxtral by transformers (fixtures/hearing/voxtral-reference.py).
+// (fixtures/images/mtmd-reference.cpp), voxtral by transformers (fixtures/audio-input/voxtral-reference.py).
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +11,8 @@ import type { ModelSpec } from "../../../engines/engine.ts";
 import type { AudioProjectorKind } from "../../../engines/files/audio-projector.ts";
 import { openEngine } from "../../../engines/open-engine.ts";
 import { AudioEncoder } from "../../../engines/wasm/audio/audio-encoder.ts";
-import { sound, type TinyHearing, tinyWidth, writeTinyHearing } from "../../fixtures/hearing/tiny-hearing.ts";
+import { type TinyAudioModel, tones, writeTinyAudioModel } from "../../fixtures/audio-input/tiny-audio-model.ts";
+import { tinyWidth } from "../../fixtures/models/tiny-architectures.ts";
 
 /** Values of an array, one in `step`, and the range of all its values. */
 interface Sampled {
@@ -33,10 +34,10 @@ const tolerance = 0.005;
  * range after 375 embeddings, 0.6 % after 750, also with llama.cpp's own embeddings).
  */
 const llamaTolerance = 0.01;
-const source = new URL("../../../../test/fixtures/hearing/mtmd-references.json", import.meta.url);
+const source = new URL("../../../../test/fixtures/audio-input/mtmd-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as Record<AudioProjectorKind, Reference>;
-const folder = mkdtempSync(join(tmpdir(), "troupe-hearing-"));
-const samples = sound(7);
+const folder = mkdtempSync(join(tmpdir(), "troupe-audio-input-"));
+const samples = tones(7);
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 function assertClose(values: Float32Array, { step, range, values: expected }: Sampled, most = tolerance): void {
@@ -48,10 +49,10 @@ function assertClose(values: Float32Array, { step, range, values: expected }: Sa
 
 for (const kind of ["ultravox", "qwen2a", "voxtral"] as const) {
   describe(`audio projector ${kind}`, () => {
-    let files: TinyHearing;
+    let files: TinyAudioModel;
     let embeddings: Float32Array;
     before(async () => {
-      files = await writeTinyHearing(folder, kind);
+      files = await writeTinyAudioModel(folder, kind);
     });
 
     for (const threads of [1, 2]) {
@@ -124,12 +125,12 @@ for (const kind of ["ultravox", "qwen2a", "voxtral"] as const) {
 }
 
 it("cuts long audio into windows of one spectrogram", async () => {
-  const { mmproj } = await writeTinyHearing(folder, "qwen2a");
+  const { mmproj } = await writeTinyAudioModel(folder, "qwen2a");
   const encoder = await AudioEncoder.load(mmproj, 1);
   try {
-    const [first, second, ...others] = encoder.windows(sound(31));
+    const [first, second, ...others] = encoder.windows(tones(31));
     assert.equal(others.length, 0);
-    const [alone] = encoder.windows(sound(30));
+    const [alone] = encoder.windows(tones(30));
     // The last frames of the first window see the beginning of the second one.
     const bands = encoder.file.sizes.bands;
     for (let band = 0; band < bands; band++) {

@@ -1,23 +1,25 @@
-// Images and audio of a model: prepares those of requests and keeps their embeddings. An image is decoded and encoded once, and
-// its embeddings stay in a cache of limited size. A request holds its images from their preparation until its end; the
+// Media of a model: prepares the images, frames of videos and audio of requests, and keeps their embeddings. Each file is decoded and
+// encoded once, and its embeddings stay in a cache of limited size. A request holds its media from their preparation until its end; the
 // embeddings that requests hold are limited, too.
 import { ServerError } from "../../runtime/errors.ts";
+import type { AudioThread } from "../audio-input/audio-thread.ts";
 import type { PromptSpan } from "../batch.ts";
 import type { AudioRules } from "../files/audio-projector.ts";
 import type { ProjectorFile } from "../files/projector.ts";
-import type { AudioThread } from "../hearing/audio-thread.ts";
+import { cutImage } from "../vision/image-decoder.ts";
+import { tileGrid } from "../vision/image-tokens.ts";
+import type { Tile } from "../wasm/vision/image-encoder.ts";
 import type { EncoderThread } from "./encoder-thread.ts";
-import { cutImage } from "./image-decoder.ts";
-import { type PreparedImage, type TileSpan, tileGrid } from "./image-tokens.ts";
+import type { PreparedMedia, TileSpan } from "./media-tokens.ts";
 
 /** Maximum size in bytes of the embeddings that the requests in progress hold together. */
 const maxHeldBytes = 2 ** 30;
 
-export interface ModelImagesOptions {
+export interface ModelMediaOptions {
   /** null: the model takes no images. */
   readonly images: {
     readonly file: Pick<ProjectorFile, "tiling" | "rules">;
-    readonly encoder: Pick<EncoderThread, "encode">;
+    readonly encoder: Pick<EncoderThread<Tile>, "encode">;
     /** Longest edge of an image in pixels, to which larger ones are scaled; null: none. */
     readonly maxEdge: number | null;
   } | null;
@@ -30,8 +32,8 @@ export interface ModelImagesOptions {
   readonly cacheBytes: number;
 }
 
-/** Image to prepare. */
-export interface EncodedImage {
+/** Image, frame of a video or audio file to prepare. */
+export interface EncodedMedia {
   readonly key: string;
   readonly digest: string;
   readonly bytes: Uint8Array;
@@ -45,8 +47,8 @@ export interface EncoderCacheStatistics {
   misses: number;
 }
 
-interface ImageEntry {
-  readonly grid: PreparedImage["grid"];
+interface MediaEntry {
+  readonly grid: PreparedMedia["grid"];
   readonly isAudio: boolean;
   readonly tiles: readonly EncodedTile[];
   readonly bytes: number;
@@ -59,47 +61,47 @@ interface EncodedTile {
   readonly embeddings: Float32Array;
 }
 
-/** Image that is being prepared. */
+/** File that is being prepared. */
 interface Preparation {
-  readonly entry: Promise<ImageEntry>;
+  readonly entry: Promise<MediaEntry>;
   /** For each request that waits for it: whether it still does. If none does, no further tile is computed. */
   readonly wanted: (() => boolean)[];
 }
 
-export class ModelImages {
+export class ModelMedia {
   readonly statistics: EncoderCacheStatistics = { hits: 0, misses: 0 };
-  readonly #options: ModelImagesOptions;
+  readonly #options: ModelMediaOptions;
   /** Least recently used first. */
-  readonly #cache = new Map<string, ImageEntry>();
+  readonly #cache = new Map<string, MediaEntry>();
   #cachedBytes = 0;
   readonly #preparing = new Map<string, Preparation>();
-  /** Images that requests hold, by owner and number of the hold; by digest in a hold. */
-  readonly #holds = new Map<object, Map<number, Map<string, ImageEntry>>>();
+  /** Media that requests hold, by owner and number of the hold; by digest in a hold. */
+  readonly #holds = new Map<object, Map<number, Map<string, MediaEntry>>>();
 
-  constructor(options: ModelImagesOptions) {
+  constructor(options: ModelMediaOptions) {
     this.#options = options;
   }
 
   /**
-   * Decodes and encodes the images, and holds them for `owner` under the number `hold`. Throws `invalid_value` for an image
-   * that cannot be decoded, `queue_full` if the requests in progress hold too many images, `cancelled` if the hold is released
+   * Decodes and encodes the media, and holds them for `owner` under the number `hold`. Throws `invalid_value` for a file that
+   * cannot be decoded, `queue_full` if the requests in progress hold too many embeddings, `cancelled` if the hold is released
    * meanwhile.
    */
   async prepare(
     owner: object,
     hold: number,
-    images: readonly EncodedImage[],
+    media: readonly EncodedMedia[],
     client: string,
-  ): Promise<readonly PreparedImage[]> {
-    const held = new Map<string, ImageEntry>();
-    const holds = this.#holds.get(owner) ?? new Map<number, Map<string, ImageEntry>>();
+  ): Promise<readonly PreparedMedia[]> {
+    const held = new Map<string, MediaEntry>();
+    const holds = this.#holds.get(owner) ?? new Map<number, Map<string, MediaEntry>>();
     this.#holds.set(owner, holds.set(hold, held));
     const isHeld = () => this.#holds.get(owner)?.get(hold) === held;
     try {
-      for (const image of images) {
-        if (this.#heldBytes() > maxHeldBytes) throw tooManyImages();
-        const entry = this.#entry(image, client, isHeld);
-        held.set(idOf(image), await entry.catch((error: unknown) => Promise.reject(withField(error, image.param))));
+      for (const item of media) {
+        if (this.#heldBytes() > maxHeldBytes) throw tooMuchMedia();
+        const entry = this.#entry(item, client, isHeld);
+        held.set(idOf(item), await entry.catch((error: unknown) => Promise.reject(withField(error, item.param))));
         if (!isHeld())
           throw new ServerError(
             "cancelled",
@@ -110,16 +112,16 @@ export class ModelImages {
       this.release(owner, hold);
       throw error;
     }
-    return images.map((image) => {
-      const { grid, isAudio, tiles } = held.get(idOf(image)) as ImageEntry;
+    return media.map((item) => {
+      const { grid, isAudio, tiles } = held.get(idOf(item)) as MediaEntry;
       const sizes = tiles.map(({ rows, columns }) => ({ rows, columns }));
-      return { key: image.key, digest: idOf(image), grid, isAudio, tiles: sizes };
+      return { key: item.key, digest: idOf(item), grid, isAudio, tiles: sizes };
     });
   }
 
-  /** Size of the embeddings that requests hold; an image that several requests hold counts once. */
+  /** Size of the embeddings that requests hold; what several requests hold counts once. */
   #heldBytes(): number {
-    const entries = new Set<ImageEntry>();
+    const entries = new Set<MediaEntry>();
     for (const holds of this.#holds.values()) {
       for (const held of holds.values()) for (const entry of held.values()) entries.add(entry);
     }
@@ -128,7 +130,7 @@ export class ModelImages {
     return bytes;
   }
 
-  /** Returns the parts of a prompt that are embeddings. Throws model_failed if the images are not held. */
+  /** Returns the parts of a prompt that are embeddings. Throws model_failed if they are not held. */
   spans(owner: object, hold: number, tiles: readonly TileSpan[]): PromptSpan[] {
     const held = this.#holds.get(owner)?.get(hold);
     const rules = this.#options.images?.file.rules;
@@ -157,8 +159,8 @@ export class ModelImages {
     this.#holds.delete(owner);
   }
 
-  async #entry(image: EncodedImage, client: string, isHeld: () => boolean): Promise<ImageEntry> {
-    const digest = idOf(image);
+  async #entry(item: EncodedMedia, client: string, isHeld: () => boolean): Promise<MediaEntry> {
+    const digest = idOf(item);
     const cached = this.#cache.get(digest);
     if (cached !== undefined) {
       this.statistics.hits++;
@@ -170,42 +172,42 @@ export class ModelImages {
     if (known !== undefined) this.statistics.hits++;
     else this.statistics.misses++;
     known?.wanted.push(isHeld);
-    const preparation = known ?? this.#begin(image, client, isHeld);
+    const preparation = known ?? this.#begin(item, client, isHeld);
     try {
       return await preparation.entry;
     } catch (error) {
       // The preparation may have been cancelled just before this request joined it.
       const wasCancelled = error instanceof ServerError && error.code === "cancelled";
       if (!wasCancelled || !isHeld() || known === undefined) throw error;
-      return await this.#entry(image, client, isHeld);
+      return await this.#entry(item, client, isHeld);
     }
   }
 
-  #begin(image: EncodedImage, client: string, isHeld: () => boolean): Preparation {
+  #begin(item: EncodedMedia, client: string, isHeld: () => boolean): Preparation {
     const wanted: Preparation["wanted"] = [isHeld];
     const isWanted = () => wanted.some((one) => one());
-    const entry = this.#encode(image, client, isWanted).finally(() => this.#preparing.delete(idOf(image)));
+    const entry = this.#encode(item, client, isWanted).finally(() => this.#preparing.delete(idOf(item)));
     const preparation = { entry, wanted };
-    this.#preparing.set(idOf(image), preparation);
+    this.#preparing.set(idOf(item), preparation);
     return preparation;
   }
 
-  async #encode(image: EncodedImage, client: string, isWanted: () => boolean): Promise<ImageEntry> {
-    const { isAudio } = image;
+  async #encode(item: EncodedMedia, client: string, isWanted: () => boolean): Promise<MediaEntry> {
+    const { isAudio } = item;
     const { grid, tiles } = isAudio
-      ? await this.#encodeAudio(image, client, isWanted)
-      : await this.#encodeImage(image, client, isWanted);
+      ? await this.#encodeAudio(item, client, isWanted)
+      : await this.#encodeImage(item, client, isWanted);
     const bytes = tiles.reduce((sum, { embeddings }) => sum + embeddings.byteLength, 0);
     const entry = { grid, tiles, isAudio, bytes };
-    this.#keep(idOf(image), entry);
+    this.#keep(idOf(item), entry);
     return entry;
   }
 
   async #encodeImage(
-    { bytes }: EncodedImage,
+    { bytes }: EncodedMedia,
     client: string,
     isWanted: () => boolean,
-  ): Promise<Pick<ImageEntry, "grid" | "tiles">> {
+  ): Promise<Pick<MediaEntry, "grid" | "tiles">> {
     const { images } = this.#options;
     if (images === null) throw new ServerError("unsupported", "this model takes no images");
     const { file, encoder, maxEdge } = images;
@@ -221,10 +223,10 @@ export class ModelImages {
 
   /** Each window is a tile of one row. */
   async #encodeAudio(
-    { bytes }: EncodedImage,
+    { bytes }: EncodedMedia,
     client: string,
     isWanted: () => boolean,
-  ): Promise<Pick<ImageEntry, "grid" | "tiles">> {
+  ): Promise<Pick<MediaEntry, "grid" | "tiles">> {
     const { audio } = this.#options;
     if (audio === null) throw new ServerError("unsupported", "this model takes no audio");
     const windows = await audio.encoder.encode(bytes, client, isWanted);
@@ -233,7 +235,7 @@ export class ModelImages {
     return { grid: null, tiles: windows.map((embeddings) => ({ rows: 1, columns, embeddings })) };
   }
 
-  #keep(digest: string, entry: ImageEntry): void {
+  #keep(digest: string, entry: MediaEntry): void {
     const { cacheBytes } = this.#options;
     if (entry.bytes > cacheBytes) return;
     this.#cache.set(digest, entry);
@@ -247,16 +249,16 @@ export class ModelImages {
 }
 
 /** A file has other embeddings as audio than as an image. */
-function idOf({ digest, isAudio }: Pick<EncodedImage, "digest" | "isAudio">): string {
+function idOf({ digest, isAudio }: Pick<EncodedMedia, "digest" | "isAudio">): string {
   return isAudio ? `audio ${digest}` : digest;
 }
 
-function tooManyImages(): ServerError {
+function tooMuchMedia(): ServerError {
   const message = `the requests in progress hold more than ${maxHeldBytes / 2 ** 20} MiB of embeddings of images and audio; try again later`;
   return new ServerError("queue_full", message);
 }
 
-/** Returns the error of a damaged image with the field that has it. Requests may share the work on an image. */
+/** Returns the error of a damaged file with the field that has it. Requests may share the work on a file. */
 function withField(error: unknown, param: string): unknown {
   if (!(error instanceof ServerError) || error.code !== "invalid_value" || error.param !== undefined) return error;
   return new ServerError("invalid_value", error.message, { param, cause: error });
