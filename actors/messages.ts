@@ -21,12 +21,12 @@ import type {
 import type { HeadBytes } from "../engines/files/gguf/reader.ts";
 import type { GenerateEvent, GenerateRequest, ResolvedRequest, Sampling } from "../engines/generation.ts";
 import type { GrammarSource } from "../engines/grammar-source.ts";
+import type { PreparedMedia, TileSpan } from "../engines/media/media-tokens.ts";
+import type { EncodedMedia, EncoderCacheStatistics } from "../engines/media/model-media.ts";
 import type { RemoteSettings } from "../engines/remote/upstream.ts";
 import type { SpeechCard, SpeechSpec } from "../engines/speech/speech.ts";
 import type { ModelTemplateCapabilities } from "../engines/text/template/template-capabilities.ts";
 import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
-import type { PreparedImage, TileSpan } from "../engines/vision/image-tokens.ts";
-import type { EncodedImage, EncoderCacheStatistics } from "../engines/vision/model-images.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { SandboxSettings } from "../runtime/sandbox/sandbox.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
@@ -47,11 +47,11 @@ export interface ModelProtocol {
    */
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
   /**
-   * Decodes and encodes images, and holds their embeddings until the hold is released. Throws invalid_value for an image that
-   * cannot be decoded, queue_full, unsupported.
+   * Decodes and encodes images and audio, and holds their embeddings until the hold is released. Throws invalid_value for a
+   * file that cannot be decoded, queue_full, unsupported.
    */
-  prepareImages(message: ImagesToPrepare): Promise<readonly PreparedImage[]>;
-  releaseImages(message: { readonly hold: number }): void;
+  prepareMedia(message: MediaToPrepare): Promise<readonly PreparedMedia[]>;
+  releaseMedia(message: { readonly hold: number }): void;
   /** Returns the pooled outputs of the prompts, when all are computed: Capabilities.pooledLength floats for each prompt. */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
   /** Ends sequences before the next step. `stop`: their texts contain a stop string, so the sequences count as finished. */
@@ -73,11 +73,11 @@ export interface ModelProtocol {
   unloadAdapter(message: { readonly id: number }): Promise<void>;
 }
 
-/** Images of one request. `hold`: number of the hold, chosen by the sender and unique among its holds. */
-export interface ImagesToPrepare {
+/** Images, frames of videos and audio of one request. `hold`: number of the hold, chosen by the sender and unique among its holds. */
+export interface MediaToPrepare {
   readonly hold: number;
   readonly client: string;
-  readonly images: readonly EncodedImage[];
+  readonly media: readonly EncodedMedia[];
 }
 
 /** A prepared adapter (engines/files/lora/) to load into a model's worker. */
@@ -115,7 +115,7 @@ export interface ModelStatistics {
   readonly totalMs: number;
   readonly ended: EndCounts;
   readonly prefixCache: PrefixStatistics;
-  /** Images whose embeddings were cached or computed for another request, and images that were encoded. */
+  /** Images and audio whose embeddings were cached or computed for another request, and those that were encoded. */
   readonly encoderCache: EncoderCacheStatistics;
   readonly kvBlocks: { readonly used: number; readonly total: number };
   /**
@@ -175,8 +175,8 @@ export interface SequenceJob {
   readonly ignoreEos: boolean;
   /** Ids of tokens that end the sequence, in addition to the model's end-of-generation tokens. */
   readonly stopTokens: readonly number[];
-  /** Tiles of images in the prompt, and the hold of their embeddings; absent: the prompt is only tokens. */
-  readonly images?: { readonly hold: number; readonly tiles: readonly TileSpan[] };
+  /** Tiles of images and windows of audio in the prompt, and the hold of their embeddings; absent: the prompt is only tokens. */
+  readonly media?: { readonly hold: number; readonly tiles: readonly TileSpan[] };
   /** Embeddings of the tiles; the model actor adds them. */
   readonly spans?: readonly PromptSpan[];
   /** Adapter id; 0: the base model. */
@@ -326,6 +326,7 @@ export interface ModelPlaceReady {
   readonly maxQueue: number;
   /** Images that the model takes; null or absent: none. */
   readonly images?: ImageSpec | null;
+  /** Audio that the model takes; null or absent: none. */
   readonly audio?: AudioSpec | null;
   /**
    * Tokens of each text in `vocabularyProbes`, by the engine's tokenizer; null: a text that it reads in another way on purpose.

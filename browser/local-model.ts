@@ -129,8 +129,8 @@ export class LocalModel implements RunningModel {
         model: {
           texts: this.#texts,
           prepare: async (given) => preparePrompt(given as OpenRequest, this.#text),
-          // A model in a page takes no images.
-          holdImages: async () => null,
+          // A model in a page takes no images and no audio.
+          holdMedia: async () => null,
           check: async ({ asked }, text, call) =>
             checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }),
           actor: this.#actor,

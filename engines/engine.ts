@@ -83,30 +83,30 @@ export interface ModelSpec {
   readonly mixture?: MixtureSpec | null;
 }
 
-/** Audio that a model takes. */
-export interface AudioSpec extends AudioRules {
+/** Projector file with which a model takes images or audio. */
+interface ProjectorSpec {
   /** Path of the projector file (mmproj). */
   readonly path: string;
+  /** Maximum size of the cached embeddings in bytes. */
+  readonly cacheBytes: number;
+}
+
+/** Audio that a model takes. */
+export interface AudioSpec extends AudioRules, ProjectorSpec {
   /** Maximum number of audio parts of a request. */
   readonly maxAudio: number;
   /** Maximum length of an audio file in seconds. */
   readonly maxSeconds: number;
-  /** Maximum size of the cached embeddings of audio in bytes. */
-  readonly cacheBytes: number;
 }
 
 /** Images that a model takes. */
-export interface ImageSpec extends ImageRules {
-  /** Path of the projector file (mmproj). */
-  readonly path: string;
+export interface ImageSpec extends ImageRules, ProjectorSpec {
   /** Longest edge of an image in pixels, to which larger ones are scaled; null: none. */
   readonly maxEdge: number | null;
   /** Maximum number of images of a request. A video counts as one. */
   readonly maxImages: number;
   /** Maximum number of frames of a video. */
   readonly maxFrames: number;
-  /** Maximum size of the cached embeddings of images in bytes. */
-  readonly cacheBytes: number;
 }
 
 /**

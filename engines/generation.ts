@@ -14,28 +14,28 @@ export interface ChatMessage {
   readonly toolCalls?: readonly ToolCall[];
   /** Messages of role `tool`: id of the tool call whose result this is. */
   readonly toolCallId?: string;
-  /** Images within the content, in order; absent: none. */
-  readonly images?: readonly MessageImage[];
+  /** Images, videos and audio within the content, in order; absent: none. */
+  readonly media?: readonly MessageMedia[];
 }
 
-/** Place of an image or a video in a message: index in the content, and key among the request's images. */
-export interface MessageImage {
+/** Place of an image, a video or audio in a message: index in the content, and key among the request's media. */
+export interface MessageMedia {
   readonly at: number;
   readonly key: string;
 }
 
-/** Image of a request, a video, or audio. `key`: the same for equal sources. */
-export interface RequestImage {
+/** Image, video or audio of a request. `key`: the same for equal sources. */
+export interface RequestMedia {
   readonly key: string;
   /** Absent: an image. The frames of a video, with the keys of frameKey(), take its place before the prompt is prepared. */
-  readonly media?: "video" | "frame" | "audio";
-  readonly source: ImageSource;
+  readonly kind?: "video" | "frame" | "audio";
+  readonly source: MediaSource;
   /** Name of the request's field, for error messages. */
   readonly param: string;
 }
 
-/** Encoded image (PNG, JPEG, WebP, GIF and others), or where it can be found: a URL, or the id of a stored file. */
-export type ImageSource =
+/** Encoded file (PNG, MP4, WAV and others), or where it can be found: a URL, or the id of a stored file. */
+export type MediaSource =
   /** `digest`: SHA-256 of the bytes, in hexadecimal digits. */
   | { readonly kind: "data"; readonly bytes: Uint8Array; readonly digest: string }
   | { readonly kind: "url"; readonly url: string }
@@ -223,8 +223,8 @@ export interface GenerateRequest {
   readonly promptLogprobs: number | null;
   /** Changes to the chat; absent: none. */
   readonly changes?: PromptChanges;
-  /** Images of the chat's messages; absent: none. */
-  readonly images?: readonly RequestImage[];
+  /** Images, videos and audio of the chat's messages; absent: none. */
+  readonly media?: readonly RequestMedia[];
   /** Maximum number of reasoning tokens, after which the final answer is forced to begin; null: no limit. */
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];

@@ -30,7 +30,7 @@ const rings: Readonly<Record<string, Ring>> = {
     path: "parity",
     fileLimitMs: 10 * minute,
     concurrency: 1,
-    untimed: ["hearing", "images", "llama", "tokenizers", "wasm"],
+    untimed: ["audio-input", "images", "llama", "tokenizers", "wasm"],
   },
   server: {
     path: "server",
@@ -40,11 +40,12 @@ const rings: Readonly<Record<string, Ring>> = {
       ...[
         "agent-cli",
         "agents",
+        "audio-input",
         "clients",
         "coding-agents",
         "commands",
+        "diffusion",
         "embed",
-        "hearing",
         "images",
         "mcp",
         "package",

@@ -63,15 +63,15 @@ export interface ResolvedModel {
   readonly adapter: AdapterSelector | null;
   readonly defaults: GenerationDefaults;
   /** Whether the model takes audio; absent: no. */
-  readonly hears?: boolean;
+  readonly takesAudio?: boolean;
 }
 
 export interface ModelCapabilities {
   readonly generates: boolean;
   /** Whether the model takes images; absent: no. */
-  readonly sees?: boolean;
+  readonly takesImages?: boolean;
   /** Whether the model takes audio; absent: no. */
-  readonly hears?: boolean;
+  readonly takesAudio?: boolean;
   readonly embeds: boolean;
   /** Maximum number of tokens of prompt and output together. */
   readonly maxModelLength: number;

@@ -1,9 +1,9 @@
 // Inference service: implements Inference and ModelManagement for http/ on the main thread. It waits until a request's model is
 // loaded, sends the request to the generation thread and passes the events back. It does not handle tokens.
 import type { AdapterSelector, GenerateEvent, GenerateRequest, ResolvedRequest } from "../../engines/generation.ts";
+import { checkMedia } from "../../engines/media/check-media.ts";
 import { effectiveSampling, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
-import { checkMedia } from "../../engines/vision/check-media.ts";
 import type { StreamReader } from "../../runtime/actor/stream-ends.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
@@ -32,7 +32,7 @@ import { loading, type ServedModel, type ServedStatistics, shuttingDown, tokenle
 import { applyCalibration, calibrationStatus, startCalibration } from "../models/weights/calibration.ts";
 import { Requantizer } from "../models/weights/requantizer.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
-import { ImageSources, type LoadedRequest } from "./image-sources.ts";
+import { type LoadedRequest, MediaSources } from "./media-sources.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./metrics/engine-metrics.ts";
 import { PictureService } from "./picture-service.ts";
 import { RemoteTextService } from "./remote-text-service.ts";
@@ -64,7 +64,7 @@ interface Visit {
 /** A generation whose first event has not been read. */
 interface Started {
   readonly reader: StreamReader<GenerationEvent>;
-  /** Ends the count as a generation without an event, and that of its images. */
+  /** Ends the count as a generation without an event, and that of its loaded media. */
   begun(): void;
 }
 
@@ -88,7 +88,7 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #generation: GenerationClient;
   readonly #models: ModelManager;
   readonly #requantizer: Requantizer;
-  readonly #images: ImageSources;
+  readonly #media: MediaSources;
   readonly #pictures: PictureService;
   readonly #remoteText: RemoteTextService;
   readonly #speech: SpeechService;
@@ -105,7 +105,7 @@ export class InferenceService implements Inference, ModelManagement {
     this.#generation = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
     this.#models = new ModelManager(options, this.#system, this.#generation);
     this.#requantizer = new Requantizer(options);
-    this.#images = new ImageSources({ readFile: options.readFile ?? null });
+    this.#media = new MediaSources({ readFile: options.readFile ?? null });
     const { speechLimits: limits, defaultModelId } = options;
     this.#remoteText = new RemoteTextService(this.#models, this.#system, () => this.#isStopping);
     this.#pictures = new PictureService({ models: this.#models, system: this.#system, defaultModelId });
@@ -276,11 +276,11 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Loads the images of a request and starts its generation. Separate from generate(), which would keep the loaded images until
+   * Loads the media of a request and starts its generation. Separate from generate(), which would keep the loaded media until
    * the generation ends.
    */
   async #begin(visit: Visit, request: GenerateRequest, signal: AbortSignal): Promise<Started> {
-    const loaded = await this.#withImages(request, signal);
+    const loaded = await this.#withMedia(request, signal);
     try {
       if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its images were loaded");
       if (this.#starting >= maxStarting) throw tooManyStarting();
@@ -304,14 +304,14 @@ export class InferenceService implements Inference, ModelManagement {
     };
   }
 
-  /** Loads the images of a request. Throws `unsupported` or `invalid_value` if its model does not take them. */
-  async #withImages(request: GenerateRequest, signal: AbortSignal): Promise<LoadedRequest> {
-    const { images = [] } = request;
-    const [first] = images;
+  /** Loads the media of a request. Throws `unsupported` or `invalid_value` if its model does not take them. */
+  async #withMedia(request: GenerateRequest, signal: AbortSignal): Promise<LoadedRequest> {
+    const { media = [] } = request;
+    const [first] = media;
     if (first === undefined) return { request, release: () => {} };
     const { served } = this.#models.get(request.model);
-    checkMedia(images, served.spec, served.id);
-    return await this.#images.load(request, served.spec.images?.maxFrames ?? 0, signal);
+    checkMedia(media, served.spec, served.id);
+    return await this.#media.load(request, served.spec.images?.maxFrames ?? 0, signal);
   }
 
   /** Starts a generation. The first event is `prepared`, or `error` if the preparation fails. */
@@ -335,7 +335,7 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
-    const loaded = await this.#withImages(request, signal);
+    const loaded = await this.#withMedia(request, signal);
     try {
       return await this.#onModel(request, signal, ({ link }, task) => {
         const options = { timeoutMs: textTimeoutMs, transfer: movedWith(request) };

@@ -33,7 +33,7 @@ import { Embedding } from "./embedding.ts";
 import { EventStream } from "./event-stream.ts";
 import { Generation, type GenerationOptions, type GenerationResult, type SequenceSink } from "./generation.ts";
 import { GenerationQueue, type QueuePlaces } from "./generation-queue.ts";
-import { type HeldImages, holdImages } from "./request-images.ts";
+import { type HeldMedia, holdMedia } from "./request-media.ts";
 
 export interface GenerationActorOptions {
   readonly hub: StreamHub;
@@ -124,7 +124,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     void stream.endWith(this.#run({ request, adapter }, stop, stream, holder));
   }
 
-  /** Runs a generation. Not async, because an async function would keep the images of the request until the generation ends. */
+  /** Runs a generation. Not async, because an async function would keep the media of the request until the generation ends. */
   #run(
     asked: Pick<GenerationOptions, "request" | "adapter">,
     stop: AbortController,
@@ -151,19 +151,19 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     { request: given, adapter }: Pick<GenerationOptions, "request" | "adapter">,
   ): Generation {
     const { tasks } = this.#options;
-    // The images are not part of the generation's request, so that they are freed when they have been prepared.
-    const { images, ...request } = given;
-    let sources = images;
+    // The media are not part of the generation's request, so that they are freed when they have been prepared.
+    const { media, ...request } = given;
+    let sources = media;
     return new Generation({
       request,
       adapter,
       model: {
         texts: model.texts,
-        prepare: (request, images, signal) => tasks.prepare(model.textKey, request, signal, images),
-        holdImages: (signal) => {
-          const images = sources;
+        prepare: (request, media, signal) => tasks.prepare(model.textKey, request, signal, media),
+        holdMedia: (signal) => {
+          const media = sources;
           sources = undefined;
-          return this.#holdImages(model, { ...request, ...(images && { images }) }, signal);
+          return this.#holdMedia(model, { ...request, ...(media && { media }) }, signal);
         },
         check: (checks, text, call) => tasks.check(checks, text, call, request.client),
         actor: model.actor,
@@ -183,18 +183,14 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
   countTokens({ task, request }: MessageOf<GenerationProtocol, "countTokens">): DeferredReply<number> {
     const model = this.#generating(request.model);
     return this.#task(task, async ({ signal }) => {
-      const held = await this.#holdImages(model, request, signal);
+      const held = await this.#holdMedia(model, request, signal);
       held?.release();
       return await this.#options.tasks.countTokens(model.textKey, request, signal, held?.prepared);
     });
   }
 
-  #holdImages(
-    { actor, ready }: LinkedModel,
-    request: GenerateRequest,
-    signal: AbortSignal,
-  ): Promise<HeldImages | null> {
-    return holdImages(request, { actor, ready, hold: this.#nextId() }, signal);
+  #holdMedia({ actor, ready }: LinkedModel, request: GenerateRequest, signal: AbortSignal): Promise<HeldMedia | null> {
+    return holdMedia(request, { actor, ready, hold: this.#nextId() }, signal);
   }
 
   convertTokens({ task, request }: MessageOf<GenerationProtocol, "convertTokens">): DeferredReply<ConvertedTokens> {

@@ -3,8 +3,8 @@
 // all sequences of the generation have ended. The caller forwards the events to a stream.
 import { performance } from "node:perf_hooks";
 import type { FinishReason, GenerateEvent, GenerateRequest, ResolvedRequest, Usage } from "../../engines/generation.ts";
+import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
-import type { PreparedImage } from "../../engines/vision/image-tokens.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import { elapsedUnitSeconds, type LeasedAdapter, type ModelProtocol, type SequenceJob } from "../messages.ts";
@@ -15,7 +15,7 @@ import { Choice } from "./output/choice.ts";
 import type { ChoiceEvent } from "./output/event-buffer.ts";
 import { answerPlan, type OutputPlan } from "./output/output-plan.ts";
 import { promptLogprobs } from "./output/token-logprobs.ts";
-import type { HeldImages } from "./request-images.ts";
+import type { HeldMedia } from "./request-media.ts";
 
 /**
  * Maximum time in ms until the model has queued the sequences. It is long, because the model compiles a grammar before it
@@ -47,9 +47,9 @@ export interface GenerationOptions {
   readonly model: {
     readonly texts: TokenTexts;
     /** Prepares the prompt on a text worker. Throws the validation error of the request. */
-    prepare(request: GenerateRequest, images: readonly PreparedImage[], signal: AbortSignal): Promise<PreparedPrompt>;
-    /** Prepares the images of the request; null: it has none. Call once. */
-    holdImages(signal: AbortSignal): Promise<HeldImages | null>;
+    prepare(request: GenerateRequest, media: readonly PreparedMedia[], signal: AbortSignal): Promise<PreparedPrompt>;
+    /** Prepares the images, videos and audio of the request; null: it has none. Call once. */
+    holdMedia(signal: AbortSignal): Promise<HeldMedia | null>;
     /** Checks an output against the request on a text worker. Returns why it does not match; null: it matches. */
     check(checks: OutputChecks, text: string, call: string | null): Promise<string | null>;
     readonly actor: Ref<ModelProtocol>;
@@ -109,8 +109,8 @@ export class Generation {
    */
   #promptUnits = 0;
   #completionUnits = 0;
-  /** Images of the request, held by the model's place until the generation ends; null: none. */
-  #images: HeldImages | null = null;
+  /** Images, videos and audio of the request, held by the model's place until the generation ends; null: none. */
+  #media: HeldMedia | null = null;
   /** Whether the sequences are paused, because emit() has returned false. */
   #isPaused = false;
   /** Callbacks of the promise of run(); null before run() and when the promise has settled. */
@@ -144,14 +144,14 @@ export class Generation {
   async #start(): Promise<void> {
     const { request, model, signal, onPrepared } = this.#options;
     try {
-      const images = await model.holdImages(signal);
-      if (this.#isOver) images?.release();
+      const media = await model.holdMedia(signal);
+      if (this.#isOver) media?.release();
       if (this.#isOver) return;
-      this.#images = images;
-      const prepared = await model.prepare(request, images?.prepared ?? [], signal);
+      this.#media = media;
+      const prepared = await model.prepare(request, media?.prepared ?? [], signal);
       if (this.#isOver) return;
       onPrepared();
-      const jobs = this.#jobs(prepared, images);
+      const jobs = this.#jobs(prepared, media);
       this.#queuedAt = this.#now();
       await model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
     } catch (error) {
@@ -169,7 +169,7 @@ export class Generation {
     this.#close()?.reject(error);
   }
 
-  #jobs(prepared: PreparedPrompt, images: HeldImages | null): SequenceJob[] {
+  #jobs(prepared: PreparedPrompt, media: HeldMedia | null): SequenceJob[] {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
@@ -181,7 +181,7 @@ export class Generation {
       ...jobOf(request, prepared),
       id: this.#openSequence(choice, index, tokens),
       choice: index,
-      ...(images && { images: { hold: images.hold, tiles: prepared.tiles } }),
+      ...(media && { media: { hold: media.hold, tiles: prepared.tiles } }),
       adapter: adapter?.id ?? 0,
       // Only the first choice is measured, so that the time to the first token is counted once for each request.
       series: index === 0 ? request.series : null,
@@ -356,7 +356,7 @@ export class Generation {
     const completion = this.#completion;
     if (completion === null) return null;
     this.#completion = null;
-    this.#images?.release();
+    this.#media?.release();
     signal.removeEventListener("abort", this.#aborted);
     const ids = [...this.#open.keys()];
     if (ids.length > 0) model.actor.tell("cancel", { ids });

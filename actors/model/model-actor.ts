@@ -2,7 +2,7 @@
 // messages becomes a subscriber that receives tokens.
 
 import type { LoadedModel } from "../../engines/engine.ts";
-import type { ModelImages } from "../../engines/vision/model-images.ts";
+import type { ModelMedia } from "../../engines/media/model-media.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
@@ -16,11 +16,11 @@ export interface ModelActorParts {
   readonly model: LoadedModel;
   readonly loop: StepLoop;
   readonly preparation: RequestPreparation;
-  /** Images of the model; null or absent: it takes none. */
-  readonly images?: ModelImages | null;
+  /** Images and audio of the model; null or absent: it takes none. */
+  readonly media?: ModelMedia | null;
 }
 
-export function modelActor({ model, loop, preparation, images = null }: ModelActorParts): Behaviour<ModelProtocol> {
+export function modelActor({ model, loop, preparation, media = null }: ModelActorParts): Behaviour<ModelProtocol> {
   const subscribers = new Map<Endpoint, Subscriber>();
 
   /** Returns the subscriber of the sender's connection. When the connection ends, its sequences are cancelled. */
@@ -32,17 +32,17 @@ export function modelActor({ model, loop, preparation, images = null }: ModelAct
     subscribers.set(sender, subscriber);
     void sender.exit.then(() => {
       preparation.drop(subscriber);
-      images?.drop(subscriber);
+      media?.drop(subscriber);
       subscribers.delete(sender);
     });
     return subscriber;
   }
 
-  /** Adds the embeddings of images to the jobs. */
+  /** Adds the embeddings of images and audio to the jobs. */
   function withSpans(subscriber: Subscriber, jobs: readonly SequenceJob[]): readonly SequenceJob[] {
-    if (images === null || jobs.every((job) => job.images === undefined)) return jobs;
+    if (media === null || jobs.every((job) => job.media === undefined)) return jobs;
     return jobs.map((job) =>
-      job.images ? { ...job, spans: images.spans(subscriber, job.images.hold, job.images.tiles) } : job,
+      job.media ? { ...job, spans: media.spans(subscriber, job.media.hold, job.media.tiles) } : job,
     );
   }
 
@@ -52,14 +52,14 @@ export function modelActor({ model, loop, preparation, images = null }: ModelAct
       const queued = preparation.submit(subscriber, withSpans(subscriber, jobs));
       return queued && new DeferredReply(queued);
     },
-    prepareImages: ({ hold, images: encoded, client }, context) => {
-      if (images === null) throw new ServerError("unsupported", "this model takes no images", { param: "messages" });
-      return new DeferredReply(images.prepare(subscriberOf(context), hold, encoded, client));
+    prepareMedia: ({ hold, media: encoded, client }, context) => {
+      if (media === null) throw new ServerError("unsupported", "this model takes no images", { param: "messages" });
+      return new DeferredReply(media.prepare(subscriberOf(context), hold, encoded, client));
     },
-    releaseImages: ({ hold }, context) => images?.release(subscriberOf(context), hold),
+    releaseMedia: ({ hold }, context) => media?.release(subscriberOf(context), hold),
     pool: (message, context) => new DeferredReply(loop.pool(subscriberOf(context), message)),
     cancel: ({ ids, how }, context) => preparation.cancel(subscriberOf(context), ids, how),
-    statistics: () => ({ ...loop.snapshot(), ...(images && { encoderCache: { ...images.statistics } }) }),
+    statistics: () => ({ ...loop.snapshot(), ...(media && { encoderCache: { ...media.statistics } }) }),
     startCalibration: () => startCalibration(model),
     calibrationStatus: () => calibrationStatus(model),
     calibrationSums: () => calibrationSums(model),

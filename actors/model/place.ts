@@ -1,5 +1,7 @@
 // Model place: the module of a model's worker (a child process or thread). It loads the model, then runs the step loop. An
 // engine failure ends the worker on purpose, and its supervisor starts a new one.
+
+import { AudioThread } from "../../engines/audio-input/audio-thread.ts";
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -7,12 +9,11 @@ import { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { AudioSpec, ImageSpec, LoadedModel, ModelSpec } from "../../engines/engine.ts";
 import { readAudioProjectorFile } from "../../engines/files/audio-projector.ts";
 import { readProjectorFile } from "../../engines/files/projector.ts";
-import { AudioThread } from "../../engines/hearing/audio-thread.ts";
+import { ModelMedia } from "../../engines/media/model-media.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
-import { EncoderThread } from "../../engines/vision/encoder-thread.ts";
 import { checkImageLibrary } from "../../engines/vision/image-decoder.ts";
-import { ModelImages } from "../../engines/vision/model-images.ts";
+import { startImageThread } from "../../engines/vision/image-thread.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -35,7 +36,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   checkKind(spec, model.capabilities);
   const draft = speculation.draftModel && (await loadDraftModel(spec.path, speculation.draftModel, () => {}));
   const store = await openStore(place.init, model, (notice) => report({ notice }));
-  const media = await openMedia(spec, model);
+  const encoders = await openEncoders(spec, model);
   const loop = new StepLoop(model, {
     limits,
     frameIntervalMs,
@@ -62,15 +63,15 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
-    for (const thread of media?.threads ?? []) await thread.dispose();
+    for (const thread of encoders?.threads ?? []) await thread.dispose();
     loop.dispose();
     model.dispose();
   };
   const preparation = new RequestPreparation({ loop, grammars, store });
-  const behaviour = modelActor({ model, loop, preparation, images: media?.images ?? null });
+  const behaviour = modelActor({ model, loop, preparation, media: encoders?.media ?? null });
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   // Without the threads, the requests with images or audio would fail for ever; the supervisor starts the model again.
-  for (const thread of media?.threads ?? []) {
+  for (const thread of encoders?.threads ?? []) {
     void thread.ended.then((error) => {
       if (isStopping) return;
       setImmediate(() => {
@@ -112,13 +113,13 @@ async function openStore(
 }
 
 /** Starts the threads that encode images and audio; null: the model takes none. */
-async function openMedia({ images: seen, audio: heard, threads }: ModelSpec, model: LoadedModel) {
-  const images = seen ? await openImages(seen, model, threads) : null;
-  const audio = heard ? await openAudio(heard, model, threads) : null;
-  const cacheBytes = (seen ?? heard)?.cacheBytes;
+async function openEncoders(spec: ModelSpec, model: LoadedModel) {
+  const images = spec.images ? await openImages(spec.images, model, spec.threads) : null;
+  const audio = spec.audio ? await openAudio(spec.audio, model, spec.threads) : null;
+  const cacheBytes = (spec.images ?? spec.audio)?.cacheBytes;
   if (cacheBytes === undefined) return null;
-  const opened = [...(images ? [images.encoder] : []), ...(audio ? [audio.encoder] : [])];
-  return { threads: opened, images: new ModelImages({ images, audio, cacheBytes }) };
+  const threads = [...(images ? [images.encoder] : []), ...(audio ? [audio.encoder] : [])];
+  return { threads, media: new ModelMedia({ images, audio, cacheBytes }) };
 }
 
 /** Starts the thread that encodes audio. Throws `config_invalid` if the projector does not belong to the model. */
@@ -150,7 +151,7 @@ async function openImages(spec: ImageSpec, model: LoadedModel, threads: number) 
   checkImageLibrary();
   const file = await readProjectorFile(path);
   checkLength(path, file.sizes.length, model);
-  const encoder = await EncoderThread.start({ path, threads: computeThreads(threads) });
+  const encoder = await startImageThread({ path, threads: computeThreads(threads) });
   return { file, encoder, maxEdge };
 }
 

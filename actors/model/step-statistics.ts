@@ -40,7 +40,7 @@ export class StepStatistics {
       sharePreemptions: preemptions.share,
       ended: { ...this.ended },
       prefixCache: { ...prefixes },
-      // The model actor fills in the counts of the model's images.
+      // The model actor fills in the counts of the model's images and audio.
       encoderCache: { hits: 0, misses: 0 },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
       adapters: { loaded: adapters, switches: adapterSwitches },

@@ -149,7 +149,7 @@ export class ModelManager {
   resolve(requested: string | undefined): ResolvedModel {
     const named = resolveName(requested, this.entries(), this.#options.defaultModelId);
     const { served } = this.get(named.id);
-    return { ...named, defaults: served.defaults, hears: Boolean(served.spec?.audio) };
+    return { ...named, defaults: served.defaults, takesAudio: Boolean(served.spec?.audio) };
   }
 
   /** Returns the model with an id. Throws model_not_found. */

@@ -73,8 +73,8 @@ export function capabilitiesOf(
   const { generates, pooling, pooledLength } = capabilities;
   return {
     generates,
-    sees: Boolean(images),
-    hears: Boolean(audio),
+    takesImages: Boolean(images),
+    takesAudio: Boolean(audio),
     embeds: pooling !== null && pooling !== "rank",
     maxModelLength: capacity.sequenceTokens,
     trainedContext: card.trainedContext,

@@ -52,8 +52,8 @@ export function remoteActor(dispatcher: Dispatcher, settings: RemoteSettings): B
     },
     setPaused: ({ ids, paused }, context) => dispatcher.setPaused(subscriberOf(context), ids, paused),
     statistics: () => dispatcher.statistics(),
-    prepareImages: () => refuse("takes no images from here"),
-    releaseImages: () => {},
+    prepareMedia: () => refuse("takes no images from here"),
+    releaseMedia: () => {},
     startCalibration: () => refuse("has its weights there, so their inputs cannot be collected here"),
     calibrationStatus: () => {
       return { isCollecting: false, layers: 0, layersTracking: 0, totalRows: 0, minRows: 0, maxRows: 0 };

@@ -3,11 +3,11 @@
 import { serialize } from "node:v8";
 import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/generation.ts";
 import type { GrammarNotation, GrammarSource } from "../../engines/grammar-source.ts";
+import type { PreparedMedia, TileSpan } from "../../engines/media/media-tokens.ts";
 import type { OutputConstraint, Translation } from "../../engines/text/constraints/translate.ts";
 import { Translations } from "../../engines/text/constraints/translations.ts";
 import { formatNamed } from "../../engines/text/parse/choose-format.ts";
 import type { FormatName } from "../../engines/text/parse/tool-format.ts";
-import type { PreparedImage, TileSpan } from "../../engines/vision/image-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { ReasoningLimit } from "../messages.ts";
 import type { ChatPlan, TextModel } from "./text-model.ts";
@@ -15,7 +15,7 @@ import type { TextPhase } from "./text-phase.ts";
 
 export interface PreparedPrompt {
   readonly tokens: Int32Array;
-  /** Tiles of images among the tokens. */
+  /** Tiles of images and windows of audio among the tokens. */
   readonly tiles: readonly TileSpan[];
   readonly grammar: GrammarSource | null;
   /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
@@ -67,9 +67,9 @@ export function preparePrompt(
   request: OpenRequest,
   text: TextModel,
   enter: (phase: TextPhase) => void = () => {},
-  images: readonly PreparedImage[] = [],
+  media: readonly PreparedMedia[] = [],
 ): PreparedPrompt {
-  const { prompt, tiles = [], chat } = text.prompt(request, enter, images);
+  const { prompt, tiles = [], chat } = text.prompt(request, enter, media);
   const { sampling, reasoningBudget, grammar, tools } = request;
   if (tiles.length > 0 && request.promptLogprobs !== null) {
     const message =

@@ -5,10 +5,10 @@ import { deserialize } from "node:v8";
 import { type ModelMetadata, parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { type HeadBytes, readHeadBytes } from "../../engines/files/gguf/reader.ts";
 import type { GenerateRequest, OpenRequest } from "../../engines/generation.ts";
+import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
 import { loadTemplateOverride } from "../../engines/text/template/template-source.ts";
 import { tokenTextTable } from "../../engines/text/tokenizer/token-texts.ts";
 import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
-import type { PreparedImage } from "../../engines/vision/image-tokens.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/task/task.ts";
 import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "../api/body-translators.ts";
 import type { ConvertedTokens, EmbedInputs, ModelFileFacts, TokenSource } from "../api/inference.ts";
@@ -35,7 +35,7 @@ export interface TextTaskTypes {
     readonly input: {
       readonly key: string;
       readonly request: GenerateRequest;
-      readonly images: readonly PreparedImage[];
+      readonly media: readonly PreparedMedia[];
     };
     readonly output: ReturnType<typeof preparePrompt>;
   };
@@ -43,7 +43,7 @@ export interface TextTaskTypes {
     readonly input: {
       readonly key: string;
       readonly request: GenerateRequest;
-      readonly images: readonly PreparedImage[];
+      readonly media: readonly PreparedMedia[];
     };
     readonly output: number;
   };
@@ -127,13 +127,13 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
       };
       return { value: files };
     },
-    prepare({ key, request, images }, enter) {
+    prepare({ key, request, media }, enter) {
       enter("messages");
-      const prepared = preparePrompt(opened(request), modelOf(key), enter, images);
+      const prepared = preparePrompt(opened(request), modelOf(key), enter, media);
       return { value: prepared, transfer: [prepared.tokens.buffer as ArrayBuffer] };
     },
-    count({ key, request, images }, enter) {
-      return { value: modelOf(key).prompt(opened(request), enter, images).prompt.length };
+    count({ key, request, media }, enter) {
+      return { value: modelOf(key).prompt(opened(request), enter, media).prompt.length };
     },
     tokenize({ key, inputs, truncates, query }, enter) {
       enter("input");

@@ -2,11 +2,13 @@
 // TypeScript, because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer,
 // the results of both are compared when the model is loaded.
 
+import { audioParts } from "../../engines/audio-input/audio-tokens.ts";
 import type { AudioSpec, ImageSpec } from "../../engines/engine.ts";
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
 import type { GrammarNotation } from "../../engines/grammar-source.ts";
-import { audioParts, takesNoAudio, tooManySounds } from "../../engines/hearing/audio-tokens.ts";
+import { checkMedia } from "../../engines/media/check-media.ts";
+import { mediaOf, type PreparedMedia, placeholders, type TileSpan } from "../../engines/media/media-tokens.ts";
 import type { ToolFormat } from "../../engines/text/parse/tool-format.ts";
 import {
   createVocabulary,
@@ -14,15 +16,7 @@ import {
   type Vocabulary,
   vocabularyProbes,
 } from "../../engines/text/tokenizer/vocabulary.ts";
-import {
-  imageParts,
-  imagesOf,
-  type PreparedImage,
-  placeholders,
-  type TileSpan,
-  takesNoImages,
-  tooManyImages,
-} from "../../engines/vision/image-tokens.ts";
+import { imageParts } from "../../engines/vision/image-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
@@ -56,7 +50,7 @@ export interface ChatPlan {
 
 export interface PromptPlan {
   readonly prompt: Int32Array;
-  /** Tiles of images in the prompt. */
+  /** Tiles of images and windows of audio in the prompt. */
   readonly tiles?: readonly TileSpan[];
   /** How to parse the answer to a chat; null: the prompt is plain text. */
   readonly chat: ChatPlan | null;
@@ -75,7 +69,7 @@ export class TextModel {
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
   readonly #pairs: PairEncoder;
-  /** Images that the model takes; null: none. */
+  /** Images and audio that the model takes; null: none. */
   readonly #images: ImageSpec | null;
   readonly #audio: AudioSpec | null;
 
@@ -119,7 +113,7 @@ export class TextModel {
   prompt(
     request: OpenRequest,
     enter: (phase: TextPhase) => void = () => {},
-    images: readonly PreparedImage[] = [],
+    media: readonly PreparedMedia[] = [],
   ): PromptPlan {
     enter("messages");
     const { prompt } = request;
@@ -140,26 +134,26 @@ export class TextModel {
       continuesText: continuesLast && !opensThinking,
       shownTokens,
     };
-    const { imageMarker } = rendered;
-    if (imageMarker === null) return { prompt: this.#promptTokens(rendered, request), chat };
-    const keys = messages.flatMap((message) => (message.images ?? []).map(({ key }) => key));
-    return { ...this.#withImages({ ...rendered, imageMarker }, keys, request, images), chat };
+    const { mediaMarker } = rendered;
+    if (mediaMarker === null) return { prompt: this.#promptTokens(rendered, request), chat };
+    const keys = messages.flatMap((message) => (message.media ?? []).map(({ key }) => key));
+    return { ...this.#withMedia({ ...rendered, mediaMarker }, keys, request, media), chat };
   }
 
   /** Returns the tokens of a prompt with images, videos or audio. `keys`: the one at each mark. */
-  #withImages(
-    { text, marker, imageMarker }: PromptText & { readonly imageMarker: string },
+  #withMedia(
+    { text, marker, mediaMarker }: PromptText & { readonly mediaMarker: string },
     keys: readonly string[],
     request: OpenRequest,
-    images: readonly PreparedImage[],
+    media: readonly PreparedMedia[],
   ): Pick<PromptPlan, "prompt" | "tiles"> {
     const param = request.fields.prompt;
-    this.#checkMedia(keys, images, param);
+    this.#checkMedia(keys, media, param);
     if (request.truncatePrompt) {
       const message = "truncate_sequence cannot be combined with images, videos or audio; remove one of them";
       throw new ServerError("invalid_value", message, { param: "truncate_sequence" });
     }
-    const texts = text.split(imageMarker);
+    const texts = text.split(mediaMarker);
     if (texts.length !== keys.length + 1) {
       const message = `the model's chat template shows ${texts.length - 1} of ${keys.length} images, videos or audio parts; send fewer messages with them`;
       throw new ServerError("invalid_value", message, { param });
@@ -175,21 +169,21 @@ export class TextModel {
       addText(part, i === 0);
       const key = keys[i];
       if (key === undefined) return;
-      const found = imagesOf(images, key);
+      const found = mediaOf(media, key);
       if (found.length === 0)
         throw new ServerError(
           "invalid_value",
           "an image, a video or audio of an earlier request is missing; send it again",
           { param },
         );
-      for (const image of found) {
-        for (const piece of this.#partsOf(image, param)) {
+      for (const item of found) {
+        for (const piece of this.#partsOf(item)) {
           if (tokens.length > room) throw this.#tooLong(tokens.length, request, "at least ");
           if (typeof piece === "string") addText(piece, false);
           else {
             const from = tokens.length;
-            for (const token of placeholders(image, piece)) tokens.push(token);
-            tiles.push({ from, to: tokens.length, digest: image.digest, tile: piece });
+            for (const token of placeholders(item, piece)) tokens.push(token);
+            tiles.push({ from, to: tokens.length, digest: item.digest, tile: piece });
           }
         }
       }
@@ -198,23 +192,16 @@ export class TextModel {
   }
 
   /** An image that is shown several times takes its place in the context each time. A video counts as one image. */
-  #checkMedia(keys: readonly string[], images: readonly PreparedImage[], param: string): void {
-    const heard = new Set(images.flatMap(({ key, isAudio }) => (isAudio ? [key] : [])));
-    const sounds = keys.filter((key) => heard.has(key)).length;
-    const seen = keys.length - sounds;
-    if (seen > 0 && this.#images === null) throw takesNoImages(this.id, param);
-    if (this.#images && seen > this.#images.maxImages) throw tooManyImages(seen, this.#images.maxImages, param);
-    if (this.#audio && sounds > this.#audio.maxAudio) throw tooManySounds(sounds, this.#audio.maxAudio, param);
+  #checkMedia(keys: readonly string[], media: readonly PreparedMedia[], param: string): void {
+    const audioKeys = new Set(media.flatMap(({ key, isAudio }) => (isAudio ? [key] : [])));
+    const mentions = keys.map((key) => ({ param, ...(audioKeys.has(key) && { kind: "audio" as const }) }));
+    checkMedia(mentions, { images: this.#images, audio: this.#audio }, this.id);
   }
 
-  /** Returns the parts of an image or of audio in a prompt: texts, and numbers of tiles. */
-  #partsOf(image: PreparedImage, param: string): readonly (string | number)[] {
-    if (image.isAudio) {
-      if (this.#audio === null) throw takesNoAudio(this.id, param);
-      return audioParts(this.#audio.projector, image.tiles.length);
-    }
-    if (this.#images === null) throw takesNoImages(this.id, param);
-    return imageParts(this.#images, image);
+  /** Returns the parts of an image or of audio in a prompt: texts, and numbers of tiles. The model takes it, see checkMedia(). */
+  #partsOf(item: PreparedMedia): readonly (string | number)[] {
+    if (item.isAudio) return audioParts((this.#audio as AudioSpec).projector, item.tiles.length);
+    return imageParts(this.#images as ImageSpec, item);
   }
 
   #promptTokens(prompt: PromptText | string, request: OpenRequest): Int32Array {

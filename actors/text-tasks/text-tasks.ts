@@ -1,7 +1,7 @@
 // TextTasks: typed calls of the tasks that the generation thread runs on its pool of text workers. Converts the errors of tasks
 // to errors for the client. The generation thread itself processes only the output of models, not clients' text.
 import type { GenerateRequest } from "../../engines/generation.ts";
-import type { PreparedImage } from "../../engines/vision/image-tokens.ts";
+import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
 import type { TaskPoolStatistics, TaskRequest } from "../../runtime/task/task-pool.ts";
@@ -83,9 +83,9 @@ export class TextTasks {
     key: string,
     request: GenerateRequest,
     signal: AbortSignal,
-    images: readonly PreparedImage[] = [],
+    media: readonly PreparedMedia[] = [],
   ): Promise<PreparedPrompt> {
-    return this.#ofRequest("prepare", key, request, images, signal);
+    return this.#ofRequest("prepare", key, request, media, signal);
   }
 
   /** Returns the number of prompt tokens. Throws the validation error of the request. */
@@ -93,9 +93,9 @@ export class TextTasks {
     key: string,
     request: GenerateRequest,
     signal: AbortSignal,
-    images: readonly PreparedImage[] = [],
+    media: readonly PreparedMedia[] = [],
   ): Promise<number> {
-    return this.#ofRequest("count", key, request, images, signal);
+    return this.#ofRequest("count", key, request, media, signal);
   }
 
   /**
@@ -135,8 +135,8 @@ export class TextTasks {
   async #ofRequest<K extends "prepare" | "count">(
     kind: K,
     key: string,
-    { images: _sources, ...request }: GenerateRequest,
-    images: readonly PreparedImage[],
+    { media: _sources, ...request }: GenerateRequest,
+    media: readonly PreparedMedia[],
     signal: AbortSignal,
   ): Promise<TextTaskTypes[K]["output"]> {
     const digests = {
@@ -148,7 +148,7 @@ export class TextTasks {
     const transfer = movedWith(request);
     const options = { client: request.client, signal, needs: key, ...(transfer.length > 0 && { transfer }) };
     try {
-      return await this.#run(kind, { key, request, images }, options);
+      return await this.#run(kind, { key, request, media }, options);
     } catch (error) {
       // The cost of translating a grammar does not depend on the prompt, so the digest omits the prompt.
       if (error instanceof RefusedTask) {

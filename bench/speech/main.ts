@@ -87,7 +87,7 @@ async function startServer(folder: string, whisper: string): Promise<RunningServ
   const entries = [
     [defaultPackage, "chat"],
     [await piperVoice(), "voice"],
-    [whisper, "ears"],
+    [whisper, "whisper"],
   ].map(([source, alias]) => `[[models]]\nmodel_id = ${JSON.stringify(source)}\nalias = "${alias}"\n`);
   const head = `command = "serve"\n[server]\nport = 0\nhost = "127.0.0.1"\n[speech]\nthreads = 2\n[troupe]\nstate_dir = "none"\n`;
   writeFileSync(config, head + entries.join(""));
@@ -122,7 +122,7 @@ async function speak(server: RunningServer, input: string): Promise<Spoken> {
 
 async function transcribe(server: RunningServer, wav: Uint8Array): Promise<string> {
   const form = new FormData();
-  form.set("model", "ears");
+  form.set("model", "whisper");
   form.set("language", "en");
   form.set("file", new Blob([new Uint8Array(wav)]), "clip.wav");
   const reply = await fetch(`${server.url}/v1/audio/transcriptions`, { method: "POST", body: form });

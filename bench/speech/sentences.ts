@@ -63,11 +63,11 @@ export function wordsOf(text: string): readonly string[] {
 }
 
 /** Returns the number of words that must be inserted, removed or replaced to turn one text into another. */
-export function wordErrors(spoken: readonly string[], heard: readonly string[]): number {
-  let row = Array.from({ length: heard.length + 1 }, (_, i) => i);
+export function wordErrors(spoken: readonly string[], transcribed: readonly string[]): number {
+  let row = Array.from({ length: transcribed.length + 1 }, (_, i) => i);
   for (const [i, word] of spoken.entries()) {
     const next = [i + 1];
-    for (const [k, other] of heard.entries()) {
+    for (const [k, other] of transcribed.entries()) {
       const replaced = (row[k] as number) + (word === other ? 0 : 1);
       next.push(Math.min(replaced, (row[k + 1] as number) + 1, (next[k] as number) + 1));
     }

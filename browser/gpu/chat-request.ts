@@ -48,8 +48,8 @@ export function chatRequest(asked: AskedRequest): ChatCompletionRequestStreaming
 }
 
 /** Earlier thinking is left out, as chat templates do. */
-function message({ role, content, toolCalls = [], images = [] }: ChatMessage): ChatCompletionMessageParam {
-  if (images.length > 0) refuse("input", "takes no images, videos or audio", "choose a model of the server");
+function message({ role, content, toolCalls = [], media = [] }: ChatMessage): ChatCompletionMessageParam {
+  if (media.length > 0) refuse("input", "takes no images, videos or audio", "choose a model of the server");
   if (role === "tool" || toolCalls.length > 0) {
     refuse("input", "cannot read the tool calls of this conversation", "choose a model of the server");
   }

@@ -1,7 +1,7 @@
 // `troupe run` and `troupe agent`: chat in the terminal, without a server, with tools or without. Loads the models, answers one
 // message or runs the REPL, and then shuts everything down in order.
 import type { Inference } from "../../actors/api/inference.ts";
-import type { RequestImage } from "../../engines/generation.ts";
+import type { RequestMedia } from "../../engines/generation.ts";
 import { openLogFile } from "../../http/observe/request-log.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger, type Logger } from "../../runtime/log/log.ts";
@@ -12,7 +12,7 @@ import { checkAliases } from "./commands.ts";
 import { Conversation, type DefaultsByModel } from "./conversation.ts";
 import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
 import { historyPath, LineHistory } from "./input/line-history.ts";
-import { readMediaFiles, withImages } from "./input/media-files.ts";
+import { readMediaFiles, withMedia } from "./input/media-files.ts";
 import { type OpenQuestions, openQuestions, type Questions } from "./input/questions.ts";
 import { LoggedInference } from "./logged-inference.ts";
 import { type OpenModels, openModels } from "./models.ts";
@@ -30,7 +30,7 @@ export async function run(config: Config, open: OpenModels = openModels): Promis
   if (usesTools(config)) checkAgent(config);
   else if (config.run.json) throw new ServerError("config_invalid", '"--json" requires tools: add --agent');
   const message = await messageOf(config);
-  const images = await readMediaFiles(config.run);
+  const media = await readMediaFiles(config.run);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
   if (config.mcpConfig !== null && !usesTools(config)) log.warn("mcp_config has no effect without --agent");
@@ -43,7 +43,7 @@ export async function run(config: Config, open: OpenModels = openModels): Promis
   try {
     await Promise.race([models.start(), aborted(end.signal)]);
     if (end.signal.aborted) return;
-    const scene: Scene = { inference, config, settings, images, log, end, defaults };
+    const scene: Scene = { inference, config, settings, media, log, end, defaults };
     if (message === null) await converse(scene, stage);
     else await answer(scene, message);
   } finally {
@@ -89,7 +89,7 @@ interface Scene {
   readonly config: Config;
   readonly settings: AnswerSettings;
   /** Images, videos and audio for the message of the one-shot mode. */
-  readonly images: readonly RequestImage[];
+  readonly media: readonly RequestMedia[];
   readonly log: Logger;
   readonly end: ReturnType<typeof endOnSignals>;
   readonly defaults: DefaultsByModel;
@@ -101,7 +101,7 @@ async function agentOf({ config, inference, log }: Scene, terminal: AgentTermina
 }
 
 async function answer(scene: Scene, message: string): Promise<void> {
-  const { config, settings, images, end } = scene;
+  const { config, settings, media, end } = scene;
   const stdout = new Output(process.stdout, process.env);
   const stderr = new Output(process.stderr, process.env);
   const asking = asks(config) ? askingOnTerminal(scene) : null;
@@ -111,7 +111,7 @@ async function answer(scene: Scene, message: string): Promise<void> {
     const conversation = conversationOf(config, new Map(), opened);
     const { model, adapter, fields } = conversation;
     const text = chatRequest(model, conversation.messages(message), settings, adapter, fields);
-    const request = withImages(text, images);
+    const request = withMedia(text, media);
     const asked = { request, signal: end.signal, stdout, stderr };
     if (opened === null) return await answerOnce({ ...asked, inference: scene.inference });
     if (config.run.json) await printEvents({ ...asked, agent: opened.agent });

@@ -5,6 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./gguf/cursor.ts";
 import { describeValue } from "./gguf/invalid-file.ts";
 import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
+import { ProjectorHeader } from "./projector-header.ts";
 
 /** Kind of a projector: key `clip.projector_type` (mlp: LLaVA, resampler: MiniCPM-V). */
 export type ProjectorKind = (typeof projectors)[number];
@@ -323,47 +324,32 @@ export function needsMrope(path: string): ServerError {
   return new ServerError("config_invalid", message, { param: "mmproj" });
 }
 
-class ProjectorKeys {
-  readonly #path: string;
-  readonly #fields: ReadonlyMap<string, GgufValue>;
-
+class ProjectorKeys extends ProjectorHeader {
   constructor(path: string, fields: ReadonlyMap<string, GgufValue>) {
-    this.#path = path;
-    this.#fields = fields;
+    super(path, fields, "vision");
   }
 
   projector(): ProjectorKind {
-    const kind = this.#fields.get("clip.projector_type") ?? this.#fields.get("clip.vision.projector_type") ?? "mlp";
+    const kind = this.fields.get("clip.projector_type") ?? this.fields.get("clip.vision.projector_type") ?? "mlp";
     const known = projectors.find((name) => name === kind);
     if (known !== undefined) return known;
-    const message = `${this.#path} has the projector ${describeValue(kind)}; expected ${projectors.join(", ")}`;
+    const message = `${this.path} has the projector ${describeValue(kind)}; expected ${projectors.join(", ")}`;
     throw new ServerError("unsupported", message, { param: "mmproj" });
-  }
-
-  count(key: string, most: number, fallback?: number): number {
-    const value = this.#value(key) ?? fallback;
-    if (typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= most) return value;
-    throw this.#invalidKey(key, `a whole number from 1 to ${most}`);
-  }
-
-  /** Like count(), but returns 0 if the key is 0 or absent. */
-  countOrNone(key: string, most: number): number {
-    return (this.#value(key) ?? 0) === 0 ? 0 : this.count(key, most);
   }
 
   /** Whether the version of MiniCPM-V is 2.5. Throws `unsupported` for an unknown one. */
   hasNestedSlices(): boolean {
-    const version = this.#fields.get("clip.minicpmv_version") ?? 0;
+    const version = this.fields.get("clip.minicpmv_version") ?? 0;
     const { nested, plain } = minicpmVersions;
     if (nested.some((one) => one === version)) return true;
     if (plain.some((one) => one === version)) return false;
     const known = [...nested, ...plain].join(", ");
-    const message = `${this.#path} has clip.minicpmv_version ${describeValue(version)}; expected one of ${known}`;
+    const message = `${this.path} has clip.minicpmv_version ${describeValue(version)}; expected one of ${known}`;
     throw new ServerError("unsupported", message, { param: "mmproj" });
   }
 
   queries(): number {
-    const value = this.#fields.get("clip.minicpmv_query_num") ?? 0;
+    const value = this.fields.get("clip.minicpmv_query_num") ?? 0;
     if (value === 0) return this.hasNestedSlices() ? minicpmQueries.nested : minicpmQueries.plain;
     if (typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= 4096) return value;
     throw this.invalid(
@@ -374,45 +360,27 @@ class ProjectorKeys {
   /** Grids of LLaVA 1.6: sizes in pixels, width and height in turn; null: the file names none. */
   pinpoints(tileSize: number): SliceRules | null {
     const key = "image_grid_pinpoints";
-    const value = this.#value(key);
+    const value = this.value(key);
     if (value === undefined) return null;
     const isTiles = (one: unknown) =>
       typeof one === "number" && one > 0 && one <= 64 * tileSize && one % tileSize === 0;
     if (!Array.isArray(value) || value.length % 2 !== 0 || value.length > maxPinpoints || !value.every(isTiles)) {
-      throw this.#invalidKey(key, `at most ${maxPinpoints / 2} pairs of multiples of ${tileSize}`);
+      throw this.invalidKey(key, `at most ${maxPinpoints / 2} pairs of multiples of ${tileSize}`);
     }
     const tiles = (value as number[]).map((length) => length / tileSize);
     const grids = Array.from({ length: tiles.length / 2 }, (_, i) => tiles.slice(2 * i, 2 * i + 2) as [number, number]);
     return grids.length === 0 ? null : { kind: "grids", grids };
   }
 
-  positive(key: string): number {
-    const value = this.#value(key);
-    if (typeof value === "number" && value > 0 && value < 1) return value;
-    throw this.#invalidKey(key, "a number above 0 and below 1");
-  }
-
   channels(key: string): [number, number, number] {
-    const value = this.#value(key);
+    const value = this.value(key);
     const isNumber = (one: unknown) => typeof one === "number" && Number.isFinite(one);
     if (Array.isArray(value) && value.length === 3 && value.every(isNumber)) return value as [number, number, number];
-    throw this.#invalidKey(key, "three numbers");
+    throw this.invalidKey(key, "three numbers");
   }
 
   activation(): EncoderSizes["activation"] {
-    if (this.#fields.get("clip.use_gelu") === true) return "gelu";
-    return this.#fields.get("clip.use_silu") === true ? "silu" : "quickGelu";
-  }
-
-  invalid(problem: string): ServerError {
-    return new ServerError("model_file_invalid", `projector file ${this.#path}: ${problem}`, { param: "mmproj" });
-  }
-
-  #value(key: string): GgufValue | undefined {
-    return this.#fields.get(`clip.vision.${key}`);
-  }
-
-  #invalidKey(key: string, expected: string): ServerError {
-    return this.invalid(`its clip.vision.${key} is ${describeValue(this.#value(key))}; expected ${expected}`);
+    if (this.fields.get("clip.use_gelu") === true) return "gelu";
+    return this.fields.get("clip.use_silu") === true ? "silu" : "quickGelu";
   }
 }

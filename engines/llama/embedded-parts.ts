@@ -23,7 +23,7 @@ export class EmbeddedParts {
   readonly first: Int32Array;
   readonly #context: NativeContext;
   readonly #text: NativeBatchView;
-  readonly #images: NativeBatchView;
+  readonly #embedded: NativeBatchView;
   readonly #embeddings: Float32Array;
   readonly #width: number;
   readonly #passTokens: number;
@@ -39,9 +39,9 @@ export class EmbeddedParts {
     this.#text = text;
     this.#width = width;
     this.#passTokens = passTokens;
-    this.#images = new NativeBatchView(context.functions, passTokens, width, axes);
+    this.#embedded = new NativeBatchView(context.functions, passTokens, width, axes);
     const floats = passTokens * width;
-    const { embd } = this.#images.batch;
+    const { embd } = this.#embedded.batch;
     this.#embeddings = new Float32Array(koffi.view(embd, floats * Float32Array.BYTES_PER_ELEMENT));
   }
 
@@ -58,7 +58,7 @@ export class EmbeddedParts {
   }
 
   free(functions: LlamaFunctions): void {
-    this.#images.free(functions);
+    this.#embedded.free(functions);
   }
 
   #feed(batch: Batch, part: EmbeddedPart, id: number): void {
@@ -84,8 +84,8 @@ export class EmbeddedParts {
     done: number,
     count: number,
   ): void {
-    this.#images.setEmbeddings(batch, row, id, first + done, count);
+    this.#embedded.setEmbeddings(batch, row, id, first + done, count);
     this.#embeddings.set(embeddings.subarray(done * this.#width, (done + count) * this.#width));
-    this.#context.decode(this.#images);
+    this.#context.decode(this.#embedded);
   }
 }

@@ -262,7 +262,7 @@ function modelOf(
   const parts = { context, card: card(library, spec, context, findings), capacity, capabilities };
   if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
   const adapters = spec.adapters ? new LlamaAdapters(library, context) : null;
-  const imageSizes =
+  const embeddedSizes =
     spec.images || spec.audio ? { passTokens: sizes.passTokens, axes: hasMrope ? mropeAxes : 1 } : null;
   const positions = hasMrope ? new SlotPositions(capacity.maxSequences) : null;
   const layout = `llama.cpp ${library.release}/${library.backend}/${kvTypeOf(spec)}/${sizes.mode}`;
@@ -276,7 +276,7 @@ function modelOf(
       heads,
       adapters,
       collector,
-      imageSizes,
+      embeddedSizes,
     });
   }
   const kv: SlotKv =
@@ -291,7 +291,7 @@ function modelOf(
           bytesPerToken,
           positions,
         });
-  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads, adapters, collector, imageSizes });
+  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads, adapters, collector, embeddedSizes });
 }
 
 function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, findings: Findings): ModelCard {

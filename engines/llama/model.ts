@@ -29,7 +29,7 @@ export interface LoadedParts {
   readonly adapters: LlamaAdapters | null;
   readonly collector: NativeCollector | null;
   /** Sizes of passes of embeddings, if the model takes images or audio; null: it takes neither. */
-  readonly imageSizes: Omit<EmbeddedSizes, "width"> | null;
+  readonly embeddedSizes: Omit<EmbeddedSizes, "width"> | null;
 }
 
 // Token fed to a sequence that has no row in a step, only to keep the sequence ids of the pass dense.
@@ -49,7 +49,7 @@ export class LlamaModel implements LoadedModel {
   readonly #native: NativeBatchView;
   readonly #pooled: PooledPasses;
   readonly #order: RowOrder;
-  /** Feeds the images of rows; null: the model takes no images. */
+  /** Feeds the images and audio of rows; null: the model takes neither. */
   readonly #embedded: EmbeddedParts | null;
   /** Native id and position of each filler row of the current step. */
   readonly #fillerIds: Int32Array;
@@ -63,7 +63,7 @@ export class LlamaModel implements LoadedModel {
   #logitsAddress = 0n;
 
   constructor(parts: LoadedParts) {
-    const { context, kv, card, capacity, capabilities, maxOutputs, heads, adapters, collector, imageSizes } = parts;
+    const { context, kv, card, capacity, capabilities, maxOutputs, heads, adapters, collector, embeddedSizes } = parts;
     const { maxSequences, maxBatchTokens } = capacity;
     const { pooling, pooledLength } = capabilities;
     this.#context = context;
@@ -80,7 +80,8 @@ export class LlamaModel implements LoadedModel {
     this.#pooled = new PooledPasses(context, this.#native, { pooling, pooledLength, maxSequences, maxOutputs });
     this.#order = new RowOrder(maxSequences);
     const width = context.functions.modelEmbeddingLength(context.model);
-    this.#embedded = imageSizes && new EmbeddedParts(context, this.#native, maxSequences, { width, ...imageSizes });
+    this.#embedded =
+      embeddedSizes && new EmbeddedParts(context, this.#native, maxSequences, { width, ...embeddedSizes });
     this.#fillerIds = new Int32Array(maxSequences);
     this.#fillerPositions = new Int32Array(maxSequences);
     this.#logitsRow = new Int32Array(maxSequences);

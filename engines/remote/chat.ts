@@ -73,7 +73,7 @@ function checkSupported(request: GenerateRequest, continuesLast: boolean): void 
     ["thinking_budget", request.reasoningBudget !== null],
     ["adapter", request.adapter !== null],
     ["continue_final_message", continuesLast],
-    ["images", (request.images ?? []).length > 0],
+    ["images", (request.media ?? []).length > 0],
   ];
   for (const [field, isAsked] of refused) if (isAsked) throw unsupported(field, "it");
 }

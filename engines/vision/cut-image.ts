@@ -4,6 +4,7 @@
 import { parseArgs } from "node:util";
 import type { Sharp } from "sharp";
 import type { SliceRules, TilingRules } from "../files/projector.ts";
+import { runImageProgram } from "./image-program.ts";
 import { type Size, type Slicing, slice } from "./slices.ts";
 
 /** Sizes are checked by the decoder before pixels are decoded. */
@@ -23,14 +24,8 @@ interface Cut {
   readonly tiles: readonly { readonly size: Size; readonly pixels: Buffer }[];
 }
 
-async function main(): Promise<void> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
-  const { default: sharp } = await import("sharp");
-  sharp.cache(false);
-  sharp.concurrency(1);
-  const open = () =>
-    sharp(Buffer.concat(chunks), { limitInputPixels: Number(values.maxPixels), failOn: "error", pages: 1 });
+runImageProgram<CutHead>(async (sharp, bytes) => {
+  const open = () => sharp(bytes, { limitInputPixels: Number(values.maxPixels), failOn: "error", pages: 1 });
   const { width = 0, height = 0, format } = await open().metadata();
   if (width < 1 || height < 1) throw new Error(`an image of ${width} x ${height} pixels (${format}) cannot be shown`);
   // Turned upright by the EXIF orientation; transparent pixels become white, as on a page.
@@ -38,12 +33,10 @@ async function main(): Promise<void> {
   const longest = Number(values.maxEdge);
   const limited = longest > 0 ? upright.resize(longest, longest, { fit: "inside", withoutEnlargement: true }) : upright;
   const { data, info } = await limited.removeAlpha().raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
-  const whole = (): Sharp =>
-    sharp(data, { raw: { width: info.width, height: info.height, channels: info.channels as 1 | 3 } });
-  const { grid, tiles } = await cut(whole(), { width: info.width, height: info.height });
-  process.stdout.write(`${JSON.stringify({ grid, sizes: tiles.map(({ size }) => size) } satisfies CutHead)}\n`);
-  process.stdout.write(Buffer.concat(tiles.map(({ pixels }) => pixels)));
-}
+  const whole = sharp(data, { raw: { width: info.width, height: info.height, channels: info.channels as 1 | 3 } });
+  const { grid, tiles } = await cut(whole, { width: info.width, height: info.height });
+  return { head: { grid, sizes: tiles.map(({ size }) => size) }, parts: tiles.map(({ pixels }) => pixels) };
+});
 
 async function cut(image: Sharp, size: Size): Promise<Cut> {
   const { gridEdge, variable, slices, tileSize } = rules;
@@ -156,8 +149,3 @@ async function raw(image: Sharp): Promise<Sharp> {
 async function pixelsOf(image: Sharp): Promise<Buffer> {
   return await image.removeAlpha().toColourspace("srgb").raw({ depth: "uchar" }).toBuffer();
 }
-
-main().catch((error: Error) => {
-  process.stderr.write(error.message);
-  process.exitCode = 1;
-});

@@ -8,6 +8,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import type { TilingRules } from "../files/projector.ts";
 import type { Tile } from "../wasm/vision/image-encoder.ts";
 import type { CutHead } from "./cut-image.ts";
+import { splitOutput } from "./image-program.ts";
 
 /** Limits of one image. The pixels of its tiles are the output. */
 const limits = {
@@ -63,16 +64,15 @@ async function run(bytes: Uint8Array, rules: TilingRules, maxEdge: number | null
 }
 
 function parsed(output: Buffer): CutImage {
-  const end = output.indexOf("\n");
-  const { grid, sizes } = JSON.parse(output.toString("utf8", 0, end)) as CutHead;
-  let at = end + 1;
-  const tiles = sizes.map(({ width, height }) => {
-    const pixels = new Uint8Array(output.subarray(at, at + width * height * 3));
+  const { head, body } = splitOutput<CutHead>(output);
+  let at = 0;
+  const tiles = head.sizes.map(({ width, height }) => {
+    const pixels = new Uint8Array(body.subarray(at, at + width * height * 3));
     at += width * height * 3;
     return { width, height, pixels };
   });
-  if (output.length !== at) throw undecodable("its pixels are incomplete");
-  return { grid, tiles };
+  if (body.length !== at) throw undecodable("its pixels are incomplete");
+  return { grid: head.grid, tiles };
 }
 
 function undecodable(reason: string): ServerError {

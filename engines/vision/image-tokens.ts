@@ -1,53 +1,14 @@
 // Image tokens: the part of a prompt that stands for an image. Each tile of the image is a run of placeholders, between the
 // tokens that mark it for the model. The marks are those of llama.cpp's mtmd.
-import { createHash } from "node:crypto";
 import { ServerError } from "../../runtime/errors.ts";
 import type { ImageRules } from "../files/projector.ts";
-
-/** Image whose tiles are known. Plain data. */
-export interface PreparedImage {
-  /** Key of the image in the request. */
-  readonly key: string;
-  /** Digest of the encoded image, in hexadecimal digits. */
-  readonly digest: string;
-  /** Rows and columns of the grid of tiles; the whole image is one more tile, the last. null: it is the only tile. */
-  readonly grid: { readonly rows: number; readonly columns: number } | null;
-  /** For each tile: rows and columns of its embeddings. A window of audio is a tile of one row. */
-  readonly tiles: readonly { readonly rows: number; readonly columns: number }[];
-  /** true: audio, whose windows take the place of tiles. */
-  readonly isAudio: boolean;
-}
-
-/** Tile in a prompt: placeholders from .. to - 1. */
-export interface TileSpan {
-  readonly from: number;
-  readonly to: number;
-  readonly digest: string;
-  readonly tile: number;
-}
-
-/** Key of a frame of a video. */
-export function frameKey(video: string, frame: number): string {
-  return `${video} frame ${frame}`;
-}
-
-/** Returns the image with a key, or the frames of the video with this key, in order. */
-export function imagesOf(images: readonly PreparedImage[], key: string): readonly PreparedImage[] {
-  const byKey = new Map(images.map((image) => [image.key, image]));
-  const image = byKey.get(key);
-  if (image !== undefined) return [image];
-  const frames: PreparedImage[] = [];
-  for (let next = byKey.get(frameKey(key, 0)); next !== undefined; next = byKey.get(frameKey(key, frames.length))) {
-    frames.push(next);
-  }
-  return frames;
-}
+import type { PreparedMedia } from "../media/media-tokens.ts";
 
 /** Rows and columns of the embeddings of a tile. They are one row if they are not those of the tile's squares alone. */
 export function tileGrid(
   { layout, cellSize, tileTokens }: Pick<ImageRules, "layout" | "cellSize" | "tileTokens">,
   { width, height }: { readonly width: number; readonly height: number },
-): PreparedImage["tiles"][number] {
+): PreparedMedia["tiles"][number] {
   const [rows, columns] = [height / cellSize, width / cellSize];
   switch (layout) {
     case "cells":
@@ -65,7 +26,7 @@ export function tileGrid(
  */
 export function imageParts(
   { projector, nestsSlices }: Pick<ImageRules, "projector" | "nestsSlices">,
-  { grid }: Pick<PreparedImage, "grid">,
+  { grid }: Pick<PreparedMedia, "grid">,
 ): readonly (string | number)[] {
   switch (projector) {
     case "mlp":
@@ -87,12 +48,12 @@ export function imageParts(
 }
 
 /** All tiles, that of the whole image last. */
-function allTiles(grid: PreparedImage["grid"]): number[] {
+function allTiles(grid: PreparedMedia["grid"]): number[] {
   return Array.from({ length: grid === null ? 1 : grid.rows * grid.columns + 1 }, (_, tile) => tile);
 }
 
 /** The whole image first, then the tiles of the grid. */
-function minicpmParts(grid: PreparedImage["grid"], nestsSlices: boolean): (string | number)[] {
+function minicpmParts(grid: PreparedMedia["grid"], nestsSlices: boolean): (string | number)[] {
   const { rows, columns } = grid ?? { rows: 0, columns: 0 };
   const parts: (string | number)[] = ["<image>", rows * columns, "</image>"];
   if (grid === null) return parts;
@@ -114,18 +75,6 @@ function idefics3Parts({ rows, columns }: { readonly rows: number; readonly colu
     }
   }
   return [...parts, "\n\n", "<fake_token_around_image>", "<global-img>", rows * columns, "<fake_token_around_image>"];
-}
-
-/**
- * Returns the placeholders of a tile: negative numbers derived from the digest of the image and the size of the tile. Prefixes of prompts are
- * compared by tokens, so different images must have different placeholders, also in later processes.
- */
-export function placeholders({ digest, tiles }: Pick<PreparedImage, "digest" | "tiles">, tile: number): Int32Array {
-  const { rows = 0, columns = 0 } = tiles[tile] ?? {};
-  const bytes = createHash("shake256", { outputLength: rows * columns * Int32Array.BYTES_PER_ELEMENT })
-    .update(`${digest} ${tile} ${rows}x${columns}`)
-    .digest();
-  return Int32Array.from({ length: rows * columns }, (_, i) => bytes.readInt32LE(i * 4) | -0x8000_0000);
 }
 
 /** Error for a request with more images and videos than the model takes. */

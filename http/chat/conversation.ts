@@ -4,16 +4,16 @@ import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { inputFile } from "../shared/agent/file-part.ts";
 import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";
 import type { Conflict } from "../shared/fields/conflicts.ts";
-import { type ContentPart, contentOf, RequestImages } from "../shared/fields/image-part.ts";
+import { type ContentPart, contentOf, MediaCollector } from "../shared/fields/media-part.ts";
 import { resultsInCallOrder } from "../shared/fields/tools/result-order.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
 
 type Assistant = Extract<WireMessage, { readonly role: "assistant" }>;
 
-/** Returns the messages. Their images are added to `images`. Throws invalid_value if an image cannot be read. */
-export function conversation(messages: WireMessages, images: RequestImages): readonly ChatMessage[] {
+/** Returns the messages. Their images, videos and audio are added to `media`. Throws invalid_value if one cannot be read. */
+export function conversation(messages: WireMessages, media: MediaCollector): readonly ChatMessage[] {
   if (typeof messages === "string") return [{ role: "user", content: messages }];
-  return resultsInCallOrder(messages.map((message, i) => chatMessage(message, i, images)));
+  return resultsInCallOrder(messages.map((message, i) => chatMessage(message, i, media)));
 }
 
 interface EndFields {
@@ -25,12 +25,12 @@ interface EndFields {
 /** Returns the messages, and whether the output continues the last message. */
 export function openConversation(
   body: EndFields,
-  images = new RequestImages(),
+  media = new MediaCollector(),
 ): {
   readonly messages: readonly ChatMessage[];
   readonly continuesLast?: true;
 } {
-  const messages = conversation(body.messages, images);
+  const messages = conversation(body.messages, media);
   const isNewTurn = body.add_generation_prompt === true || body.continue_final_message === false;
   if (isNewTurn) return { messages };
   return continuesLast(messages) ? { messages, continuesLast: true } : { messages: withoutEmptyEnd(messages) };
@@ -50,7 +50,7 @@ export function* endConflicts(body: EndFields): Iterable<Conflict> {
       "false needs continue_final_message: true, as the output would belong to no message",
     ];
   } else if (continues === true || adds === false) {
-    if (continuesLast(conversation(body.messages, new RequestImages()))) return;
+    if (continuesLast(conversation(body.messages, new MediaCollector()))) return;
     const field = continues === true ? "continue_final_message" : "add_generation_prompt";
     yield [
       field,
@@ -80,12 +80,12 @@ export function contradiction(
   return null;
 }
 
-function chatMessage(message: WireMessage, index: number, images: RequestImages): ChatMessage {
+function chatMessage(message: WireMessage, index: number, media: MediaCollector): ChatMessage {
   const { name } = message;
   return {
     // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
     role: message.role === "developer" ? "system" : message.role,
-    ...contentParts(message.content, index, images),
+    ...contentParts(message.content, index, media),
     ...(typeof name === "string" ? { name } : {}),
     ...(message.role === "assistant" ? ofAssistant(message) : {}),
     ...(message.role === "tool" ? { toolCallId: message.tool_call_id } : {}),
@@ -108,22 +108,22 @@ function toolCall(call: NonNullable<Assistant["tool_calls"]>[number]): ToolCall 
 function contentParts(
   content: WireMessage["content"],
   message: number,
-  images: RequestImages,
-): Pick<ChatMessage, "content" | "images"> {
+  media: MediaCollector,
+): Pick<ChatMessage, "content" | "media"> {
   if (typeof content === "string") return { content };
   const parts: ContentPart[] = [];
   for (const [k, part] of (content ?? []).entries()) {
     if (part.type === "text") parts.push({ text: part.text });
     if (part.type === "refusal") parts.push({ text: part.refusal });
     const at = `messages[${message}].content[${k}]`;
-    if (part.type === "image_url") parts.push({ image: images.addUrl(...urlOf(part.image_url, `${at}.image_url`)) });
+    if (part.type === "image_url") parts.push({ media: media.addUrl(...urlOf(part.image_url, `${at}.image_url`)) });
     if (part.type === "audio_url")
-      parts.push({ image: images.addUrl(...urlOf(part.audio_url, `${at}.audio_url`), "audio") });
+      parts.push({ media: media.addUrl(...urlOf(part.audio_url, `${at}.audio_url`), "audio") });
     if (part.type === "input_audio") {
-      parts.push({ image: images.addAudio(part.input_audio.data, `${at}.input_audio.data`) });
+      parts.push({ media: media.addAudio(part.input_audio.data, `${at}.input_audio.data`) });
     }
     if (part.type === "video_url") {
-      parts.push({ image: images.addUrl(...urlOf(part.video_url, `${at}.video_url`), "video") });
+      parts.push({ media: media.addUrl(...urlOf(part.video_url, `${at}.video_url`), "video") });
     }
   }
   return contentOf(parts, "\n");

@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { expected, expectedVariant } from "../issues.ts";
 import { fileFields, filePartProblem } from "../shared/agent/file-part.ts";
-import { audioPart } from "../shared/audio/heard-part.ts";
+import { audioPart } from "../shared/audio/audio-part.ts";
 import {
   ignored,
   isEmptyArray,

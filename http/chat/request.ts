@@ -27,7 +27,7 @@ import {
   streamField,
 } from "../shared/fields/fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat, sentGrammar } from "../shared/fields/grammar-fields.ts";
-import { RequestImages } from "../shared/fields/image-part.ts";
+import { MediaCollector } from "../shared/fields/media-part.ts";
 import { openAiFields, verbosityField } from "../shared/fields/openai-fields.ts";
 import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
 import {
@@ -170,11 +170,11 @@ function toolNeeds(body: ChatRequestBody, hasFiles: boolean, continuesLast: bool
 
 /** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */
 export function askedRequest(body: ChatRequestBody, serverTools: readonly ToolSpec[] = []): AskedRequest {
-  const images = new RequestImages();
-  const opened = openConversation(body, images);
-  const { all } = images;
+  const media = new MediaCollector();
+  const opened = openConversation(body, media);
+  const { all } = media;
   return {
-    ...(all && { images: all }),
+    ...(all && { media: all }),
     prompt: {
       kind: "chat",
       ...opened,

@@ -149,6 +149,6 @@ function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry, fac
   };
 }
 
-function modalitiesOf({ sees, hears }: ModelCapabilities): ("text" | "image" | "audio")[] {
-  return ["text", ...(sees ? (["image"] as const) : []), ...(hears ? (["audio"] as const) : [])];
+function modalitiesOf({ takesImages, takesAudio }: ModelCapabilities): ("text" | "image" | "audio")[] {
+  return ["text", ...(takesImages ? (["image"] as const) : []), ...(takesAudio ? (["audio"] as const) : [])];
 }

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { ToolSpec } from "../../engines/generation.ts";
 import { addConflicts } from "../shared/fields/conflicts.ts";
-import { RequestImages } from "../shared/fields/image-part.ts";
+import { MediaCollector } from "../shared/fields/media-part.ts";
 import { declaration, MAX_TOOLS, toolName, toolSpec } from "../shared/fields/tools/tool-fields.ts";
 import { anyTool, toolConflicts, toolUse } from "../shared/fields/tools/tool-use.ts";
 import { type AskedRequest, askedTranslator } from "../shared/translation.ts";
@@ -47,11 +47,11 @@ export const chatTranslator = askedTranslator(
 );
 
 function askedRequest(body: ChatRequestBody): AskedRequest {
-  const images = new RequestImages();
-  const messages = conversation(body.messages ?? [], images);
-  const { all } = images;
+  const media = new MediaCollector();
+  const messages = conversation(body.messages ?? [], media);
+  const { all } = media;
   return {
-    ...(all && { images: all }),
+    ...(all && { media: all }),
     ...generationRequest(body, "messages"),
     prompt: { kind: "chat", messages, templateArguments: thinkingArguments(body) },
     tools: toolUse(specsOf(body), anyTool, true),

@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";
 import { isEmptyArray, notBuiltYet, refused } from "../shared/fields/fields.ts";
-import { contentOf, RequestImages } from "../shared/fields/image-part.ts";
+import { contentOf, MediaCollector } from "../shared/fields/media-part.ts";
 import { type AskedRequest, askedTranslator } from "../shared/translation.ts";
 import {
   generationConflicts,
@@ -44,17 +44,17 @@ export const generateTranslator = askedTranslator(
   (body): AskedRequest => ({ ...generationRequest(body, "prompt"), ...promptOf(body), tools: null }),
 );
 
-function promptOf(body: GenerateRequestBody): Pick<AskedRequest, "prompt" | "images"> {
+function promptOf(body: GenerateRequestBody): Pick<AskedRequest, "prompt" | "media"> {
   const text = body.prompt ?? "";
   if (body.raw) return { prompt: { kind: "text", text } };
-  const images = new RequestImages();
-  const content = contentOf([{ text }, ...shownImages(body.images, "images", images)], "\n");
+  const media = new MediaCollector();
+  const content = contentOf([{ text }, ...shownImages(body.images, "images", media)], "\n");
   const system = body.system ? [{ role: "system", content: body.system }] : [];
   const messages = [...system, { role: "user", ...content }];
-  const { all } = images;
+  const { all } = media;
   return {
     prompt: { kind: "chat", messages, templateArguments: thinkingArguments(body) },
-    ...(all && { images: all }),
+    ...(all && { media: all }),
   };
 }
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
 import { ignored } from "../shared/fields/fields.ts";
-import { type ContentPart, contentOf, type RequestImages } from "../shared/fields/image-part.ts";
+import { type ContentPart, contentOf, type MediaCollector } from "../shared/fields/media-part.ts";
 
 const MAX_NAME_LENGTH = 256;
 const MAX_CALLS = 256;
@@ -61,12 +61,12 @@ type WireMessages = NonNullable<z.output<typeof messagesField>>;
 type WireMessage = WireMessages[number];
 type WireCall = NonNullable<WireMessage["tool_calls"]>[number];
 
-/** Returns the messages. Their images are added to `images`. Throws invalid_value if an image is no base64. */
-export function conversation(messages: WireMessages, images: RequestImages): readonly ChatMessage[] {
+/** Returns the messages. Their images are added to `media`. Throws invalid_value if an image is no base64. */
+export function conversation(messages: WireMessages, media: MediaCollector): readonly ChatMessage[] {
   const calls = new CallIds();
   return messages.map((message, i) => {
     const { role, thinking, tool_calls } = message;
-    const shown = shownImages(message.images, `messages[${i}].images`, images);
+    const shown = shownImages(message.images, `messages[${i}].images`, media);
     const content = contentOf([{ text: message.content ?? "" }, ...shown], "\n");
     if (role === "tool") return { role, ...content, ...calls.answered(message) };
     const made = (tool_calls ?? []).map((call) => calls.made(call));
@@ -79,13 +79,13 @@ export function conversation(messages: WireMessages, images: RequestImages): rea
   });
 }
 
-/** Adds images in base64 to `images`. Returns them as parts of a message. */
+/** Adds images in base64 to `media`. Returns them as parts of a message. */
 export function shownImages(
   sent: readonly string[] | null | undefined,
   param: string,
-  images: RequestImages,
+  media: MediaCollector,
 ): readonly ContentPart[] {
-  return (sent ?? []).map((image, i) => ({ image: images.addBase64(image, `${param}[${i}]`) }));
+  return (sent ?? []).map((image, i) => ({ media: media.addBase64(image, `${param}[${i}]`) }));
 }
 
 /** Assigns ids to tool calls, and finds the call that a tool result belongs to. */

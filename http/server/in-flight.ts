@@ -57,9 +57,9 @@ export class InFlight {
   server({ port, retired, stopAccepting, stop }: ServerParts): EdgeServer {
     const retire = (): Promise<void> => {
       this.#isRetiring = true;
-      const isDeaf = retired?.() ?? false;
+      const stopsAccepting = retired?.() ?? false;
       return new Promise((resolve) => {
-        if (!isDeaf) return;
+        if (!stopsAccepting) return;
         this.#unused = resolve;
         if (this.#open.size === 0) this.#waitUnused();
       });

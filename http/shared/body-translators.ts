@@ -16,7 +16,7 @@ import { rerankTranslator } from "../rerank/translator.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
 import { sessionTranslator } from "../sessions/translator.ts";
-import { audioPartsName, takeAudio } from "./audio/audio-parts.ts";
+import { takeAudio, takeAudioName } from "./audio/body-without-audio.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;
@@ -41,7 +41,7 @@ const byName = new Map<string, Translate>([
   reader(embedTranslator),
   reader(oneEmbeddingTranslator),
   [goOnName, goOn],
-  [audioPartsName, takeAudio],
+  [takeAudioName, takeAudio],
 ]);
 
 export const translators: BodyTranslators = {

@@ -5,7 +5,7 @@ import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
 import type { Log } from "../observe/log.ts";
 import { clientOf } from "../server/client.ts";
-import { hasAudio, heardBody } from "./audio/heard-body.ts";
+import { hasAudio, transcribedBody } from "./audio/transcribed-body.ts";
 import { type IgnoredField, tellIgnored, unknownFieldList } from "./ignored.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
@@ -24,8 +24,8 @@ export async function readRequest<T extends Translation>(
   const { request } = exchange;
   const takesUntyped = exchange.route?.takesUntyped;
   const { body } = request;
-  const isHeard = hasAudio(body, context);
-  if (body.byteLength <= MAX_BODY_READ_HERE && !isHeard) {
+  const mayHaveAudio = hasAudio(body, context);
+  if (body.byteLength <= MAX_BODY_READ_HERE && !mayHaveAudio) {
     const translated = translator.translate(readJsonValue(request, { takesUntyped }), parameters, unknownFields);
     reportIgnored(exchange, translated.ignored, log);
     return translated;
@@ -38,7 +38,7 @@ export async function readRequest<T extends Translation>(
   const letGo = request.holdBody();
   const own = ownMemory(body);
   const translate = async (): Promise<unknown> => {
-    const read = isHeard ? await heardBody(own, exchange, context) : own;
+    const read = mayHaveAudio ? await transcribedBody(own, exchange, context) : own;
     const message = { client: clientOf(request), protocol: translator.name, body: read, parameters: input };
     return await inference.translate(message, request.signal);
   };

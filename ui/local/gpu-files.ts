@@ -1,9 +1,17 @@
-// Models for the GPU that this browser keeps: a folder of files each (MLC format), in its private storage (OPFS). A folder has the
-// file `marker` when its copy is complete; other folders are removed.
+// Models for the GPU that this browser keeps: a folder of files each (MLC format). A folder has the file `marker` when its copy is
+// complete; other folders are removed.
 import { signal } from "@preact/signals";
 import { withFreeLock } from "../base/lock.ts";
 import { checkQuantization } from "./gpu.ts";
-import { type Copying, folder, type KeptModel, type ModelContent, prepareRoom } from "./model-files.ts";
+import {
+  byName,
+  type Copying,
+  copyModel,
+  folder,
+  type KeptModel,
+  type ModelContent,
+  prepareRoom,
+} from "./model-storage.ts";
 
 /** A file to copy. */
 export interface SourceFile {
@@ -55,7 +63,7 @@ export async function readKeptGpuModels(): Promise<void> {
     // The copy has ended with its page.
     else await withFreeLock(copyLock(name), () => models.removeEntry(name, { recursive: true }).catch(() => {}));
   }
-  keptGpuModels.value = found.sort((a, b) => a.name.localeCompare(b.name));
+  keptGpuModels.value = byName(found);
 }
 
 /** Returns the size of a model; null: its copy is not complete. */
@@ -85,21 +93,19 @@ export async function gpuModelFiles(name: string): Promise<ReadonlyMap<string, F
  * folder is no model, if this machine's GPU cannot run it, if a file is damaged, or if the browser has no room.
  */
 export async function keepGpuModel(name: string, source: ModelSource): Promise<void> {
-  const stop = new AbortController();
-  const isDone = await withFreeLock(copyLock(name), async () => {
-    if ((await gpuModelFiles(name)) !== null) throw new Error(`${name} is kept already: delete it first`);
-    copyingGpu.value = { name, bytes: 0, done: 0, stop };
-    try {
-      await copy(name, source, stop);
-    } catch (error) {
-      await (await folder(kept)).removeEntry(name, { recursive: true }).catch(() => {});
-      if (!stop.signal.aborted) throw error;
-    } finally {
-      copyingGpu.value = null;
-    }
-    return true;
+  await copyModel(name, {
+    lock: copyLock(name),
+    copying: copyingGpu,
+    isKept: async () => (await gpuModelFiles(name)) !== null,
+    copy: async (stop) => {
+      try {
+        await copy(name, source, stop);
+      } catch (error) {
+        await (await folder(kept)).removeEntry(name, { recursive: true }).catch(() => {});
+        throw error;
+      }
+    },
   });
-  if (isDone === null) throw new Error(`${name} is being copied already`);
   await readKeptGpuModels();
 }
 

@@ -2,7 +2,7 @@
 
 import { t } from "../base/language.ts";
 import { LocalError } from "./engine.ts";
-import { canStore } from "./model-files.ts";
+import { canStore } from "./model-storage.ts";
 
 export type GpuObstacle = "noStorage" | "noWebGpu" | "noAdapter";
 

@@ -4,9 +4,10 @@ import { t } from "../base/language.ts";
 import { preference } from "../base/preference.ts";
 import type { ServerEvent } from "../server/events.ts";
 import { Engine, type EngineStart, LocalError, type LocalState } from "./engine.ts";
+import { modelFile } from "./gguf-files.ts";
 import { gpuObstacle } from "./gpu.ts";
 import { gpuModelFiles } from "./gpu-files.ts";
-import { canStore, modelFile } from "./model-files.ts";
+import { canStore } from "./model-storage.ts";
 
 export const localModel = signal<LocalState>({ status: "none" });
 

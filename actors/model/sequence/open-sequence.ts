@@ -15,7 +15,7 @@ export function openSequence(
   { capacity, tokens }: Pick<LoadedModel, "capacity" | "tokens">,
 ): GenerationSequence {
   const { id, prompt, promptLogprobs, reasoningBudget, spans = [] } = job;
-  // The penalties of sampling count tokens; placeholders of images are none.
+  // The penalties of sampling count tokens; placeholders of images and audio are none.
   const text = spans.length === 0 ? prompt : prompt.filter((token) => token >= 0);
   // A default limit may exceed the room that the prompt leaves.
   const room = Math.max(capacity.sequenceTokens - prompt.length, 1);

@@ -23,7 +23,7 @@ import type { ConvertibleModel } from "../quantization/requantize.ts";
 import { diffusionModel, isDiffusionModel } from "./diffusion.ts";
 import { generationDefaults } from "./generation-defaults.ts";
 import { withDeviceLayers } from "./gpu-layers.ts";
-import { modelEngine, resolveSource, specOf, withImages } from "./model-specs.ts";
+import { modelEngine, resolveSource, specOf, withProjector } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
 import { remoteSettings, vocabularyFile } from "./remote.ts";
 import { isSpeechModel, speechModel } from "./speech.ts";
@@ -70,7 +70,7 @@ export class ModelBuilder {
     const path = await prepareModel(source, { model, threads, log, progress });
     const projector = await prepareProjector(source, { model, threads, log, progress });
     const heads = await withMtp(config, model, specOf(config, model, path), log, progress);
-    const whole = await withImages(config, model, heads, projector);
+    const whole = await withProjector(config, model, heads, projector);
     const report = await modelEngine(config, model, whole, this.#host, log);
     const { engine } = report;
     const spec = await withDeviceLayers(model, whole, engine, this.#host, log);

@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../../engines/engine.ts";
-import { readAudioProjectorFile, takesAudio } from "../../../engines/files/audio-projector.ts";
+import { isAudioProjector, readAudioProjectorFile } from "../../../engines/files/audio-projector.ts";
 import { shardPaths } from "../../../engines/files/gguf/shards.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
@@ -121,7 +121,7 @@ export function specOf(config: Config, model: ModelConfig, path: string): ModelS
 }
 
 /** Returns the spec of a model with the images or audio that it takes by a projector file; null: it takes neither. */
-export async function withImages(
+export async function withProjector(
   config: Config,
   { multimodal }: ModelConfig,
   spec: ModelSpec,
@@ -135,7 +135,7 @@ export async function withImages(
     throw new ServerError("config_invalid", message, { param: "mmproj" });
   }
   const { maxEdge, maxNumImages, maxNumFrames, maxNumAudio } = multimodal;
-  if (await takesAudio(projector)) {
+  if (await isAudioProjector(projector)) {
     const { rules } = await readAudioProjectorFile(projector);
     const { encoderCache: cacheBytes } = config.troupe;
     const { maxAudioSecs: maxSeconds } = config.speech;

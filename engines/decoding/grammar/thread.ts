@@ -69,7 +69,7 @@ export class GrammarThread {
     const workerData: WorkerSetup = { ...setup, control: this.control.memory };
     this.#onEnd = onEnd;
     this.#worker = startWorker(workerData);
-    this.#worker.on("message", (report: WorkerReport) => this.#hear(report));
+    this.#worker.on("message", (report: WorkerReport) => this.#receive(report));
     this.#worker.on("error", (cause) => this.#crash(cause));
     this.gone = new Promise((resolve) => this.#worker.once("exit", () => resolve()));
     void this.gone.then(() => this.end(failure("it has ended")));
@@ -215,7 +215,7 @@ export class GrammarThread {
     this.control.wake();
   }
 
-  #hear(report: WorkerReport): void {
+  #receive(report: WorkerReport): void {
     switch (report.type) {
       case "ready":
         this.#isReady = true;

@@ -8,7 +8,7 @@ import { installCommand, isInstalled } from "../../../runtime/host/optional-pack
 import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 
 /** Samples per second of decoded audio. */
-export const hearingRate = 16_000;
+export const decodedRate = 16_000;
 
 const decoderPackage = "audio-decode";
 const memoryBytes = 768 * 2 ** 20;
@@ -50,7 +50,7 @@ export async function decodeAudio(path: string, maxSeconds: number, signal: Abor
   const missing = missingDecoder();
   if (missing !== null) throw new ServerError("unsupported", missing, { param: "file" });
   const format = await formatOf(path);
-  const maxSamples = maxSeconds * hearingRate;
+  const maxSamples = maxSeconds * decodedRate;
   const { samples, failure } = await run([path, format, String(maxSamples + 1)], maxSamples, maxSeconds, signal);
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled");
   if (samples.length > maxSamples) {

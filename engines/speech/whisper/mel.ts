@@ -1,4 +1,4 @@
-// Log-mel spectrogram in windows of 30 seconds, the input of Whisper's encoder, and of the models that hear with such an encoder.
+// Log-mel spectrogram in windows of 30 seconds, the input of Whisper's encoder, and of the text models that take audio by such an encoder.
 
 export const windowSeconds = 30;
 const sampleRate = 16_000;

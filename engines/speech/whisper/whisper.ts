@@ -13,7 +13,7 @@ import {
   type OnnxTensor,
   openSession,
 } from "../../onnx/onnx.ts";
-import { hearingRate } from "../audio/decode.ts";
+import { decodedRate } from "../audio/decode.ts";
 import type { SpeechCard, SpeechSpec, TranscribeOptions, TranscribingModel, TranscriptSegment } from "../speech.ts";
 import { WhisperDecoder, type WindowText } from "./decoder.ts";
 import { MelSpectrogram, windowFrames, windowSamples } from "./mel.ts";
@@ -56,7 +56,7 @@ export async function openWhisper({ path: folder, threads }: SpeechSpec): Promis
     task: "transcribe",
     backend: `onnxruntime ${onnx.env.versions.node ?? ""}`,
     weightBytes: sizes.reduce((sum, { size }) => sum + size, 0),
-    sampleRate: hearingRate,
+    sampleRate: decodedRate,
     voices: [],
     languages: [...vocabulary.languages.keys()],
   };
@@ -108,9 +108,9 @@ class Whisper implements TranscribingModel {
         onLanguage(language);
       }
       const written = await decoder.write(encoded, language, translates, signal);
-      const { segments, advance } = this.#segmentsOf(written, at / hearingRate, window.length / hearingRate);
+      const { segments, advance } = this.#segmentsOf(written, at / decodedRate, window.length / decodedRate);
       if (segments.length > 0) yield segments;
-      at += Math.max(hearingRate / 10, Math.round(advance * hearingRate));
+      at += Math.max(decodedRate / 10, Math.round(advance * decodedRate));
     }
   }
 

@@ -44,8 +44,8 @@ export interface RenderedPrompt extends PromptText {
    * continues.
    */
   readonly opensThinking: boolean;
-  /** Character at the place of each image; null: the messages have no images. */
-  readonly imageMarker: string | null;
+  /** Character at the place of each image, video and audio part; null: the messages have none. */
+  readonly mediaMarker: string | null;
 }
 
 export class ChatTemplate {
@@ -101,8 +101,8 @@ export class ChatTemplate {
     if (continued !== null) parsed[parsed.length - 1] = continued.message;
     const texts = [this.#source, reasoningEffort ?? "", JSON.stringify(others), ...clientTexts(parsed, tools)];
     const marker = chooseMarker(texts);
-    const imageMarker = messages.some(({ images }) => images !== undefined) ? chooseMarker([...texts, marker]) : null;
-    if (imageMarker !== null) for (const [i, one] of parsed.entries()) parsed[i] = withImageMarks(one, imageMarker);
+    const mediaMarker = messages.some(({ media }) => media !== undefined) ? chooseMarker([...texts, marker]) : null;
+    if (mediaMarker !== null) for (const [i, one] of parsed.entries()) parsed[i] = withMediaMarks(one, mediaMarker);
     const guard = (text: string) => this.#guard.guard(text, marker);
     const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
     const guarded = parsed.map((message) => guardMessage(message, guard));
@@ -114,9 +114,9 @@ export class ChatTemplate {
     };
     if (continued === null) {
       const text = this.#rendered(guarded, offered, variables);
-      return { text, marker, imageMarker, opensThinking: this.#opensThinking(text) };
+      return { text, marker, mediaMarker, opensThinking: this.#opensThinking(text) };
     }
-    const used = [...texts, marker, imageMarker ?? ""];
+    const used = [...texts, marker, mediaMarker ?? ""];
     const start = chooseMarker(used);
     const marks = { start, end: chooseMarker([...used, start]) };
     const last: ContinuedMessage = { message: guarded.at(-1) as ParsedMessage, part: continued.part };
@@ -126,7 +126,7 @@ export class ChatTemplate {
       add_generation_prompt: false,
       continue_final_message: true,
     });
-    return { text: cutAtEnd(text, last, marks), marker, imageMarker, opensThinking: last.part === "reasoning" };
+    return { text: cutAtEnd(text, last, marks), marker, mediaMarker, opensThinking: last.part === "reasoning" };
   }
 
   #rendered(
@@ -174,12 +174,12 @@ export class ChatTemplate {
   }
 }
 
-/** Returns the message with the mark at the place of each image. */
-function withImageMarks(message: ParsedMessage, mark: string): ParsedMessage {
-  const { content, images = [] } = message;
+/** Returns the message with the mark at the place of each image, video and audio part. */
+function withMediaMarks(message: ParsedMessage, mark: string): ParsedMessage {
+  const { content, media = [] } = message;
   let marked = "";
   let end = 0;
-  for (const { at } of images) {
+  for (const { at } of media) {
     marked += content.slice(end, at) + mark;
     end = at;
   }

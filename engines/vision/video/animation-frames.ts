@@ -2,6 +2,7 @@
 // evenly spaced, to stdout: a line of JSON, then the PNG file of each frame. It is a process of its own for the same reason as
 // cut-image.ts.
 import { parseArgs } from "node:util";
+import { runImageProgram } from "../image-program.ts";
 import { sampledIndices } from "./sampled-indices.ts";
 
 const { values } = parseArgs({
@@ -13,13 +14,7 @@ export interface AnimationHead {
   readonly sizes: readonly number[];
 }
 
-async function main(): Promise<void> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
-  const bytes = Buffer.concat(chunks);
-  const { default: sharp } = await import("sharp");
-  sharp.cache(false);
-  sharp.concurrency(1);
+runImageProgram<AnimationHead>(async (sharp, bytes) => {
   const open = (page: number) =>
     sharp(bytes, { limitInputPixels: Number(values.maxPixels), failOn: "error", page, pages: 1 });
   const { pages = 1 } = await open(0).metadata();
@@ -29,11 +24,5 @@ async function main(): Promise<void> {
     const image = open(page).resize(edge, edge, { fit: "inside", withoutEnlargement: true });
     frames.push(await image.png({ compressionLevel: 1 }).toBuffer());
   }
-  process.stdout.write(`${JSON.stringify({ sizes: frames.map(({ length }) => length) } satisfies AnimationHead)}\n`);
-  process.stdout.write(Buffer.concat(frames));
-}
-
-main().catch((error: Error) => {
-  process.stderr.write(error.message);
-  process.exitCode = 1;
+  return { head: { sizes: frames.map(({ length }) => length) }, parts: frames };
 });

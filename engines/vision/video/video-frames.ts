@@ -1,15 +1,14 @@
 // Video frames: the frames of a video that a model is shown, evenly spaced, each as an encoded image. Videos are decoded by
 // ffmpeg, animated GIF and WebP files by sharp. The frames of recent videos are kept, because clients send a video again with
 // each message of a conversation.
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ServerError } from "../../../runtime/errors.ts";
+import { withTemporaryFile } from "../../../runtime/host/temporary-file.ts";
 import { type ProgramLimits, runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
-import { digestOf } from "../digest.ts";
+import { digestOf } from "../../media/digest.ts";
 import { maxPixels } from "../image-decoder.ts";
+import { splitOutput } from "../image-program.ts";
 import type { AnimationHead } from "./animation-frames.ts";
 import { findVideoPrograms, frameAt, frameTimes, maxFrameEdge, undecodable, type VideoPrograms } from "./ffmpeg.ts";
 import { sampledIndices } from "./sampled-indices.ts";
@@ -95,10 +94,7 @@ export class VideoFrames {
   async #ffmpegFrames(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<readonly Uint8Array[]> {
     const programs = this.#programs;
     if (programs === null) throw new ServerError("unsupported", ffmpegAdvice);
-    const folder = await mkdtemp(join(tmpdir(), "troupe-video-"));
-    try {
-      const path = join(folder, "video");
-      await writeFile(path, bytes, { mode: 0o600 });
+    return await withTemporaryFile("video", bytes, async (path) => {
       const times = await frameTimes(programs, path, signal);
       const frames: Uint8Array[] = [];
       let size = 0;
@@ -112,9 +108,7 @@ export class VideoFrames {
       }
       if (frames.length === 0) throw undecodable("none of its frames can be decoded");
       return frames;
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
+    });
   }
 
   #keep(key: string, frames: readonly VideoFrame[]): void {
@@ -146,11 +140,10 @@ async function animationFrames(bytes: Uint8Array, maxFrames: number, signal: Abo
   const { output, failure } = await runLimitedProgram(animationProgram, { args, limits, input: bytes, signal });
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its video was decoded");
   if (failure !== null) throw undecodable(failure.slice(0, maxErrorLength));
-  const head = output.indexOf("\n");
-  const { sizes } = JSON.parse(output.toString("utf8", 0, head)) as AnimationHead;
-  let end = head + 1;
-  return sizes.map((size) => {
+  const { head, body } = splitOutput<AnimationHead>(output);
+  let end = 0;
+  return head.sizes.map((size) => {
     end += size;
-    return new Uint8Array(output.subarray(end - size, end));
+    return new Uint8Array(body.subarray(end - size, end));
   });
 }

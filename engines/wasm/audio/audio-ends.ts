@@ -3,6 +3,9 @@
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 
+/** Number of frames that a convolution multiplies: those before, at and after its place. */
+export const kernelFrames = 3;
+
 /**
  * Step of the projector: an RMS norm of the rows, a matrix with its bias, `gelu`, or `gated`: the first half of a row times the silu
  * of its second half.

@@ -1,46 +1,36 @@
 // Audio graph: the encoder of an audio projector file as a graph of the wasm engine. Two convolutions, learnt positions, layers of
 // Whisper's kind, and the projector. Tensor names are those of llama.cpp's mtmd.
 
-import { ServerError } from "../../../runtime/errors.ts";
 import { type AudioProjectorFile, windowPositions } from "../../files/audio-projector.ts";
 import type { Graph, GraphStep } from "../graph/graph.ts";
-import { GraphTensors, type Norm } from "../graph/graph-tensors.ts";
-import type { Hyperparameters } from "../graph/shape.ts";
-import type { AudioStep } from "./audio-ends.ts";
+import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
+import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
+import { type AudioStep, kernelFrames } from "./audio-ends.ts";
 
-export interface AudioModel {
-  readonly graph: Graph;
-  readonly shape: Hyperparameters;
-  /** Number of floats of the input rows of a position: two frames of the first convolution, each padded. */
-  readonly inputFloats: number;
-}
-
-/** Builds the graph. Throws `model_file_invalid` or `unsupported` naming the tensor. */
-export function buildAudioGraph(file: AudioProjectorFile): AudioModel {
+/**
+ * Builds the graph. A token is a position, and its input row has two frames of the first convolution, each padded. Throws
+ * `model_file_invalid` or `unsupported` naming the tensor.
+ */
+export function buildAudioGraph(file: AudioProjectorFile): MediaGraph {
   const { table, sizes } = file;
-  const { width, heads, layers, bands, length } = sizes;
-  if (width % heads !== 0 || (width / heads) % 4 !== 0) {
-    const found = `${heads} heads of ${width / heads} floats`;
-    throw new ServerError("unsupported", `the audio encoder has ${found}; expected a multiple of 4 floats`, {
-      param: "mmproj",
-    });
-  }
-  const tensors = new GraphTensors(table, [], "fetch the projector file with F16 or F32 weights");
+  const { width, layers, bands, length } = sizes;
+  checkHeads("audio", sizes);
+  const tensors = mediaTensors(table);
   const convolution = (number: number, inputs: number) =>
-    tensors.padded(`a.conv1d.${number}`, [3, inputs, width], { rows: width, columns: 3 * inputs });
+    tensors.padded(`a.conv1d.${number}`, [kernelFrames, inputs, width], {
+      rows: width,
+      columns: kernelFrames * inputs,
+    });
   const first = convolution(1, bands);
   const graph: Graph = {
+    ...mediaGraphParts,
     pairing: "halves",
     normKind: "layer",
-    isEncoder: true,
     embedding: first,
     positions: tensors.matrix("a.position_embd", windowPositions, width),
-    tokenType: null,
     embeddingNorm: null,
     outputNorm: tensors.norm("a.post_ln", true, [width]),
-    output: null,
     layers: Array.from({ length: layers }, (_, layer) => layerSteps(tensors, sizes, `a.blk.${layer}.`)),
-    pooling: { kind: null, length: 0, dense: [], head: null },
     vision: null,
     audio: {
       convolution: convolution(2, width),
@@ -51,31 +41,8 @@ export function buildAudioGraph(file: AudioProjectorFile): AudioModel {
     },
   };
   tensors.checkAllUsed();
-  return { graph, shape: shapeOf(sizes), inputFloats: 2 * first.columns };
-}
-
-function shapeOf({ layers, width, heads, feedForward, epsilon }: AudioProjectorFile["sizes"]): Hyperparameters {
-  const headLength = width / heads;
-  return {
-    architecture: "clip",
-    ...{ layers, width, feedForward, heads, kvHeads: heads, headLength, rotated: 0, epsilon },
-    trainedContext: windowPositions,
-    vocabSize: 0,
-    experts: null,
-    embeddingScale: 1,
-    residualScale: 1,
-    alibi: 0,
-    expertInterval: 0,
-    logitScale: 1,
-    logitSoftcap: 0,
-    attentionScale: 1 / Math.sqrt(headLength),
-    attentionSoftcap: 0,
-    window: 0,
-    slides: [],
-    activation: "gelu",
-    ropes: [],
-    longRope: null,
-  };
+  const shape = mediaShape({ ...sizes, activation: "gelu", tokens: windowPositions, ropes: [] });
+  return { graph, shape, tokens: windowPositions, rows: 1, inputFloats: 2 * first.columns };
 }
 
 function layerSteps(tensors: GraphTensors, sizes: AudioProjectorFile["sizes"], prefix: string): GraphStep[] {

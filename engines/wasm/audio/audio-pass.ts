@@ -2,11 +2,10 @@
 // frames of a spectrogram into hidden states, one for two frames. At the end, the projector turns the hidden states into
 // embeddings of the text model's width.
 
-import { activationNumbers, type StepParts } from "../pass/step-runner.ts";
+import { activationNumbers, multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
-import type { AudioEnds } from "./audio-ends.ts";
+import { type AudioEnds, kernelFrames } from "./audio-ends.ts";
 
-const kernelFrames = 3;
 /** Epsilon of the projector's norms in llama.cpp. */
 const projectorEpsilon = 1e-6;
 
@@ -38,12 +37,12 @@ export class AudioPass {
         const from = i * plan.inputFloats + parity * columns;
         floats.set(inputRows.subarray(from, from + columns), (at.input >>> 2) + i * columns);
       }
-      this.#multiply(divided.embedding, at.input, columns, n, true);
+      multiplyJoined(this.#parts, divided.embedding, { x: at.input, columns, n }, "gelu");
       this.#takeFrames(n, parity);
     }
     floats.set(this.#frames, at.input >>> 2);
     const convolution = divided.projector[0] as DividedGraph["embedding"];
-    this.#multiply(convolution, at.input, audio.convolution.columns, n, true);
+    multiplyJoined(this.#parts, convolution, { x: at.input, columns: audio.convolution.columns, n }, "gelu");
     kernels.copyRows(at.joined, width, at.hidden, width, n, width);
   }
 
@@ -90,7 +89,12 @@ export class AudioPass {
           x = at.input;
           break;
         case "matrix":
-          this.#multiply(divided.projector[matrices++] as DividedGraph["embedding"], x, columns, count, false);
+          multiplyJoined(
+            this.#parts,
+            divided.projector[matrices++] as DividedGraph["embedding"],
+            { x, columns, n: count },
+            null,
+          );
           x = at.joined;
           columns = step.matrix.rows;
       }
@@ -103,16 +107,6 @@ export class AudioPass {
     const { floats, audio } = this.#parts;
     const first = address >>> 2;
     return floats.subarray(first, first + count * audio.length);
-  }
-
-  /** Writes the product of the rows at x with a matrix to ThreadMemory.joined. */
-  #multiply(shares: DividedGraph["embedding"], x: number, columns: number, n: number, isActivated: boolean): void {
-    const { products, kernels } = this.#parts;
-    const own = products.own(shares);
-    products.multiply(own, x, columns, n, products.ownSlab);
-    if (isActivated) kernels.activate(activationNumbers.gelu, products.ownSlab, products.ownSlab, n * own.stride);
-    products.gather(shares, n);
-    products.join(shares, n);
   }
 
   #averagePairs(positions: number): number {

@@ -3,6 +3,7 @@
 // sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { AudioEnds } from "../audio/audio-ends.ts";
+import type { VisionEnds } from "../vision/vision-ends.ts";
 import type {
   Architecture,
   AttentionStep,
@@ -15,7 +16,6 @@ import { type GraphPooling, readPooling } from "./graph-pooling.ts";
 import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
 import { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
-import type { VisionEnds } from "./vision-ends.ts";
 
 /** Names of tensors with one factor for each rotated pair. ropes.ts divides the rope frequencies by these factors. */
 export const frequencyFactorNames = {

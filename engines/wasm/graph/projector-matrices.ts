@@ -1,6 +1,6 @@
 import type { AudioEnds } from "../audio/audio-ends.ts";
+import type { VisionEnds } from "../vision/vision-ends.ts";
 import type { Matrix } from "./graph-tensors.ts";
-import type { VisionEnds } from "./vision-ends.ts";
 
 /** Ends of an encoder, as in Graph. */
 interface EncoderEnds {

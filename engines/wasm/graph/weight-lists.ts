@@ -2,10 +2,10 @@
 // thread-memory.ts assigns addresses to the weights; weights.ts loads them.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
+import { resamplerOf } from "../vision/vision-ends.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 import { projectorMatrices } from "./projector-matrices.ts";
-import { resamplerOf } from "./vision-ends.ts";
 
 /**
  * Returns the parts that a thread holds of all matrices, in order of use. If the output matrix is the embedding, the
@@ -62,10 +62,10 @@ function stepMatrices(step: GraphStep): Matrix[] {
 export function vectors({ graph }: PartitionPlan): TensorInfo[] {
   const { embeddingNorm, outputNorm, layers, pooling, vision, audio } = graph;
   const own = [vision?.classEmbedding, vision?.rowEnd];
-  const heard = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
+  const audioNorms = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
   const projected = vision?.projector.map((step) => ("norm" in step ? step.norm : null)) ?? [];
   const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms), ...projected];
-  return [...own, ...heard, ...norms.flatMap((norm) => [norm?.weight, norm?.bias])].filter((tensor) => !!tensor);
+  return [...own, ...audioNorms, ...norms.flatMap((norm) => [norm?.weight, norm?.bias])].filter((tensor) => !!tensor);
 }
 
 function stepNorms(step: GraphStep): (Norm | null)[] {

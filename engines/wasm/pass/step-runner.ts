@@ -49,3 +49,21 @@ export function multiplyAtSite(
   adapters?.gather();
   adapters?.add(site, share, out);
 }
+
+/**
+ * Multiplies n rows at x by a matrix on all threads, applies the activation if there is one, and writes the products to
+ * ThreadMemory.joined.
+ */
+export function multiplyJoined(
+  { products, kernels }: Pick<StepParts, "products" | "kernels">,
+  shares: readonly Share[],
+  { x, columns, n }: Pick<SiteInput, "x" | "columns" | "n">,
+  activation: Activation | null,
+): void {
+  const own = products.own(shares);
+  const { ownSlab } = products;
+  products.multiply(own, x, columns, n, ownSlab);
+  if (activation !== null) kernels.activate(activationNumbers[activation], ownSlab, ownSlab, n * own.stride);
+  products.gather(shares, n);
+  products.join(shares, n);
+}

@@ -5,7 +5,7 @@ import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
-import { resamplerOf } from "../graph/vision-ends.ts";
+import { resamplerOf } from "../vision/vision-ends.ts";
 import type { Mixture } from "./mixture.ts";
 
 /** Plan from which every thread computes the same division of the rows. The plan is sent to every compute thread. */

@@ -20,9 +20,9 @@ import { InputCollector } from "../pass/input-collector.ts";
 import { Pooler } from "../pass/pooler.ts";
 import { fillRotation } from "../pass/rotation.ts";
 import { multiplyAtSite, type StepParts } from "../pass/step-runner.ts";
-import { VisionPass } from "../pass/vision-pass.ts";
 import { type DividedGraph, type DividedStep, divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { PassDescriptor } from "../plan/pass-descriptor.ts";
+import { VisionPass } from "../vision/vision-pass.ts";
 import { AllGather } from "./all-gather.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 import { ThreadGroup } from "./thread-group.ts";
@@ -69,7 +69,7 @@ export class ComputeThread {
   /** Input rows that take the place of embeddings, see PassDescriptor.tokens. */
   readonly inputRows: Float32Array;
   /** Embeddings of the last image or window of audio, on the leader only; empty if the model takes tokens. */
-  imageEmbeddings: Float32Array = new Float32Array(0);
+  mediaEmbeddings: Float32Array = new Float32Array(0);
   readonly #logits: Float32Array;
 
   constructor(plan: PartitionPlan, index: number, kernels: KernelModule, shared: SharedBlocks) {
@@ -258,7 +258,7 @@ export class ComputeThread {
 
   #projectMedia(ends: VisionPass | AudioPass): void {
     const projected = ends.project();
-    if (this.#index === 0) this.imageEmbeddings = ends.embeddings(projected);
+    if (this.#index === 0) this.mediaEmbeddings = ends.embeddings(projected);
   }
 
   /** Computes the adapter weights of every token, at the end of the first pass of an X-LoRA mixture. */

@@ -6,11 +6,11 @@ import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
-import { resamplerOf } from "../graph/vision-ends.ts";
 import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
 import { type DividedGraph, kvLayers, type PartitionPlan, rowGrain, type Share } from "../plan/partition-plan.ts";
+import { resamplerOf } from "../vision/vision-ends.ts";
 
 /** Address of the first byte after the WebAssembly page that the kernels reserve. */
 const firstByte = 65_536;
@@ -165,7 +165,7 @@ export function layOut(
   const widestProjected = Math.max(0, ...projector.map(({ columns }) => columns));
   const resampled = resampler?.key.columns ?? 0;
   // Rows between the two matrices of an audio projector.
-  const heard = audio ? Math.ceil((Math.ceil(merged) * widestProjected) / passTokens) : 0;
+  const gatedFloats = audio ? Math.ceil((Math.ceil(merged) * widestProjected) / passTokens) : 0;
   const preparedBytes = Math.max(
     ...[...types].flatMap((type) => [
       kernels.activationBytes(type, passTokens, widestInput),
@@ -184,7 +184,7 @@ export function layOut(
     kvPageBytes,
     kvLayerBytes,
     hidden: rows(shape.width),
-    input: rows(Math.max(shape.width, attentionWidth, patchFloats, resampled, heard)),
+    input: rows(Math.max(shape.width, attentionWidth, patchFloats, resampled, gatedFloats)),
     prepared: arena.take(preparedBytes),
     joined: arena.take(joinedFloats * floatBytes),
     slabs: arena.take(slab * threads),

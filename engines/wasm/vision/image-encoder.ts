@@ -1,21 +1,11 @@
-// Image encoder: turns tiles (images of limited size) into embeddings of the text model's width. It computes on compute
-// threads of its own, of which the calling thread is the leader. It serves the models of both engines.
+// Image encoder: turns tiles (images of limited size) into embeddings of the text model's width. It serves the models of both engines.
 import { type ProjectorFile, readProjectorFile } from "../../files/projector.ts";
+import type { MediaGraph } from "../graph/media-graph.ts";
 import { axisCount } from "../graph/ropes.ts";
-import { tensorBytes } from "../load/fit.ts";
-import { loadKernels } from "../load/kernel-module.ts";
-import { loadThreads } from "../load/load-threads.ts";
-import { Passes } from "../pass/passes.ts";
-import type { PartitionPlan } from "../plan/partition-plan.ts";
-import type { ComputeThread } from "../threads/compute-thread.ts";
-import { HelperThread } from "../threads/helper-thread.ts";
-import { allocateShared } from "../threads/shared-blocks.ts";
+import { MediaEncoder } from "../load/media-encoder.ts";
+import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { type PatchOrder, rowOrder, squareOrder } from "./patch-order.ts";
-import { buildVisionGraph, type VisionModel } from "./vision-graph.ts";
-
-/** KV type F32: keys and values are discarded after their layer. */
-const kvType = 0;
-const blockTokens = 32;
+import { buildVisionGraph } from "./vision-graph.ts";
 
 /** One image of a size that the encoder takes. */
 export interface Tile {
@@ -27,56 +17,20 @@ export interface Tile {
 
 export class ImageEncoder {
   readonly file: ProjectorFile;
-  readonly #model: VisionModel;
-  readonly #threads: number;
-  readonly #leader: ComputeThread;
-  readonly #passes: Passes;
+  readonly #model: MediaGraph;
+  readonly #encoder: MediaEncoder;
 
-  private constructor(
-    file: ProjectorFile,
-    model: VisionModel,
-    leader: ComputeThread,
-    helpers: readonly HelperThread[],
-  ) {
+  private constructor(file: ProjectorFile, model: MediaGraph, encoder: MediaEncoder) {
     this.file = file;
     this.#model = model;
-    this.#threads = helpers.length + 1;
-    this.#leader = leader;
-    this.#passes = new Passes(leader, helpers, null);
+    this.#encoder = encoder;
   }
 
   /** Loads a projector file. Throws `unsupported` or `model_file_invalid`. */
   static async load(path: string, threads: number): Promise<ImageEncoder> {
     const file = await readProjectorFile(path);
     const model = buildVisionGraph(file);
-    const helpers = Array.from({ length: threads - 1 }, () => new HelperThread());
-    try {
-      const kernels = await loadKernels();
-      const blocks = Math.ceil(model.tokens / blockTokens);
-      const plan: PartitionPlan = {
-        files: file.table.files,
-        graph: model.graph,
-        shape: model.shape,
-        threads,
-        passTokens: model.tokens,
-        maxRows: 1 + maxWindows(file),
-        maxOutputs: 0,
-        blockTokens,
-        kvType,
-        pagesPerThread: Math.ceil(blocks / threads),
-        blocksPerSequence: blocks,
-        inputFloats: model.patchFloats,
-        adapterRank: 0,
-        mixture: null,
-      };
-      const shared = allocateShared(plan, 0, null);
-      const bytes = tensorBytes(file.table);
-      const { leader } = await loadThreads(plan, kernels, shared, helpers, bytes, () => undefined);
-      return new ImageEncoder(file, model, leader, helpers);
-    } catch (error) {
-      await Promise.all(helpers.map((helper) => helper.terminate()));
-      throw error;
-    }
+    return new ImageEncoder(file, model, await MediaEncoder.load(file.table, model, threads));
   }
 
   /**
@@ -84,23 +38,17 @@ export class ImageEncoder {
    * milliseconds to minutes.
    */
   encode(tile: Tile): Float32Array {
-    this.#passes.checkUsable();
     const { patchSize, mergeSide, windows, length } = this.file.sizes;
     const [rows, columns] = [tile.height / patchSize, tile.width / patchSize];
     const isAdjacent = this.#model.graph.vision?.merge.kind === "adjacent";
     const order = isAdjacent ? squareOrder(rows, columns, mergeSide, windows?.side ?? null) : rowOrder(rows, columns);
+    this.#describePass(this.#encoder.beginPass(), order, columns);
     this.#writePatches(tile, order);
-    this.#describePass(order, columns);
-    try {
-      this.#passes.run();
-    } catch (error) {
-      throw this.#passes.fail(error);
-    }
-    return inRows(this.#leader.imageEmbeddings, order.cells, length);
+    return inRows(this.#encoder.run(), order.cells, length);
   }
 
   dispose(): void {
-    this.#passes.dispose();
+    this.#encoder.dispose();
   }
 
   /** Number of tokens before the patches: the class embedding. */
@@ -109,15 +57,13 @@ export class ImageEncoder {
   }
 
   /** Writes the pass: a row for each window, and a row of all tokens. */
-  #describePass({ rows, columns, windows }: PatchOrder, patchColumns: number): void {
-    const { pass } = this.#leader;
+  #describePass(pass: PassDescriptor, { rows, columns, windows }: PatchOrder, patchColumns: number): void {
     const first = this.#classTokens;
-    pass.clear();
     pass.patchColumns = patchColumns;
-    for (const tokens of windows) this.#addRow(tokens);
+    for (const tokens of windows) this.#encoder.addRow(tokens);
     pass.windowCount = windows.length;
     pass.tokenCount = 0;
-    this.#addRow(first + rows.length);
+    this.#encoder.addRow(first + rows.length);
     if (pass.coordinates.length === 0) return;
     for (let patch = 0; patch < rows.length; patch++) {
       const at = (first + patch) * axisCount;
@@ -126,24 +72,15 @@ export class ImageEncoder {
     }
   }
 
-  /** Adds a row of the next tokens. All rows use the same pages, because they are computed one after the other. */
-  #addRow(tokens: number): void {
-    const { pass } = this.#leader;
-    const blocks = Math.ceil(tokens / blockTokens);
-    const firstPage = pass.addRow(tokens, 0, blocks);
-    for (let block = 0; block < blocks; block++) pass.pages[firstPage + block] = Math.floor(block / this.#threads);
-    pass.tokenCount += tokens;
-  }
-
   /** Writes the normalised pixels of each patch as an input row: all red values, then green, then blue. */
   #writePatches({ pixels, width }: Tile, order: PatchOrder): void {
     const { patchSize } = this.file.sizes;
     const { mean, deviation } = this.file.tiling;
-    const rows = this.#leader.inputRows;
+    const rows = this.#encoder.inputRows;
     for (let patch = 0; patch < order.rows.length; patch++) {
       const top = (order.rows[patch] as number) * patchSize;
       const left = (order.columns[patch] as number) * patchSize;
-      let to = (this.#classTokens + patch) * this.#model.patchFloats;
+      let to = (this.#classTokens + patch) * this.#model.inputFloats;
       for (let channel = 0; channel < 3; channel++) {
         const scale = 1 / (255 * (deviation[channel] as number));
         const shift = (mean[channel] as number) / (deviation[channel] as number);
@@ -154,14 +91,6 @@ export class ImageEncoder {
       }
     }
   }
-}
-
-/** Returns the largest number of windows of a tile. */
-function maxWindows({ sizes }: ProjectorFile): number {
-  if (sizes.windows === null) return 0;
-  // A tile of one row of windows has the most incomplete ones.
-  const embeddings = sizes.patches / sizes.mergeSide ** 2;
-  return Math.ceil(embeddings / sizes.windows.side);
 }
 
 /** Returns embeddings in the order of rows. `cells`: see PatchOrder. */

@@ -4,19 +4,10 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import type { EncoderSizes, ProjectorFile, ProjectorKind } from "../../files/projector.ts";
 import type { AttentionGraphStep, FeedForwardGraphStep, Graph, GraphStep, HeadNorms } from "../graph/graph.ts";
-import { GraphTensors, type Matrix, type Norm } from "../graph/graph-tensors.ts";
+import type { GraphTensors, Matrix, Norm } from "../graph/graph-tensors.ts";
+import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
 import { plainFrequencies, type Rope } from "../graph/ropes.ts";
-import type { Hyperparameters } from "../graph/shape.ts";
-import type { ProjectorStep, VisionEnds } from "../graph/vision-ends.ts";
-
-export interface VisionModel {
-  readonly graph: Graph;
-  readonly shape: Hyperparameters;
-  /** Number of tokens of the largest tile: its patches, and the class embedding if there is one. */
-  readonly tokens: number;
-  /** Number of floats of an input row: the pixels of a patch, padded. */
-  readonly patchFloats: number;
-}
+import type { ProjectorStep, VisionEnds } from "./vision-ends.ts";
 
 /** Number of positions of a side of MiniCPM-V's table; no key of the file has it. */
 const minicpmBuckets = 70;
@@ -29,19 +20,16 @@ const resamplerHeadLength = 128;
 /** A table of positions that MiniCPM-V's files have, and that is computed instead. */
 const computedPositions = "resampler.pos_embed_k";
 
-/** Builds the graph. Throws `model_file_invalid` or `unsupported` naming the tensor. */
-export function buildVisionGraph(file: ProjectorFile): VisionModel {
+/**
+ * Builds the graph. A token is a patch, and its input row has the pixels of the patch, padded. Throws `model_file_invalid` or
+ * `unsupported` naming the tensor.
+ */
+export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const { table, sizes } = file;
-  const tensors = new GraphTensors(table, [computedPositions], "fetch the projector file with F16 or F32 weights");
+  const tensors = mediaTensors(table, [computedPositions]);
   const { width, heads, patches, layers } = sizes;
   const { projector } = file.rules;
-  if (width % heads !== 0 || (width / heads) % 4 !== 0) {
-    throw new ServerError(
-      "unsupported",
-      `the image encoder has ${heads} heads of ${width / heads} floats; expected a multiple of 4 floats`,
-      { param: "mmproj" },
-    );
-  }
+  checkHeads("image", sizes);
   const has = (name: string) => table.tensors.has(name);
   const norm = (name: string) => tensors.norm(name, true, [width]);
   const hasClass = has("v.class_embd");
@@ -54,17 +42,14 @@ export function buildVisionGraph(file: ProjectorFile): VisionModel {
   const ropes = ropesOf(projector, width / heads);
   const found = Array.from({ length: layers }, (_, layer) => layerSteps(tensors, sizes, layer, ropes.length > 0));
   const graph: Graph = {
+    ...mediaGraphParts,
     pairing: projector === "pixtral" ? "neighbours" : "halves",
     normKind: hasRmsNorms(projector, sizes) ? "rms" : "layer",
-    isEncoder: true,
     embedding: patch,
     positions: ropes.length > 0 ? null : tensors.matrix("v.position_embd", buckets ? buckets ** 2 : tokens, width),
-    tokenType: null,
     embeddingNorm: has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
     outputNorm: outputNorm(tensors, projector, width),
-    output: null,
     layers: found.map(({ steps }) => steps),
-    pooling: { kind: null, length: 0, dense: [], head: null },
     vision: {
       classEmbedding: hasClass ? tensors.vector("v.class_embd", width) : null,
       secondEmbedding: table.tensors.has(secondName) ? tensors.paddedTensor(secondName, patchShape, patchFilled) : null,
@@ -77,12 +62,8 @@ export function buildVisionGraph(file: ProjectorFile): VisionModel {
   };
   if (projector === "mlp") tensors.leaveOutLayer(`v.blk.${layers}.`);
   tensors.checkAllUsed();
-  return {
-    graph,
-    shape: shapeOf(sizes, found[0]?.feedForward ?? sizes.feedForward, tokens, ropes),
-    tokens,
-    patchFloats: patch.columns,
-  };
+  const shape = mediaShape({ ...sizes, feedForward: found[0]?.feedForward ?? sizes.feedForward, tokens, ropes });
+  return { graph, shape, tokens, rows: 1 + maxWindows(sizes), inputFloats: patch.columns };
 }
 
 function hasRmsNorms(projector: ProjectorKind, { width, layers }: EncoderSizes): boolean {
@@ -125,30 +106,12 @@ function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
 
 const ropeBase = 10_000;
 
-function shapeOf(sizes: EncoderSizes, feedForward: number, tokens: number, ropes: readonly Rope[]): Hyperparameters {
-  const { layers, width, heads, epsilon } = sizes;
-  const headLength = width / heads;
-  return {
-    architecture: "clip",
-    ...{ layers, width, feedForward, heads, kvHeads: heads, headLength, epsilon },
-    rotated: ropes.length > 0 ? headLength : 0,
-    trainedContext: tokens,
-    vocabSize: 0,
-    experts: null,
-    embeddingScale: 1,
-    residualScale: 1,
-    alibi: 0,
-    expertInterval: 0,
-    logitScale: 1,
-    logitSoftcap: 0,
-    attentionScale: 1 / Math.sqrt(headLength),
-    attentionSoftcap: 0,
-    window: 0,
-    slides: [],
-    activation: sizes.activation,
-    ropes,
-    longRope: null,
-  };
+/** Returns the largest number of windows of a tile. */
+function maxWindows(sizes: EncoderSizes): number {
+  if (sizes.windows === null) return 0;
+  // A tile of one row of windows has the most incomplete ones.
+  const embeddings = sizes.patches / sizes.mergeSide ** 2;
+  return Math.ceil(embeddings / sizes.windows.side);
 }
 
 function layerSteps(

@@ -2,10 +2,10 @@
 // message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
 import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
-import type { ChatMessage, MessageImage, RequestImage, ToolCall } from "../../../engines/generation.ts";
+import type { ChatMessage, MessageMedia, RequestMedia, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
-import { type ContentPart, contentOf, RequestImages } from "../../shared/fields/image-part.ts";
+import { type ContentPart, contentOf, MediaCollector } from "../../shared/fields/media-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import type {
   AssistantContent,
@@ -28,7 +28,7 @@ interface Draft {
   content: string;
   reasoning: string;
   readonly toolCalls: ToolCall[];
-  images?: readonly MessageImage[];
+  media?: readonly MessageMedia[];
   readonly name?: string;
   readonly toolCallId?: string;
 }
@@ -40,7 +40,7 @@ export interface Conversation {
   readonly loadedTools: ReadonlySet<string>;
   readonly earlierCalls: EarlierCalls;
   /** Images in the messages; undefined: none. */
-  readonly images: readonly RequestImage[] | undefined;
+  readonly media: readonly RequestMedia[] | undefined;
 }
 
 export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): Conversation {
@@ -54,18 +54,18 @@ export function conversation(system: WireText | null | undefined, messages: read
     const at = `messages[${i}]`;
     if (message.role === "assistant") drafts.answer(message.content, at);
     else if (message.role === "system") drafts.say("system", joined(message.content), at);
-    else drafts.hear(message.content, at);
+    else drafts.ask(message.content, at);
   }
-  const { files, loadedTools, callIds: ids, session, images } = drafts;
-  const heard = resultsInCallOrder(drafts.finish());
-  return { messages: heard, files, loadedTools, earlierCalls: { ids, session }, images: images.all };
+  const { files, loadedTools, callIds: ids, session, media } = drafts;
+  const ordered = resultsInCallOrder(drafts.finish());
+  return { messages: ordered, files, loadedTools, earlierCalls: { ids, session }, media: media.all };
 }
 
 class Drafts {
   readonly #takesServerCalls: boolean;
   readonly #drafts: Draft[] = [];
   readonly files: InputFile[] = [];
-  readonly images = new RequestImages();
+  readonly media = new MediaCollector();
   readonly loadedTools = new Set<string>();
   /** Ids of all server calls. */
   readonly callIds: string[] = [];
@@ -89,7 +89,8 @@ class Drafts {
     else this.#drafts.push({ role, content: text, reasoning: "", toolCalls: [] });
   }
 
-  hear(content: UserContent, at: string): void {
+  /** Adds a message of the user: tool results, texts, images and files. */
+  ask(content: UserContent, at: string): void {
     if (typeof content === "string") {
       this.say("user", content, `${at}.content`);
       return;
@@ -109,13 +110,13 @@ class Drafts {
   #show(block: ImageBlock, at: string): void {
     if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
     const draft = this.#drafts.at(-1) as Draft;
-    draft.images = [...(draft.images ?? []), { at: draft.content.length, key: this.#image(block, at) }];
+    draft.media = [...(draft.media ?? []), { at: draft.content.length, key: this.#image(block, at) }];
   }
 
   #image({ source }: ImageBlock, at: string): string {
-    if (source.type === "base64") return this.images.addBase64(source.data, `${at}.source.data`);
-    if (source.type === "url") return this.images.addUrl(source.url, `${at}.source.url`);
-    return this.images.addFile(source.file_id, `${at}.source.file_id`);
+    if (source.type === "base64") return this.media.addBase64(source.data, `${at}.source.data`);
+    if (source.type === "url") return this.media.addUrl(source.url, `${at}.source.url`);
+    return this.media.addFile(source.file_id, `${at}.source.file_id`);
   }
 
   /** Adds a file to the last user message. If there is none, adds one without text. */
@@ -211,15 +212,15 @@ class Drafts {
     this.#open.delete(id);
     const failed = is_error === true ? FAILED : "";
     const result = this.#result(content ?? "", `${at}.content`);
-    const images = result.images?.map((image) => ({ ...image, at: image.at + failed.length }));
+    const media = result.media?.map((place) => ({ ...place, at: place.at + failed.length }));
     const told = { role: "tool", content: failed + result.content, reasoning: "", name } as const;
-    this.#drafts.push({ ...told, toolCalls: [], toolCallId: id, ...(images && { images }) });
+    this.#drafts.push({ ...told, toolCalls: [], toolCallId: id, ...(media && { media }) });
   }
 
-  #result(content: NonNullable<ToolResult["content"]>, at: string): Pick<ChatMessage, "content" | "images"> {
+  #result(content: NonNullable<ToolResult["content"]>, at: string): Pick<ChatMessage, "content" | "media"> {
     if (typeof content === "string") return { content };
     const parts = content.map((block, i): ContentPart => {
-      if (block.type === "image") return { image: this.#image(block, `${at}[${i}]`) };
+      if (block.type === "image") return { media: this.#image(block, `${at}[${i}]`) };
       return { text: block.type === "text" ? block.text : this.#load(block.tool_name) };
     });
     return contentOf(parts, "\n");

@@ -179,14 +179,14 @@ export function askedRun(
   },
   offered: OfferedTools | null,
 ): { readonly asked: AskedRequest; readonly agent: AgentOptions | null } {
-  const { messages: sent, files, earlierCalls, loadedTools, images } = conversation(body.system, body.messages);
+  const { messages: sent, files, earlierCalls, loadedTools, media } = conversation(body.system, body.messages);
   const needs = toolNeeds(body, offered, sent, files.length > 0);
   const tools = runTools(needs, offered);
   const isPaused = tools !== null && sent.at(-1)?.role === "assistant" && endsWithServerCall(body.messages);
   const messages = isPaused ? sent : withoutEmptyEnd(sent);
   const asked = {
     ...askedRequest(body, messages, loadedTools, tools?.specs ?? []),
-    ...(images && { images }),
+    ...(media && { media }),
   };
   if (tools === null) return { asked, agent: null };
   const { web, skills } = needs;

@@ -1,10 +1,10 @@
 // Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
 // assistant become one message.
 import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
-import type { ChatMessage, RequestImage, ToolCall } from "../../../engines/generation.ts";
+import type { ChatMessage, RequestMedia, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
-import { type ContentPart, contentOf, RequestImages } from "../../shared/fields/image-part.ts";
+import { type ContentPart, contentOf, MediaCollector } from "../../shared/fields/media-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
 import { callOfItem, containerOf, type EarlierCall, isServerItem, shellResult } from "../server-tools/input-items.ts";
@@ -22,15 +22,15 @@ export interface Conversation {
   /** Files in the messages of the user. */
   readonly files: readonly InputFile[];
   readonly earlierCalls: EarlierCalls;
-  /** Images in the messages; absent: none. */
-  readonly images?: readonly RequestImage[];
+  /** Images, videos and audio in the messages; absent: none. */
+  readonly media?: readonly RequestMedia[];
 }
 
 /** Returns the instructions followed by the items, as a conversation. Throws invalid_value for an unusable file. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   const messages = new MessageList();
   const files: InputFile[] = [];
-  const images = new RequestImages();
+  const media = new MediaCollector();
   const ids: string[] = [];
   let container: string | null = null;
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
@@ -52,7 +52,7 @@ export function conversation(instructions: string | null, items: readonly InputI
         else messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
       case "function_call_output":
-        messages.result(item.call_id, contentParts(item.output, images, `input[${at}].output`));
+        messages.result(item.call_id, contentParts(item.output, media, `input[${at}].output`));
         break;
       case "reasoning":
         messages.think(thoughtOf(item));
@@ -61,12 +61,12 @@ export function conversation(instructions: string | null, items: readonly InputI
         messages.add("system", `Summary of the conversation so far:\n${summaryIn(item.encrypted_content) ?? ""}`);
         break;
       default:
-        if (item.role !== "user") checkImages(item, at);
-        if (item.role === "assistant") messages.say(contentParts(item.content, images, "").content);
+        if (item.role !== "user") checkMedia(item, at);
+        if (item.role === "assistant") messages.say(contentParts(item.content, media, "").content);
         // `developer` is the newer name of `system`. It is replaced, because few chat templates know it.
         else {
-          const content = contentParts(item.content, images, `input[${at}].content`);
-          messages.add(item.role === "developer" ? "system" : item.role, content.content, content.images);
+          const content = contentParts(item.content, media, `input[${at}].content`);
+          messages.add(item.role === "developer" ? "system" : item.role, content.content, content.media);
         }
         files.push(...filesOf(item, messages.count - 1, at));
     }
@@ -74,14 +74,14 @@ export function conversation(instructions: string | null, items: readonly InputI
   return {
     messages: resultsInCallOrder(messages.all()),
     files,
-    ...(images.all && { images: images.all }),
+    ...(media.all && { media: media.all }),
     earlierCalls: { ids, session: container === null ? null : sessionOfContainer(container) },
   };
 }
 
 const mediaTypes: ReadonlySet<string> = new Set(["input_image", "input_video", "input_audio"]);
 
-function checkImages({ content }: MessageItem, at: number): void {
+function checkMedia({ content }: MessageItem, at: number): void {
   if (typeof content === "string" || !content.some(({ type }) => mediaTypes.has(type))) return;
   const param = `input[${at}].content`;
   throw new ServerError("invalid_value", `${param}: images, videos and audio are allowed in user messages only`, {
@@ -151,16 +151,16 @@ class MessageList {
     return this.#messages;
   }
 
-  add(role: string, content: string, images?: ChatMessage["images"]): void {
+  add(role: string, content: string, media?: ChatMessage["media"]): void {
     this.#endAssistant();
     const last = this.#messages.at(-1);
     // Instructions and developer messages are merged, because many templates allow only one system message, at the start.
     if (role === "system" && this.#messages.length === 1 && last?.role === "system") {
       this.#messages[0] = { role, content: `${last.content}\n\n${content}` };
-    } else this.#messages.push({ role, content, ...(images && { images }) });
+    } else this.#messages.push({ role, content, ...(media && { media }) });
   }
 
-  result(toolCallId: string, content: Pick<ChatMessage, "content" | "images">): void {
+  result(toolCallId: string, content: Pick<ChatMessage, "content" | "media">): void {
     this.#endAssistant();
     this.#messages.push({ role: "tool", ...content, toolCallId });
   }
@@ -241,27 +241,27 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
   return modelName({ name, namespace: namespace ?? null });
 }
 
-/** Returns the text of a content, and its images. A refusal is omitted, because the server wrote it, not the model. */
-function contentParts(content: Content, images: RequestImages, at: string): Pick<ChatMessage, "content" | "images"> {
+/** Returns the text of a content, and its images, videos and audio. A refusal is omitted, because the server wrote it, not the model. */
+function contentParts(content: Content, media: MediaCollector, at: string): Pick<ChatMessage, "content" | "media"> {
   if (typeof content === "string") return { content };
   const parts: ContentPart[] = [];
   for (const [k, part] of content.entries()) {
     if (part.type === "refusal" || part.type === "input_file") continue;
     if (part.type === "input_audio") {
-      parts.push({ image: images.addAudio(part.input_audio.data, `${at}[${k}].input_audio.data`) });
+      parts.push({ media: media.addAudio(part.input_audio.data, `${at}[${k}].input_audio.data`) });
       continue;
     }
     if (part.type !== "input_image" && part.type !== "input_video") {
       parts.push({ text: part.text });
       continue;
     }
-    const [media, url] =
+    const [kind, url] =
       part.type === "input_image" ? ["image" as const, part.image_url] : ["video" as const, part.video_url];
-    const image =
+    const key =
       typeof part.file_id === "string"
-        ? images.addFile(part.file_id, `${at}[${k}].file_id`, media)
-        : images.addUrl(url ?? "", `${at}[${k}].${media}_url`, media);
-    parts.push({ image });
+        ? media.addFile(part.file_id, `${at}[${k}].file_id`, kind)
+        : media.addUrl(url ?? "", `${at}[${k}].${kind}_url`, kind);
+    parts.push({ media: key });
   }
   return contentOf(parts, "\n");
 }

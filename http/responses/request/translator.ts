@@ -170,7 +170,7 @@ function translated(
     conversation: conversationFacts(composed),
     asked: {
       ...askedRequest(body, composed.messages, continues, serverTools),
-      ...(composed.images && { images: composed.images }),
+      ...(composed.media && { media: composed.media }),
     },
     input: inTexts(items),
     isWhole,

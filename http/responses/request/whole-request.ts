@@ -48,7 +48,7 @@ type Composable = Pick<ResponseTranslation, "asked" | "agent" | "conversation" |
 /** Result of the task `goOn`. */
 interface SealedConversation {
   readonly content: SealedContent;
-  readonly images: AskedRequest["images"];
+  readonly media: AskedRequest["media"];
   readonly facts: ConversationFacts;
 }
 
@@ -71,9 +71,9 @@ export async function wholeRequest(
   const texts = joinedTexts([...earlier, input]);
   const { prompt, grammar, tools } = asked;
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    const { content, images, facts: composed } = withItems({ prompt, grammar, tools }, texts, form);
+    const { content, media, facts: composed } = withItems({ prompt, grammar, tools }, texts, form);
     return {
-      asked: { ...asked, ...content, ...(images && { images }) },
+      asked: { ...asked, ...content, ...(media && { media }) },
       agent: agentOf(agent, composed),
       earlier,
       input,
@@ -84,8 +84,8 @@ export async function wholeRequest(
   const { signal } = exchange.request;
   const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedConversation;
   const options = agentOf(agent, whole.facts);
-  const { content: sealedContent, images } = whole;
-  const composed = { ...asked, prompt: sealedContent, grammar: null, tools: null, ...(images && { images }) };
+  const { content: sealedContent, media } = whole;
+  const composed = { ...asked, prompt: sealedContent, grammar: null, tools: null, ...(media && { media }) };
   return { asked: composed, agent: options, earlier, input };
 }
 
@@ -93,8 +93,8 @@ export async function wholeRequest(
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools, form } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const { content, images, facts } = withItems(opened, texts, form);
-  const whole: SealedConversation = { content: sealContent(content), images, facts };
+  const { content, media, facts } = withItems(opened, texts, form);
+  const whole: SealedConversation = { content: sealContent(content), media, facts };
   return { value: whole, transfer: [whole.content.bytes.buffer as ArrayBuffer] };
 }
 
@@ -105,12 +105,12 @@ function withItems(
   form: ConversationForm,
 ): {
   readonly content: RequestContent;
-  readonly images: AskedRequest["images"];
+  readonly media: AskedRequest["media"];
   readonly facts: ConversationFacts;
 } {
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;
   const whole = messagesOf[form](instructions, parsedItems<InputItem>({ texts }));
   const content = { prompt: { ...prompt, messages: whole.messages }, grammar, tools };
-  return { content, images: whole.images, facts: conversationFacts(whole) };
+  return { content, media: whole.media, facts: conversationFacts(whole) };
 }

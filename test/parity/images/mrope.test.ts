@@ -10,9 +10,8 @@ import { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../../engines/decoding/scheduler/sequence.ts";
 import type { ImageSpec, LoadedModel } from "../../../engines/engine.ts";
 import { openEngine } from "../../../engines/open-engine.ts";
-import { tinyWidth } from "../../fixtures/images/tiny-vision.ts";
 import { specOf } from "../../fixtures/models/models.ts";
-import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
+import { tinyWidth, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 import { seededGaussian } from "../../fixtures/models/tiny-gguf.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 

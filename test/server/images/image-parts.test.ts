@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import sharp from "sharp";
 import { writeTinyProjector } from "../../fixtures/images/tiny-projector.ts";
+import { ask, encoderCache } from "../../fixtures/media-chat.ts";
 import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 import { type RunningServer, runCommand, startServer } from "../../fixtures/serve.ts";
 
@@ -25,37 +26,6 @@ async function picture(stripes: number, width = side, height = side): Promise<Bu
 }
 
 const dataUrl = (image: Buffer) => `data:image/png;base64,${image.toString("base64")}`;
-
-interface Answer {
-  readonly status: number;
-  readonly body: {
-    readonly choices: readonly { readonly message: { readonly content: string } }[];
-    readonly usage: {
-      readonly prompt_tokens: number;
-      readonly prompt_tokens_details?: { readonly cached_tokens: number };
-    };
-    readonly error: { readonly message: string; readonly param: string; readonly code: string };
-  };
-}
-
-async function ask(server: RunningServer, parts: readonly object[], fields: object = {}): Promise<Answer> {
-  const response = await fetch(`${server.url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({
-      messages: [{ role: "user", content: parts }],
-      max_tokens: 8,
-      temperature: 0,
-      ...fields,
-    }),
-  });
-  return { status: response.status, body: (await response.json()) as Answer["body"] };
-}
-
-async function metric(server: RunningServer, name: string): Promise<number> {
-  const text = await (await fetch(`${server.url}/metrics`)).text();
-  return Number(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, "m").exec(text)?.[1]);
-}
 
 before(async () => {
   const lastTokens = ["<start_of_image>", "<end_of_image>"];
@@ -96,8 +66,8 @@ for (const engine of ["wasm", "llama"]) {
       assert.equal(first.body.usage.prompt_tokens, text.body.usage.prompt_tokens + tileTokens + 2);
       const second = await ask(server, parts);
       assert.equal(second.body.choices[0]?.message.content, first.body.choices[0]?.message.content);
-      assert.equal(await metric(server, "service_encoder_cache_misses_total"), 1);
-      assert.equal(await metric(server, "service_encoder_cache_hits_total"), 1);
+      assert.equal(await encoderCache(server, "misses"), 1);
+      assert.equal(await encoderCache(server, "hits"), 1);
       if (engine === "wasm") {
         const cached = second.body.usage.prompt_tokens_details?.cached_tokens ?? 0;
         assert.ok(cached > tileTokens, `${cached} tokens cached`);
@@ -165,7 +135,7 @@ for (const engine of ["wasm", "llama"]) {
 
     it("takes the same image in every protocol, and from a stored file", async () => {
       const image = await picture(3);
-      const misses = await metric(server, "service_encoder_cache_misses_total");
+      const misses = await encoderCache(server, "misses");
       const post = async (path: string, body: object, type = "application/json") => {
         const response = await fetch(`${server.url}${path}`, {
           method: "POST",
@@ -230,7 +200,7 @@ for (const engine of ["wasm", "llama"]) {
         })
       ).json()) as { input_tokens: number };
       assert.equal(counted.input_tokens, counts[0]);
-      assert.equal(await metric(server, "service_encoder_cache_misses_total"), misses);
+      assert.equal(await encoderCache(server, "misses"), misses);
     });
 
     it("continues a response about an image", async () => {

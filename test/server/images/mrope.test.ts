@@ -8,6 +8,7 @@ import { after, before, describe, it } from "node:test";
 import sharp from "sharp";
 import { writeTinyVision } from "../../fixtures/images/tiny-vision.ts";
 import { greyAnimation } from "../../fixtures/images/videos.ts";
+import { post } from "../../fixtures/media-chat.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-mrope-"));
@@ -31,16 +32,9 @@ async function part(red: number, width: number, height: number): Promise<object>
 }
 
 async function ask(server: RunningServer, messages: readonly Message[]): Promise<Answer> {
-  const response = await fetch(`${server.url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ messages, max_tokens: 8, temperature: 0, ignore_eos: true }),
-  });
-  const body = (await response.json()) as {
-    choices: { message: { content: string } }[];
-    usage: { prompt_tokens: number; prompt_tokens_details?: { cached_tokens: number } };
-  };
-  assert.equal(response.status, 200, JSON.stringify(body));
+  const fields = { messages, max_tokens: 8, temperature: 0, ignore_eos: true };
+  const { status, body } = await post(server, "/v1/chat/completions", fields);
+  assert.equal(status, 200, JSON.stringify(body));
   return {
     text: body.choices[0]?.message.content ?? "",
     promptTokens: body.usage.prompt_tokens,

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { writeTinyProjector } from "../../fixtures/images/tiny-projector.ts";
 import { greyAnimation, greyVideo } from "../../fixtures/images/videos.ts";
+import { ask as askServer, encoderCache, post } from "../../fixtures/media-chat.ts";
 import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 import { type RunningServer, runCommand, startServer } from "../../fixtures/serve.ts";
 
@@ -17,15 +18,6 @@ const maxFrames = 4;
 /** Tokens of a frame: its embeddings, and a token before and after them. */
 const frameTokens = 18;
 const video = greyVideo(11);
-
-interface Answer {
-  readonly status: number;
-  readonly body: {
-    readonly choices: readonly { readonly message: { readonly content: string } }[];
-    readonly usage: { readonly prompt_tokens: number; readonly input_tokens: number };
-    readonly error: { readonly message: string; readonly param: string };
-  };
-}
 
 let server: RunningServer;
 
@@ -39,18 +31,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function post(path: string, body: object): Promise<Answer> {
-  const response = await fetch(`${server.url}${path}`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  return { status: response.status, body: (await response.json()) as Answer["body"] };
-}
-
-async function ask(...content: readonly object[]): Promise<Answer> {
-  return await post("/v1/chat/completions", { messages: [{ role: "user", content }], max_tokens: 8, temperature: 0 });
-}
+const ask = (...parts: readonly object[]) => askServer(server, parts);
 
 const text = { type: "text", text: "What happens?" };
 const part = (bytes: Buffer, type = "video/mp4") => ({
@@ -58,21 +39,16 @@ const part = (bytes: Buffer, type = "video/mp4") => ({
   video_url: { url: `data:${type};base64,${bytes.toString("base64")}` },
 });
 
-async function misses(): Promise<number> {
-  const metrics = await (await fetch(`${server.url}/metrics`)).text();
-  return Number(/^service_encoder_cache_misses_total(?:\{[^}]*\})? (\S+)$/m.exec(metrics)?.[1]);
-}
-
 describe("videos", () => {
   it("are shown as frames, counted in the usage, and encoded once", async () => {
     const alone = await ask(text);
     const first = await ask(text, part(video));
     assert.equal(first.status, 200, JSON.stringify(first.body));
     assert.equal(first.body.usage.prompt_tokens, alone.body.usage.prompt_tokens + maxFrames * frameTokens);
-    assert.equal(await misses(), maxFrames);
+    assert.equal(await encoderCache(server, "misses"), maxFrames);
     const again = await ask(text, part(video));
     assert.equal(again.body.choices[0]?.message.content, first.body.choices[0]?.message.content);
-    assert.equal(await misses(), maxFrames);
+    assert.equal(await encoderCache(server, "misses"), maxFrames);
     const reversed = await ask(text, part(await greyAnimation(3, "gif"), "image/gif"));
     assert.equal(reversed.body.usage.prompt_tokens, alone.body.usage.prompt_tokens + 3 * frameTokens);
   });
@@ -102,11 +78,14 @@ describe("videos", () => {
         ],
       },
     ];
-    const first = await post("/v1/responses", { input, max_output_tokens: 4 });
+    const first = await post(server, "/v1/responses", { input, max_output_tokens: 4 });
     assert.equal(first.status, 200, JSON.stringify(first.body));
     assert.ok(first.body.usage.input_tokens > maxFrames * frameTokens);
-    const { id } = first.body as unknown as { readonly id: string };
-    const next = await post("/v1/responses", { previous_response_id: id, input: "And then?", max_output_tokens: 4 });
+    const next = await post(server, "/v1/responses", {
+      previous_response_id: first.body.id,
+      input: "And then?",
+      max_output_tokens: 4,
+    });
     assert.ok(next.body.usage.input_tokens > first.body.usage.input_tokens, JSON.stringify(next.body));
   });
 

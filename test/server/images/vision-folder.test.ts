@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import sharp from "sharp";
 import { folderImageSize, folderTile, writeVisionFolder } from "../../fixtures/images/vision-folder.ts";
+import { ask } from "../../fixtures/media-chat.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-vision-folder-"));
@@ -13,11 +14,6 @@ const folder = join(root, "llava");
 /** Patches of a tile: one embedding each. */
 const imageTokens = 64;
 after(() => rmSync(root, { recursive: true, force: true }));
-
-interface Answer {
-  readonly choices: readonly { readonly message: { readonly content: string } }[];
-  readonly usage: { readonly prompt_tokens: number };
-}
 
 describe("a folder with a vision part", () => {
   let server: RunningServer;
@@ -41,17 +37,7 @@ describe("a folder with a vision part", () => {
     const image = { type: "image_url", image_url: { url: `data:image/png;base64,${png.toString("base64")}` } };
     const plain = await ask(server, [text]);
     const shown = await ask(server, [text, image]);
-    assert.equal(shown.usage.prompt_tokens, plain.usage.prompt_tokens + imageTokens);
+    assert.equal(shown.status, 200, JSON.stringify(shown.body));
+    assert.equal(shown.body.usage.prompt_tokens, plain.body.usage.prompt_tokens + imageTokens);
   });
 });
-
-async function ask(server: RunningServer, content: readonly object[]): Promise<Answer> {
-  const response = await fetch(`${server.url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ messages: [{ role: "user", content }], max_tokens: 4, temperature: 0 }),
-  });
-  const body = await response.json();
-  assert.equal(response.status, 200, JSON.stringify(body));
-  return body as Answer;
-}

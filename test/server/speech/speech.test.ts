@@ -9,10 +9,10 @@ import OpenAI, { toFile } from "openai";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startCommand } from "../../fixtures/serve.ts";
 import { piperVoice } from "../../fixtures/speech/piper-voice.ts";
-import { heard, writeTinyWhisper } from "../../fixtures/speech/tiny-whisper.ts";
+import { tinySegments, writeTinyWhisper } from "../../fixtures/speech/tiny-whisper.ts";
 
 const text = "Hello world. This is the second sentence!";
-const written = heard
+const written = tinySegments
   .map((segment) => segment.text)
   .join("")
   .trim();
@@ -34,7 +34,7 @@ describe("a server with speech models", () => {
       entry(await tinyModel(), "chat"),
       entry(await piperVoice(), "voice"),
       entry("espeak-ng", "robot"),
-      entry(join(folder, "whisper"), "ears"),
+      entry(join(folder, "whisper"), "whisper"),
     ];
     writeFileSync(
       config,
@@ -121,7 +121,7 @@ describe("a server with speech models", () => {
     };
     const speechOf = (name: string) => models.data.find(({ id }) => id === name)?.speech;
     assert.deepEqual(speechOf("voice"), { task: "speak", engine: "piper", sample_rate: 22_050, voices: 1 });
-    assert.deepEqual(speechOf("ears"), {
+    assert.deepEqual(speechOf("whisper"), {
       task: "transcribe",
       engine: "whisper",
       sample_rate: 16_000,
@@ -132,7 +132,7 @@ describe("a server with speech models", () => {
 
   it("transcribes, as an official client asks for it, in every form", async () => {
     const file = await toFile(await spoken({}), "speech.wav");
-    assert.equal((await client.audio.transcriptions.create({ model: "ears", file })).text, written);
+    assert.equal((await client.audio.transcriptions.create({ model: "whisper", file })).text, written);
     const audio = await spoken({ response_format: "mp3" });
     const inForm = async (response_format: string) => (await transcript({ response_format }, audio)).text();
     assert.equal(await inForm("text"), `${written}\n`);
@@ -155,7 +155,7 @@ describe("a server with speech models", () => {
     assert.equal((translated as { task: string }).task, "translate");
   });
 
-  it("transcribes the audio of a conversation for a model that cannot hear", async () => {
+  it("transcribes the audio of a conversation for a model that takes no audio", async () => {
     const data = (await spoken({ response_format: "wav" })).toString("base64");
     const part = { type: "input_audio", input_audio: { data, format: "wav" } };
     const tokensWith = async (content: readonly object[], path: string, field: string) => {
@@ -167,7 +167,7 @@ describe("a server with speech models", () => {
       const { usage } = (await reply.json()) as { usage: { prompt_tokens?: number; input_tokens?: number } };
       return usage.prompt_tokens ?? usage.input_tokens ?? 0;
     };
-    const text = `[Audio of the user, transcribed by the model "ears"]\n${written}`;
+    const text = `[Audio of the user, transcribed by the model "whisper"]\n${written}`;
     const chat = await tokensWith([part], "/v1/chat/completions", "messages");
     assert.equal(chat, await tokensWith([{ type: "text", text }], "/v1/chat/completions", "messages"));
     const response = await tokensWith([part], "/v1/responses", "input");
@@ -183,7 +183,7 @@ describe("a server with speech models", () => {
     );
     assert.match((await speech({ input: "?!" })).message, /a text with words/);
     assert.match((await speech({ voice: "bob" })).message, /en_US-joe-medium/);
-    assert.match((await speech({ model: "ears" })).message, /does not speak; name one of: "voice", "robot"/);
+    assert.match((await speech({ model: "whisper" })).message, /does not speak; name one of: "voice", "robot"/);
     assert.match((await speech({ model: "chat" })).message, /does not speak/);
     assert.equal((await speech({ response_format: "ogg" })).param, "response_format");
     assert.match(
@@ -193,7 +193,7 @@ describe("a server with speech models", () => {
     const audio = await spoken({});
     const failure = async (fields: Readonly<Record<string, string>>, bytes: Uint8Array = audio) =>
       ((await (await transcript(fields, bytes)).json()) as Failure).error;
-    assert.match((await failure({ model: "voice" })).message, /does not transcribe; name one of: "ears"/);
+    assert.match((await failure({ model: "voice" })).message, /does not transcribe; name one of: "whisper"/);
     assert.match((await failure({ temperature: "0.5" })).message, /expected 0/);
     assert.match((await failure({ "timestamp_granularities[]": "word" })).message, /words are not supported/);
     assert.match((await failure({ stream: "true", response_format: "srt" })).message, /response_format json or text/);

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { decodeAudio, hearingRate } from "../../../engines/speech/audio/decode.ts";
+import { decodeAudio, decodedRate } from "../../../engines/speech/audio/decode.ts";
 import { contentTypeOf, createEncoder } from "../../../engines/speech/audio/encode.ts";
 import { type AudioFormat, audioFormats } from "../../../engines/speech/audio/encoder.ts";
 import { pcm16 } from "../../../engines/speech/audio/pcm.ts";
@@ -50,10 +50,10 @@ describe("audio of two sentences", () => {
   for (const format of audioFormats.filter((one) => one !== "pcm")) {
     it(`is read back from ${format} as the same tone`, async () => {
       const samples = await read(`tone.${format}`, await encoded(format, [tone(1, 440), tone(0.5, 440)]));
-      assert.ok(Math.abs(samples.length / hearingRate - 1.5) < 0.15, `${samples.length / hearingRate} s`);
-      const middle = samples.slice(hearingRate / 4, hearingRate / 4 + hearingRate / 2);
-      assert.ok(strength(middle, 440, hearingRate) > 0.4, `${strength(middle, 440, hearingRate)}`);
-      assert.ok(strength(middle, 1000, hearingRate) < 0.05);
+      assert.ok(Math.abs(samples.length / decodedRate - 1.5) < 0.15, `${samples.length / decodedRate} s`);
+      const middle = samples.slice(decodedRate / 4, decodedRate / 4 + decodedRate / 2);
+      assert.ok(strength(middle, 440, decodedRate) > 0.4, `${strength(middle, 440, decodedRate)}`);
+      assert.ok(strength(middle, 1000, decodedRate) < 0.05);
     });
   }
 

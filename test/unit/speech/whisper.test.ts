@@ -8,7 +8,7 @@ import { identifySpeech, openSpeech } from "../../../engines/speech/open-speech.
 import type { TranscribingModel, TranscriptSegment } from "../../../engines/speech/speech.ts";
 import { MelSpectrogram, windowFrames } from "../../../engines/speech/whisper/mel.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { heard, writeTinyWhisper } from "../../fixtures/speech/tiny-whisper.ts";
+import { tinySegments, writeTinyWhisper } from "../../fixtures/speech/tiny-whisper.ts";
 
 const rate = 16_000;
 
@@ -48,7 +48,7 @@ describe("a Whisper model", () => {
     const { segments, languages } = await segmentsOf(2);
     assert.deepEqual(
       segments.map(({ start, end, text }) => ({ start, end, text })),
-      heard,
+      tinySegments,
     );
     assert.deepEqual(languages, ["en"]);
     assert.ok(segments.every(({ averageLogprob }) => averageLogprob < 0 && averageLogprob > -1));

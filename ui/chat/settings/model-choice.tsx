@@ -4,9 +4,9 @@ import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
 import type { OpenConversation } from "../../conversations/open-conversation.ts";
+import { keptModels, readKeptModels } from "../../local/gguf-files.ts";
 import { keptGpuModels, readKeptGpuModels } from "../../local/gpu-files.ts";
 import { localId, localName } from "../../local/local-model.ts";
-import { keptModels, readKeptModels } from "../../local/model-files.ts";
 import { models, shortName } from "../../server/models.ts";
 import { changeSettings } from "../current.ts";
 

@@ -4,7 +4,7 @@ import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
 import { bytes, number } from "../../base/times.ts";
 import { type Device, loadLocal, localId, localModel, unloadLocal } from "../../local/local-model.ts";
-import type { Copying, KeptModel } from "../../local/model-files.ts";
+import type { Copying, KeptModel } from "../../local/model-storage.ts";
 import { Table } from "../table.tsx";
 
 interface Props {

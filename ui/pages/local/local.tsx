@@ -2,8 +2,8 @@
 import { useEffect, useRef } from "preact/hooks";
 import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
+import { copying, dropModel, keepModel, keptModels, readKeptModels } from "../../local/gguf-files.ts";
 import { contextTokens, obstacle, threads } from "../../local/local-model.ts";
-import { copying, dropModel, keepModel, keptModels, readKeptModels } from "../../local/model-files.ts";
 import { GpuModels } from "./gpu-models.tsx";
 import { CopyProgress, KeptModels } from "./kept-models.tsx";
 import { type KeepModel, ServerModels } from "./server-models.tsx";

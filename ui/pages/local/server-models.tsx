@@ -1,6 +1,6 @@
 // Models of the server whose files may be copied into this browser (setting share_model_files).
 import { t } from "../../base/language.ts";
-import type { ModelContent } from "../../local/model-files.ts";
+import type { ModelContent } from "../../local/model-storage.ts";
 import { request } from "../../server/client.ts";
 import { models } from "../../server/models.ts";
 import type { ModelEntry } from "../../server/wire.ts";

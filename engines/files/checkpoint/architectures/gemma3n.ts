@@ -6,7 +6,7 @@ import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, headNorms } from "./changes.ts";
 import { addGemma3Pairs, gemma3Defaults } from "./gemma3.ts";
 
-/** Rows for the tokens of images and sounds, which have no embedding here. */
+/** Rows for the tokens of images and audio, which have no embedding here. */
 const padded: Change = ({ rows, shape }, config) => {
   const missing = config.count("vocab_size") - rows.rows;
   if (missing <= 0) return { rows, shape };

@@ -105,8 +105,8 @@ describe("a front that gets images", () => {
       return new Uint8Array(1);
     };
     const front = createFront({ models: [{ ...served("tiny"), spec }], readFile });
-    const images = ["a", "b", "c"].map((id) => ({ key: id, param: `at ${id}`, source: { kind: "file", id } as const }));
-    const counted = front.countTokens({ model: "tiny", images } as unknown as GenerateRequest, AbortSignal.abort());
+    const media = ["a", "b", "c"].map((id) => ({ key: id, param: `at ${id}`, source: { kind: "file", id } as const }));
+    const counted = front.countTokens({ model: "tiny", media } as unknown as GenerateRequest, AbortSignal.abort());
     const expected = {
       code: "invalid_value",
       param: "at a",

@@ -4,8 +4,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { MessageChannel } from "node:worker_threads";
 import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../../engines/generation.ts";
+import type { ModelMedia } from "../../../../engines/media/model-media.ts";
 import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
-import type { ModelImages } from "../../../../engines/vision/model-images.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { seededRandom } from "../../../fixtures/scheduling.ts";
 import { reportedTokens, textsOf, tokensOf } from "../../../fixtures/text/logprobs.ts";
@@ -181,17 +181,17 @@ describe("the generation actor and a model", () => {
       collect();
       return process.memoryUsage().arrayBuffers;
     };
-    const images = {
+    const modelMedia = {
       ...{ prepare: async () => [], spans: () => [], release: () => {}, drop: () => {} },
       statistics: { hits: 0, misses: 0 },
-    } as unknown as ModelImages;
-    const { start } = await startServer(t, { engine: { sequenceTokens: 512 }, images });
+    } as unknown as ModelMedia;
+    const { start } = await startServer(t, { engine: { sequenceTokens: 512 }, media: modelMedia });
     const size = 64 * 2 ** 20;
     const before = used();
     // A function of its own, which does not keep the bytes.
     const begin = () => {
       const source = { kind: "data", bytes: new Uint8Array(size), digest: "a" } as const;
-      return start({ maxTokens: 400, images: [{ key: "a", param: "messages", source }] });
+      return start({ maxTokens: 400, media: [{ key: "a", param: "messages", source }] });
     };
     for await (const batch of begin()) {
       assert.notEqual(batch.at(-1)?.type, "error", JSON.stringify(batch));

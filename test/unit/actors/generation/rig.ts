@@ -37,9 +37,9 @@ import {
   type ResolvedRequest,
   requestDefaults,
 } from "../../../../engines/generation.ts";
+import type { ModelMedia } from "../../../../engines/media/model-media.ts";
 import { builtInDefaults, effectiveSampling } from "../../../../engines/sampling-defaults.ts";
 import { createVocabulary, vocabularyProbes } from "../../../../engines/text/tokenizer/vocabulary.ts";
-import type { ModelImages } from "../../../../engines/vision/model-images.ts";
 import { askedEmbeddings } from "../../../../http/embeddings/request.ts";
 import type { Ref } from "../../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../../runtime/actor/stream.ts";
@@ -224,7 +224,7 @@ export async function createModel() {
     texts: text.vocabulary,
     prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
     check: async () => null,
-    holdImages: async () => null,
+    holdMedia: async () => null,
     actor,
     open: (sink) => sinks.push(sink),
     places: { begun: () => {}, paused: () => {}, resumed: () => {} },
@@ -287,7 +287,7 @@ export async function readAll(reader: AsyncIterable<readonly GenerationEvent[]>)
 
 /** Creates a generation place and a model place as their modules do, over the fake engine and real links, in one thread. */
 export async function createServer(
-  options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits>; images?: ModelImages } = {},
+  options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits>; media?: ModelMedia } = {},
 ) {
   const front = portPair();
   const streamWindow = 64;
@@ -310,14 +310,14 @@ export async function createServer(
   const { port1, port2 } = new MessageChannel();
   const limits = { ...generousLimits, ...options.limits };
   const { ready, ...rest } = await attachment(port1, createFakeEngine(options.engine), limits.maxQueue);
-  const message = { ...rest, ready: { ...ready, ...(options.images && { images: imageSpec }) } };
+  const message = { ...rest, ready: { ...ready, ...(options.media && { images: imageSpec }) } };
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
   const loop = new StepLoop(engine, { limits, frameIntervalMs: 0 });
   const modelSystem = new ActorSystem("model");
   modelSystem.spawn<ModelProtocol>(
     "model",
     modelActor({
-      ...{ model: engine, loop, images: options.images ?? null },
+      ...{ model: engine, loop, media: options.media ?? null },
       preparation: new RequestPreparation({ loop, grammars: null, store: null }),
     }),
   );

@@ -101,10 +101,10 @@ describe("a text model", () => {
       const ready = { ...message.ready, images: { ...imageSpec, maxImages } };
       const model = await openTextModel({ ...message, ready }, "{% for m in messages %}{{ m.content }}{% endfor %}");
       const shown = Array.from({ length: mentions }, () => ({ at: 0, key: "a" }));
-      const messages = [{ role: "user", content: "hi", images: shown }] as const;
+      const messages = [{ role: "user", content: "hi", media: shown }] as const;
       const prompt = { kind: "chat", messages, templateArguments: {} } as const;
-      const images = [{ key: "a", digest: "d", isAudio: false, grid: null, tiles: [{ rows: 4, columns: 4 }] }];
-      return model.prompt(request({ prompt, maxTokens: 1 }), () => {}, images).tiles?.length;
+      const media = [{ key: "a", digest: "d", isAudio: false, grid: null, tiles: [{ rows: 4, columns: 4 }] }];
+      return model.prompt(request({ prompt, maxTokens: 1 }), () => {}, media).tiles?.length;
     };
     assert.equal(await asked(2, 2), 2);
     await assert.rejects(asked(2, 3), { code: "invalid_value", message: /has 3 images or videos; .* at most 2/ });

@@ -1,0 +1,54 @@
+// Media of a request (images, videos, audio): has the model's place decode and encode them before the prompt is prepared, and holds
+// them there until the request ends.
+import type { GenerateRequest } from "../../engines/generation.ts";
+import { checkMedia } from "../../engines/media/check-media.ts";
+import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
+import type { EncodedMedia } from "../../engines/media/model-media.ts";
+import type { Ref } from "../../runtime/actor/ref.ts";
+import type { ModelPlaceReady, ModelProtocol } from "../messages.ts";
+
+/** Time limit of the preparation of a request's media. It is long, because media wait for those of other requests. */
+const prepareTimeoutMs = 10 * 60 * 1000;
+
+export interface HeldMedia {
+  readonly hold: number;
+  readonly prepared: readonly PreparedMedia[];
+  /** Ends the hold. */
+  release(): void;
+}
+
+/** Prepares the media of a request; null: it has none. Throws the error that names the field of the image, video or audio. */
+export async function holdMedia(
+  request: GenerateRequest,
+  {
+    actor,
+    ready,
+    hold,
+  }: { readonly actor: Ref<ModelProtocol>; readonly ready: ModelPlaceReady; readonly hold: number },
+  signal: AbortSignal,
+): Promise<HeldMedia | null> {
+  const { media = [], model, client } = request;
+  if (media.length === 0) return null;
+  checkMedia(
+    media.filter(({ kind }) => kind !== "frame"),
+    ready,
+    model,
+  );
+  const release = () => actor.tell("releaseMedia", { hold });
+  signal.addEventListener("abort", release, { once: true });
+  try {
+    const encoded: EncodedMedia[] = media.map(({ key, source, kind, param }) => {
+      if (source.kind !== "data") throw new Error("the sources of media are loaded on the main thread");
+      return { key, digest: source.digest, bytes: source.bytes, isAudio: kind === "audio", param };
+    });
+    const message = { hold, client, media: encoded };
+    const prepared = await actor.ask("prepareMedia", message, { timeoutMs: prepareTimeoutMs });
+    return { hold, prepared, release };
+  } catch (error) {
+    // The place may still prepare them, for example after the time limit of the ask.
+    release();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", release);
+  }
+}

@@ -1,0 +1,98 @@
+// Audio thread: decodes audio files in processes of their own, and has the thread of audio-worker.ts compute their embeddings.
+import { ServerError } from "../../runtime/errors.ts";
+import { withTemporaryFile } from "../../runtime/host/temporary-file.ts";
+import { Gate } from "../../runtime/queues/gate.ts";
+import type { EncoderStart } from "../media/encoder-loop.ts";
+import { EncoderThread } from "../media/encoder-thread.ts";
+import { decodeAudio, decodedRate, missingDecoder } from "../speech/audio/decode.ts";
+import { windowFrames, windowSeconds } from "../speech/whisper/mel.ts";
+import type { AudioMessage } from "./audio-worker.ts";
+
+/** Number of audio files that are decoded at once. */
+const places = 2;
+const worker = new URL("./audio-worker.js", import.meta.url);
+
+interface AudioThreadStart extends EncoderStart {
+  /** Number of bands of the spectrogram. */
+  readonly bands: number;
+  /** Maximum length of an audio file in seconds. */
+  readonly maxSeconds: number;
+  /** Maximum number of windows that the context of the model has room for. */
+  readonly maxWindows: number;
+}
+
+export class AudioThread {
+  readonly #start: AudioThreadStart;
+  readonly #encoder: EncoderThread<AudioMessage>;
+  readonly #gate = new Gate(places);
+
+  private constructor(start: AudioThreadStart, encoder: EncoderThread<AudioMessage>) {
+    this.#start = start;
+    this.#encoder = encoder;
+  }
+
+  /**
+   * Starts the thread and loads the projector file. Throws `unsupported`, `model_file_invalid`, or `config_invalid` if the package
+   * that decodes audio is not installed.
+   */
+  static async start(start: AudioThreadStart): Promise<AudioThread> {
+    const missing = missingDecoder();
+    if (missing !== null) throw new ServerError("config_invalid", `mmproj: ${missing}`, { param: "mmproj" });
+    const { path, threads } = start;
+    return new AudioThread(start, await EncoderThread.start<AudioMessage>({ path, threads }, worker));
+  }
+
+  /** Resolves with the error when the thread has ended. */
+  get ended(): Promise<ServerError> {
+    return this.#encoder.ended;
+  }
+
+  /**
+   * Returns the embeddings of each window of 30 seconds of an audio file; null: they were not wanted any more. Throws `invalid_value`
+   * if the file cannot be decoded or is too long, also for the context of the model.
+   */
+  async encode(file: Uint8Array, client: string, isWanted: () => boolean): Promise<readonly Float32Array[] | null> {
+    const samples = await this.#gate.pass(async () => (isWanted() ? await this.#decoded(file) : null), client);
+    if (samples === null) return null;
+    this.#checkLength(samples.length / decodedRate);
+    const spectrograms = await this.#encoder.encode({ samples }, isWanted);
+    if (spectrograms === null) return null;
+    const floats = this.#start.bands * windowFrames;
+    const windows: Float32Array[] = [];
+    for (let from = 0; from < spectrograms.length; from += floats) {
+      const embeddings = await this.#encoder.encode({ spectrogram: spectrograms.slice(from, from + floats) }, isWanted);
+      if (embeddings === null) return null;
+      windows.push(embeddings);
+    }
+    return windows;
+  }
+
+  async dispose(): Promise<void> {
+    await this.#encoder.dispose();
+  }
+
+  /** Checked before the windows are computed, which takes seconds each. */
+  #checkLength(seconds: number): void {
+    const { maxWindows } = this.#start;
+    const windows = Math.ceil(seconds / windowSeconds);
+    if (windows <= maxWindows) return;
+    throw new ServerError(
+      "invalid_value",
+      `the audio is ${Math.ceil(seconds)} s long, which is ${windows} windows of ${windowSeconds} s; the context of this model has room ` +
+        `for ${maxWindows}: send less, or raise max_model_len`,
+    );
+  }
+
+  async #decoded(file: Uint8Array): Promise<Float32Array> {
+    const { maxSeconds } = this.#start;
+    try {
+      return await withTemporaryFile("audio", file, (path) =>
+        decodeAudio(path, maxSeconds, new AbortController().signal),
+      );
+    } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
+      // Without the name of a field: a request has its own.
+      throw new ServerError("invalid_value", `the audio cannot be used: ${error.message}`, { cause: error });
+    }
+  }
+}

@@ -1,0 +1,82 @@
+// Encoder thread: the handle of a thread that computes the embeddings of images or audio (encoder-loop.ts). It sends one message at a
+// time, in the order in which they were asked for.
+import { Worker } from "node:worker_threads";
+import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { EncoderReport, EncoderStart } from "./encoder-loop.ts";
+
+/** `Input`: what the thread encodes. */
+export class EncoderThread<Input> {
+  readonly #worker: Worker;
+  /** Settles when the last input that was asked for is computed. */
+  #last: Promise<unknown> = Promise.resolve();
+  readonly #ended: Promise<ServerError>;
+  /** Why the thread has ended; null: it runs. */
+  #error: ServerError | null = null;
+  /** Ends the wait for a report. */
+  #fail: (error: ServerError) => void = () => {};
+
+  private constructor(start: EncoderStart, module: URL) {
+    this.#worker = new Worker(module, { workerData: start });
+    let cause: Error | undefined;
+    this.#worker.on("error", (error: Error) => {
+      cause = error;
+    });
+    this.#ended = new Promise((resolve) => {
+      this.#worker.once("exit", (code) => {
+        const reason = cause?.message ?? `code ${code}`;
+        const message = `the thread that encodes images or audio ended: ${reason}`;
+        this.#error = new ServerError("model_failed", message, { cause });
+        resolve(this.#error);
+        this.#fail(this.#error);
+      });
+    });
+  }
+
+  /**
+   * Starts the thread and loads the projector file. `module`: entry point of the thread, which runs the encoder loop. Throws
+   * `model_file_invalid` or `unsupported`.
+   */
+  static async start<Input>(start: EncoderStart, module: URL): Promise<EncoderThread<Input>> {
+    const thread = new EncoderThread<Input>(start, module);
+    try {
+      await thread.#report();
+    } catch (error) {
+      await thread.dispose();
+      throw error;
+    }
+    return thread;
+  }
+
+  /** Resolves with the error when the thread has ended. */
+  get ended(): Promise<ServerError> {
+    return this.#ended;
+  }
+
+  /** Returns the embeddings of an input. `isWanted` is asked before they are computed; null: they were not wanted any more. */
+  async encode(input: Input, isWanted: () => boolean): Promise<Float32Array | null> {
+    const before = this.#last;
+    const computed = before.then(async () => {
+      if (!isWanted()) return null;
+      const report = this.#report();
+      this.#worker.postMessage(input);
+      return await report;
+    });
+    this.#last = computed.catch(() => undefined);
+    return await computed;
+  }
+
+  async dispose(): Promise<void> {
+    await this.#worker.terminate();
+  }
+
+  async #report(): Promise<Float32Array | null> {
+    if (this.#error !== null) throw this.#error;
+    // No race with #ended: that would keep each report until the thread ends.
+    const report = await new Promise<EncoderReport>((resolve, reject) => {
+      this.#fail = reject;
+      this.#worker.once("message", resolve);
+    });
+    if ("error" in report) throw fromErrorRecord(report.error);
+    return report.embeddings;
+  }
+}

@@ -1,0 +1,75 @@
+// Media graph: what the graphs of image encoders and audio encoders have in common. vision/vision-graph.ts and audio/audio-graph.ts
+// build them from projector files.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { TensorTable } from "../../files/gguf/tensors.ts";
+import type { Graph } from "./graph.ts";
+import { GraphTensors } from "./graph-tensors.ts";
+import type { Rope } from "./ropes.ts";
+import type { Activation, Hyperparameters } from "./shape.ts";
+
+/** Encoder of a projector file. */
+export interface MediaGraph {
+  readonly graph: Graph;
+  readonly shape: Hyperparameters;
+  /** Number of tokens of the longest pass. */
+  readonly tokens: number;
+  /** Maximum number of rows of a pass. */
+  readonly rows: number;
+  /** Number of floats of an input row. */
+  readonly inputFloats: number;
+}
+
+interface MediaShape extends Pick<Hyperparameters, "layers" | "width" | "heads" | "feedForward" | "epsilon"> {
+  readonly activation: Activation;
+  readonly tokens: number;
+  readonly ropes: readonly Rope[];
+}
+
+/** Parts of Graph that all encoders of images and audio have. */
+export const mediaGraphParts = {
+  isEncoder: true,
+  tokenType: null,
+  output: null,
+  pooling: { kind: null, length: 0, dense: [], head: null },
+} as const satisfies Partial<Graph>;
+
+/** Returns the tensors of a projector file. `readElsewhere`: see GraphTensors. */
+export function mediaTensors(table: TensorTable, readElsewhere: readonly string[] = []): GraphTensors {
+  return new GraphTensors(table, readElsewhere, "fetch the projector file with F16 or F32 weights");
+}
+
+/** Throws `unsupported` if the kernels cannot compute heads of this length. */
+export function checkHeads(media: "image" | "audio", { width, heads }: Pick<MediaShape, "width" | "heads">): void {
+  if (width % heads === 0 && (width / heads) % 4 === 0) return;
+  const found = `${heads} heads of ${width / heads} floats`;
+  throw new ServerError("unsupported", `the ${media} encoder has ${found}; expected a multiple of 4 floats`, {
+    param: "mmproj",
+  });
+}
+
+/** Returns the shape of an encoder, which has no vocabulary and full attention. */
+export function mediaShape({ tokens, ropes, activation, ...sizes }: MediaShape): Hyperparameters {
+  const { layers, width, heads, feedForward, epsilon } = sizes;
+  const headLength = width / heads;
+  return {
+    architecture: "clip",
+    ...{ layers, width, feedForward, heads, kvHeads: heads, headLength, epsilon },
+    rotated: ropes.length > 0 ? headLength : 0,
+    trainedContext: tokens,
+    vocabSize: 0,
+    experts: null,
+    embeddingScale: 1,
+    residualScale: 1,
+    alibi: 0,
+    expertInterval: 0,
+    logitScale: 1,
+    logitSoftcap: 0,
+    attentionScale: 1 / Math.sqrt(headLength),
+    attentionSoftcap: 0,
+    window: 0,
+    slides: [],
+    activation,
+    ropes,
+    longRope: null,
+  };
+}

@@ -1,0 +1,21 @@
+// Media of a model: which field of a request an error names.
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { type EncodedMedia, ModelMedia } from "../../../engines/media/model-media.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+
+const bytes = new Uint8Array(1);
+
+it("a damaged file is named by its own field of the request", async () => {
+  const encode = async (file: Uint8Array) => {
+    if (file !== bytes) throw new ServerError("invalid_value", "the audio cannot be used");
+    return [new Float32Array(4)];
+  };
+  const audio = { rules: { windowTokens: 1 }, encoder: { encode } };
+  const media = new ModelMedia({ images: null, audio, cacheBytes: 1024 });
+  const one = (key: string, file: Uint8Array): EncodedMedia => {
+    return { key, digest: key, bytes: file, isAudio: true, param: `messages[0].content[${key}]` };
+  };
+  const prepared = media.prepare({}, 1, [one("0", bytes), one("1", new Uint8Array(2))], "client");
+  await assert.rejects(prepared, { code: "invalid_value", param: "messages[0].content[1]" });
+});
