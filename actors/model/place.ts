@@ -11,7 +11,6 @@ import { AudioThread } from "../../engines/hearing/audio-thread.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
 import { EncoderThread } from "../../engines/vision/encoder-thread.ts";
-import { checkImageLibrary } from "../../engines/vision/image-decoder.ts";
 import { ModelImages } from "../../engines/vision/model-images.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
@@ -147,7 +146,6 @@ async function openImages(spec: ImageSpec, model: LoadedModel, threads: number) 
       `set at least ${tileTokens}`;
     throw new ServerError("config_invalid", message, { param: "max_num_batched_tokens" });
   }
-  checkImageLibrary();
   const file = await readProjectorFile(path);
   checkLength(path, file.sizes.length, model);
   const encoder = await EncoderThread.start({ path, threads: computeThreads(threads) });
