@@ -488,6 +488,8 @@ export interface StatePlaceReady {
   readonly stagingFolder: string;
   /** Skills.stagingFolder */
   readonly skillStagingFolder: string;
+  /** Salt of the names of clients that replicas share; null: the state is not shared. */
+  readonly clientSalt: string | null;
 }
 
 /** Start parameters of the tools thread. Its actor has the protocol Tools. */

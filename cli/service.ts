@@ -34,7 +34,7 @@ const lastWordsMs = 500;
 
 /** Part of the program that serves requests through the service, such as the MCP server. */
 export interface Drainable {
-  /** Rejects new requests. Running ones continue. */
+  /** Ends what would last until the limits of the shutdown, such as streams of clients that only listen. Requests continue. */
   drain(): void;
   close(): Promise<void>;
 }
@@ -175,7 +175,7 @@ export class Service {
   async stop(listeners: readonly EdgeServer[], others: readonly Drainable[] = []): Promise<void> {
     // Without connections to close, new requests are refused at once.
     if (listeners.every(({ port }) => port === 0)) for (const app of this.#apps) app.drain();
-    if (listeners.length > 0) await this.#retire(listeners);
+    if (listeners.length > 0) await this.#retire(listeners, others);
     for (const other of others) other.drain();
     // A connection that is open may send one more request: nothing has told its client or proxy that it will be closed.
     await this.#closeListeners(listeners);
@@ -191,10 +191,12 @@ export class Service {
   }
 
   /** Serves requests for shutdown_delay_secs more, while clients and load balancers turn to other servers. */
-  async #retire(listeners: readonly EdgeServer[]): Promise<void> {
+  async #retire(listeners: readonly EdgeServer[], others: readonly Drainable[]): Promise<void> {
     for (const app of this.#apps) app.retire();
     const left = Promise.all(listeners.map((listener) => listener.retire()));
     const { config, log } = this.#parts;
+    // Clients that listen reconnect to the next server on the port. Their streams would hold this one until the limit.
+    if (config.troupe.reusePort) for (const other of others) other.drain();
     const delaySecs = config.troupe.shutdownDelaySecs;
     if (delaySecs === 0) return;
     log.info({ delaySecs }, "requests are still served (shutdown_delay_secs); /ready says 503");
@@ -213,14 +215,18 @@ export class Service {
   }
 
   /**
-   * Stops accepting connections and waits for running requests until the deadline. Requests that still run end when the worker
-   * threads and processes stop.
+   * Stops accepting connections and waits for running requests and background responses until the deadline. What still runs ends
+   * when the worker threads and processes stop.
    */
   async #closeListeners(listeners: readonly EdgeServer[]): Promise<void> {
     const { config, log } = this.#parts;
     const deadlineMs = config.troupe.shutdownDeadlineSecs * 1000;
     for (const listener of listeners) listener.close();
-    if (await closeWithin(listeners, deadlineMs)) return;
+    // Background responses may be created until the last request has ended.
+    const ended = Promise.all(listeners.map(({ closed }) => closed)).then(() =>
+      Promise.all(this.#apps.map((app) => app.backgroundEnded())),
+    );
+    if (await resolvesWithin(deadlineMs, ended)) return;
     log.warn({ deadlineMs }, "shutdown deadline passed; running requests are ended");
   }
 }

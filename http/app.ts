@@ -100,6 +100,8 @@ export interface App {
   retire(): void;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
+  /** Resolves when no background response is running. */
+  backgroundEnded(): Promise<void>;
   /** Interrupts all background responses that are running. */
   endBackground(): void;
   /** Resolves when all responses that have ended are stored. */
@@ -256,10 +258,12 @@ export function createApp({
     }
     exchange.finish();
   };
-  // A response that was claimed while the models load would fail.
-  const restarter = restartsBackground
-    ? new Restarter({ responses, log, isReady: () => !isStarting(), create: createClaimed })
-    : null;
+  // A response that is claimed while its model is loaded would fail.
+  const isReady = (): boolean =>
+    !isStarting() &&
+    inference.faults().length === 0 &&
+    inference.models().every(({ status }) => status !== "reloading");
+  const restarter = restartsBackground ? new Restarter({ responses, log, isReady, create: createClaimed }) : null;
   async function createClaimed(request: HttpRequest, reply: HttpReply, claimed: ClaimedResponse): Promise<void> {
     if (isDraining) throw draining();
     const exchange = new Exchange(request, reply, inferenceOptions);
@@ -289,12 +293,14 @@ export function createApp({
     drain() {
       isRetiring = true;
       isDraining = true;
+      restarter?.stop();
     },
+    backgroundEnded: () => responses.backgroundEnded(),
     endBackground() {
       restarter?.stop();
       responses.interruptBackground();
     },
-    settled: () => responses.saver.allSettled(),
+    settled: () => responses.settled(),
   };
 }
 

@@ -164,11 +164,21 @@ export interface StoredResponses {
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
   /**
    * Called before the first output of a response that was added with `restart`: no other server may generate it from now on.
-   * Returns false if another one does so already, because this server did not renew its lease.
+   * Returns false if another one does so already, because this server did not renew its lease, or if it was deleted.
    */
   begin(id: string): Promise<boolean>;
   /** Claims at most `limit` responses that can be restarted and whose server has ended. Only if `restart_background` is set. */
   claim(limit: number): Promise<readonly ClaimedResponse[]>;
+  /**
+   * Ends a response that this server has claimed but cannot generate: all servers show it as interrupted. Does nothing if it has
+   * ended, was deleted, or another server has claimed it.
+   */
+  giveUp(id: string): Promise<void>;
+  /**
+   * Leaves a response without output, which this server generates or has claimed, to the next server that claims it. Does nothing
+   * where giveUp does nothing, and after `begin`.
+   */
+  release(id: string): Promise<void>;
   find(id: string): Promise<FoundResponse | null>;
   /**
    * Returns a page of all clients' responses, after the response with the id `after`. null: no response has this id.

@@ -34,11 +34,11 @@ import { Requantizer } from "../models/weights/requantizer.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
 import { type LoadedRequest, MediaSources } from "./media-sources.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./metrics/engine-metrics.ts";
-import { PictureService } from "./picture-service.ts";
-import { RemoteTextService } from "./remote-text-service.ts";
+import { PictureService } from "./model-calls/picture-service.ts";
+import { RemoteTextService } from "./model-calls/remote-text-service.ts";
+import { SpeechService } from "./model-calls/speech-service.ts";
 import { leaseFor } from "./request-adapter.ts";
 import type { ServiceOptions } from "./service-options.ts";
-import { SpeechService } from "./speech-service.ts";
 
 export type { ServedModel } from "../models/served-model.ts";
 export type { ServiceOptions } from "./service-options.ts";

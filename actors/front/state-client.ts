@@ -79,6 +79,8 @@ export class StateClient {
       update: stored("update"),
       begin: stored("begin"),
       claim: stored("claim"),
+      giveUp: stored("giveUp"),
+      release: stored("release"),
       find: stored("find"),
       list: stored("list"),
       delete: stored("delete"),
@@ -131,6 +133,11 @@ export class StateClient {
       delete: skill("delete"),
       deleteVersion: skill("deleteVersion"),
     });
+  }
+
+  /** Salt of the names of clients that all replicas have; null: the state is not shared, or the thread has not started. */
+  get clientSalt(): string | null {
+    return this.#ready?.clientSalt ?? null;
   }
 
   /** Starts the thread. A failed start is not retried. Rejects, with config_invalid if the folder cannot be used. */
@@ -246,7 +253,7 @@ export class StateClient {
 
   /** Adds a staging folder, which is known when the thread has started. */
   #withStaging<Methods extends object>(
-    name: keyof StatePlaceReady,
+    name: "stagingFolder" | "skillStagingFolder",
     methods: Methods,
   ): Methods & { readonly stagingFolder: string } {
     const staging = (): string => {

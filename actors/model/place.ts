@@ -12,7 +12,6 @@ import { readProjectorFile } from "../../engines/files/projector.ts";
 import { ModelMedia } from "../../engines/media/model-media.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
-import { checkImageLibrary } from "../../engines/vision/image-decoder.ts";
 import { startImageThread } from "../../engines/vision/image-thread.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
@@ -148,7 +147,6 @@ async function openImages(spec: ImageSpec, model: LoadedModel, threads: number) 
       `set at least ${tileTokens}`;
     throw new ServerError("config_invalid", message, { param: "max_num_batched_tokens" });
   }
-  checkImageLibrary();
   const file = await readProjectorFile(path);
   checkLength(path, file.sizes.length, model);
   const encoder = await startImageThread({ path, threads: computeThreads(threads) });

@@ -111,6 +111,14 @@ export class ResponseStore implements StoredResponses {
     return (await this.#restarts?.claim(limit)) ?? [];
   }
 
+  async giveUp(id: string): Promise<void> {
+    await this.#restarts?.giveUp(id);
+  }
+
+  async release(id: string): Promise<void> {
+    await this.#restarts?.release(id);
+  }
+
   async find(id: string): Promise<FoundResponse | null> {
     const kept = await this.#get(id);
     if (kept === null) return null;
@@ -214,8 +222,11 @@ export class ResponseStore implements StoredResponses {
 
   /** Returns the tombstone that replaces a deleted response; null: none is needed. */
   async #tombstone({ head, share }: Kept): Promise<Entry<KeptHead> | null> {
-    if (head.owner === this.#owners.own || !(await this.#owners.isAlive(head.owner))) return null;
-    const expiresAt = head.isRunning ? null : wallTime() + TOMBSTONE_MS;
+    const isOwn = head.owner === this.#owners.own;
+    // A response that this server has claimed is added again when it begins.
+    const isClaimed = isOwn && head.isRunning && (head.restarts ?? 0) > 0;
+    if (!isClaimed && (isOwn || !(await this.#owners.isAlive(head.owner)))) return null;
+    const expiresAt = head.isRunning && !isClaimed ? null : wallTime() + TOMBSTONE_MS;
     return { head: { ...head, isDeleted: true }, share, parts: {}, expiresAt };
   }
 

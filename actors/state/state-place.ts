@@ -29,6 +29,7 @@ import { FileStore } from "./file-store.ts";
 import type { KeptHead } from "./kept-head.ts";
 import { ResponseStore } from "./response-store.ts";
 import { type KeptSession, SessionStore } from "./session-store.ts";
+import { clientSalt, clientSaltLimits } from "./shared/client-salt.ts";
 import { DesiredAdapterStore, desiredAdapterLimits } from "./shared/desired-adapter-store.ts";
 import { McpSessionStore, mcpSessionLimits } from "./shared/mcp-session-store.ts";
 import type { RestartHead } from "./shared/restarts.ts";
@@ -143,7 +144,11 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   };
   sweep();
   setInterval(sweep, SWEEP_MS).unref();
-  return { stagingFolder: contents.stagingFolder, skillStagingFolder: skillStore.stagingFolder };
+  return {
+    stagingFolder: contents.stagingFolder,
+    skillStagingFolder: skillStore.stagingFolder,
+    clientSalt: shared === null ? null : await clientSalt(shared.store<string>("client-salt", clientSaltLimits)),
+  };
 }
 
 /** Connects to the state that replicas share, and spawns its actor; null: this server has a state of its own. */
@@ -229,6 +234,8 @@ function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
     update: (update) => new DeferredReply(store.update(update)),
     begin: (id) => new DeferredReply(store.begin(id)),
     claim: (limit) => new DeferredReply(store.claim(limit)),
+    giveUp: (id) => new DeferredReply(store.giveUp(id)),
+    release: (id) => new DeferredReply(store.release(id)),
     find: (id) => new DeferredReply(store.find(id)),
     list: (request) => new DeferredReply(store.list(request)),
     delete: (id) => new DeferredReply(store.delete(id)),

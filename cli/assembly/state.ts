@@ -11,6 +11,7 @@ import type { Replicas } from "../../actors/api/state/replicas.ts";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
 import { StateClient } from "../../actors/front/state-client.ts";
 import type { SharedFilesInit, SharedStateInit, StatePlaceInit } from "../../actors/messages.ts";
+import { shareSalt } from "../../http/server/client.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { homeFolder } from "../../runtime/host/home.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -79,7 +80,8 @@ async function openFront(
     await front.stop(failedStopMs);
     throw error;
   }
-  const { responses, files, sessions, skills, replicas, adapters, mcpSessions } = front;
+  const { responses, files, sessions, skills, replicas, adapters, mcpSessions, clientSalt } = front;
+  if (clientSalt !== null) shareSalt(clientSalt);
   return {
     responses,
     files,

@@ -1,8 +1,8 @@
 // Image decoder: decodes an encoded image and cuts it into tiles, in a process of its own (cut-image.ts) that is ended at
 // its limits of time and memory.
-import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { ServerError } from "../../runtime/errors.ts";
+import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../runtime/program/limited-program.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { TilingRules } from "../files/projector.ts";
@@ -25,7 +25,6 @@ export const maxPixels = 64 * 2 ** 20;
 const maxErrorLength = 500;
 
 const program = fileURLToPath(new URL("./cut-image.js", import.meta.url));
-const require = createRequire(import.meta.url);
 const gate = new Gate(places);
 
 export interface CutImage {
@@ -33,14 +32,12 @@ export interface CutImage {
   readonly tiles: readonly Tile[];
 }
 
-/** Throws `config_invalid` if the library that decodes images is not installed. */
-export function checkImageLibrary(): void {
-  try {
-    require.resolve("sharp");
-  } catch (cause) {
-    const message = "mmproj needs the package sharp, which decodes images: npm install sharp@0.35.5";
-    throw new ServerError("config_invalid", message, { param: "mmproj", cause });
-  }
+/** Throws `config_invalid` if the library that decodes images is not installed. `param`: the setting that asks for images. */
+export function checkImageLibrary(param: "mmproj" | "kind"): void {
+  if (isInstalled("sharp")) return;
+  const what = param === "kind" ? "kind multimodal" : param;
+  const message = `${what} needs the package sharp, which decodes images: ${installCommand(["sharp"])}`;
+  throw new ServerError("config_invalid", message, { param });
 }
 
 /**

@@ -58,6 +58,7 @@ export class Mcp {
   readonly #sessions: Sessions;
   readonly #sessionless: Sessionless;
   readonly #route: Route;
+  #isDraining = false;
 
   constructor({ config, createServer, exchange, apiKeys = null, shared = null }: McpOptions) {
     this.#apiKeys = apiKeys;
@@ -93,8 +94,9 @@ export class Mcp {
     return this.#hosts.refusal(request) ?? (needsKey ? this.#apiKeys?.refusal(request) : null) ?? null;
   };
 
-  /** Closes the streams that clients opened only to listen for notifications. */
+  /** Closes the streams that clients opened only to listen for notifications, and from now on each such stream at once. */
   drain(): void {
+    this.#isDraining = true;
     this.#sessions.stopListening();
   }
 
@@ -147,6 +149,7 @@ export class Mcp {
     session.hold();
     try {
       const response = await session.fetch(request, message);
+      if (this.#isDraining) session.stopListening();
       if (response.ok) await before();
       await this.#send(exchange, response);
     } finally {

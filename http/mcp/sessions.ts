@@ -189,7 +189,7 @@ export class Sessions {
     return session;
   }
 
-  /** Closes the streams that clients opened only to listen, so that idle clients keep no connection open. */
+  /** Closes the streams that clients opened only to listen. */
   stopListening(): void {
     for (const session of this.#open.values()) session.stopListening();
   }

@@ -78,6 +78,10 @@ export class Responses implements RunOwner {
   /** Size in bytes of the request of each running background response, by response id. */
   readonly #background = new Map<string, number>();
   #backgroundBytes = 0;
+  /** Called when the last background response has ended. */
+  readonly #onIdle: (() => void)[] = [];
+  /** Writes that leave responses to other servers. */
+  readonly #releases: Promise<void>[] = [];
   #isStopping = false;
 
   constructor(options: ResponsesOptions) {
@@ -297,12 +301,20 @@ export class Responses implements RunOwner {
     throw new ServerError("conflict", text, { param: "previous_response_id" });
   }
 
+  /** Resolves when no background response is running. */
+  async backgroundEnded(): Promise<void> {
+    while (this.#background.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
+  }
+
   /** Interrupts the background responses, and rejects new ones from now on. */
   interruptBackground(): void {
     this.#isStopping = true;
     const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
     const unstarted = background.filter(({ isUnstarted }) => isUnstarted);
-    for (const run of unstarted) run.handOver(restartsElsewhere);
+    for (const run of unstarted) {
+      run.handOver(restartsElsewhere);
+      void this.release(run.id);
+    }
     for (const run of background) run.interrupt("incomplete");
     const count = background.length - unstarted.length;
     if (unstarted.length > 0) {
@@ -317,21 +329,38 @@ export class Responses implements RunOwner {
     return this.#options.restartsBackground ?? false;
   }
 
-  /** Claims responses of servers that have ended, at most as many as may run here. Throws storage_unavailable. */
-  async claim(): Promise<readonly ClaimedResponse[]> {
-    const free = this.#options.maxBackground - this.#background.size;
+  /**
+   * Claims responses of servers that have ended, at most as many as may run here. `waiting`: number of claimed responses that have
+   * not begun. Throws storage_unavailable.
+   */
+  async claim(waiting: number): Promise<readonly ClaimedResponse[]> {
+    const free = this.#options.maxBackground - this.#background.size - waiting;
     return this.#isStopping || free <= 0 ? [] : await this.#options.store.claim(free);
   }
 
-  /** Gives up a claimed response, which is shown as interrupted from now on. Throws storage_unavailable. */
+  /** Leaves a response without output to another server. If the store is lost, that one waits until this server has ended. */
+  async release(id: string): Promise<void> {
+    const releasing = this.saver.settled(id).then(() => this.#options.store.release(id));
+    this.#releases.push(releasing);
+    await releasing.catch(() => {});
+  }
+
+  /** Resolves when nothing more is written to the store. Called when the server stops. */
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#releases);
+    await this.saver.allSettled();
+  }
+
+  /** Ends a claimed response that cannot be generated here, as interrupted. Throws storage_unavailable. */
   async giveUp(id: string): Promise<void> {
-    await this.#options.store.begin(id);
+    await this.#options.store.giveUp(id);
   }
 
   ended(run: ResponseRun): void {
     if (this.#running.get(run.id) === run) this.#running.delete(run.id);
     this.#backgroundBytes -= this.#background.get(run.id) ?? 0;
     this.#background.delete(run.id);
+    if (this.#background.size === 0) for (const wake of this.#onIdle.splice(0)) wake();
   }
 
   /**
@@ -346,7 +375,7 @@ export class Responses implements RunOwner {
       isOurs = await this.#options.store.begin(run.id).catch(() => null);
     }
     if (isOurs === true) return;
-    const reason = isOurs === null ? "the shared state was lost" : "another replica has taken it over";
+    const reason = isOurs === null ? "the shared state was lost" : "another replica has taken it over, or deleted it";
     this.#options.log.warn({ response: run.id, reason }, "a background response is not generated here any longer");
     if (run.isEnded) return;
     // Without an answer of the store this server still owns the response, so it ends it: nobody else would.

@@ -10,13 +10,13 @@ import type { Responses } from "./responses.ts";
 
 /** Milliseconds between two searches for such responses; each replica varies them by a quarter. */
 const SEARCH_MS = 2000;
-/** Attempts to begin a response that this server has claimed, while the error is a passing one. */
+/** Attempts to begin a response that this server has claimed, SEARCH_MS apart, while the error is a passing one. */
 const MAX_ATTEMPTS = 10;
 
 export interface RestarterOptions {
   readonly responses: Responses;
   readonly log: Log;
-  /** Whether responses can be generated; false while the models load. */
+  /** Whether responses can be generated; false while models load. */
   isReady(): boolean;
   /** Creates the response. Rejects if it could not begin. */
   create(request: HttpRequest, reply: HttpReply, claimed: ClaimedResponse): Promise<void>;
@@ -25,6 +25,10 @@ export interface RestarterOptions {
 export class Restarter {
   readonly #options: RestarterOptions;
   #timer: NodeJS.Timeout | null = null;
+  /** Number of claimed responses that have not begun. */
+  #waiting = 0;
+  /** Claimed responses that cannot be generated, and whose end is not stored yet. */
+  readonly #failed = new Set<string>();
   #isStopped = false;
 
   constructor(options: RestarterOptions) {
@@ -32,6 +36,7 @@ export class Restarter {
     this.#timer = setTimeout(() => void this.#search(), 0).unref();
   }
 
+  /** Claims no more responses. Those that are claimed still begin. */
   stop(): void {
     this.#isStopped = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -40,7 +45,8 @@ export class Restarter {
   async #search(): Promise<void> {
     const { responses, log, isReady } = this.#options;
     try {
-      if (isReady()) for (const claimed of await responses.claim()) void this.#restart(claimed);
+      for (const id of this.#failed) await this.#giveUp(id);
+      if (isReady()) for (const claimed of await responses.claim(this.#waiting)) void this.#restart(claimed);
     } catch (error) {
       // The loss of the store is logged once by its client; the next search finds what this one has missed.
       if (!(error instanceof ServerError)) log.error({ err: error }, "the search for responses to restart failed");
@@ -50,30 +56,47 @@ export class Restarter {
   }
 
   async #restart(claimed: ClaimedResponse): Promise<void> {
-    const { responses, log, create } = this.#options;
+    const { log } = this.#options;
     const { id, count } = claimed;
     log.warn({ response: id, restarts: count }, "a background response whose server ended is generated again");
-    for (let attempt = 1; ; attempt++) {
+    this.#waiting++;
+    const error = await this.#begin(claimed).finally(() => this.#waiting--);
+    if (error === null) return;
+    log.error({ response: id, err: error }, "a background response could not be generated again");
+    this.#failed.add(id);
+    // If the store is lost, the next search tries again.
+    await this.#giveUp(id).catch(() => {});
+  }
+
+  /** Creates a claimed response. Resolves to the error for which it cannot be created; null: it is, or waits for the next server. */
+  async #begin(claimed: ClaimedResponse): Promise<unknown> {
+    const { responses, create, isReady } = this.#options;
+    for (let attempt = 1; ; ) {
       try {
         await create(requestOf(claimed), unreadReply, claimed);
-        return;
+        return null;
       } catch (error) {
-        // This server stops too; the response waits for the next one.
-        if (this.#isStopped || (error instanceof ServerError && error.code === "draining")) return;
-        if (error instanceof ServerError && error.retryable && attempt < MAX_ATTEMPTS) {
-          await sleep(SEARCH_MS);
-          continue;
+        if (error instanceof ServerError && error.code === "draining") {
+          // This server stops too.
+          await responses.release(claimed.id);
+          return null;
         }
-        log.error({ response: id, err: error }, "a background response could not be generated again");
-        await responses.giveUp(id).catch(() => {});
-        return;
+        if (!(error instanceof ServerError) || !error.retryable || attempt >= MAX_ATTEMPTS) return error;
+        if (isReady()) attempt++;
+        await sleep(SEARCH_MS, undefined, { ref: false });
       }
     }
+  }
+
+  async #giveUp(id: string): Promise<void> {
+    await this.#options.responses.giveUp(id);
+    this.#failed.delete(id);
   }
 }
 
 function requestOf({ client, request }: ClaimedResponse): HttpRequest {
-  let body = request;
+  // A copy, because a text worker may take its memory, and the request may be tried again.
+  let body = new Uint8Array(request);
   const made: HttpRequest = {
     method: "POST",
     path: "/v1/responses",

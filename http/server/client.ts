@@ -11,15 +11,20 @@ const MIN_KEY_LENGTH = 20;
 const DIGEST_LENGTH = 16;
 
 const bearer = /^Bearer\s+/i;
-/** Random salt of the digests, different in each process, so that a digest reveals nothing about its key. */
-const salt = randomBytes(16);
+/** Random salt of the digests, different in each process or shared state, so that a digest reveals nothing about its key. */
+let salt: Uint8Array | string = randomBytes(16);
 
 type Asker = Pick<HttpRequest, "headers" | "address">;
 
 /** Cache of digests, because the client of a request is looked up several times. */
 const known = new WeakMap<Asker, string>();
 
-/** Returns a short name of the request's client that stays the same until the process ends. */
+/** Takes the salt that the replicas of this server share. Called before the first request. */
+export function shareSalt(shared: string): void {
+  salt = shared;
+}
+
+/** Returns a short name of the request's client that stays the same until the process ends, and on all replicas. */
 export function clientOf(request: Asker): string {
   const client = known.get(request) ?? digestOf(request);
   known.set(request, client);

@@ -6,6 +6,12 @@ import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+/**
+ * Packages that are installed without install scripts: that of onnxruntime-node downloads CUDA libraries, which troupe does not
+ * use, and audio-decode needs none.
+ */
+const scriptless: ReadonlySet<string> = new Set(["onnxruntime-node", "audio-decode"]);
+
 /** Folder of troupe's package.json: a checkout, or `node_modules/troupe` of another project. */
 const ownFolder = fileURLToPath(new URL("../../../", import.meta.url)).replace(/[\\/]$/, "");
 const require = createRequire(import.meta.url);
@@ -23,7 +29,8 @@ export function isInstalled(name: string): boolean {
 export function installCommand(names: readonly string[], folder: string = ownFolder): string {
   const packageFile = readFileSync(join(ownFolder, "package.json"), "utf8");
   const { peerDependencies } = JSON.parse(packageFile) as { peerDependencies: Record<string, string> };
-  const packages = names.map((name) => `${name}@${peerDependencies[name]}`).join(" ");
+  const flags = names.every((name) => scriptless.has(name)) ? " --ignore-scripts" : "";
+  const packages = names.map((name) => `${name}@${peerDependencies[name]}`).join(" ") + flags;
   const parent = dirname(folder);
   // A global node_modules folder has no package.json beside it.
   if (basename(parent) === "node_modules" && !existsSync(join(parent, "..", "package.json"))) {

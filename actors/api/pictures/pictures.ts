@@ -1,4 +1,4 @@
-// Pictures: the interface that http/ uses to make pictures from text. Implemented by actors/front/picture-service.ts.
+// Pictures: the interface that http/ uses to make pictures from text. Implemented by actors/front/model-calls/picture-service.ts.
 import type { DiffusionCard, PictureRequest } from "../../../engines/diffusion/diffusion.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 

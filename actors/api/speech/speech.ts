@@ -1,4 +1,4 @@
-// Speech: the interface that http/ uses to speak texts and to transcribe audio. Implemented by actors/front/speech-service.ts.
+// Speech: the interface that http/ uses to speak texts and to transcribe audio. Implemented by actors/front/model-calls/speech-service.ts.
 import type { AudioFormat } from "../../../engines/speech/audio/encoder.ts";
 import type { SpeechCard, SpeechEngineName, SpeechTask, TranscriptSegment } from "../../../engines/speech/speech.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";

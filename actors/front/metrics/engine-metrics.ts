@@ -90,10 +90,12 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
     ),
     counter("service_prefix_cache_hits_total", "Prompts that began with a cached prefix", (m) => m.prefixCache.hits),
     counter("service_prefix_cache_evictions_total", "Cached prefixes dropped", (m) => m.prefixCache.evictions),
-    counter("service_encoder_cache_hits_total", "Images of requests that were not encoded again", (m) => {
+    counter("service_encoder_cache_hits_total", "Images and audio of requests that were not encoded again", (m) => {
       return m.encoderCache.hits;
     }),
-    counter("service_encoder_cache_misses_total", "Images of requests that were encoded", (m) => m.encoderCache.misses),
+    counter("service_encoder_cache_misses_total", "Images and audio of requests that were encoded", (m) => {
+      return m.encoderCache.misses;
+    }),
     gauge("service_sequences_running", "Sequences that have a slot", (m) => m.running),
     gauge("service_sequences_waiting", "Sequences without a slot", (m) => m.waiting + m.preempted),
     gauge("service_sequences_capacity", "Slots", (m) => m.slots),

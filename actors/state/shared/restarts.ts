@@ -9,6 +9,8 @@ import type { Owners } from "./owners.ts";
 /** Number of servers that may end while they generate one response. Its request may be the reason that they ended. */
 export const MAX_RESTARTS = 3;
 const PAGE_LENGTH = 100;
+/** Owner of a response that its server has left to the next one. */
+const NOBODY = "";
 /** Time in ms after which an id whose response was never added is removed from the index. */
 const UNCLAIMED_MS = 60_000;
 
@@ -43,9 +45,9 @@ export class Restarts {
   async begin(id: string): Promise<boolean> {
     for (;;) {
       const kept = await this.#responses.get(id);
-      // An evicted response is added again at its end; what is written to a deleted one is dropped.
-      if (kept === null || kept.head.isDeleted) return true;
-      if (kept.head.owner !== this.#owners.own) return false;
+      // An evicted response is added again at its end.
+      if (kept === null) return true;
+      if (kept.head.isDeleted || kept.head.owner !== this.#owners.own) return false;
       const { restarts, ...head } = kept.head;
       if (restarts === undefined) return true;
       const { request: _, ...parts } = kept.parts;
@@ -58,7 +60,10 @@ export class Restarts {
   /** See StoredResponses.claim. */
   async claim(limit: number): Promise<readonly ClaimedResponse[]> {
     const claimed: ClaimedResponse[] = [];
-    const dead = new Map<string, boolean>([[this.#owners.own, false]]);
+    const dead = new Map<string, boolean>([
+      [this.#owners.own, false],
+      [NOBODY, true],
+    ]);
     try {
       let cursor: string | null = null;
       do {
@@ -80,6 +85,33 @@ export class Restarts {
     return claimed;
   }
 
+  /** See StoredResponses.release. */
+  async release(id: string): Promise<void> {
+    for (;;) {
+      const kept = await this.#ownRunning(id);
+      if (kept === null || kept.head.restarts === undefined) return;
+      const left = { ...kept, head: { ...kept.head, owner: NOBODY } };
+      if (!(await this.#responses.compareAndSet(id, kept.version, left))) continue;
+      await this.#index.put(id, { head: { owner: NOBODY }, share: kept.share, parts: {} });
+      return;
+    }
+  }
+
+  /** See StoredResponses.giveUp. */
+  async giveUp(id: string): Promise<void> {
+    for (;;) {
+      const kept = await this.#ownRunning(id);
+      if (kept === null) return;
+      const { restarts: _, ...rest } = kept.head;
+      const { request: __, interrupted, ...parts } = kept.parts;
+      const head = { ...rest, isRunning: false, status: "incomplete" };
+      const ended = { ...kept, head, parts: interrupted === undefined ? parts : { ...parts, body: interrupted } };
+      if (!(await this.#responses.compareAndSet(id, kept.version, ended))) continue;
+      await this.ended(id);
+      return;
+    }
+  }
+
   /** Whether a response whose server may have ended waits for the next one. */
   isWaiting({ restarts, isBackground }: KeptHead): boolean {
     return isBackground && restarts !== undefined && restarts < MAX_RESTARTS;
@@ -93,6 +125,13 @@ export class Restarts {
     await this.#index.close();
   }
 
+  /** Returns a response that this server generates or has claimed; null: it does neither. */
+  async #ownRunning(id: string): Promise<KeptEntry<KeptHead> | null> {
+    const kept = await this.#responses.get(id);
+    const isOwn = kept?.head.isRunning && !kept.head.isDeleted && kept.head.owner === this.#owners.own;
+    return isOwn ? kept : null;
+  }
+
   /** Claims a response; null: it has output, has ended, or another server generates it. `born`: age of its entry in the index. */
   async #claim(id: string, born: number): Promise<ClaimedResponse | null> {
     const kept = await this.#responses.get(id);
@@ -101,13 +140,15 @@ export class Restarts {
       return null;
     }
     const { head, share, version } = kept;
-    const count = head.restarts === undefined ? null : head.restarts + 1;
+    // A server that has left the response did not end because of its request, so it counts at most once.
+    const isLeft = head.owner === NOBODY;
+    const count = head.restarts === undefined ? null : isLeft ? Math.max(1, head.restarts) : head.restarts + 1;
     if (count === null || !head.isRunning || head.isDeleted || !this.isWaiting(head)) {
       await this.ended(id);
       return null;
     }
     const { own } = this.#owners;
-    if (head.owner === own || (await this.#owners.isAlive(head.owner))) return null;
+    if (head.owner === own || (!isLeft && (await this.#owners.isAlive(head.owner)))) return null;
     const next = { ...kept, head: { ...head, owner: own, restarts: count } };
     // Read before the claim: a server that has claimed a response must be able to generate it.
     const request = await this.#request(id);

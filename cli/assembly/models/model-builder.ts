@@ -2,15 +2,17 @@
 // loads nothing.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
 import type { EngineName } from "../../../engines/engine.ts";
+import { takesAudio } from "../../../engines/files/audio-projector.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
 import { formatOf } from "../../../engines/files/model-format.ts";
 import { type NativeHost, nativeHost } from "../../../engines/llama/native/native-host.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import type { RemoteSettings } from "../../../engines/remote/upstream.ts";
 import { defaultsOf } from "../../../engines/sampling-defaults.ts";
+import { checkImageLibrary } from "../../../engines/vision/image-decoder.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { EngineReport } from "../../../runtime/host/system.ts";
 import type { PlaceKind } from "../../../runtime/thread/place.ts";
@@ -66,6 +68,7 @@ export class ModelBuilder {
     if (remote !== null) return await this.#remote(model, remote);
     if (await isDiffusionModel(model)) return diffusionModel(config, model);
     if (isSpeechModel(model)) return speechModel(config, model);
+    await checkImages(model);
     const source = await resolveSource(config, model, log, progress, fetching);
     const path = await prepareModel(source, { model, threads, log, progress });
     const projector = await prepareProjector(source, { model, threads, log, progress });
@@ -142,6 +145,13 @@ export class ModelBuilder {
     const index = this.engines.findIndex(({ model }) => model === id);
     if (index !== -1) this.engines.splice(index, 1);
   }
+}
+
+/** Throws `config_invalid`, before anything is downloaded or converted, if the images of a model cannot be decoded here. */
+async function checkImages({ kind, format: { mmproj } }: Pick<ModelConfig, "kind" | "format">): Promise<void> {
+  if (mmproj === null) {
+    if (kind === "multimodal") checkImageLibrary("kind");
+  } else if (!(await takesAudio(resolve(mmproj)))) checkImageLibrary("mmproj");
 }
 
 /**

@@ -291,7 +291,7 @@ export const troupeKeys = {
     ...seconds(0),
     default: 30,
     commands: ["serve"],
-    help: "Seconds that running requests may continue after SIGTERM or SIGINT (graceful drain)",
+    help: "Seconds that running requests and background responses may continue after SIGTERM or SIGINT (graceful drain)",
   },
   stalledReaderSecs: {
     ...seconds(1),

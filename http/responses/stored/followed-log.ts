@@ -119,6 +119,10 @@ export class FollowedLog implements StreamCodec {
         `the replica that generated response '${id}' has failed; send the request again`,
       );
     }
+    if (found.events === null && found.status === "incomplete") {
+      const text = `no other replica could generate response '${id}' after its own had failed; send the request again`;
+      throw new ServerError("peer_gone", text);
+    }
     if (found.events === null) {
       throw new ServerError("not_found", `the events of response '${id}' are not stored`, { param: "stream" });
     }

@@ -65,8 +65,8 @@ export class ReplicaBus {
         to === null ? allChannel : channelOf(to),
         text,
       )) as number;
-      // This replica receives its own question to all, and does not answer it.
-      pending.expected = to === null ? receivers - 1 : receivers;
+      // This replica receives its own question, and does not answer it.
+      pending.expected = to === null || to === this.#replica ? receivers - 1 : receivers;
       settle(pending);
       await answered;
     } finally {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sharedPortRisk } from "../../../http/server/port/shared-port.ts";
+import { initialize } from "../../fixtures/mcp-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { freePort } from "../../fixtures/store/redis.ts";
@@ -51,6 +52,33 @@ describe("servers with reuse_port", {
     t.diagnostic(
       `${load.count} requests; the old server ended after ${times.map((ms) => `${Math.round(ms)} ms`).join(", ")}`,
     );
+  });
+});
+
+describe("a server with reuse_port that MCP clients listen to", {
+  skip: isLinux ? false : "SO_REUSEPORT is of Linux",
+}, () => {
+  it("ends their streams when it leaves the port, and does not wait for them", { timeout: 120_000 }, async () => {
+    const [port, mcpPort] = [await freePort(), await freePort()];
+    const flags = ["-m", await tinyModel(), "--threads", "1", "--reuse-port", "--shutdown-delay-secs", "100"];
+    const server = await startServer([...flags, "--port", String(port), "--mcp-port", String(mcpPort)]);
+    const url = `http://127.0.0.1:${mcpPort}/mcp`;
+    const accept = { accept: "application/json, text/event-stream" };
+    const begun = await fetch(url, {
+      ...jsonBody(initialize),
+      headers: { ...accept, "content-type": "application/json" },
+    });
+    await begun.text();
+    const session = { "mcp-session-id": begun.headers.get("mcp-session-id") ?? "" };
+    const listening = await fetch(url, { headers: { accept: "text/event-stream", ...session } });
+    assert.equal(listening.status, 200);
+    const began = performance.now();
+    const stopped = server.stop();
+    await listening.text();
+    assert.ok(performance.now() - began < 5000, "the stream ends at once");
+    assert.deepEqual(await stopped, { code: 0, signal: null });
+    // 12 s after the last request no client has an idle connection.
+    assert.ok(performance.now() - began < 30_000, "the server ends long before the delay has passed");
   });
 });
 

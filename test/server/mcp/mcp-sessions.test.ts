@@ -70,6 +70,18 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await open(server)).status, 200);
   });
 
+  it("end a stream that only listens at once while the server drains", { timeout: 20_000 }, async () => {
+    const server = await startMcp("node");
+    after(() => server.stop());
+    const { headers } = await open(server);
+    const session = { "mcp-session-id": headers.get("mcp-session-id")! };
+    server.mcp.drain();
+    const listening = await fetch(server.url, { headers: { accept: "text/event-stream", ...session } });
+    assert.equal(listening.status, 200);
+    await listening.text();
+    assert.equal((await post(server, list, session)).status, 200, "requests are still answered");
+  });
+
   it("ends one that nobody uses", async () => {
     const server = await startMcp("node", { sessionIdleMs: 500 });
     after(() => server.stop());

@@ -23,6 +23,25 @@ const asked = {
 } as const;
 
 describe("the shutdown deadline", () => {
+  it("is there for background responses that no client waits for, too", async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-shutdown-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const flags = ["--threads", "1", "--max-model-len", "4096", "--state-dir", folder];
+    const start = async () => startServer(["-m", await tinyModel(), ...flags]);
+    const server = await start();
+    const headers = { "content-type": "application/json", connection: "close" };
+    const body = JSON.stringify({ input: "a", max_output_tokens: 400, background: true, ignore_eos: true });
+    const reply = await fetch(`${server.url}/v1/responses`, { method: "POST", headers, body });
+    const { id, status } = (await reply.json()) as { id: string; status: string };
+    assert.equal(status, "queued");
+    assert.equal((await server.stop()).code, 0);
+    const next = await start();
+    const kept = await (await fetch(`${next.url}/v1/responses/${id}`)).text();
+    assert.match(kept, /"incomplete_details":\{"reason":"max_output_tokens"\}/);
+    assert.match(kept, /"output_tokens":400/);
+    await next.stop();
+  });
+
   it("ends what still runs with its protocol's own last words, and the server with 0, and keeps that", async (t) => {
     const flags = ["--max-model-len", "16384", "--max-seqs", "8", "--shutdown-deadline-secs", "1"];
     const folder = mkdtempSync(join(tmpdir(), "troupe-shutdown-"));

@@ -2,11 +2,28 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { RedisConnection } from "../../../runtime/store/redis/redis-connection.ts";
+import { RedisStore } from "../../../runtime/store/redis/redis-store.ts";
+import { storeScripts } from "../../../runtime/store/redis/scripts.ts";
 import { realModel } from "../../fixtures/models/models.ts";
 import { runCommand, startServer } from "../../fixtures/serve.ts";
 import { startRedis } from "../../fixtures/store/redis.ts";
 import { lacksRedis } from "../../fixtures/store/redis-stores.ts";
 import { Follower, jsonBody } from "./rig.ts";
+
+/** Returns the number of responses of each client, the largest first. */
+async function sharesOf(url: string): Promise<number[]> {
+  const connection = await RedisConnection.open(url, storeScripts, () => {});
+  try {
+    const limits = { maxEntries: 100, maxBytes: 2 ** 30, maxEntryBytes: 2 ** 30, maxAgeMs: 1e9 };
+    const { entries } = await new RedisStore(connection, "responses", limits).newest({ before: null, limit: 10 });
+    const counts = new Map<string, number>();
+    for (const { share } of entries) counts.set(share, (counts.get(share) ?? 0) + 1);
+    return [...counts.values()].sort((a, b) => b - a);
+  } finally {
+    connection.close();
+  }
+}
 
 describe("servers with state_url", { skip: lacksRedis, timeout: 180_000 }, () => {
   it("follow, cancel and read each other's responses, and never show the password", async () => {
@@ -28,6 +45,15 @@ describe("servers with state_url", { skip: lacksRedis, timeout: 180_000 }, () =>
         servers.map(async ({ url }) => (await fetch(`${url}/v1/responses/${id}`)).json() as Promise<object>),
       );
       assert.deepEqual(bodies[0], bodies[1]);
+
+      // One name of a client on both servers, so that it has one share of the limits.
+      const key = { "x-api-key": "sk-0123456789abcdef0123456789abcdef" };
+      const asked = jsonBody({ input: "Hi.", max_output_tokens: 1 });
+      for (const { url } of servers) {
+        const reply = await fetch(`${url}/v1/responses`, { ...asked, headers: { ...asked.headers, ...key } });
+        assert.equal(reply.status, 200, await reply.text());
+      }
+      assert.deepEqual(await sharesOf(redis.url), [2, 1]);
 
       const long = new Follower(`${one.url}/v1/responses`, jsonBody({ ...body, max_output_tokens: 1500 }));
       const begun = await long.first(({ response }) => response !== undefined);

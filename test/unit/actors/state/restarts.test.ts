@@ -1,7 +1,7 @@
 // Claims of background responses whose server has ended: one server gets each, and not endlessly.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { StoredResponse, StoredResponses } from "../../../../actors/api/stored-responses.ts";
+import type { Span, StoredResponse, StoredResponses } from "../../../../actors/api/stored-responses.ts";
 import { ResponseStore } from "../../../../actors/state/response-store.ts";
 import { MAX_RESTARTS } from "../../../../actors/state/shared/restarts.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
@@ -26,6 +26,10 @@ function running(status = "queued"): StoredResponse {
     ...{ events: null, client: "client", previousId: null, isBackground: true, createdAt: 7, model: "m" },
     ...{ inputStart: null, settings: Buffer.from("{}"), input: none, restart: { request, count: 0 } },
   };
+}
+
+async function textOf(store: StoredResponses, spans: readonly Span[]): Promise<string> {
+  return Buffer.from((await store.slice({ spans, at: 0 })) ?? []).toString();
 }
 
 const final = { id, isRunning: false, interrupted: null, output: none, outputStart: null, events: null };
@@ -73,6 +77,73 @@ describe("restarts of responses", () => {
       dead.add("a");
       assert.deepEqual(await other.claim(10), []);
       assert.notEqual((await other.find(id))?.runner, "elsewhere");
+    }
+  });
+
+  it("that are given up are shown as interrupted by all servers, and not claimed again", async () => {
+    const dead = new Set<string>();
+    const [first, next, other] = servers(["a", "b", "c"], dead) as [StoredResponses, StoredResponses, StoredResponses];
+    await first.add(running());
+    dead.add("a");
+    assert.equal((await next.claim(10)).length, 1);
+    await other.giveUp(id);
+    assert.equal((await other.find(id))?.runner, "elsewhere", "only the server that has claimed it gives it up");
+    await next.giveUp(id);
+    for (const server of [next, other]) {
+      const found = await server.find(id);
+      assert.deepEqual([found?.status, found?.runner, found?.interrupted], ["incomplete", null, null]);
+      assert.equal(await textOf(server, found?.body ?? []), "interrupted{}");
+      const listed = await server.list({ after: null, limit: 10 });
+      assert.deepEqual(
+        listed?.responses.map(({ status, runner }) => [status, runner]),
+        [["incomplete", null]],
+      );
+    }
+    dead.add("b");
+    assert.deepEqual(await other.claim(10), []);
+    // A later end, and one that was deleted, stay as they are.
+    await next.giveUp(id);
+    assert.equal(await other.delete(id), true);
+    await next.giveUp(id);
+    assert.equal(await other.find(id), null);
+  });
+
+  it("are claimed at once from a server that leaves them, which does not count as one that failed", async () => {
+    const names = Array.from({ length: 2 * MAX_RESTARTS }, (_, i) => `server ${i}`);
+    const stores = servers(names, new Set());
+    await stores[0]?.add(running());
+    for (const [i, store] of stores.slice(1).entries()) {
+      assert.deepEqual(await store.claim(10), []);
+      await store.release(id);
+      assert.deepEqual(await store.claim(10), [], "only its own server leaves it");
+      await stores[i]?.release(id);
+      assert.equal((await store.find(id))?.runner, "elsewhere");
+      const [claimed] = await store.claim(10);
+      assert.equal(claimed?.count, 1);
+    }
+    const last = stores.at(-1) as StoredResponses;
+    assert.equal(await last.begin(id), true);
+    await last.release(id);
+    assert.deepEqual(await (stores[0] as StoredResponses).claim(10), [], "it has output");
+  });
+
+  it("stay deleted if they are deleted between their claim and their start", async () => {
+    for (const deleting of ["b", "c"]) {
+      const dead = new Set<string>();
+      const [first, next, other] = servers(["a", "b", "c"], dead) as [
+        StoredResponses,
+        StoredResponses,
+        StoredResponses,
+      ];
+      await first.add(running());
+      dead.add("a");
+      assert.equal((await next.claim(10)).length, 1);
+      assert.equal(await (deleting === "b" ? next : other).delete(id), true);
+      await next.add({ ...running(), restart: { request, count: 1 } });
+      assert.equal(await next.begin(id), false, "nothing is generated");
+      assert.equal(await other.find(id), null);
+      assert.equal(await next.update({ ...final, status: "completed", body: Buffer.from("late") }), "deleted");
+      assert.equal(await other.find(id), null);
     }
   });
 

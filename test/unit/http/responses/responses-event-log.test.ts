@@ -5,8 +5,10 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { LongEvent, TextChunk } from "../../../../http/responses/fold/event-chunks.ts";
 import { EventLog, type LogReader } from "../../../../http/responses/stored/event-log.ts";
+import { FollowedLog } from "../../../../http/responses/stored/followed-log.ts";
 import { PIECE_LENGTH } from "../../../../http/shared/answer/json-pieces.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
+import { memoryResponses } from "../../../fixtures/fakes/memory-responses.ts";
 import { wholeText } from "../../../fixtures/text/pieces.ts";
 
 const DONE = "data: [DONE]\n\n";
@@ -165,5 +167,19 @@ describe("the event log of a response", () => {
     assert.ok((await heldAfter(20_000)) - before < 2 ** 20);
     leaving.abort();
     await reading;
+  });
+});
+
+describe("the events of a response on another replica", () => {
+  it("end with a retryable error if no replica could generate it again", async () => {
+    const found = { id: "r", runner: null, owner: "b", status: "incomplete", isBackground: true, isPublished: true };
+    const log = new FollowedLog({
+      id: "r",
+      after: 1,
+      replicas: { follow: async () => null },
+      store: memoryResponses(),
+      find: async () => ({ ...found, body: [], interrupted: null, events: null }),
+    });
+    await assert.rejects(log.batches(never).next(), isCode("peer_gone"));
   });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";
-import { clientOf } from "../../../../http/server/client.ts";
+import { clientOf, shareSalt } from "../../../../http/server/client.ts";
 import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
@@ -32,6 +32,16 @@ describe("the client of a request", () => {
       assert.notEqual(client(headers, "10.0.0.1"), client(headers, "10.0.0.2"));
     }
     assert.notEqual(client({ authorization: "Bearer alice" }), client({ authorization: "Bearer bob" }));
+  });
+
+  it("has one name on all replicas, which share a salt, and another one elsewhere", () => {
+    const alone = client({ "x-api-key": key });
+    shareSalt("the salt of some replicas");
+    const shared = client({ "x-api-key": key });
+    shareSalt("the salt of others");
+    assert.equal(new Set([alone, shared, client({ "x-api-key": key })]).size, 3);
+    shareSalt("the salt of some replicas");
+    assert.equal(client({ "x-api-key": key }), shared);
   });
 
   it("is passed on with the request and never reveals the key", async () => {

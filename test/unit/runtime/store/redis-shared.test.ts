@@ -91,6 +91,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     assert.deepEqual(await asker.ask("y", "q", true), ["yes"]);
     const began = performance.now();
     assert.deepEqual([await asker.ask("x", "q", true), await asker.ask("nobody", "q", true)], [[], []]);
+    assert.deepEqual(await asker.ask("asker", "q", true), [], "a replica does not answer itself");
     assert.ok(performance.now() - began < 2000, "nobody is waited for");
     await assert.rejects(asker.ask("x", "fail", true), (error: ServerError) => error.code === "invalid_value");
     for (const each of [asker, x, y]) each.close();

@@ -1,0 +1,24 @@
+// Client salt: the salt of the names of clients (http/server/client.ts), the same on all replicas, so that one client has one name
+// in the shared state. The first replica chooses it. Runs on the state thread.
+import { randomBytes } from "node:crypto";
+import type { Store } from "../../../runtime/store/store.ts";
+
+const SALT_BYTES = 16;
+const key = "clients";
+
+export const clientSaltLimits = {
+  maxEntries: 1,
+  maxBytes: 4096,
+  maxEntryBytes: 1024,
+  maxAgeMs: 100 * 365 * 24 * 3_600_000,
+};
+
+/** Returns the salt. Creates it if there is none yet. */
+export async function clientSalt(store: Store<string>): Promise<string> {
+  for (;;) {
+    const kept = await store.get(key);
+    if (kept !== null) return kept.head;
+    const head = randomBytes(SALT_BYTES).toString("base64url");
+    if (await store.compareAndSet(key, null, { head, share: key, parts: {} })) return head;
+  }
+}

@@ -1,0 +1,16 @@
+// Salt of the names of clients that replicas share.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { clientSalt, clientSaltLimits } from "../../../../actors/state/shared/client-salt.ts";
+import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
+import { TableStore } from "../../../../runtime/store/table-store.ts";
+
+describe("the salt of the names of clients", () => {
+  it("is the same for all replicas, also if they start at the same time, and another one in another state", async () => {
+    const store = new TableStore<string>(new MemoryTables(), clientSaltLimits);
+    const salts = await Promise.all([1, 2, 3, 4].map(() => clientSalt(store)));
+    assert.equal(new Set([...salts, await clientSalt(store)]).size, 1);
+    assert.match(salts[0] as string, /^[\w-]{22}$/);
+    assert.notEqual(await clientSalt(new TableStore<string>(new MemoryTables(), clientSaltLimits)), salts[0]);
+  });
+});
