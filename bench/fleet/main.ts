@@ -64,7 +64,7 @@ export async function main(argv: readonly string[]): Promise<void> {
         title: "The simulated fleet over three real replicas",
         method:
           "`npm run bench -- fleet --check`: three servers with one thread each on the cores of this machine, requests at random times " +
-          "(Poisson), every third to the same server. The simulation gets the same times and lengths, step times measured alone, and the number of "+
+          "(Poisson), every third to the same server. The simulation gets the same times and lengths, step times measured alone, and the number of " +
           "steps that the machine can run at once: the speed of the three servers at once, all slots busy, divided by that of one.",
         body,
       },
