@@ -15,6 +15,7 @@ import type {
   Span,
   StoredResponses,
 } from "../../actors/api/stored-responses.ts";
+import { resolvesWithin } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../observe/log.ts";
 import type { Piece } from "../server/write-piece.ts";
@@ -25,7 +26,7 @@ import { publishEvents } from "./stored/event-publisher.ts";
 import { FollowedLog } from "./stored/followed-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
 import { LastResponses } from "./stored/last-responses.ts";
-import { ResponseSaver } from "./stored/response-saver.ts";
+import { notStoredYet, ResponseSaver } from "./stored/response-saver.ts";
 
 /** Maximum bytes of the requests of all running background responses. Each request counts until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
@@ -38,6 +39,10 @@ const MAX_TRIES = 4;
 /** Attempts, and milliseconds between them, to record that a response has output while the shared state is lost. */
 const START_TRIES = 120;
 const START_RETRY_MS = 500;
+/** Maximum milliseconds that another replica's question waits for a write; shorter than replicas wait for answers. */
+const SETTLE_MS = 4000;
+/** Milliseconds between questions to other replicas while the shared state was lost a moment ago. */
+const ASK_AGAIN_MS = 250;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
@@ -94,6 +99,7 @@ export class Responses implements RunOwner {
     this.#replicas = options.replicas ?? null;
     this.#replicas?.answer("cancelResponse", ({ id }) => this.#endForOther(id, (run) => run.interrupt("cancelled")));
     this.#replicas?.answer("forgetResponse", ({ id }) => this.#endForOther(id, (run) => run.forget()));
+    this.#replicas?.answer("settleResponse", ({ id }) => this.#settleForOther(id));
   }
 
   get isShared(): boolean {
@@ -265,17 +271,15 @@ export class Responses implements RunOwner {
 
   /** Returns the JSON text of an input or output item; null if it is not stored. */
   async item(id: string, itemId: string): Promise<KeptText | null> {
-    await this.saver.readable(id);
     const { store } = this.#options;
-    const spans = isResponseId(id) ? await store.item({ id, itemId }) : null;
+    const spans = await this.#read(id, () => store.item({ id, itemId }));
     return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
   }
 
   /** Returns a page of a response's input items, with their texts. Throws not_found and invalid_value. */
   async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
-    await this.saver.readable(request.id);
     const { store } = this.#options;
-    const page = isResponseId(request.id) ? await store.page(request) : null;
+    const page = await this.#read(request.id, () => store.page(request));
     if (page === null) throw unknownResponse(request.id);
     return { page, texts: keptBytes(store, page.spans) };
   }
@@ -285,14 +289,19 @@ export class Responses implements RunOwner {
    * invalid_value.
    */
   async history(id: string): Promise<readonly ItemTexts[]> {
-    if (!isResponseId(id)) throw missingPrevious(unknownResponse(id));
-    await this.saver.readable(id);
-    // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
-    // running.
-    const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
-    const turns = await this.#options.store.history(id).catch((error) => {
-      throw error instanceof ServerError && error.code === "not_found" ? missingPrevious(error) : error;
+    let generated = new Set<string>();
+    let missing = unknownResponse(id);
+    const turns = await this.#read(id, () => {
+      // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
+      // running.
+      generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
+      return this.#options.store.history(id).catch((error) => {
+        if (!(error instanceof ServerError && error.code === "not_found")) throw error;
+        missing = error;
+        return null;
+      });
     });
+    if (turns === null) throw missingPrevious(missing);
     const running = turns.find(
       (turn) => turn.runner === "elsewhere" || (turn.runner === "here" && generated.has(turn.id)),
     );
@@ -396,6 +405,13 @@ export class Responses implements RunOwner {
     return true;
   }
 
+  /** Waits for the writes of a response for another replica: see `settleResponse`. */
+  async #settleForOther(id: string): Promise<true | null> {
+    if (!this.#running.has(id) && !this.saver.isPending(id)) return null;
+    await resolvesWithin(SETTLE_MS, this.saver.settled(id));
+    return true;
+  }
+
   /** Has the replica that generates a response cancel it. Throws peer_gone if it does not answer. */
   async #cancelElsewhere(id: string, replicas: Replicas): Promise<void> {
     const found = await this.#found(id);
@@ -409,17 +425,42 @@ export class Responses implements RunOwner {
 
   /** Has the replica that generates a response end it. If it does not answer, its later writes are dropped all the same. */
   async #forgetElsewhere(id: string, replicas: Replicas): Promise<void> {
-    const found = isResponseId(id) ? await this.#options.store.find(id) : null;
+    const found = await this.#find(id);
     if (found?.runner === "elsewhere") await replicas.ask(found.owner, "forgetResponse", { id }, true);
   }
 
   /** Finds a stored response. Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
-    // Wait for pending saves, so that the store knows how the response ended.
-    await this.saver.readable(id);
-    const found = isResponseId(id) ? await this.#options.store.find(id) : null;
+    const found = await this.#find(id);
     if (found === null) throw unknownResponse(id);
     return found;
+  }
+
+  async #find(id: string): Promise<FoundResponse | null> {
+    return await this.#read(id, () => this.#options.store.find(id));
+  }
+
+  /**
+   * Reads a response from the store; null: it is not stored. `read` returns null if the store does not have it. While the shared
+   * store is lost, a client may have an id before the replica that generated the response could store it; then this waits for that
+   * replica. Throws storage_unavailable if the write still waits.
+   */
+  async #read<T>(id: string, read: () => Promise<T | null>): Promise<T | null> {
+    if (!isResponseId(id)) return null;
+    // Wait for pending saves, so that the store knows how the response ended.
+    await this.saver.readable(id);
+    const found = await read();
+    if (found !== null || this.#replicas === null || this.#running.has(id)) return found;
+    for (;;) {
+      const answers = await this.#replicas.ask(null, "settleResponse", { id }, true, true);
+      // Also without an answer: the response may have been stored before the question arrived.
+      const later = await read();
+      if (later !== null) return later;
+      if (answers.length > 0) throw notStoredYet(id);
+      // Until all replicas are connected again, one that has the response may not have got the question.
+      if (!this.#replicas.wasLost()) return null;
+      await sleep(ASK_AGAIN_MS);
+    }
   }
 
   #admit(requestBytes: number): void {
