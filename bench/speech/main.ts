@@ -52,7 +52,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const whisper = flags["--whisper"];
   const voices = flags["--voice"] ?? ["piper"];
   const unknown = voices.find((voice) => englishVoices[voice] === undefined);
-  if (unknown !== undefined) throw new ServerError("config_invalid", `expected --voice piper or kokoro; got ${unknown}`);
+  if (unknown !== undefined)
+    throw new ServerError("config_invalid", `expected --voice piper or kokoro; got ${unknown}`);
   const folder = mkdtempSync(join(tmpdir(), "troupe-bench-speech-"));
   try {
     const load = loadavg()[0]?.toFixed(1);
@@ -98,7 +99,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-async function startServer(folder: string, whisper: string | undefined, voices: readonly string[]): Promise<RunningServer> {
+async function startServer(
+  folder: string,
+  whisper: string | undefined,
+  voices: readonly string[],
+): Promise<RunningServer> {
   const config = join(folder, "troupe.toml");
   const pathOf = async (voice: string) => (voice === "piper" ? await piperVoice() : (await kokoroFolders()).hub);
   const speaking = await Promise.all(voices.map(async (voice) => [await pathOf(voice), voice]));
@@ -203,7 +208,9 @@ async function speakJapanese(server: RunningServer, findings: Finding[]): Promis
     errors += wordErrors(spoken ?? [], heard ?? []);
     total += spoken?.length ?? 0;
   }
-  findings.push(told("kokoro, Japanese: phoneme errors of the transcripts", `${((100 * errors) / total).toFixed(1)} %`));
+  findings.push(
+    told("kokoro, Japanese: phoneme errors of the transcripts", `${((100 * errors) / total).toFixed(1)} %`),
+  );
 }
 
 function saveClips(folder: string, clips: readonly Buffer[], texts: readonly string[]): void {

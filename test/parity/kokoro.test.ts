@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
+import { wordErrors } from "../../bench/speech/sentences.ts";
 import { japanesePhonemes } from "../../engines/speech/voices/kokoro/japanese.ts";
 import { type KokoroModel, openKokoro } from "../../engines/speech/voices/kokoro/kokoro.ts";
-import { wordErrors } from "../../bench/speech/sentences.ts";
 import { type KokoroFolders, kokoroFolders } from "../fixtures/speech/kokoro-model.ts";
 
 interface Reference {

@@ -96,16 +96,16 @@ describe("the phonemes of Kokoro", () => {
     const american = {
       "bˈɛ^ɹ": "bˈɛɹ",
       "ɡˌo^ʊ": "ɡˌO",
-      "kˈɔːt": "kˈɔt",
+      kˈɔːt: "kˈɔt",
       "ɐbˌa^ʊt": "əbˌWt",
-      "bˈɛɾɚ": "bˈɛTəɹ",
+      bˈɛɾɚ: "bˈɛTəɹ",
       "t^ʃˈɜːt^ʃ": "ʧˈɜɹʧ",
       "lˈɪɾə^l": "lˈɪTᵊl",
       "hˈɪ^ɹɹɪŋ": "hˈɪɹɪŋ",
       "fˈa^ɪ^ɚ": "fˈIəɹ",
     };
     for (const [from, to] of Object.entries(american)) assert.equal(kokoroSigns(from, "en-us"), to);
-    const british = { "bˈe^ə": "bˈɛː", "hˈi^ə": "hˈɪə", "ɡˌə^ʊ": "ɡˌQ", "bˈɜːd": "bˈɜːd", "lˈɪtə^l": "lˈɪtᵊl" };
+    const british = { "bˈe^ə": "bˈɛː", "hˈi^ə": "hˈɪə", "ɡˌə^ʊ": "ɡˌQ", bˈɜːd: "bˈɜːd", "lˈɪtə^l": "lˈɪtᵊl" };
     for (const [from, to] of Object.entries(british)) assert.equal(kokoroSigns(from, "en-gb"), to);
     assert.equal(kokoroSigns("t^ʃˈa^ʊ", "it"), "ʧˈW");
   });
@@ -156,7 +156,12 @@ describe("Japanese for Kokoro", () => {
       "12345678901234567": "一二三四五六七八九〇一二三四五六七",
     };
     for (const [digits, kanji] of Object.entries(written)) assert.equal(kanjiNumbers(digits), kanji, digits);
-    const read = { 二千二十六: "ニセンニジューロク", 三千六百: "サンゼンロッピャク", 八兆: "ハッチョー", 〇点五: "レーテンゴ" };
+    const read = {
+      二千二十六: "ニセンニジューロク",
+      三千六百: "サンゼンロッピャク",
+      八兆: "ハッチョー",
+      〇点五: "レーテンゴ",
+    };
     for (const [kanji, kana] of Object.entries(read)) assert.equal(readingOfNumerals(kanji), kana, kanji);
   });
 });

@@ -7,7 +7,13 @@ const voicesOf = (ids: Readonly<Record<string, string>>) =>
 
 describe("a voice of OpenAI", () => {
   it("stands for a voice of the same name, or for another of the first voice's language", () => {
-    const kokoro = voicesOf({ af_heart: "en-us", am_onyx: "en-us", bm_fable: "en-gb", ff_siwis: "fr-fr", zm_echo: "zh" });
+    const kokoro = voicesOf({
+      af_heart: "en-us",
+      am_onyx: "en-us",
+      bm_fable: "en-gb",
+      ff_siwis: "fr-fr",
+      zm_echo: "zh",
+    });
     assert.equal(openaiVoice("onyx", kokoro)?.id, "am_onyx");
     assert.equal(openaiVoice("fable", kokoro)?.id, "bm_fable");
     assert.ok(openaiVoice("echo", kokoro)?.language.startsWith("en"));

@@ -106,7 +106,8 @@ async function wordsOf(text: string, signal: AbortSignal): Promise<readonly Word
   return output.split("\n").flatMap((row) => {
     const [surface = "", kind = "", spoken = ""] = row.split("\t");
     if (surface === "") return [];
-    if (spoken !== "" && !/^[ァ-ヺー・]+$/u.test(katakana(spoken)) && /\p{L}/u.test(spoken)) throw otherDictionary(spoken);
+    if (spoken !== "" && !/^[ァ-ヺー・]+$/u.test(katakana(spoken)) && /\p{L}/u.test(spoken))
+      throw otherDictionary(spoken);
     return [{ surface, kind, spoken: spoken === "*" ? "" : spoken }];
   });
 }

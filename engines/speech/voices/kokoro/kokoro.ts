@@ -29,7 +29,10 @@ interface KokoroInputs {
   readonly speed: OnnxPort;
 }
 
-export async function openKokoro({ path: folder, threads }: Pick<SpeechSpec, "path" | "threads">): Promise<KokoroModel> {
+export async function openKokoro({
+  path: folder,
+  threads,
+}: Pick<SpeechSpec, "path" | "threads">): Promise<KokoroModel> {
   const files = kokoroFilesIn(folder);
   if (files === null) throw invalid(`"${folder}" expects ${kokoroLayout}; some of them are missing`);
   const onnx = await loadOnnx();
@@ -40,7 +43,9 @@ export async function openKokoro({ path: folder, threads }: Pick<SpeechSpec, "pa
   const ids = styles.ids.filter((id) => languageOf(id) !== undefined).sort((a, b) => isFirst(a) - isFirst(b));
   if (ids.length === 0) {
     const prefixes = Object.entries(kokoroLanguages).map(([letter, language]) => `${letter}: ${language}`);
-    throw invalid(`"${files.voices}" expects voices by the letter of their language (${prefixes.join(", ")}); found none`);
+    throw invalid(
+      `"${files.voices}" expects voices by the letter of their language (${prefixes.join(", ")}); found none`,
+    );
   }
   const session = await openSession(onnx, files.model, threads);
   const card: SpeechCard = {
@@ -90,12 +95,7 @@ export class KokoroModel implements SpeakingModel {
   }
 
   /** Speaks phonemes. Signs that the model does not know are left out, as its author's program does. */
-  async speakPhonemes(
-    phonemes: string,
-    voice: string,
-    speed: number,
-    signal: AbortSignal,
-  ): Promise<Float32Array> {
+  async speakPhonemes(phonemes: string, voice: string, speed: number, signal: AbortSignal): Promise<Float32Array> {
     const known = [...phonemes].filter((sign) => this.#vocabulary.has(sign)).join("");
     const styles = await this.#stylesOf(voice);
     const parts: Float32Array[] = [];
