@@ -1,5 +1,5 @@
-// `bench speech`: speech out and in over HTTP. Sentences are spoken by a Piper voice and transcribed by Whisper; a text model streams
-// beside a speech job; damaged files are read.
+// `bench speech`: speech out and in over HTTP. Sentences are spoken by Piper and Kokoro voices and transcribed by Whisper; a text model
+// streams beside a speech job; damaged files are read.
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -11,17 +11,19 @@ import arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type RunningServer, startCommand } from "../../test/fixtures/serve.ts";
+import { kokoroFolders } from "../../test/fixtures/speech/kokoro-model.ts";
 import { piperVoice } from "../../test/fixtures/speech/piper-voice.ts";
 import { writeTinyWhisper } from "../../test/fixtures/speech/tiny-whisper.ts";
 import { atLeast, atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { gapsOf } from "../stream-gaps.ts";
-import { sentences, wordErrors, wordsOf } from "./sentences.ts";
+import { japaneseSentences, phonemesHeard, sentences, wordErrors, wordsOf } from "./sentences.ts";
 
 export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech out and in
 
-  --whisper FOLDER      Whisper-base in ONNX, in the layout of the model hub
+  --whisper FOLDER      Whisper-base in ONNX, in the layout of the model hub; without it nothing is transcribed
+  --voice piper         model that speaks: piper or kokoro; several are measured one after another, the first beside a text stream
   --clips FOLDER        write the clips that Whisper-base is compared on, and what it wrote (texts.json)
   --reference FILE      texts of another implementation for these clips, a JSON list
   --mutants 1000        damaged audio files and ONNX models together; 0: none
@@ -29,14 +31,16 @@ export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech o
   --save                write bench/results/speech.md
 `;
 
-const bytesPerSecond = 2 * 22_050;
 const clipCount = 20;
+/** Models that speak: their aliases, and the voice that speaks English. */
+const englishVoices: Readonly<Record<string, string>> = { piper: "en_US-joe-medium", kokoro: "af_heart" };
 const run = promisify(execFile);
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {
       "--whisper": String,
+      "--voice": [String],
       "--clips": String,
       "--reference": String,
       "--mutants": Number,
@@ -46,33 +50,46 @@ export async function main(argv: readonly string[]): Promise<void> {
     { argv: [...argv] },
   );
   const whisper = flags["--whisper"];
-  if (whisper === undefined) throw new ServerError("config_invalid", "expected --whisper FOLDER; got none");
+  const voices = flags["--voice"] ?? ["piper"];
+  const unknown = voices.find((voice) => englishVoices[voice] === undefined);
+  if (unknown !== undefined)
+    throw new ServerError("config_invalid", `expected --voice piper or kokoro; got ${unknown}`);
   const folder = mkdtempSync(join(tmpdir(), "troupe-bench-speech-"));
   try {
     const load = loadavg()[0]?.toFixed(1);
     const findings: Finding[] = [];
     const damaged: string[] = [];
-    const server = await startServer(folder, whisper);
+    const server = await startServer(folder, whisper, voices);
     try {
-      const clips = await speakSentences(server, findings);
-      const texts = await transcribeClips(server, clips, findings);
-      if (flags["--clips"] !== undefined) saveClips(flags["--clips"], clips, texts);
-      if (flags["--reference"] !== undefined) compare(flags["--reference"], texts, findings);
-      await streamBeside(server, flags["--stream-tokens"] ?? 400, findings);
-      damaged.push(...(await clipsToDamage(server, folder)));
+      for (const [i, voice] of voices.entries()) {
+        const clips = await speakSentences(server, voice, findings);
+        const texts = whisper === undefined ? [] : await transcribeClips(server, voice, clips, findings);
+        if (i > 0) continue;
+        if (flags["--clips"] !== undefined) saveClips(flags["--clips"], clips, texts);
+        if (flags["--reference"] !== undefined) compare(flags["--reference"], texts, findings);
+      }
+      if (voices.includes("kokoro") && whisper !== undefined) await speakJapanese(server, findings);
+      const [first = ""] = voices;
+      await streamBeside(server, first, flags["--stream-tokens"] ?? 400, findings);
+      damaged.push(...(await clipsToDamage(server, first, folder)));
     } finally {
       await server.stop();
     }
     await readMutants(folder, flags["--mutants"] ?? 1000, damaged, findings);
+    const named: Readonly<Record<string, string>> = {
+      piper: "the Piper voice en_US-joe-medium",
+      kokoro: "Kokoro-82M in 8-bit numbers (voice af_heart)",
+    };
     report(
       {
         name: "speech",
         title: "Speech",
         method:
-          "50 sentences spoken by the Piper voice en_US-joe-medium and transcribed by Whisper-base (ONNX, 32-bit floats) of the same server, " +
-          "2 threads each, at nice 15. First audio: the first bytes at the client, one request at a time. The gaps are those between two pieces of " +
-          "one text stream (SmolLM2-135M), alone and while 12 sentences are spoken. Load of the machine by other programs at the " +
-          `beginning (load average of a minute): ${load}.`,
+          `50 sentences spoken by ${voices.map((voice) => named[voice]).join(", and by ")}` +
+          `${whisper === undefined ? "" : ", and transcribed by Whisper-base (ONNX, 32-bit floats) of the same server"}, ` +
+          "2 threads each, at nice 15. First audio: the first bytes at the client, one request at a time. " +
+          "The gaps are those between two pieces of one text stream (SmolLM2-135M), alone and while the first voice speaks 12 sentences. " +
+          `Load of the machine by other programs at the beginning (load average of a minute): ${load}.`,
         body: findingsTable("speech", findings),
       },
       flags["--save"] ?? false,
@@ -82,18 +99,25 @@ export async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-async function startServer(folder: string, whisper: string): Promise<RunningServer> {
+async function startServer(
+  folder: string,
+  whisper: string | undefined,
+  voices: readonly string[],
+): Promise<RunningServer> {
   const config = join(folder, "troupe.toml");
-  const entries = [
-    [defaultPackage, "chat"],
-    [await piperVoice(), "voice"],
-    [whisper, "whisper"],
-  ].map(([source, alias]) => `[[models]]\nmodel_id = ${JSON.stringify(source)}\nalias = "${alias}"\n`);
+  const pathOf = async (voice: string) => (voice === "piper" ? await piperVoice() : (await kokoroFolders()).hub);
+  const speaking = await Promise.all(voices.map(async (voice) => [await pathOf(voice), voice]));
+  const transcribing = whisper === undefined ? [] : [[whisper, "whisper"]];
+  const entries = [[defaultPackage, "chat"], ...speaking, ...transcribing].map(
+    ([source, alias]) => `[[models]]\nmodel_id = ${JSON.stringify(source)}\nalias = "${alias}"\n`,
+  );
   const head = `command = "serve"\n[server]\nport = 0\nhost = "127.0.0.1"\n[speech]\nthreads = 2\n[troupe]\nstate_dir = "none"\n`;
   writeFileSync(config, head + entries.join(""));
   const server = await startCommand(["from-config", "-f", config]);
-  await speak(server, "This is a test.");
-  await transcribe(server, await speak(server, "This is a test.").then(({ wav }) => wav));
+  for (const voice of voices) {
+    const { wav } = await speak(server, voice, "This is a test.");
+    if (whisper !== undefined) await transcribe(server, wav);
+  }
   return server;
 }
 
@@ -103,12 +127,17 @@ interface Spoken {
   readonly totalMs: number;
 }
 
-async function speak(server: RunningServer, input: string): Promise<Spoken> {
+async function speak(
+  server: RunningServer,
+  model: string,
+  input: string,
+  voice = englishVoices[model],
+): Promise<Spoken> {
   const startMs = performance.now();
   const reply = await fetch(`${server.url}/v1/audio/speech`, {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ model: "voice", input, response_format: "wav" }),
+    body: JSON.stringify({ model, input, voice, response_format: "wav" }),
   });
   if (!reply.ok || reply.body === null) throw new Error(await reply.text());
   let firstMs = 0;
@@ -120,33 +149,40 @@ async function speak(server: RunningServer, input: string): Promise<Spoken> {
   return { wav: Buffer.concat(pieces), firstMs, totalMs: performance.now() - startMs };
 }
 
-async function transcribe(server: RunningServer, wav: Uint8Array): Promise<string> {
+async function transcribe(server: RunningServer, wav: Uint8Array, language = "en"): Promise<string> {
   const form = new FormData();
   form.set("model", "whisper");
-  form.set("language", "en");
+  form.set("language", language);
   form.set("file", new Blob([new Uint8Array(wav)]), "clip.wav");
   const reply = await fetch(`${server.url}/v1/audio/transcriptions`, { method: "POST", body: form });
   if (!reply.ok) throw new Error(await reply.text());
   return ((await reply.json()) as { text: string }).text;
 }
 
-async function speakSentences(server: RunningServer, findings: Finding[]): Promise<readonly Buffer[]> {
+/** Returns the length of a WAV file in seconds. */
+function secondsOf(wav: Buffer): number {
+  return (wav.length - 44) / wav.readUInt32LE(28);
+}
+
+async function speakSentences(server: RunningServer, voice: string, findings: Finding[]): Promise<readonly Buffer[]> {
   const spoken: Spoken[] = [];
-  for (const sentence of sentences) spoken.push(await speak(server, sentence));
-  const seconds = spoken.reduce((sum, { wav }) => sum + (wav.length - 44) / bytesPerSecond, 0);
+  for (const sentence of sentences) spoken.push(await speak(server, voice, sentence));
+  const seconds = spoken.reduce((sum, { wav }) => sum + secondsOf(wav), 0);
   const busySeconds = spoken.reduce((sum, { totalMs }) => sum + totalMs, 0) / 1000;
   const first = percentiles(spoken.map(({ firstMs }) => firstMs));
+  const isLarge = voice === "kokoro";
   findings.push(
-    told("audio of 50 sentences", `${seconds.toFixed(1)} s`),
-    atMost("speaking: seconds a second of audio", busySeconds / seconds, 0.3),
-    told("first audio: p50, p99", `${Math.round(first.p50)}, ${Math.round(first.p99)} ms`),
-    atMost("first audio p50 (ms)", Math.round(first.p50), 300),
+    told(`${voice}: audio of 50 sentences`, `${seconds.toFixed(1)} s`),
+    atMost(`${voice}: seconds a second of audio`, busySeconds / seconds, isLarge ? 1 : 0.3),
+    told(`${voice}: first audio, p50, p99`, `${Math.round(first.p50)}, ${Math.round(first.p99)} ms`),
+    ...(isLarge ? [] : [atMost(`${voice}: first audio, p50 (ms)`, Math.round(first.p50), 300)]),
   );
   return spoken.map(({ wav }) => wav);
 }
 
 async function transcribeClips(
   server: RunningServer,
+  voice: string,
   clips: readonly Buffer[],
   findings: Finding[],
 ): Promise<readonly string[]> {
@@ -157,10 +193,24 @@ async function transcribeClips(
   const total = sentences.reduce((sum, sentence) => sum + wordsOf(sentence).length, 0);
   const errors = sentences.reduce((sum, one, i) => sum + wordErrors(wordsOf(one), wordsOf(texts[i] ?? "")), 0);
   findings.push(
-    atMost("word errors of the transcripts (%)", (100 * errors) / total, 10),
-    told("a clip transcribed in", `${Math.round(perClipMs)} ms`),
+    atMost(`${voice}: word errors of the transcripts (%)`, (100 * errors) / total, 10),
+    told(`${voice}: a clip transcribed in`, `${Math.round(perClipMs)} ms`),
   );
   return texts;
+}
+
+/** Japanese: the phonemes of the transcripts are compared, because kanji and kana may stand for each other. */
+async function speakJapanese(server: RunningServer, findings: Finding[]): Promise<void> {
+  let [errors, total] = [0, 0];
+  for (const sentence of japaneseSentences) {
+    const { wav } = await speak(server, "kokoro", sentence, "jf_alpha");
+    const [spoken, heard] = await Promise.all([sentence, await transcribe(server, wav, "ja")].map(phonemesHeard));
+    errors += wordErrors(spoken ?? [], heard ?? []);
+    total += spoken?.length ?? 0;
+  }
+  findings.push(
+    told("kokoro, Japanese: phoneme errors of the transcripts", `${((100 * errors) / total).toFixed(1)} %`),
+  );
 }
 
 function saveClips(folder: string, clips: readonly Buffer[], texts: readonly string[]): void {
@@ -175,14 +225,14 @@ function compare(path: string, texts: readonly string[], findings: Finding[]): v
   findings.push(atLeast("clips with the text of the reference (%)", (100 * same) / others.length, 95));
 }
 
-async function streamBeside(server: RunningServer, tokens: number, findings: Finding[]): Promise<void> {
+async function streamBeside(server: RunningServer, voice: string, tokens: number, findings: Finding[]): Promise<void> {
   const alone = percentiles(await gapsOf(server.url, tokens));
   let isStreaming = true;
   const text = sentences.slice(0, 12).join(" ");
   let jobs = 0;
   const speaking = (async () => {
     while (isStreaming) {
-      await speak(server, text);
+      await speak(server, voice, text);
       jobs++;
     }
   })();
@@ -198,13 +248,13 @@ async function streamBeside(server: RunningServer, tokens: number, findings: Fin
 }
 
 /** Writes a short clip in each format that can be damaged. */
-async function clipsToDamage(server: RunningServer, folder: string): Promise<string[]> {
+async function clipsToDamage(server: RunningServer, model: string, folder: string): Promise<string[]> {
   const paths: string[] = [];
   for (const response_format of ["wav", "mp3", "flac", "opus"]) {
     const reply = await fetch(`${server.url}/v1/audio/speech`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model: "voice", input: "A short clip.", response_format }),
+      body: JSON.stringify({ model, input: "A short clip.", response_format }),
     });
     const path = join(folder, `clip.${response_format}`);
     writeFileSync(path, Buffer.from(await reply.arrayBuffer()));

@@ -1,4 +1,5 @@
-// Sentences that `bench speech` has spoken and transcribed: everyday English, without numerals and names.
+// Sentences that `bench speech` has spoken and transcribed: everyday English and Japanese, without numerals and names.
+import { japanesePhonemes } from "../../engines/speech/voices/kokoro/japanese.ts";
 
 export const sentences: readonly string[] = [
   "The train was late again this morning.",
@@ -52,6 +53,36 @@ export const sentences: readonly string[] = [
   "She put the broken glass into a paper bag.",
   "The answer is simple if you think about it.",
 ];
+
+export const japaneseSentences: readonly string[] = [
+  "今日はとても天気がいいです。",
+  "明日の朝、駅の前で会いましょう。",
+  "私は毎日コーヒーを飲みます。",
+  "この本はとても面白かったです。",
+  "窓を開けてもいいですか？",
+  "電車が遅れているので、少し待ってください。",
+  "母は台所で料理をしています。",
+  "子供たちは公園で遊んでいます。",
+  "新しい靴を買いに行きたいです。",
+  "雨が降りそうだから、傘を持っていきなさい。",
+  "図書館は駅から歩いて行けます。",
+  "先生は黒板に大きな字を書きました。",
+  "昨日の夜は星がきれいに見えました。",
+  "友達と一緒に海で泳ぎました。",
+  "この料理は少し辛いですね。",
+  "会議は午後から始まります。",
+  "猫が屋根の上で寝ています。",
+  "日本語を勉強するのは楽しいです。",
+  "冷たい水を一杯ください。",
+  "来年はもっと旅行したいと思います。",
+];
+
+/** Returns the phonemes of a Japanese text, without spaces and marks; none if it cannot be read. */
+export async function phonemesHeard(text: string): Promise<readonly string[]> {
+  const asWritten = async (words: string): Promise<string> => words;
+  const phonemes = await japanesePhonemes(text, new AbortController().signal, asWritten).catch(() => "");
+  return [...phonemes.replaceAll(/[^\p{L}ː]/gu, "")];
+}
 
 /** Returns the words of a text, without case and punctuation. British and American spellings count as the same word. */
 export function wordsOf(text: string): readonly string[] {

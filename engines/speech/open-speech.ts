@@ -4,14 +4,14 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import type { SpeechEngineName, SpeechModel, SpeechSpec, SpeechTask } from "./speech.ts";
-import { kokoroFiles } from "./voices/kokoro.ts";
+import { kokoroFilesIn, kokoroLayout } from "./voices/kokoro/files.ts";
 
 /** Source of the voices that need no weights. */
 export const espeakSource = "espeak-ng";
 
 const layouts =
-  `"${espeakSource}", a Piper voice (NAME.onnx beside NAME.onnx.json), or a folder with a Kokoro model (tokenizer.json, ` +
-  "onnx/, voices/) or a Whisper model (config.json, tokenizer.json, onnx/) in ONNX";
+  `"${espeakSource}", a Piper voice (NAME.onnx beside NAME.onnx.json), or a folder with a Kokoro model (${kokoroLayout}) ` +
+  "or a Whisper model (config.json, tokenizer.json, onnx/) in ONNX";
 
 /** Returns the engine and the task of the speech model at `path`. Throws `model_file_invalid` that names what is accepted. */
 export function identifySpeech(path: string): { readonly engine: SpeechEngineName; readonly task: SpeechTask } {
@@ -25,11 +25,15 @@ export function identifySpeech(path: string): { readonly engine: SpeechEngineNam
   }
   const kind = modelType(join(path, "config.json"));
   if (kind === "whisper") return { engine: "whisper", task: "transcribe" };
-  if (kind !== null && /^dia\b/i.test(kind)) throw refused(path, kind);
-  if (existsSync(join(path, "voices")) && kokoroFiles.some((file) => existsSync(join(path, "onnx", file)))) {
-    return { engine: "kokoro", task: "speak" };
-  }
+  if (kind !== null && isDialogue(kind)) throw refused(path, kind);
+  if (kokoroFilesIn(path) !== null) return { engine: "kokoro", task: "speak" };
   throw invalid(path, kind === null ? "a folder with none of these" : `a model of type "${kind}"`);
+}
+
+/** Whether a folder has a speech model, by its files. True for one that is refused by name, too. */
+export function hasSpeechModel(folder: string): boolean {
+  const kind = modelType(join(folder, "config.json"));
+  return kind === "whisper" || (kind !== null && isDialogue(kind)) || kokoroFilesIn(folder) !== null;
 }
 
 export async function openSpeech(spec: SpeechSpec): Promise<SpeechModel> {
@@ -37,7 +41,7 @@ export async function openSpeech(spec: SpeechSpec): Promise<SpeechModel> {
     case "piper":
       return { task: "speak", model: await (await import("./voices/piper.ts")).openPiper(spec) };
     case "kokoro":
-      return { task: "speak", model: await (await import("./voices/kokoro.ts")).openKokoro(spec) };
+      return { task: "speak", model: await (await import("./voices/kokoro/kokoro.ts")).openKokoro(spec) };
     case "espeak":
       return { task: "speak", model: await (await import("./voices/espeak.ts")).openEspeak() };
     case "whisper":
@@ -54,6 +58,11 @@ function modelType(path: string): string | null {
   } catch {
     return null;
   }
+}
+
+/** Whether a type or an architecture is that of a Dia model: dia, DiaForConditionalGeneration, dia2. */
+function isDialogue(kind: string): boolean {
+  return /^dia\d?(?:\b|For)/i.test(kind);
 }
 
 function invalid(path: string, got: string): ServerError {

@@ -3,10 +3,21 @@ import type { SpeechVoice } from "../../../engines/speech/speech.ts";
 
 const names = "alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split(" ");
 
-/** Returns the voice that a voice of OpenAI stands for; null: OpenAI has no such voice. */
+/**
+ * Returns the voice that a voice of OpenAI stands for, which has the language of the model's first voice: one of the same name, such
+ * as am_onyx, or any other. Null: OpenAI has no such voice.
+ */
 export function openaiVoice(name: string, voices: readonly SpeechVoice[]): SpeechVoice | null {
   const index = names.indexOf(name);
-  return index < 0 ? null : (voices[index % voices.length] ?? null);
+  if (index < 0) return null;
+  const [first] = voices;
+  const alike = voices.filter(({ language }) => languageOf(language) === languageOf(first?.language ?? ""));
+  return alike.find(({ id }) => id.endsWith(`_${name}`)) ?? alike[index % alike.length] ?? null;
+}
+
+/** Returns the language of a tag: en for en-us. */
+function languageOf(tag: string): string {
+  return tag.split("-")[0] ?? tag;
 }
 
 /** Returns the voices of OpenAI that stand for a voice. */

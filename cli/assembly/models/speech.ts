@@ -2,11 +2,11 @@
 // or espeak-ng; nothing is downloaded.
 import { existsSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
 import type { SpeechLimits } from "../../../actors/messages.ts";
 import { defaultsOf } from "../../../engines/sampling-defaults.ts";
-import { espeakSource, identifySpeech } from "../../../engines/speech/open-speech.ts";
+import { espeakSource, hasSpeechModel, identifySpeech } from "../../../engines/speech/open-speech.ts";
 import type { Config, ModelConfig } from "../../config/config.ts";
 import { specOf } from "./model-specs.ts";
 
@@ -16,8 +16,7 @@ export function isSpeechModel({ kind, modelId }: Pick<ModelConfig, "kind" | "mod
   if (modelId === espeakSource) return true;
   const state = statSync(modelId, { throwIfNoEntry: false });
   if (state?.isFile() === true) return modelId.endsWith(".onnx") && existsSync(`${modelId}.json`);
-  if (state?.isDirectory() !== true || !existsSync(join(modelId, "onnx"))) return false;
-  return existsSync(join(modelId, "voices")) || existsSync(join(modelId, "onnx", "encoder_model.onnx"));
+  return state?.isDirectory() === true && hasSpeechModel(modelId);
 }
 
 /** Returns the settings of a speech model. Throws `model_file_invalid` if it is not one. */

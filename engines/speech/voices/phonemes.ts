@@ -11,11 +11,13 @@ interface Clause {
   readonly mark: string;
 }
 
-export async function phonemesOf(sentence: string, voice: string, signal: AbortSignal): Promise<string> {
+/** Returns the phonemes of a sentence. `tie`: sign between the letters of one phoneme, such as the d and ʒ of "joke"; "": none. */
+export async function phonemesOf(sentence: string, voice: string, signal: AbortSignal, tie = ""): Promise<string> {
   const clauses = clausesOf(sentence);
+  const flags = ["-q", "--ipa", ...(tie === "" ? [] : [`--tie=${tie}`]), "-v", voice];
   const spoken = await Promise.all(
     clauses.map(async ({ text, mark }) => {
-      const output = await runEspeak(["-q", "--ipa", "-v", voice], text, signal);
+      const output = await runEspeak(flags, text, signal);
       return (
         output
           .toString()

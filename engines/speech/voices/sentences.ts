@@ -94,7 +94,8 @@ function cut(sentence: string): string[] {
   let rest = sentence;
   while (rest.length > maxSentenceLength) {
     const head = rest.slice(0, maxSentenceLength);
-    const pause = Math.max(...[",", ";", ":", "–", "—", ")"].map((mark) => head.lastIndexOf(`${mark} `))) + 1;
+    const marks = [", ", "; ", ": ", "– ", "— ", ") ", "、", "，"];
+    const pause = Math.max(...marks.map((mark) => head.lastIndexOf(mark))) + 1;
     const space = head.lastIndexOf(" ");
     const end = pause > maxSentenceLength / 4 ? pause : space > 0 ? space : safeEnd(head);
     parts.push(rest.slice(0, end).trim());

@@ -36,6 +36,8 @@ describe("the sentences of a text to speak", () => {
     const parts = english(words.join(" "));
     assert.ok(parts.every((part) => part.length <= maxSentenceLength));
     assert.equal(parts.join(" "), words.join(" "));
+    const japanese = sentencesOf("これはとても長い文です、".repeat(40), "ja");
+    assert.ok(japanese.slice(0, -1).every((part) => part.length <= maxSentenceLength && part.endsWith("、")));
     const emoji = english(`x${"😀".repeat(1000)}`);
     assert.ok(emoji.every((part) => part.length <= maxSentenceLength && !/[\uD800-\uDBFF]$/.test(part)));
   });
