@@ -32,9 +32,15 @@ export interface TilingRules {
   readonly tileSize: number;
   /**
    * The whole image is the only tile, with an area from `minPixels` to `maxPixels` and sides that are multiples of `unit`
-   * pixels, almost of the image's aspect ratio; null: tiles have one size.
+   * pixels, almost of the image's aspect ratio; an image with a longer edge than `maxEdge` (null: any) is scaled down to it
+   * first. null: tiles have one size.
    */
-  readonly variable: { readonly unit: number; readonly minPixels: number; readonly maxPixels: number } | null;
+  readonly variable: {
+    readonly unit: number;
+    readonly minPixels: number;
+    readonly maxPixels: number;
+    readonly maxEdge: number | null;
+  } | null;
   /**
    * Longest edge of an image that is cut into a grid of tiles, beside one tile of the whole image; null: the whole image
    * is the only tile, scaled to fit and padded.
@@ -107,8 +113,14 @@ export interface ProjectorFile {
 const maxSide = 512;
 /** Maximum number of lengths in a list of grids. */
 const maxPinpoints = 256;
-/** Numbers of squares of the smallest and the largest tile of models with tiles of variable size, as in mtmd. */
+/**
+ * Numbers of squares of the smallest and the largest tile of models with tiles of variable size, as in mtmd, unless the keys
+ * `image_min_pixels` and `image_max_pixels` are given.
+ */
 const variableTokens = { qwen: { least: 8, most: 4096 }, pixtral: { least: 8, most: 1024 } };
+/** Maximum number of patches of a tile of variable size, whatever the keys say. */
+const maxVariablePatches = 16_384;
+const maxPixelCount = 2 ** 31 - 1;
 /** Versions of MiniCPM-V: of 2.5, and of later ones that are marked like 2.6. */
 const minicpmVersions = { nested: [0, 2], plain: [3, 4, 5, 6, 100_045] };
 /** Number of queries of MiniCPM-V 2.5, and of later versions, whose files do not name it. */
@@ -127,19 +139,15 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
   const projector = keys.projector();
   const sizes = sizesOf(keys, projector, table);
   const cellSize = sizes.patchSize * sizes.mergeSide;
-  const limits = limitsOf(projector);
-  const tileSize = limits ? 0 : keys.count("image_size", 8192);
+  const variable = isQwen(projector) || projector === "pixtral" ? variableSizes(keys, projector, sizes) : null;
+  const tileSize = variable ? 0 : keys.count("image_size", 8192);
   const cells = sizes.patches / sizes.mergeSide ** 2;
   return {
     table,
     sizes,
     tiling: {
       tileSize,
-      variable: limits && {
-        unit: cellSize,
-        minPixels: limits.least * cellSize ** 2,
-        maxPixels: limits.most * cellSize ** 2,
-      },
+      variable,
       gridEdge: projector === "idefics3" ? keys.count("preproc_image_size", 16 * tileSize, 4 * tileSize) : null,
       slices: slicesOf(keys, projector, sizes, tileSize),
       kernel: kernelOf(projector),
@@ -165,9 +173,29 @@ function sizesOf(keys: ProjectorKeys, projector: ProjectorKind, table: TensorTab
   return projector === "pixtral" ? readPixtralSizes(keys, table) : readSizes(keys, projector, table);
 }
 
-function limitsOf(projector: ProjectorKind): { readonly least: number; readonly most: number } | null {
-  if (projector === "pixtral") return variableTokens.pixtral;
-  return isQwen(projector) ? variableTokens.qwen : null;
+function variableSizes(
+  keys: ProjectorKeys,
+  projector: QwenKind | "pixtral",
+  { patchSize, mergeSide }: Pick<EncoderSizes, "patchSize" | "mergeSide">,
+): NonNullable<TilingRules["variable"]> {
+  const { least, most } = projector === "pixtral" ? variableTokens.pixtral : variableTokens.qwen;
+  const unit = patchSize * mergeSide;
+  const edge = projector === "pixtral" ? keys.countOrNone("preproc_image_size", 65_536) : 0;
+  const given = keys.count("image_max_pixels", maxPixelCount, most * unit ** 2);
+  if (given < unit ** 2) throw keys.invalid(`its image_max_pixels is ${given}; expected at least ${unit ** 2}`);
+  const maxPixels = Math.min(given, maxVariablePatches * patchSize ** 2);
+  const minPixels = keys.count("image_min_pixels", maxPixels, Math.min(least * unit ** 2, maxPixels));
+  return { unit, minPixels, maxPixels, maxEdge: edge || null };
+}
+
+/** Number of patches of the largest tile of a model with tiles of variable size. */
+function variablePatches(
+  keys: ProjectorKeys,
+  projector: QwenKind | "pixtral",
+  sizes: Pick<EncoderSizes, "patchSize" | "mergeSide">,
+): number {
+  const { unit, maxPixels } = variableSizes(keys, projector, sizes);
+  return Math.floor(maxPixels / unit ** 2) * sizes.mergeSide ** 2;
 }
 
 function slicesOf(
@@ -232,7 +260,7 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
       keys.countOrNone("feed_forward_length", 262_144) || largest(tensors.get("v.blk.0.ffn_up.weight")?.shape),
     epsilon: keys.positive("attention.layer_norm_epsilon"),
     patchSize,
-    patches: variableTokens.qwen.most * mergeSide ** 2,
+    patches: variablePatches(keys, projector, { patchSize, mergeSide }),
     mergeSide,
     queries: 0,
     activation: keys.activation(),
@@ -243,14 +271,15 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
 
 function readPixtralSizes(keys: ProjectorKeys, { tensors }: TensorTable): EncoderSizes {
   const mergeSide = keys.count("spatial_merge_size", 16, 1);
+  const patchSize = keys.count("patch_size", 64);
   return {
     layers: keys.count("block_count", 1000),
     width: keys.count("embedding_length", 65_536),
     heads: keys.count("attention.head_count", 1024),
     feedForward: keys.count("feed_forward_length", 262_144),
     epsilon: keys.positive("attention.layer_norm_epsilon"),
-    patchSize: keys.count("patch_size", 64),
-    patches: variableTokens.pixtral.most * mergeSide ** 2,
+    patchSize,
+    patches: variablePatches(keys, "pixtral", { patchSize, mergeSide }),
     mergeSide,
     queries: 0,
     activation: keys.activation(),

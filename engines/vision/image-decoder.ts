@@ -54,7 +54,9 @@ export async function cutImage(
 }
 
 async function run(bytes: Uint8Array, rules: TilingRules, maxEdge: number | null): Promise<CutImage> {
-  const args = [`--rules=${JSON.stringify(rules)}`, `--maxPixels=${maxPixels}`, `--maxEdge=${maxEdge ?? 0}`];
+  const edges = [maxEdge, rules.variable?.maxEdge ?? null].filter((edge) => edge !== null);
+  const longest = edges.length > 0 ? Math.min(...edges) : 0;
+  const args = [`--rules=${JSON.stringify(rules)}`, `--maxPixels=${maxPixels}`, `--maxEdge=${longest}`];
   const { output, failure } = await runLimitedProgram(program, { args, limits, input: bytes });
   if (failure === null) return parsed(output);
   throw undecodable(failure.slice(0, maxErrorLength));

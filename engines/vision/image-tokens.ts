@@ -30,7 +30,7 @@ export function imageParts(
 ): readonly (string | number)[] {
   switch (projector) {
     case "mlp":
-      return allTiles(grid);
+      return grid === null ? [0] : [grid.rows * grid.columns, ...Array(grid.rows * grid.columns).keys()];
     case "internvl":
       return ["<img>", ...allTiles(grid), "</img>"];
     case "resampler":

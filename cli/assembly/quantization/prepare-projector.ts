@@ -7,6 +7,7 @@ import { planProjector } from "../../../engines/quantization/conversion/plan-pro
 import { dtypes } from "../../../engines/quantization/plan/types.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { convertedFile, fileName, type Preparation } from "./prepare-model.ts";
+import { tokenizerOf } from "./wishes.ts";
 
 /**
  * Returns the path of the projector file of the model at `source`; null: the model takes no images. Throws `config_invalid`,
@@ -27,6 +28,7 @@ export async function prepareProjector(source: string, preparation: Preparation)
     const message = "kind multimodal expects mmproj, the projector file of the model: set it";
     throw new ServerError("config_invalid", message, { param: "kind" });
   }
-  const conversion = await planProjector(dirname(source), { overrides, floatType: dtypes[model.dtype] });
+  const tokenizer = tokenizerOf(model);
+  const conversion = await planProjector(dirname(source), { overrides, tokenizer, floatType: dtypes[model.dtype] });
   return await convertedFile(fileName(source, "mmproj", conversion.key), conversion, preparation);
 }

@@ -34,14 +34,19 @@ export async function wishesOf(model: ModelConfig, warn: (message: string) => vo
 
 /** Returns how the files of a model are to be read. Throws and warns as wishesOf() does. */
 export async function sourceWishesOf(model: ModelConfig, warn: (message: string) => void): Promise<SourceWishes> {
-  const tokenizer = model.tokenizer ?? model.format.tokModelId;
   return {
     overrides: model.hfOverrides ?? {},
-    tokenizer: tokenizer === null ? null : resolve(tokenizer),
+    tokenizer: tokenizerOf(model),
     slice: await sliceOf(model, warn),
     architecture: model.arch,
     queryHeads: model.format.gqa,
   };
+}
+
+/** Path of the tokenizer in place of the model's own; null: its own. */
+export function tokenizerOf({ tokenizer, format }: ModelConfig): string | null {
+  const path = tokenizer ?? format.tokModelId;
+  return path === null ? null : resolve(path);
 }
 
 async function sliceOf(

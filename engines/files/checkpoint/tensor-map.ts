@@ -125,10 +125,13 @@ interface Place {
 export function placeOf(name: string, prefixes: readonly string[], isKnown: (key: string) => boolean): Place | null {
   let rest = name.replace("language_model.", "").replace("text_model.", "");
   for (const prefix of [...prefixes, "model."]) if (rest.startsWith(prefix)) rest = rest.slice(prefix.length);
+  // Numbers of the table itself, such as those of a module's parts, are neither layers nor experts.
+  const { stem: whole, ending: last } = splitName(rest);
+  if (last !== "" && isKnown(whole)) return { key: whole, suffix: last, layer: null, expert: null };
   const numbers: number[] = [];
   // A number after `layers` or one of its other names is the layer, another one the expert or the part of a stack.
   const general = rest.replace(/(?<=\.)\d{1,9}(?=\.|$)/g, (digits, at: number) => {
-    const isLayer = /(?:^|\.)(?:layers?|h|transformer_encoder)\.$/.test(rest.slice(0, at));
+    const isLayer = /(?:^|\.)(?:layers?|blocks|h|transformer_encoder)\.$/.test(rest.slice(0, at));
     numbers[isLayer ? 0 : 1] = Number(digits);
     return isLayer ? "{l}" : "{e}";
   });

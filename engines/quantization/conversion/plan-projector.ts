@@ -1,23 +1,22 @@
 // Planned projector file: the vision part of a checkpoint as the GGUF file (mmproj) that the image encoder reads.
 
-import type { JsonObject } from "../../files/checkpoint/config.ts";
 import { openVisionPart } from "../../files/checkpoint/vision/vision-part.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
 import { planTypes, type TypeOptions } from "../plan/types.ts";
 import { type Conversion, planConversion } from "./conversion.ts";
-import { checkpointName } from "./plan-model.ts";
+import { checkpointName, type SourceWishes } from "./plan-model.ts";
 
-export interface ProjectorWishes extends Pick<TypeOptions, "floatType"> {
-  /** Changes of config.json. */
-  readonly overrides: JsonObject;
-}
+export type ProjectorWishes = Pick<TypeOptions, "floatType"> & Pick<SourceWishes, "overrides" | "tokenizer">;
 
 /**
  * Plans the projector file of the checkpoint in a folder. Vectors become F32; matrices are not quantized. Reads no weights. Throws `model_file_invalid`, and `unsupported` for
  * a class whose vision part cannot be read.
  */
-export async function planProjector(folder: string, { overrides, floatType }: ProjectorWishes): Promise<Conversion> {
-  const { files, pairs, tensors } = await openVisionPart(folder, overrides);
+export async function planProjector(
+  folder: string,
+  { overrides, tokenizer, floatType }: ProjectorWishes,
+): Promise<Conversion> {
+  const { files, pairs, tensors } = await openVisionPart(folder, overrides, tokenizer ?? folder);
   const all = new Map<string, TypedValue>([
     ["general.architecture", { type: "string", value: "clip" }],
     ["general.name", { type: "string", value: checkpointName(folder) }],

@@ -46,8 +46,9 @@ describe("the image decoder", () => {
   });
 
   it("makes one tile of a size near the image's, like mtmd", async () => {
-    const variable = { unit: 28, minPixels: 8 * 28 ** 2, maxPixels: 4096 * 28 ** 2 };
-    const sizeOf = async (width: number, height: number, limits = variable) => {
+    const variable = { unit: 28, minPixels: 8 * 28 ** 2, maxPixels: 4096 * 28 ** 2, maxEdge: null };
+    type Limits = NonNullable<TilingRules["variable"]>;
+    const sizeOf = async (width: number, height: number, limits: Limits = variable) => {
       const image = await red(width, height).png().toBuffer();
       const { tiles } = await cutImage(image, { ...rules, tileSize: 0, variable: limits }, null, "a");
       assert.deepEqual(
@@ -61,6 +62,7 @@ describe("the image decoder", () => {
     assert.deepEqual(await sizeOf(50, 20), [5, 2]);
     assert.deepEqual(await sizeOf(14, 300), [1, 11]);
     assert.deepEqual(await sizeOf(2500, 1700), [77, 52]);
+    assert.deepEqual(await sizeOf(900, 180, { ...variable, maxEdge: 280 }), [10, 2]);
     const narrow = { code: "invalid_value", message: /one side of 2 x 2000 pixels is too much longer/ };
     await assert.rejects(sizeOf(2, 2000, { ...variable, maxPixels: 16 * 28 ** 2 }), narrow);
   });

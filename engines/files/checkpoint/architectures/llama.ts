@@ -59,11 +59,12 @@ export const llama: CheckpointArchitecture = {
   pools: true,
 };
 
-/** Llama or Mistral as the text part of LLaVA, Idefics 3, SmolVLM and InternVL. */
+/** Llama or Mistral as the text part of LLaVA, Pixtral, Idefics 3, SmolVLM and InternVL. */
 export const llamaOfImages: CheckpointArchitecture = {
   ...llama,
   classes: [
     "LlavaForConditionalGeneration",
+    "LlavaNextForConditionalGeneration",
     "Idefics3ForConditionalGeneration",
     "SmolVLMForConditionalGeneration",
     "InternVLForConditionalGeneration",

@@ -25,6 +25,7 @@ import { lfm2, lfm2moe } from "./lfm2.ts";
 import { arcee, llama, llamaOfImages } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
 import { mamba, mamba2 } from "./mamba.ts";
+import { minicpmLlama, minicpmQwen } from "./minicpm-v.ts";
 import { ministral3, mistral3 } from "./mistral3.ts";
 import { modernBert } from "./modern-bert.ts";
 import { nemotron } from "./nemotron.ts";
@@ -36,6 +37,7 @@ import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2 } from "./qwen2.ts";
 import { qwen2moe } from "./qwen2moe.ts";
+import { qwen2vl } from "./qwen2vl.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3moe } from "./qwen3moe.ts";
 import { qwen3next, qwen35, qwen35moe } from "./qwen3next.ts";
@@ -49,10 +51,11 @@ export const architectures: readonly CheckpointArchitecture[] = [
   ...[granite, graniteMoe, graniteHybridDense, graniteHybrid, olmo2, phi3, stablelm],
   ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
-  ...[qwen3next, qwen35, qwen35moe, gemma4],
+  ...[qwen3next, qwen35, qwen35moe, gemma4, qwen2vl],
   ...[nemotronHMoe, nemotronH, hunyuanDense, hunyuanMoe, arcee, gpt2, gptNeoX, phi2, olmo],
   ...[mamba, mamba2, dots1, minimaxM2, ernie45Moe, glm4MoeLite],
   ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2, llamaOfImages],
+  ...[minicpmLlama, minicpmQwen],
   ...[bert, bertClassifier, jinaBertV2, jinaBertV3, roberta, distilbert, nomicBert, nomicBertMoe, modernBert],
   ...[jinaEmbeddingsV3, euroBert, neoBert],
 ];

@@ -1,7 +1,7 @@
-// LLaVA 1.5: a CLIP encoder, of which the states before the last layers are taken, and two matrices.
+// LLaVA 1.5 and LLaVA-NeXT (1.6): a CLIP encoder, of which the states before the last layers are taken, and two matrices.
 import type { Config } from "../config.ts";
 import { encoderPrefixes, encoderTensors } from "./siglip.ts";
-import type { VisionClass } from "./vision-class.ts";
+import type { VisionClass, VisionConfigs } from "./vision-class.ts";
 
 export const llavaVision: VisionClass = {
   name: "mlp",
@@ -25,7 +25,7 @@ export const llavaVision: VisionClass = {
     if (encoder.value("model_type") !== undefined) encoder.mustBe("model_type", "clip_vision_model");
     model.mustBe("vision_feature_select_strategy", "default");
     model.mustBe("projector_hidden_act", "gelu");
-    return { num_hidden_layers: usedLayers(model, encoder) };
+    return { num_hidden_layers: usedLayers(model, encoder, -2) };
   },
   addPairs({ encoder }, pairs) {
     // Encoders of LLaVA leave out the last layer that the key counts.
@@ -33,9 +33,31 @@ export const llavaVision: VisionClass = {
   },
 };
 
-/** Number of layers before the states that are taken: those of layer `vision_feature_layer`, counted from the end. */
-function usedLayers(model: Config, encoder: Config): number {
-  const layer = model.numberOr(-2, "vision_feature_layer");
+/** LLaVA-NeXT: a large image is cut into a grid of tiles. The mark of the ends of rows (image_newline) is not used. */
+export const llavaNextVision: VisionClass = {
+  ...llavaVision,
+  classes: ["LlavaNextForConditionalGeneration"],
+  addPairs(configs, pairs) {
+    llavaVision.addPairs(configs, pairs);
+    pairs.list("image_grid_pinpoints", "i32", gridSizes(configs));
+  },
+};
+
+/** Width and height of each grid in turn. The config has the height first. */
+function gridSizes({ model, images }: VisionConfigs): number[] {
+  const name = "image_grid_pinpoints";
+  const given = model.value(name) ?? images.value(name);
+  const isSize = (one: unknown) => Array.isArray(one) && one.length === 2 && one.every(Number.isInteger);
+  if (Array.isArray(given) && given.every(isSize)) return (given as number[][]).flatMap((size) => size.toReversed());
+  throw model.invalid(name, given, "a list of pairs of whole numbers");
+}
+
+/**
+ * Number of layers before the states that are taken: those of layer `vision_feature_layer`, counted from the end. `standard`:
+ * the layer if config.json names none.
+ */
+export function usedLayers(model: Config, encoder: Config, standard: number): number {
+  const layer = model.numberOr(standard, "vision_feature_layer");
   const used = layer < 0 ? encoder.layers + 1 + layer : layer;
   if (Number.isInteger(used) && used >= 1 && used <= encoder.layers) return used;
   throw model.invalid("vision_feature_layer", layer, `a layer of ${encoder.layers}`);

@@ -19,8 +19,12 @@ export interface VisionClass extends TensorRules {
   readonly name: string;
   /** Names in the field `architectures` of config.json. */
   readonly classes: readonly string[];
+  /** Values of the field `model_type` of vision_config that tell classes of one name apart; if it is not given, any. */
+  readonly encoderTypes?: readonly string[];
   /** Values of fields that vision_config may leave out, as the official class has them. */
   readonly defaults: JsonObject;
+  /** Token of the text model whose embedding ends each row of an image; tensors find its id in the field `row_end_id`. */
+  readonly rowEnd?: string;
   /** Changes the fields of the encoder that follow from those of the whole model. */
   readonly encoderFields?: (configs: VisionConfigs) => JsonObject;
   /** Adds the pairs that only these classes have. */

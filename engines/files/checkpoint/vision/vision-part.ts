@@ -10,17 +10,25 @@ import { readJsonObject } from "../json-file.ts";
 import { Pairs } from "../pairs.ts";
 import { resolveQuantisation } from "../quantised/resolve.ts";
 import { mapPart } from "../tensor-map.ts";
+import { tokenId } from "../tokenizer/source/token-id.ts";
 import { internvlVision } from "./internvl.ts";
-import { llavaVision } from "./llava.ts";
+import { llavaNextVision, llavaVision } from "./llava.ts";
+import { minicpmVision } from "./minicpm-v.ts";
+import { mistral3Vision, pixtralVision } from "./pixtral.ts";
+import { qwen2vlVision, qwen25vlVision } from "./qwen-vl.ts";
 import { gemma3Vision, idefics3Vision } from "./siglip.ts";
 import type { VisionClass, VisionConfigs } from "./vision-class.ts";
 
 export type VisionPart = Pick<Checkpoint, "files" | "pairs" | "tensors">;
 
-const visionClasses: readonly VisionClass[] = [gemma3Vision, idefics3Vision, internvlVision, llavaVision];
+const visionClasses: readonly VisionClass[] = [
+  ...[gemma3Vision, idefics3Vision, internvlVision, pixtralVision, llavaVision, llavaNextVision],
+  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, minicpmVision],
+];
 /** Names of tensors of the encoder and the projector. A pooling head behind the encoder is not used. */
 const partOfVision =
-  /(?:^|\.)(?:vision_tower|vision_model|multi_modal_projector|connector)\.(?!(?:vision_model\.)?head\.)/;
+  /(?:^|\.)(?:vision_tower|vision_model|visual|vpm|multi_modal_projector|connector|resampler)\.(?!(?:vision_model\.)?head\.)/;
+const textEmbedding = /(?:^|\.)embed_tokens\.weight$/;
 const configFile = "config.json";
 const imageFiles = ["preprocessor_config.json", "processor_config.json"];
 
@@ -31,19 +39,25 @@ export async function hasVisionPart(folder: string, overrides: JsonObject = {}):
 }
 
 /**
- * Reads the configs and the heads of the safetensors in a folder. Throws `model_file_invalid` naming the file and the field,
+ * Reads the configs and the heads of the safetensors in a folder. `tokenizer`: folder or file that has the tokenizer. Throws `model_file_invalid` naming the file and the field,
  * and `unsupported` for a class whose vision part cannot be read.
  */
-export async function openVisionPart(folder: string, overrides: JsonObject = {}): Promise<VisionPart> {
+export async function openVisionPart(
+  folder: string,
+  overrides: JsonObject = {},
+  tokenizer: string = folder,
+): Promise<VisionPart> {
   const path = join(folder, configFile);
   const own = await readJsonObject(path);
   if (own === null) throw new ServerError("model_file_invalid", `${path} is missing; name a folder with a model`);
   const whole = merged(own, overrides);
   const found = classOf(whole);
   if (found === undefined || !isObject(whole.vision_config)) throw noVisionPart(path, whole);
+  const { rowEnd } = found;
+  const rowEndFields = rowEnd === undefined ? {} : { row_end_id: await tokenId(tokenizer, rowEnd) };
   const configs = withFieldsOf(found, {
     model: new Config(path, whole),
-    encoder: new Config(path, whole.vision_config, found.defaults),
+    encoder: new Config(path, whole.vision_config, found.defaults).withFields(rowEndFields),
     images: await readImageConfig(folder),
   });
   const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
@@ -54,14 +68,17 @@ export async function openVisionPart(folder: string, overrides: JsonObject = {})
     tensors: mapPart(
       found,
       configs.encoder,
-      sources.filter(({ name }) => partOfVision.test(name)),
+      sources.filter(({ name }) => partOfVision.test(name) || (rowEnd !== undefined && textEmbedding.test(name))),
     ),
   };
 }
 
-function classOf({ architectures }: JsonObject): VisionClass | undefined {
+function classOf({ architectures, vision_config: vision }: JsonObject): VisionClass | undefined {
   const [name] = Array.isArray(architectures) ? architectures : [];
-  return visionClasses.find(({ classes }) => classes.includes(name));
+  const type = isObject(vision) ? vision.model_type : undefined;
+  return visionClasses.find(({ classes, encoderTypes }) => {
+    return classes.includes(name) && (encoderTypes?.some((one) => one === type) ?? true);
+  });
 }
 
 function withFieldsOf({ encoderFields }: VisionClass, configs: VisionConfigs): VisionConfigs {
@@ -95,8 +112,11 @@ function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs): Pairs
     "attention.head_count": encoder.heads,
   });
   pairs.floats({ "attention.layer_norm_epsilon": encoder.number("layer_norm_eps") });
-  for (const field of ["image_mean", "image_std"] as const) {
-    const value = images.numbers(field, 3);
+  for (const [field, other] of [
+    ["image_mean", "norm_mean"],
+    ["image_std", "norm_std"],
+  ] as const) {
+    const value = images.numbers(field, 3) ?? images.numbers(other, 3);
     if (value === undefined) throw images.invalid(field, value, "a list of 3 numbers");
     pairs.set(`clip.vision.${field}`, { type: "array", of: "f32", value });
   }
@@ -123,7 +143,7 @@ const activationKeys: ReadonlyMap<string | undefined, string | null> = new Map([
 ]);
 
 function noVisionPart(path: string, { architectures }: JsonObject): ServerError {
-  const known = visionClasses.flatMap(({ classes }) => classes).join(", ");
+  const known = [...new Set(visionClasses.flatMap(({ classes }) => classes))].join(", ");
   const message =
     `${path} has the architectures ${quote(String(architectures))}, whose images cannot be read from safetensors; known are ` +
     `${known}: use one of these, or name a projector file with mmproj`;

@@ -14,6 +14,7 @@ const others: ReadonlySet<string> = new Set([
   ...["generation_config.json", "model.safetensors.index.json", "modules.json"],
   ...["tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"],
   ...["vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json"],
+  ...["preprocessor_config.json", "processor_config.json"],
 ]);
 /** Parts of sentence-transformers, such as 1_Pooling/config.json and 2_Dense/model.safetensors. */
 const parts = /^\d+_\w+\/(?:config\.json|model\.safetensors)$/;

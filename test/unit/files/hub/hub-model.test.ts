@@ -38,7 +38,12 @@ describe("a model of the hub", () => {
 
   it("fetches all files of a checkpoint if the repository has no GGUF file", async () => {
     const files = ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
-    const others = ["model.safetensors.index.json", "tokenizer.json", "1_Pooling/config.json"];
+    const others = [
+      "model.safetensors.index.json",
+      "tokenizer.json",
+      "preprocessor_config.json",
+      "1_Pooling/config.json",
+    ];
     const unused = ["README.md", "onnx/model.onnx", "consolidated.safetensors"];
     rig.put(Object.fromEntries([...files, ...others, ...unused].map((name) => [name, Buffer.from(name)])));
     const path = await rig.resolve(repo);
