@@ -1,19 +1,15 @@
 // `bench speech`: speech out and in over HTTP. Sentences are spoken by a Piper voice and transcribed by Whisper; a text model streams
-// beside a speech job; damaged files are read.
-import { execFile } from "node:child_process";
+// beside a speech job. Damaged files are read by `bench mutants`.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type RunningServer, startCommand } from "../../test/fixtures/serve.ts";
 import { piperVoice } from "../../test/fixtures/speech/piper-voice.ts";
-import { writeTinyWhisper } from "../../test/fixtures/speech/tiny-whisper.ts";
-import { atLeast, atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
+import { atLeast, atMost, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { gapsOf } from "../stream-gaps.ts";
@@ -24,14 +20,12 @@ export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech o
   --whisper FOLDER      Whisper-base in ONNX, in the layout of the model hub
   --clips FOLDER        write the clips that Whisper-base is compared on, and what it wrote (texts.json)
   --reference FILE      texts of another implementation for these clips, a JSON list
-  --mutants 1000        damaged audio files and ONNX models together; 0: none
   --stream-tokens 400   tokens of a text stream
   --save                write bench/results/speech.md
 `;
 
 const bytesPerSecond = 2 * 22_050;
 const clipCount = 20;
-const run = promisify(execFile);
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
@@ -39,7 +33,6 @@ export async function main(argv: readonly string[]): Promise<void> {
       "--whisper": String,
       "--clips": String,
       "--reference": String,
-      "--mutants": Number,
       "--stream-tokens": Number,
       "--save": Boolean,
     },
@@ -51,7 +44,6 @@ export async function main(argv: readonly string[]): Promise<void> {
   try {
     const load = loadavg()[0]?.toFixed(1);
     const findings: Finding[] = [];
-    const damaged: string[] = [];
     const server = await startServer(folder, whisper);
     try {
       const clips = await speakSentences(server, findings);
@@ -59,11 +51,9 @@ export async function main(argv: readonly string[]): Promise<void> {
       if (flags["--clips"] !== undefined) saveClips(flags["--clips"], clips, texts);
       if (flags["--reference"] !== undefined) compare(flags["--reference"], texts, findings);
       await streamBeside(server, flags["--stream-tokens"] ?? 400, findings);
-      damaged.push(...(await clipsToDamage(server, folder)));
     } finally {
       await server.stop();
     }
-    await readMutants(folder, flags["--mutants"] ?? 1000, damaged, findings);
     report(
       {
         name: "speech",
@@ -194,52 +184,5 @@ async function streamBeside(server: RunningServer, tokens: number, findings: Fin
     told("gaps of a text stream alone: p50, p99", `${alone.p50.toFixed(1)}, ${alone.p99.toFixed(1)} ms`),
     told("gaps beside a speech job: p50, p99", `${beside.p50.toFixed(1)}, ${beside.p99.toFixed(1)} ms (${jobs} jobs)`),
     atMost("p99 gap beside a speech job over alone", beside.p99 / alone.p99, 2),
-  );
-}
-
-/** Writes a short clip in each format that can be damaged. */
-async function clipsToDamage(server: RunningServer, folder: string): Promise<string[]> {
-  const paths: string[] = [];
-  for (const response_format of ["wav", "mp3", "flac", "opus"]) {
-    const reply = await fetch(`${server.url}/v1/audio/speech`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model: "voice", input: "A short clip.", response_format }),
-    });
-    const path = join(folder, `clip.${response_format}`);
-    writeFileSync(path, Buffer.from(await reply.arrayBuffer()));
-    paths.push(path);
-  }
-  return paths;
-}
-
-const batch = 50;
-const program = fileURLToPath(new URL("./mutants.js", import.meta.url));
-
-async function readMutants(
-  folder: string,
-  count: number,
-  clips: readonly string[],
-  findings: Finding[],
-): Promise<void> {
-  if (count === 0) return;
-  writeTinyWhisper(join(folder, "whisper"));
-  const model = join(folder, "whisper", "onnx", "decoder_model_merged.onnx");
-  const sources = [...clips.map((path) => ["audio", path] as const), ["model", model] as const];
-  const counts = { read: 0, refused: 0, unnamed: 0, crashes: 0 };
-  for (const [kind, source] of sources) {
-    for (let first = 0; first < count / sources.length; first += batch) {
-      try {
-        const { stdout } = await run(process.execPath, [program, kind, source, String(first), String(batch)]);
-        const part = JSON.parse(stdout) as typeof counts;
-        for (const name of ["read", "refused", "unnamed"] as const) counts[name] += part[name];
-      } catch {
-        counts.crashes++;
-      }
-    }
-  }
-  findings.push(
-    told("damaged audio files and ONNX models: read, refused by name", `${counts.read}, ${counts.refused}`),
-    exactly("errors without a name, crashes", counts.unnamed + counts.crashes, 0),
   );
 }

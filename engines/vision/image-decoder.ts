@@ -2,7 +2,7 @@
 // its limits of time and memory.
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
-import { ServerError } from "../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../runtime/errors.ts";
 import { runLimitedProgram } from "../../runtime/program/limited-program.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { TilingRules } from "../files/projector.ts";
@@ -21,7 +21,7 @@ const limits = {
 const places = 2;
 /** Maximum number of pixels of an image; larger ones are refused before they are decoded. */
 export const maxPixels = 64 * 2 ** 20;
-const maxErrorLength = 500;
+const maxErrorLength = 300;
 
 const program = fileURLToPath(new URL("./cut-image.js", import.meta.url));
 const require = createRequire(import.meta.url);
@@ -59,7 +59,7 @@ async function run(bytes: Uint8Array, rules: TilingRules, maxEdge: number | null
   const args = [`--rules=${JSON.stringify(rules)}`, `--maxPixels=${maxPixels}`, `--maxEdge=${maxEdge ?? 0}`];
   const { output, failure } = await runLimitedProgram(program, { args, limits, input: bytes });
   if (failure === null) return parsed(output);
-  throw undecodable(failure.slice(0, maxErrorLength));
+  throw undecodable(inOneLine(failure).slice(0, maxErrorLength));
 }
 
 function parsed(output: Buffer): CutImage {
@@ -76,5 +76,8 @@ function parsed(output: Buffer): CutImage {
 }
 
 function undecodable(reason: string): ServerError {
-  return new ServerError("invalid_value", `the image cannot be decoded: ${reason}`);
+  const message =
+    `the image cannot be decoded: ${reason}; expected an undamaged PNG, JPEG, WebP, GIF, AVIF, TIFF or SVG of at most ` +
+    `${maxPixels} pixels: convert it, and send it again`;
+  return new ServerError("invalid_value", message);
 }

@@ -7,6 +7,8 @@ import decode from "audio-decode";
 import { Resampler } from "./resample.ts";
 
 const outputRate = 16_000;
+/** Largest absolute value of a sample. Full scale is 1; files of floats may have more, but no model computes with infinite values. */
+const loudest = 2 ** 20;
 
 interface Decoded {
   readonly channelData: readonly Float32Array[];
@@ -45,6 +47,9 @@ function* outputOf({ channelData, sampleRate }: Decoded): Generator<Float32Array
     for (const channel of channelData) {
       for (let i = 0; i < mixed.length; i++)
         mixed[i] = (mixed[i] as number) + (channel[at + i] ?? 0) / channelData.length;
+    }
+    if (!mixed.every((sample) => Math.abs(sample) <= loudest)) {
+      throw new Error(`a sample is no number, or beyond ${loudest} times full scale`);
     }
     yield state.resampler.push(mixed);
   }

@@ -56,8 +56,8 @@ export async function decodeAudio(path: string, maxSeconds: number, signal: Abor
   if (samples.length > maxSamples) {
     throw invalid(`expected at most ${maxSeconds} s of audio (max_audio_secs), got more; send it in parts`);
   }
-  if (failure !== null) throw invalid(`the ${format} file cannot be decoded: ${failure}`);
-  if (samples.length === 0) throw invalid(`the ${format} file has no audio`);
+  if (failure !== null) throw undecodable(format, `cannot be decoded: ${failure}`);
+  if (samples.length === 0) throw undecodable(format, "has no audio");
   return samples;
 }
 
@@ -91,13 +91,21 @@ async function run(
   const outputBytes = (maxSamples + 1) * Float32Array.BYTES_PER_ELEMENT;
   const limits = { timeMs: 4 * cpuSeconds * 1000, cpuSeconds, memoryBytes, heapMiB, outputBytes };
   const { output, failure, errors } = await runLimitedProgram(program, { args, limits, signal });
-  const samples = new Float32Array(new Uint8Array(output.subarray(0, output.length & ~3)).buffer);
+  // A large output has memory of its own, so that it need not be copied.
+  const own = output.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? output : new Uint8Array(output);
+  const samples = new Float32Array(own.buffer, own.byteOffset, own.byteLength >> 2);
   return { samples, failure: failure !== null && failure === errors ? reasonIn(errors) : failure };
 }
 
 /** Returns the message of the error with which a Node.js program ended. */
 function reasonIn(errors: string): string {
   return /^(?:\w*Error|\w+): (.{1,200})/mu.exec(errors)?.[1] ?? "its decoder ended";
+}
+
+function undecodable(format: string, problem: string): ServerError {
+  return invalid(
+    `the ${format} file ${problem}; expected undamaged audio (${accepted}): convert it, and send it again`,
+  );
 }
 
 function invalid(message: string): ServerError {

@@ -3,8 +3,17 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { ServerError } from "../../../runtime/errors.ts";
-import { checkInputs, float32, int64, loadOnnx, type Onnx, type OnnxSession, openSession } from "../../onnx/onnx.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
+import {
+  checkInputs,
+  float32,
+  int64,
+  loadOnnx,
+  type Onnx,
+  type OnnxSession,
+  openSession,
+  runSession,
+} from "../../onnx/onnx.ts";
 import { floatsOf } from "../../onnx/tensors.ts";
 import type { Phrase, SpeakingModel, SpeechCard, SpeechSpec } from "../speech.ts";
 import { espeakVersion } from "./espeak-process.ts";
@@ -86,7 +95,7 @@ class KokoroModel implements SpeakingModel {
     const style = styles.slice(row * styleLength, (row + 1) * styleLength);
     if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled");
     const onnx = this.#onnx;
-    const outputs = await this.#session.run({
+    const outputs = await runSession(this.#session, {
       input_ids: int64(onnx, [0, ...ids, 0], [1, ids.length + 2]),
       style: float32(onnx, style, [1, styleLength]),
       speed: float32(onnx, Float32Array.of(speed), [1]),
@@ -118,7 +127,7 @@ async function readVocabulary(path: string): Promise<ReadonlyMap<string, number>
     return new Map(Object.entries(model.vocab));
   } catch (error) {
     throw invalid(
-      `"${path}" expects the phonemes of a Kokoro model; it cannot be read: ${String(error).slice(0, 300)}`,
+      `"${path}" expects the phonemes of a Kokoro model; it cannot be read: ${inOneLine(String(error)).slice(0, 300)}`,
     );
   }
 }

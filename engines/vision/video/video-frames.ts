@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { ServerError } from "../../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import { type ProgramLimits, runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { digestOf } from "../digest.ts";
@@ -145,7 +145,7 @@ async function animationFrames(bytes: Uint8Array, maxFrames: number, signal: Abo
   const args = [`--frames=${maxFrames}`, `--maxPixels=${maxPixels}`, `--maxEdge=${maxFrameEdge}`];
   const { output, failure } = await runLimitedProgram(animationProgram, { args, limits, input: bytes, signal });
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its video was decoded");
-  if (failure !== null) throw undecodable(failure.slice(0, maxErrorLength));
+  if (failure !== null) throw undecodable(inOneLine(failure).slice(0, maxErrorLength));
   const head = output.indexOf("\n");
   const { sizes } = JSON.parse(output.toString("utf8", 0, head)) as AnimationHead;
   let end = head + 1;
