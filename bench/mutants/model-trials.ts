@@ -14,8 +14,8 @@ const program = fileURLToPath(new URL("./place.js", import.meta.url));
 const watchMs = 100;
 /** Number of mutants of a process: the memory of a damaged model is given back when garbage is collected, which may be late. */
 const batch = 100;
-/** Time for one mutant. */
-const limitMs = 30_000;
+/** Time for one mutant, and for the start of the process: many times what either needs, because other programs may run. */
+const limitMs = 60_000;
 const limitMiB = 2048;
 
 /** Runs the trials in one process at a time, and passes each outcome to `tell`. */

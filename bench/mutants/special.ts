@@ -44,8 +44,9 @@ export const quickSpecials: readonly Special[] = [
     send: async (server) => server.see([await jpegOf(60_000)]),
   },
   {
+    // The decoder fills up what is missing.
     name: "JPEG whose head says 3000 x 3000 pixels",
-    refusal: /cannot be decoded: .*; expected/,
+    refusal: null,
     send: async (server) => server.see([await jpegOf(3000)]),
   },
   {

@@ -38,10 +38,8 @@ export interface ProgramRun extends CommandRun {
 export interface ProgramResult {
   /** What the program has written to stdout, also if it failed. */
   readonly output: Buffer;
-  /** Why the program failed: the limit, or `errors`; null: it succeeded. */
+  /** Why the program failed: the limit, or the beginning of what it has written to stderr; null: it succeeded. */
   readonly failure: string | null;
-  /** Beginning of what the program has written to stderr. */
-  readonly errors: string;
 }
 
 /** Runs the program at `path`. Never rejects. */
@@ -96,7 +94,7 @@ export async function runLimitedCommand(
   clearInterval(watch);
   signal?.removeEventListener("abort", cancel);
   const failure = exit.code === 0 && verdict === null ? null : (verdict ?? reasonOf(exit, errors, cpuSeconds));
-  return { output: Buffer.concat(pieces), failure, errors };
+  return { output: Buffer.concat(pieces), failure };
 }
 
 interface Exit {

@@ -3,7 +3,7 @@
 import { open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { fileTypeFromBuffer } from "file-type";
-import { ServerError } from "../../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 
@@ -15,6 +15,7 @@ const memoryBytes = 768 * 2 ** 20;
 const heapMiB = 384;
 /** Bytes at the beginning of a file that tell its format. */
 const headBytes = 4100;
+const maxErrorLength = 200;
 /** Processor time in seconds for a second of audio, which is far more than any decoder needs, and the least time of a file. */
 const secondsPerSecond = 0.05;
 const leastSeconds = 20;
@@ -90,16 +91,11 @@ async function run(
   const cpuSeconds = Math.ceil(Math.max(leastSeconds, maxSeconds * secondsPerSecond));
   const outputBytes = (maxSamples + 1) * Float32Array.BYTES_PER_ELEMENT;
   const limits = { timeMs: 4 * cpuSeconds * 1000, cpuSeconds, memoryBytes, heapMiB, outputBytes };
-  const { output, failure, errors } = await runLimitedProgram(program, { args, limits, signal });
+  const { output, failure } = await runLimitedProgram(program, { args, limits, signal });
   // A large output has memory of its own, so that it need not be copied.
   const own = output.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? output : new Uint8Array(output);
   const samples = new Float32Array(own.buffer, own.byteOffset, own.byteLength >> 2);
-  return { samples, failure: failure !== null && failure === errors ? reasonIn(errors) : failure };
-}
-
-/** Returns the message of the error with which a Node.js program ended. */
-function reasonIn(errors: string): string {
-  return /^(?:\w*Error|\w+): (.{1,200})/mu.exec(errors)?.[1] ?? "its decoder ended";
+  return { samples, failure: failure && inOneLine(failure).slice(0, maxErrorLength) };
 }
 
 function undecodable(format: string, problem: string): ServerError {

@@ -109,7 +109,8 @@ async function readDescription(path: string): Promise<Description> {
     throw invalid(`a Piper voice expects its description in "${path}", which cannot be read: ${String(error)}`);
   }
   const { success, data, error } = description.safeParse(value);
-  if (!success) throw invalid(`"${path}" is not the description of a Piper voice: ${inOneLine(z.prettifyError(error))}`);
+  if (!success)
+    throw invalid(`"${path}" is not the description of a Piper voice: ${inOneLine(z.prettifyError(error))}`);
   if (data.phoneme_type === "espeak") return data;
   throw invalid(
     `"${path}" expects phonemes of "${data.phoneme_type}"; only voices with phonemes of espeak can be used`,
