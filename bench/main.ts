@@ -30,6 +30,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   load: () => import("./load/bench.ts"),
   memory: () => import("./memory/rounds.ts"),
   mistralrs: () => import("./mistralrs/main.ts"),
+  mutants: () => import("./mutants/main.ts"),
   overload: () => import("./overload/main.ts"),
   oversubscribe: () => import("./oversubscribe/main.ts"),
   parity: () => import("./parity/bench.ts"),

@@ -296,3 +296,8 @@ export function toErrorRecord(thrown: unknown): ErrorRecord {
 export function fromErrorRecord(record: ErrorRecord): ServerError {
   return new ServerError(record.code, record.message, record);
 }
+
+/** Returns messages of a library or a program, which are lines, as one line for the message of an error. */
+export function inOneLine(messages: string): string {
+  return messages.trim().replaceAll(/\s*\n\s*/g, "; ");
+}

@@ -1,20 +1,16 @@
 // `bench speech`: speech out and in over HTTP. Sentences are spoken by Piper and Kokoro voices and transcribed by Whisper; a text model
-// streams beside a speech job; damaged files are read.
-import { execFile } from "node:child_process";
+// streams beside a speech job. Damaged files are read by `bench mutants`.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type RunningServer, startCommand } from "../../test/fixtures/serve.ts";
 import { kokoroFolders } from "../../test/fixtures/speech/kokoro-model.ts";
 import { piperVoice } from "../../test/fixtures/speech/piper-voice.ts";
-import { writeTinyWhisper } from "../../test/fixtures/speech/tiny-whisper.ts";
-import { atLeast, atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
+import { atLeast, atMost, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { gapsOf } from "../stream-gaps.ts";
@@ -26,7 +22,6 @@ export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech o
   --voice piper         model that speaks: piper or kokoro; several are measured one after another, the first beside a text stream
   --clips FOLDER        write the clips that Whisper-base is compared on, and what it wrote (texts.json)
   --reference FILE      texts of another implementation for these clips, a JSON list
-  --mutants 1000        damaged audio files and ONNX models together; 0: none
   --stream-tokens 400   tokens of a text stream
   --save                write bench/results/speech.md
 `;
@@ -34,7 +29,6 @@ export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech o
 const clipCount = 20;
 /** Models that speak: their aliases, and the voice that speaks English. */
 const englishVoices: Readonly<Record<string, string>> = { piper: "en_US-joe-medium", kokoro: "af_heart" };
-const run = promisify(execFile);
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
@@ -43,7 +37,6 @@ export async function main(argv: readonly string[]): Promise<void> {
       "--voice": [String],
       "--clips": String,
       "--reference": String,
-      "--mutants": Number,
       "--stream-tokens": Number,
       "--save": Boolean,
     },
@@ -58,7 +51,6 @@ export async function main(argv: readonly string[]): Promise<void> {
   try {
     const load = loadavg()[0]?.toFixed(1);
     const findings: Finding[] = [];
-    const damaged: string[] = [];
     const server = await startServer(folder, whisper, voices);
     try {
       for (const [i, voice] of voices.entries()) {
@@ -71,11 +63,9 @@ export async function main(argv: readonly string[]): Promise<void> {
       if (voices.includes("kokoro") && whisper !== undefined) await speakJapanese(server, findings);
       const [first = ""] = voices;
       await streamBeside(server, first, flags["--stream-tokens"] ?? 400, findings);
-      damaged.push(...(await clipsToDamage(server, first, folder)));
     } finally {
       await server.stop();
     }
-    await readMutants(folder, flags["--mutants"] ?? 1000, damaged, findings);
     const named: Readonly<Record<string, string>> = {
       piper: "the Piper voice en_US-joe-medium",
       kokoro: "Kokoro-82M in 8-bit numbers (voice af_heart)",
@@ -244,52 +234,5 @@ async function streamBeside(server: RunningServer, voice: string, tokens: number
     told("gaps of a text stream alone: p50, p99", `${alone.p50.toFixed(1)}, ${alone.p99.toFixed(1)} ms`),
     told("gaps beside a speech job: p50, p99", `${beside.p50.toFixed(1)}, ${beside.p99.toFixed(1)} ms (${jobs} jobs)`),
     atMost("p99 gap beside a speech job over alone", beside.p99 / alone.p99, 2),
-  );
-}
-
-/** Writes a short clip in each format that can be damaged. */
-async function clipsToDamage(server: RunningServer, model: string, folder: string): Promise<string[]> {
-  const paths: string[] = [];
-  for (const response_format of ["wav", "mp3", "flac", "opus"]) {
-    const reply = await fetch(`${server.url}/v1/audio/speech`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model, input: "A short clip.", response_format }),
-    });
-    const path = join(folder, `clip.${response_format}`);
-    writeFileSync(path, Buffer.from(await reply.arrayBuffer()));
-    paths.push(path);
-  }
-  return paths;
-}
-
-const batch = 50;
-const program = fileURLToPath(new URL("./mutants.js", import.meta.url));
-
-async function readMutants(
-  folder: string,
-  count: number,
-  clips: readonly string[],
-  findings: Finding[],
-): Promise<void> {
-  if (count === 0) return;
-  writeTinyWhisper(join(folder, "whisper"));
-  const model = join(folder, "whisper", "onnx", "decoder_model_merged.onnx");
-  const sources = [...clips.map((path) => ["audio", path] as const), ["model", model] as const];
-  const counts = { read: 0, refused: 0, unnamed: 0, crashes: 0 };
-  for (const [kind, source] of sources) {
-    for (let first = 0; first < count / sources.length; first += batch) {
-      try {
-        const { stdout } = await run(process.execPath, [program, kind, source, String(first), String(batch)]);
-        const part = JSON.parse(stdout) as typeof counts;
-        for (const name of ["read", "refused", "unnamed"] as const) counts[name] += part[name];
-      } catch {
-        counts.crashes++;
-      }
-    }
-  }
-  findings.push(
-    told("damaged audio files and ONNX models: read, refused by name", `${counts.read}, ${counts.refused}`),
-    exactly("errors without a name, crashes", counts.unnamed + counts.crashes, 0),
   );
 }

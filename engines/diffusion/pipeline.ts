@@ -1,7 +1,7 @@
 // Pipeline: opens a folder's models, and makes pictures from prompts in the order text encoders, U-Net with a scheduler, decoder.
 import { ServerError } from "../../runtime/errors.ts";
 import { availableMemory } from "../../runtime/host/memory.ts";
-import { loadOnnx, type Onnx, type OnnxSession, openSession } from "../onnx/onnx.ts";
+import { loadOnnx, type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
 import { floatsOf, inputsOf, type OnnxPort, tensorFor } from "../onnx/tensors.ts";
 import type {
   DiffusionCard,
@@ -211,7 +211,7 @@ class PaintingInProgress implements Painting {
     const { latents, width, height } = this.#progress.conditions;
     const shape = [1, latents.channels, latents.height, latents.width];
     const scaled = this.#latents.map((value) => value / folder.scaling);
-    const outputs = await decoder.run({ [port.name]: tensorFor(onnx, port, scaled, shape) });
+    const outputs = await runSession(decoder, { [port.name]: tensorFor(onnx, port, scaled, shape) });
     return pixelsOf(floatsOf(outputs, decoder.outputNames[0] ?? ""), width, height);
   }
 }

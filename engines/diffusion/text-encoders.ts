@@ -2,7 +2,7 @@
 // state of the second one.
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
-import { type Onnx, type OnnxSession, openSession } from "../onnx/onnx.ts";
+import { type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
 import { floatsOf, inputsOf, type OnnxPort, tensorFor } from "../onnx/tensors.ts";
 import { ClipTokenizer } from "./clip-tokenizer.ts";
 import { type DiffusionFolder, partFile } from "./model-folder.ts";
@@ -92,7 +92,7 @@ class TextEncoder {
 
   async encode(text: string, truncates: boolean, param: string): Promise<EncodedPrompt> {
     const { tokens, used } = this.#tokenizer.encode(text, truncates, param);
-    const outputs = await this.session.run({
+    const outputs = await runSession(this.session, {
       input_ids: tensorFor(this.#onnx, this.#port, tokens, [1, tokens.length]),
     });
     const states = floatsOf(outputs, this.#statesName);

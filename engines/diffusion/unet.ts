@@ -1,6 +1,6 @@
 // U-Net: the session that estimates the noise in the latents, with the inputs that its kind has.
 import { ServerError } from "../../runtime/errors.ts";
-import { type Onnx, type OnnxSession, openSession } from "../onnx/onnx.ts";
+import { type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
 import { floatsOf, inputsOf, type OnnxPort, tensorFor } from "../onnx/tensors.ts";
 import { type DiffusionFolder, partFile } from "./model-folder.ts";
 import type { EncodedPrompt } from "./text-encoders.ts";
@@ -80,7 +80,7 @@ export class UNet {
       const { values, shape } = this.#inputOf(port, sample, timestep, prompt, conditions);
       feeds[port.name] = tensorFor(this.#onnx, port, values, shape);
     }
-    const output = floatsOf(await this.session.run(feeds), this.#outputName);
+    const output = floatsOf(await runSession(this.session, feeds), this.#outputName);
     if (output.length === sample.length) return output;
     const message = `the model returned ${output.length} numbers for ${sample.length} latents`;
     throw new ServerError("model_failed", message);

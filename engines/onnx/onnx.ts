@@ -1,7 +1,7 @@
 // ONNX Runtime: loads the optional package onnxruntime-node, and opens sessions with a bounded number of threads that do not spin
 // between passes, because text models compute on the same cores.
 import type { InferenceSession, Tensor } from "onnxruntime-node";
-import { ServerError } from "../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
 
 export const onnxPackage = "onnxruntime-node";
@@ -46,6 +46,23 @@ export async function openSession(onnx: Onnx, path: string, threads: number): Pr
   }
 }
 
+/**
+ * Runs a session. `outputs`: names of the outputs to compute; absent: all. Throws `model_failed`: a damaged model may load, and fail
+ * when it computes.
+ */
+export async function runSession(
+  session: OnnxSession,
+  inputs: Readonly<Record<string, OnnxTensor>>,
+  outputs: readonly string[] = session.outputNames,
+): Promise<Readonly<Record<string, OnnxTensor>>> {
+  try {
+    return await session.run(inputs, outputs);
+  } catch (error) {
+    const message = `the model cannot compute, its ONNX file may be damaged or of another model: ${reasonOf(error)}`;
+    throw new ServerError("model_failed", message, { cause: error });
+  }
+}
+
 /** Checks that a session has these inputs. Throws `model_file_invalid` that names the missing ones. */
 export function checkInputs(session: OnnxSession, path: string, wanted: readonly string[]): void {
   const missing = wanted.filter((name) => !session.inputNames.includes(name));
@@ -66,5 +83,7 @@ export function float32(onnx: Onnx, values: Float32Array, shape: readonly number
 const maxReason = 500;
 
 function reasonOf(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).slice(0, maxReason);
+  const text = error instanceof Error ? error.message : String(error);
+  // The library names the lines of its own sources.
+  return inOneLine(text.replaceAll(/\/onnxruntime_src\/\S+ /g, " ")).slice(0, maxReason);
 }

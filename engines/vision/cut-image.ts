@@ -25,11 +25,14 @@ interface Cut {
 }
 
 runImageProgram<CutHead>(async (sharp, bytes) => {
-  const open = () => sharp(bytes, { limitInputPixels: Number(values.maxPixels), failOn: "error", pages: 1 });
-  const { width = 0, height = 0, format } = await open().metadata();
+  const maxPixels = Number(values.maxPixels);
+  const open = (limitInputPixels: number | false) => sharp(bytes, { limitInputPixels, failOn: "error", pages: 1 });
+  // The head is read without a limit, because the error of sharp does not say the size.
+  const { width = 0, height = 0, format } = await open(false).metadata();
   if (width < 1 || height < 1) throw new Error(`an image of ${width} x ${height} pixels (${format}) cannot be shown`);
+  if (width * height > maxPixels) throw new Error(`it has ${width} x ${height} pixels`);
   // Turned upright by the EXIF orientation; transparent pixels become white, as on a page.
-  const upright = open().autoOrient().flatten({ background: "#fff" }).toColourspace("srgb");
+  const upright = open(maxPixels).autoOrient().flatten({ background: "#fff" }).toColourspace("srgb");
   const longest = Number(values.maxEdge);
   const limited = longest > 0 ? upright.resize(longest, longest, { fit: "inside", withoutEnlargement: true }) : upright;
   const { data, info } = await limited.removeAlpha().raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });

@@ -1,7 +1,7 @@
 // Image decoder: decodes an encoded image and cuts it into tiles, in a process of its own (cut-image.ts) that is ended at
 // its limits of time and memory.
 import { fileURLToPath } from "node:url";
-import { ServerError } from "../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../runtime/program/limited-program.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
@@ -22,7 +22,7 @@ const limits = {
 const places = 2;
 /** Maximum number of pixels of an image; larger ones are refused before they are decoded. */
 export const maxPixels = 64 * 2 ** 20;
-const maxErrorLength = 500;
+const maxErrorLength = 300;
 
 const program = fileURLToPath(new URL("./cut-image.js", import.meta.url));
 const gate = new Gate(places);
@@ -59,7 +59,7 @@ async function run(bytes: Uint8Array, rules: TilingRules, maxEdge: number | null
   const args = [`--rules=${JSON.stringify(rules)}`, `--maxPixels=${maxPixels}`, `--maxEdge=${longest}`];
   const { output, failure } = await runLimitedProgram(program, { args, limits, input: bytes });
   if (failure === null) return parsed(output);
-  throw undecodable(failure.slice(0, maxErrorLength));
+  throw undecodable(inOneLine(failure).slice(0, maxErrorLength));
 }
 
 function parsed(output: Buffer): CutImage {
@@ -75,5 +75,8 @@ function parsed(output: Buffer): CutImage {
 }
 
 function undecodable(reason: string): ServerError {
-  return new ServerError("invalid_value", `the image cannot be decoded: ${reason}`);
+  const message =
+    `the image cannot be decoded: ${reason}; expected an undamaged PNG, JPEG, WebP, GIF, AVIF, TIFF or SVG of at most ` +
+    `${maxPixels} pixels: convert it, and send it again`;
+  return new ServerError("invalid_value", message);
 }

@@ -38,10 +38,8 @@ export interface ProgramRun extends CommandRun {
 export interface ProgramResult {
   /** What the program has written to stdout, also if it failed. */
   readonly output: Buffer;
-  /** Why the program failed: the limit, or `errors`; null: it succeeded. */
+  /** Why the program failed: the limit, or the beginning of what it has written to stderr; null: it succeeded. */
   readonly failure: string | null;
-  /** Beginning of what the program has written to stderr. */
-  readonly errors: string;
 }
 
 /** Runs the program at `path`. Never rejects. */
@@ -67,13 +65,15 @@ export async function runLimitedCommand(
   if (signal?.aborted) cancel();
   const timer = setTimeout(() => end(`it takes longer than ${timeMs / 1000} s`), timeMs);
   const watch = setInterval(() => {
-    if (child.pid !== undefined && memoryOf([child.pid], memoryBytes) > memoryBytes) end("it needs too much memory");
+    if (child.pid !== undefined && memoryOf([child.pid], memoryBytes) > memoryBytes) {
+      end(`it needs more than ${mebibytes(memoryBytes)} of memory`);
+    }
   }, watchMs);
   const pieces: Buffer[] = [];
   let bytes = 0;
   child.stdout.on("data", (piece: Buffer) => {
     bytes += piece.length;
-    if (bytes > outputBytes) end("its output is too long");
+    if (bytes > outputBytes) end(`what was read from it is larger than ${mebibytes(outputBytes)}`);
     else pieces.push(piece);
   });
   let errors = "";
@@ -83,16 +83,34 @@ export async function runLimitedCommand(
   // A program that ends early closes its stdin; its exit code says that it failed.
   child.stdin.on("error", () => undefined);
   child.stdin.end(input);
-  const code = await new Promise<number | null>((resolve) => {
+  const exit = await new Promise<Exit>((resolve) => {
     child.once("error", (error) => {
       verdict ??= error.message;
-      resolve(null);
+      resolve({ code: null, signal: null });
     });
-    child.once("close", resolve);
+    child.once("close", (code, signal) => resolve({ code, signal }));
   });
   clearTimeout(timer);
   clearInterval(watch);
   signal?.removeEventListener("abort", cancel);
-  const failure = code === 0 && verdict === null ? null : (verdict ?? (errors || "it ended early"));
-  return { output: Buffer.concat(pieces), failure, errors };
+  const failure = exit.code === 0 && verdict === null ? null : (verdict ?? reasonOf(exit, errors, cpuSeconds));
+  return { output: Buffer.concat(pieces), failure };
+}
+
+interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** Returns why a program has ended by itself or by the kernel. What a crashed program has written is about itself, not the input. */
+function reasonOf({ signal }: Exit, errors: string, cpuSeconds: number): string {
+  if (/heap out of memory|heap limit/i.test(errors)) return "it needs more memory than its decoder may use";
+  // The kernel ends a program at its limit of processor time with one of these.
+  if (signal === "SIGXCPU" || signal === "SIGKILL") return `it takes more than ${cpuSeconds} s of processor time`;
+  if (signal !== null) return `the program that reads it ended with ${signal}`;
+  return errors || "the program that reads it ended early";
+}
+
+function mebibytes(bytes: number): string {
+  return `${Math.ceil(bytes / 2 ** 20)} MiB`;
 }

@@ -7,6 +7,8 @@ import decode from "audio-decode";
 import { Resampler } from "./resample.ts";
 
 const outputRate = 16_000;
+/** Largest absolute value of a sample. Full scale is 1; files of floats may have more, but no model computes with infinite values. */
+const loudest = 2 ** 20;
 
 interface Decoded {
   readonly channelData: readonly Float32Array[];
@@ -20,15 +22,17 @@ const [path = "", format = "wav", limit = "0"] = process.argv.slice(2);
 const maxSamples = Number(limit);
 const state: { resampler: Resampler | null; rate: number; written: number } = { resampler: null, rate: 0, written: 0 };
 
-const decoder = await (decode as unknown as Record<string, () => Promise<Decoder>>)[format]?.();
-if (decoder === undefined) throw new Error(`no decoder for ${format}`);
-reading: for await (const chunk of createReadStream(path, { highWaterMark: 64 * 1024 })) {
-  for (const piece of outputOf(await decoder(new Uint8Array(chunk as Uint8Array)))) {
-    if (!(await write(piece))) break reading;
+async function main(): Promise<void> {
+  const decoder = await (decode as unknown as Record<string, () => Promise<Decoder>>)[format]?.();
+  if (decoder === undefined) throw new Error(`no decoder for ${format}`);
+  reading: for await (const chunk of createReadStream(path, { highWaterMark: 64 * 1024 })) {
+    for (const piece of outputOf(await decoder(new Uint8Array(chunk as Uint8Array)))) {
+      if (!(await write(piece))) break reading;
+    }
   }
+  if (state.written < maxSamples) for (const piece of outputOf(await decoder())) await write(piece);
+  if (state.written < maxSamples && state.resampler !== null) await write(state.resampler.end());
 }
-if (state.written < maxSamples) for (const piece of outputOf(await decoder())) await write(piece);
-if (state.written < maxSamples && state.resampler !== null) await write(state.resampler.end());
 
 /** Yields the resampled mix of all channels, in pieces. */
 function* outputOf({ channelData, sampleRate }: Decoded): Generator<Float32Array> {
@@ -46,6 +50,9 @@ function* outputOf({ channelData, sampleRate }: Decoded): Generator<Float32Array
       for (let i = 0; i < mixed.length; i++)
         mixed[i] = (mixed[i] as number) + (channel[at + i] ?? 0) / channelData.length;
     }
+    if (!mixed.every((sample) => Math.abs(sample) <= loudest)) {
+      throw new Error(`a sample is no number, or beyond ${loudest} times full scale`);
+    }
     yield state.resampler.push(mixed);
   }
 }
@@ -60,3 +67,9 @@ async function write(samples: Float32Array): Promise<boolean> {
   });
   return state.written < maxSamples;
 }
+
+// Node.js would write the line of the source first, which is a whole decoder.
+main().catch((error: unknown) => {
+  process.stderr.write(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+});

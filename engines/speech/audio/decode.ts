@@ -3,7 +3,7 @@
 import { open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { fileTypeFromBuffer } from "file-type";
-import { ServerError } from "../../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 
@@ -15,6 +15,7 @@ const memoryBytes = 768 * 2 ** 20;
 const heapMiB = 384;
 /** Bytes at the beginning of a file that tell its format. */
 const headBytes = 4100;
+const maxErrorLength = 200;
 /** Processor time in seconds for a second of audio, which is far more than any decoder needs, and the least time of a file. */
 const secondsPerSecond = 0.05;
 const leastSeconds = 20;
@@ -56,8 +57,8 @@ export async function decodeAudio(path: string, maxSeconds: number, signal: Abor
   if (samples.length > maxSamples) {
     throw invalid(`expected at most ${maxSeconds} s of audio (max_audio_secs), got more; send it in parts`);
   }
-  if (failure !== null) throw invalid(`the ${format} file cannot be decoded: ${failure}`);
-  if (samples.length === 0) throw invalid(`the ${format} file has no audio`);
+  if (failure !== null) throw undecodable(format, `cannot be decoded: ${failure}`);
+  if (samples.length === 0) throw undecodable(format, "has no audio");
   return samples;
 }
 
@@ -90,14 +91,17 @@ async function run(
   const cpuSeconds = Math.ceil(Math.max(leastSeconds, maxSeconds * secondsPerSecond));
   const outputBytes = (maxSamples + 1) * Float32Array.BYTES_PER_ELEMENT;
   const limits = { timeMs: 4 * cpuSeconds * 1000, cpuSeconds, memoryBytes, heapMiB, outputBytes };
-  const { output, failure, errors } = await runLimitedProgram(program, { args, limits, signal });
-  const samples = new Float32Array(new Uint8Array(output.subarray(0, output.length & ~3)).buffer);
-  return { samples, failure: failure !== null && failure === errors ? reasonIn(errors) : failure };
+  const { output, failure } = await runLimitedProgram(program, { args, limits, signal });
+  // A large output has memory of its own, so that it need not be copied.
+  const own = output.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? output : new Uint8Array(output);
+  const samples = new Float32Array(own.buffer, own.byteOffset, own.byteLength >> 2);
+  return { samples, failure: failure && inOneLine(failure).slice(0, maxErrorLength) };
 }
 
-/** Returns the message of the error with which a Node.js program ended. */
-function reasonIn(errors: string): string {
-  return /^(?:\w*Error|\w+): (.{1,200})/mu.exec(errors)?.[1] ?? "its decoder ended";
+function undecodable(format: string, problem: string): ServerError {
+  return invalid(
+    `the ${format} file ${problem}; expected undamaged audio (${accepted}): convert it, and send it again`,
+  );
 }
 
 function invalid(message: string): ServerError {

@@ -1,8 +1,17 @@
 // Piper voices: a VITS model in ONNX (NAME.onnx) and its description (NAME.onnx.json). espeak-ng makes the phonemes.
 import { readFile, stat } from "node:fs/promises";
 import { z } from "zod";
-import { ServerError } from "../../../runtime/errors.ts";
-import { checkInputs, float32, int64, loadOnnx, type Onnx, type OnnxSession, openSession } from "../../onnx/onnx.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
+import {
+  checkInputs,
+  float32,
+  int64,
+  loadOnnx,
+  type Onnx,
+  type OnnxSession,
+  openSession,
+  runSession,
+} from "../../onnx/onnx.ts";
 import { floatsOf } from "../../onnx/tensors.ts";
 import type { Phrase, SpeakingModel, SpeechCard, SpeechSpec } from "../speech.ts";
 import { espeakVersion } from "./espeak-process.ts";
@@ -66,7 +75,7 @@ class PiperModel implements SpeakingModel {
     if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled");
     const { noise_scale, length_scale, noise_w } = inference;
     const onnx = this.#onnx;
-    const outputs = await this.#session.run({
+    const outputs = await runSession(this.#session, {
       input: int64(onnx, ids, [1, ids.length]),
       input_lengths: int64(onnx, [ids.length], [1]),
       scales: float32(onnx, Float32Array.of(noise_scale, length_scale / speed, noise_w), [3]),
@@ -100,7 +109,8 @@ async function readDescription(path: string): Promise<Description> {
     throw invalid(`a Piper voice expects its description in "${path}", which cannot be read: ${String(error)}`);
   }
   const { success, data, error } = description.safeParse(value);
-  if (!success) throw invalid(`"${path}" is not the description of a Piper voice: ${z.prettifyError(error)}`);
+  if (!success)
+    throw invalid(`"${path}" is not the description of a Piper voice: ${inOneLine(z.prettifyError(error))}`);
   if (data.phoneme_type === "espeak") return data;
   throw invalid(
     `"${path}" expects phonemes of "${data.phoneme_type}"; only voices with phonemes of espeak can be used`,

@@ -1,6 +1,6 @@
 // Whisper's decoder: writes the tokens of one window, the most probable one at each step, under Whisper's rules for time tokens.
 import { ServerError } from "../../../runtime/errors.ts";
-import { float32, int64, type Onnx, type OnnxSession, type OnnxTensor } from "../../onnx/onnx.ts";
+import { float32, int64, type Onnx, type OnnxSession, type OnnxTensor, runSession } from "../../onnx/onnx.ts";
 import { floatsOf } from "../../onnx/tensors.ts";
 import type { WhisperVocabulary } from "./vocabulary.ts";
 
@@ -85,7 +85,7 @@ export class WhisperDecoder {
     const { heads, headLength } = this.#shape;
     const empty = float32(this.#onnx, new Float32Array(0), [1, heads, 0, headLength]);
     const caches = Object.fromEntries(this.#caches.map((name) => [`past_key_values.${name}`, empty]));
-    const outputs = await this.#session.run({
+    const outputs = await runSession(this.#session, {
       input_ids: int64(this.#onnx, prompt, [1, prompt.length]),
       encoder_hidden_states: encoded,
       ...caches,
@@ -111,7 +111,7 @@ export class WhisperDecoder {
       ...cache,
       use_cache_branch: new this.#onnx.Tensor("bool", Uint8Array.of(1), [1]),
     };
-    const outputs = await this.#session.run(feeds, ["logits", ...changing.map((name) => `present.${name}`)]);
+    const outputs = await runSession(this.#session, feeds, ["logits", ...changing.map((name) => `present.${name}`)]);
     const next: Tensors = { ...cache };
     for (const name of changing) next[`past_key_values.${name}`] = outputs[`present.${name}`] as OnnxTensor;
     return { logits: floatsOf(outputs, "logits"), cache: next };

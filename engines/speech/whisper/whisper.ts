@@ -1,9 +1,10 @@
 // Whisper: transcribes audio in windows of 30 seconds, in the ONNX layout of the model hub: config.json, generation_config.json,
 // tokenizer.json, onnx/encoder_model.onnx and onnx/decoder_model_merged.onnx.
+import { existsSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { ServerError } from "../../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import {
   checkInputs,
   float32,
@@ -12,6 +13,7 @@ import {
   type OnnxSession,
   type OnnxTensor,
   openSession,
+  runSession,
 } from "../../onnx/onnx.ts";
 import { decodedRate } from "../audio/decode.ts";
 import type { SpeechCard, SpeechSpec, TranscribeOptions, TranscribingModel, TranscriptSegment } from "../speech.ts";
@@ -37,7 +39,8 @@ const silence = { noSpeech: 0.6, averageLogprob: -1 };
 export async function openWhisper({ path: folder, threads }: SpeechSpec): Promise<TranscribingModel> {
   const onnx = await loadOnnx();
   const config = await readJson(join(folder, "config.json"), configFile);
-  const generation = await readJson(join(folder, "generation_config.json"), generationFile).catch(() => config);
+  const generationPath = join(folder, "generation_config.json");
+  const generation = existsSync(generationPath) ? await readJson(generationPath, generationFile) : config;
   const vocabulary = await WhisperVocabulary.read(join(folder, "tokenizer.json"));
   const [encoderPath, decoderPath] = await Promise.all(
     ["encoder_model", "decoder_model_merged"].map((name) => findFile(join(folder, "onnx"), name)),
@@ -49,6 +52,10 @@ export async function openWhisper({ path: folder, threads }: SpeechSpec): Promis
   checkInputs(decoder, decoderPath as string, inputs);
   const sizes = await Promise.all([encoderPath, decoderPath].map((path) => stat(path as string)));
   const heads = config.decoder_attention_heads;
+  if (config.d_model % heads !== 0) {
+    const message = `"${folder}/config.json" has d_model ${config.d_model}; expected a multiple of its ${heads} decoder_attention_heads`;
+    throw new ServerError("model_file_invalid", message);
+  }
   const shape = { layers: config.decoder_layers, heads, headLength: config.d_model / heads };
   const suppressed = { always: generation.suppress_tokens ?? [], first: generation.begin_suppress_tokens ?? [] };
   const card: SpeechCard = {
@@ -122,7 +129,7 @@ class Whisper implements TranscribingModel {
   async #encode(window: Float32Array): Promise<OnnxTensor> {
     const { onnx, encoder, mel, bands } = this.#parts;
     const input_features = float32(onnx, mel.of(window), [1, bands, windowFrames]);
-    const outputs = await encoder.run({ input_features });
+    const outputs = await runSession(encoder, { input_features });
     const encoded = outputs.last_hidden_state as OnnxTensor | undefined;
     if (encoded === undefined) throw new ServerError("model_failed", "the encoder returned no last_hidden_state");
     return encoded;
@@ -172,7 +179,7 @@ async function readJson<T extends z.ZodType>(path: string, schema: T): Promise<z
   try {
     return schema.parse(JSON.parse(await readFile(path, "utf8")));
   } catch (error) {
-    const reason = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    const reason = error instanceof z.ZodError ? inOneLine(z.prettifyError(error)) : String(error);
     throw new ServerError("model_file_invalid", `"${path}" does not describe a Whisper model: ${reason}`);
   }
 }

@@ -15,9 +15,13 @@ export interface AnimationHead {
 }
 
 runImageProgram<AnimationHead>(async (sharp, bytes) => {
-  const open = (page: number) =>
-    sharp(bytes, { limitInputPixels: Number(values.maxPixels), failOn: "error", page, pages: 1 });
-  const { pages = 1 } = await open(0).metadata();
+  const maxPixels = Number(values.maxPixels);
+  const open = (page: number, limitInputPixels: number | false = maxPixels) =>
+    sharp(bytes, { limitInputPixels, failOn: "error", page, pages: 1 });
+  // The head is read without a limit, because the error of sharp does not say the size.
+  const { pages = 1, width, height } = await open(0, false).metadata();
+  if (width * height > maxPixels)
+    throw new Error(`its frames have ${width} x ${height} pixels, more than ${maxPixels}`);
   const edge = Number(values.maxEdge);
   const frames: Buffer[] = [];
   for (const page of sampledIndices(pages, Number(values.frames))) {

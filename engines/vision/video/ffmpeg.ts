@@ -1,6 +1,6 @@
 // ffmpeg: the system's programs ffprobe and ffmpeg, which read the frames of a video. Both are limited programs that may read
 // only one file: no network, no playlists or other formats that name further files.
-import { ServerError } from "../../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import type { Command } from "../../../runtime/program/limited-command.ts";
 import { type CommandLimits, runLimitedCommand } from "../../../runtime/program/limited-program.ts";
 import { findProgram } from "../../../runtime/sandbox/host-isolation.ts";
@@ -60,7 +60,7 @@ export async function frameTimes({ ffprobe }: VideoPrograms, path: string, signa
   if (size === undefined) throw undecodable("it has no video stream");
   const [width = 0, height = 0] = size;
   if (!(width >= 1 && height >= 1 && width * height <= maxFramePixels)) {
-    throw undecodable(`its frames have ${width} x ${height} pixels; expected at most ${maxFramePixels} pixels`);
+    throw undecodable(`its frames have ${width} x ${height} pixels, more than ${maxFramePixels}`);
   }
   const times = fieldsOf("packet").flatMap(([time]) => (Number.isFinite(time) ? [time as number] : []));
   if (times.length === 0) throw undecodable("it has no frames with times");
@@ -95,9 +95,14 @@ async function run(command: Command, limits: CommandLimits, signal: AbortSignal)
   if (failure === null) return output;
   // The messages of ffmpeg name the temporary file.
   const path = command.find((word) => word.includes("troupe-video-")) ?? "";
-  throw undecodable(failure.replaceAll(path, "the file").trim().slice(0, maxErrorLength));
+  // They also have addresses of its memory.
+  const reason = failure.replaceAll(path, "the file").replaceAll(/ @ 0x[0-9a-f]+/g, "");
+  throw undecodable(inOneLine(reason).slice(0, maxErrorLength));
 }
 
 export function undecodable(reason: string): ServerError {
-  return new ServerError("invalid_value", `the video cannot be decoded: ${reason}`);
+  const message =
+    `the video cannot be decoded: ${reason}; expected an undamaged video (mp4, webm, mkv, avi, mpeg), GIF or WebP: ` +
+    "convert it, and send it again";
+  return new ServerError("invalid_value", message);
 }

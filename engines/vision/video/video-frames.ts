@@ -2,7 +2,7 @@
 // ffmpeg, animated GIF and WebP files by sharp. The frames of recent videos are kept, because clients send a video again with
 // each message of a conversation.
 import { fileURLToPath } from "node:url";
-import { ServerError } from "../../../runtime/errors.ts";
+import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import { withTemporaryFile } from "../../../runtime/host/temporary-file.ts";
 import { type ProgramLimits, runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
@@ -139,7 +139,7 @@ async function animationFrames(bytes: Uint8Array, maxFrames: number, signal: Abo
   const args = [`--frames=${maxFrames}`, `--maxPixels=${maxPixels}`, `--maxEdge=${maxFrameEdge}`];
   const { output, failure } = await runLimitedProgram(animationProgram, { args, limits, input: bytes, signal });
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its video was decoded");
-  if (failure !== null) throw undecodable(failure.slice(0, maxErrorLength));
+  if (failure !== null) throw undecodable(inOneLine(failure).slice(0, maxErrorLength));
   const { head, body } = splitOutput<AnimationHead>(output);
   let end = 0;
   return head.sizes.map((size) => {

@@ -17,8 +17,14 @@ export interface BodyWithoutAudio {
   readonly whole: Uint8Array;
   /** Field `model` of the body; undefined: it has none. */
   readonly model: string | undefined;
-  readonly audio: readonly Uint8Array[];
+  readonly audio: readonly AudioPart[];
   readonly pieces: readonly Uint8Array[];
+}
+
+export interface AudioPart {
+  readonly bytes: Uint8Array;
+  /** Field of the body that has it, for errors. */
+  readonly param: string;
 }
 
 interface Part {
@@ -34,7 +40,7 @@ export function takeAudio(body: Uint8Array): TaskOutput {
     readonly model?: unknown;
   };
   const mark = randomUUID();
-  const audio: Uint8Array[] = [];
+  const audio: AudioPart[] = [];
   for (const [field, textType] of [
     ["messages", "text"],
     ["input", "input_text"],
@@ -44,10 +50,10 @@ export function takeAudio(body: Uint8Array): TaskOutput {
       for (const [k, part] of content.entries()) {
         const given = part as Part | null;
         if (given?.type !== "input_audio") continue;
-        const param = `${field}.${i}.content.${k}.input_audio.data`;
+        const param = `${field}[${i}].content[${k}].input_audio.data`;
         if (audio.length === MAX_PARTS)
           throw new ServerError("invalid_value", `expected at most ${MAX_PARTS} audio parts`, { param });
-        audio.push(decoded(given.input_audio?.data, param));
+        audio.push({ bytes: decoded(given.input_audio?.data, param), param });
         content[k] = { type: textType, text: mark };
       }
     }

@@ -3,11 +3,11 @@
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fromErrorRecord } from "../../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
 import type { Context } from "../../context.ts";
 import type { Exchange } from "../../exchange.ts";
 import { clientOf } from "../../server/client.ts";
-import { type BodyWithoutAudio, bodyWith, takeAudioName } from "./body-without-audio.ts";
+import { type AudioPart, type BodyWithoutAudio, bodyWith, takeAudioName } from "./body-without-audio.ts";
 
 const AUDIO = Buffer.from('"input_audio"');
 
@@ -31,17 +31,22 @@ export async function transcribedBody(body: Uint8Array, exchange: Exchange, cont
   return bodyWith(parts, transcripts);
 }
 
-async function transcriptOf(audio: Uint8Array, { request }: Exchange, { speech, files }: Context): Promise<string> {
+/** Throws the error that names the field of the audio. */
+async function transcriptOf(
+  { bytes, param }: AudioPart,
+  { request }: Exchange,
+  { speech, files }: Context,
+): Promise<string> {
   if (speech === null || files === null) return "";
   const path = join(files.stagingFolder, `audio-${randomUUID()}`);
-  await writeFile(path, audio, { flag: "wx", mode: 0o600 });
+  await writeFile(path, bytes, { flag: "wx", mode: 0o600 });
   try {
     const model = speech.resolve(undefined, "transcribe");
     const asked = { model, client: clientOf(request), path, language: null, translates: false };
     let text = "";
     for await (const events of speech.transcribe(asked, request.signal)) {
       for (const event of events) {
-        if (event.type === "error") throw fromErrorRecord(event.error);
+        if (event.type === "error") throw fromErrorRecord(withField(event.error, param));
         if (event.type === "segments") text += event.segments.map((segment) => segment.text).join("");
       }
     }
@@ -49,4 +54,9 @@ async function transcriptOf(audio: Uint8Array, { request }: Exchange, { speech, 
   } finally {
     await rm(path, { force: true });
   }
+}
+
+/** Returns the error of a file, which is a field of another request there, with the field of this one. */
+function withField(error: ErrorRecord, param: string): ErrorRecord {
+  return error.param === "file" ? { ...error, param } : error;
 }

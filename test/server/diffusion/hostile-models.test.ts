@@ -12,6 +12,8 @@ import { openDiffusion } from "../../../engines/diffusion/pipeline.ts";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 import { ddimConfig, writeTinyPipeline } from "../../fixtures/diffusion/tiny-pipelines.ts";
+import { Dice } from "../../fixtures/hostile/dice.ts";
+import { mutatedJson } from "../../fixtures/mutants/model-formats.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-hostile-diffusion-"));
 after(() => rmSync(root, { recursive: true }));
@@ -27,21 +29,6 @@ const jsons = [
   "tokenizer/tokenizer_config.json",
 ];
 const graphs = ["text_encoder/model.onnx", "unet/model.onnx", "vae_decoder/model.onnx"];
-const values = ["null", "-1", "1e308", "0", '""', "[]", "{}", "true", "99999999999", '"x"', "[1,2,3,4,5,6,7,8,9]"];
-
-/** Replaces a value, cuts the end, or changes bytes. */
-function mutatedJson(text: string, random: Random): string {
-  const kind = Math.floor(random.next() * 3);
-  const at = Math.floor(random.next() * text.length);
-  if (kind === 0) return text.slice(0, at);
-  if (kind === 1)
-    return text.slice(0, at) + String.fromCharCode(32 + Math.floor(random.next() * 90)) + text.slice(at + 1);
-  const fields = [...text.matchAll(/:\s*("[^"]*"|-?[\d.e-]+|true|false|null|\[[^\]]*\])/g)];
-  const field = fields[Math.floor(random.next() * fields.length)];
-  if (field === undefined) return "";
-  const value = values[Math.floor(random.next() * values.length)];
-  return `${text.slice(0, field.index)}:${value}${text.slice(field.index + field[0].length)}`;
-}
 
 /** Changes some bytes, mostly of the head, or cuts the end. */
 function mutatedBytes(bytes: Buffer, random: Random): Buffer {
@@ -61,10 +48,11 @@ describe("damaged diffusion models", () => {
     const folder = writeTinyPipeline(join(root, "json"), { kind: "sd", config: ddimConfig });
     const originals = new Map(jsons.map((name) => [name, readFileSync(join(folder, name), "utf8")]));
     const random = new Random(24n);
+    const dice = new Dice(() => random.next());
     let refused = 0;
     for (let i = 0; i < 440; i++) {
       const name = jsons[i % jsons.length] ?? "";
-      writeFileSync(join(folder, name), mutatedJson(originals.get(name) ?? "", random));
+      writeFileSync(join(folder, name), mutatedJson(originals.get(name) ?? "", dice));
       try {
         const model = await openDiffusion({ path: folder, threads: 1, limits });
         const asked = {

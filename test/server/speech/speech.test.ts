@@ -172,6 +172,13 @@ describe("a server with speech models", () => {
     assert.equal(chat, await tokensWith([{ type: "text", text }], "/v1/chat/completions", "messages"));
     const response = await tokensWith([part], "/v1/responses", "input");
     assert.equal(response, await tokensWith([{ type: "input_text", text }], "/v1/responses", "input"));
+    const damaged = { type: "input_audio", input_audio: { data: Buffer.from("no audio").toString("base64") } };
+    const refused = await refusal("/v1/chat/completions", {
+      model: "chat",
+      messages: [{ role: "user", content: [part, damaged] }],
+    });
+    assert.match(refused.message, /expected an audio file .*, got a file of another kind/);
+    assert.equal(refused.param, "messages[0].content[1].input_audio.data");
   });
 
   it("refuses by name what it cannot do", async () => {

@@ -9,7 +9,7 @@ import { contentTypeOf, createEncoder } from "../../../engines/speech/audio/enco
 import { type AudioFormat, audioFormats } from "../../../engines/speech/audio/encoder.ts";
 import { pcm16 } from "../../../engines/speech/audio/pcm.ts";
 import { resampled } from "../../../engines/speech/audio/resample.ts";
-import { ServerError } from "../../../runtime/errors.ts";
+import type { ServerError } from "../../../runtime/errors.ts";
 
 const rate = 22_050;
 const folder = mkdtempSync(join(tmpdir(), "troupe-audio-"));
@@ -117,23 +117,5 @@ describe("an audio file that cannot be used", () => {
       head.writeUInt16LE(value, at);
     head.write("data\xff\xff\xff\xff", 36, "latin1");
     await refused("silence", Buffer.concat([head, silence]), 10, "invalid_value", /at most 10 s of audio/);
-  });
-
-  it("never is another error than a named one, whatever bytes are changed", async () => {
-    let seed = 7;
-    const random = (below: number) => {
-      seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
-      return seed % below;
-    };
-    const files = await Promise.all(
-      (["wav", "mp3", "opus"] as const).map((format) => encoded(format, [tone(0.3, 440)])),
-    );
-    for (let round = 0; round < 9; round++) {
-      const bytes = Buffer.from(files[round % files.length] as Buffer);
-      for (let i = 0; i < 20; i++) bytes[random(Math.min(bytes.length, 400))] = random(256);
-      await read(`mutant-${round}`, bytes).catch((error: unknown) => {
-        assert.ok(error instanceof ServerError && /invalid_value|unsupported/.test(error.code), String(error));
-      });
-    }
   });
 });

@@ -2,8 +2,8 @@
 import { readFile, stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
-import { ServerError } from "../../../../runtime/errors.ts";
-import { checkInputs, loadOnnx, type Onnx, type OnnxSession, openSession } from "../../../onnx/onnx.ts";
+import { inOneLine, ServerError } from "../../../../runtime/errors.ts";
+import { checkInputs, loadOnnx, type Onnx, type OnnxSession, openSession, runSession } from "../../../onnx/onnx.ts";
 import { floatsOf, inputsOf, type OnnxPort, tensorFor } from "../../../onnx/tensors.ts";
 import type { Phrase, SpeakingModel, SpeechCard, SpeechSpec } from "../../speech.ts";
 import { espeakVersion } from "../espeak-process.ts";
@@ -117,7 +117,7 @@ export class KokoroModel implements SpeakingModel {
     const row = Math.min(tokens.length, styles.length / styleLength) - 1;
     const vector = styles.subarray(row * styleLength, (row + 1) * styleLength);
     const onnx = this.#onnx;
-    const outputs = await this.#session.run({
+    const outputs = await runSession(this.#session, {
       [ids.name]: tensorFor(onnx, ids, [0, ...tokens, 0], [1, tokens.length + 2]),
       [style.name]: tensorFor(onnx, style, vector, [1, styleLength]),
       [rate.name]: tensorFor(onnx, rate, [speedFor(rate, speed)], [1]),
@@ -181,7 +181,7 @@ async function readVocabulary(path: string): Promise<ReadonlyMap<string, number>
     return new Map(Object.entries(vocabularyFile.parse(JSON.parse(await readFile(path, "utf8")))));
   } catch (error) {
     throw invalid(
-      `"${path}" expects the phonemes of a Kokoro model; it cannot be read: ${String(error).slice(0, 300)}`,
+      `"${path}" expects the phonemes of a Kokoro model; it cannot be read: ${inOneLine(String(error)).slice(0, 300)}`,
     );
   }
 }

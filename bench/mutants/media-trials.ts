@@ -1,0 +1,94 @@
+// Trials of images, audio and videos: each mutant is read by the server's own decoder, in processes with limits, and some are sent to a
+// server.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TilingRules } from "../../engines/files/projector.ts";
+import { decodeAudio } from "../../engines/speech/audio/decode.ts";
+import { cutImage } from "../../engines/vision/image-decoder.ts";
+import { VideoFrames } from "../../engines/vision/video/video-frames.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { audioSources, imageSources, videoSources } from "../../test/fixtures/mutants/media-sources.ts";
+import { diceOf, mutantOf, type Source } from "../../test/fixtures/mutants/mutate.ts";
+import type { MediaServer } from "./media-server.ts";
+import { judged, type MediaKind, type Outcome, type Trials } from "./outcome.ts";
+
+/** A server that gets every `every`-th mutant. */
+interface ServerShare {
+  readonly server: MediaServer;
+  readonly every: number;
+}
+
+const maxSeconds = 60;
+const maxFrames = 4;
+const { signal } = new AbortController();
+const rules: TilingRules = {
+  tileSize: 28,
+  variable: null,
+  gridEdge: 56,
+  slices: null,
+  kernel: "cubic",
+  padding: [0, 0, 0],
+  mean: [0.5, 0.5, 0.5],
+  deviation: [0.5, 0.5, 0.5],
+};
+
+const mediaSources: Readonly<Record<MediaKind, () => Promise<readonly Source[]>>> = {
+  images: imageSources,
+  audio: audioSources,
+  video: videoSources,
+};
+
+/** Runs the trials, one a core at a time, and passes each outcome to `tell`. */
+export async function runMedia(
+  kind: MediaKind,
+  { seed, first, count }: Trials,
+  share: ServerShare | null,
+  tell: (outcome: Outcome) => void,
+): Promise<void> {
+  const sources = await mediaSources[kind]();
+  const folder = mkdtempSync(join(tmpdir(), "troupe-mutants-"));
+  const read = readers(folder)[kind];
+  const numbers = Array.from({ length: count }, (_, i) => first + i).values();
+  const lanes = Array.from({ length: availableParallelism() }, async () => {
+    for (const number of numbers) {
+      const { name, bytes } = mutantOf(sources, diceOf(seed, number));
+      const beginMs = performance.now();
+      const isSent = share !== null && number % share.every === 0;
+      const verdict = isSent
+        ? await share.server.verdictOn(kind, bytes, number / share.every)
+        : await verdictOf(kind, read(bytes, number));
+      tell({ number, name: isSent ? `sent ${name}` : name, ...verdict, ms: performance.now() - beginMs });
+    }
+  });
+  try {
+    await Promise.all(lanes);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+type Read = (bytes: Buffer, number: number) => Promise<unknown>;
+
+function readers(folder: string): Readonly<Record<MediaKind, Read>> {
+  const videos = new VideoFrames();
+  return {
+    images: (bytes) => cutImage(bytes, rules, null, "client"),
+    audio: async (bytes, number) => {
+      const path = join(folder, String(number));
+      writeFileSync(path, bytes);
+      await decodeAudio(path, maxSeconds, signal).finally(() => rmSync(path));
+    },
+    video: (bytes, number) => videos.decode({ bytes, digest: String(number), client: "client" }, maxFrames, signal),
+  };
+}
+
+async function verdictOf(kind: MediaKind, reading: Promise<unknown>): Promise<Pick<Outcome, "result" | "detail">> {
+  try {
+    await reading;
+    return { result: "read", detail: "" };
+  } catch (error) {
+    if (error instanceof ServerError) return judged(kind, error.code, error.message);
+    return { result: "broken", detail: `an error without a name: ${String(error)}` };
+  }
+}

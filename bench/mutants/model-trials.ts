@@ -1,0 +1,67 @@
+// Trials of models: a child process (place.ts) loads damaged models one after the other. A process that ends, hangs or takes too much
+// memory is reported, and the next one continues with the next mutant.
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import type { ModelKind } from "../../test/fixtures/mutants/model-sources.ts";
+import { residentKiB } from "../proc.ts";
+import type { Outcome, Trials } from "./outcome.ts";
+
+const program = fileURLToPath(new URL("./place.js", import.meta.url));
+const watchMs = 100;
+/** Number of mutants of a process: the memory of a damaged model is given back when garbage is collected, which may be late. */
+const batch = 100;
+/** Time for one mutant, and for the start of the process: many times what either needs, because other programs may run. */
+const limitMs = 60_000;
+const limitMiB = 2048;
+
+/** Runs the trials in one process at a time, and passes each outcome to `tell`. */
+export async function runModels(kind: ModelKind, trials: Trials, tell: (outcome: Outcome) => void): Promise<void> {
+  const end = trials.first + trials.count;
+  for (let next = trials.first; next < end; ) {
+    next = await runBatch(kind, { ...trials, first: next, count: Math.min(batch, end - next) }, tell);
+  }
+}
+
+/** Runs trials in one process, until it has ended. Returns the number of the next mutant. */
+async function runBatch(kind: ModelKind, { seed, first, count }: Trials, tell: (outcome: Outcome) => void) {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-mutants-"));
+  const child = spawn(process.execPath, [program, folder, kind, String(seed), String(first), String(count)], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let next = first;
+  let lastMs = performance.now();
+  let reason: string | null = null;
+  let errors = "";
+  child.stderr.on("data", (data: Buffer) => {
+    errors = `${errors}${data}`.slice(-500);
+  });
+  const lines = createInterface({ input: child.stdout });
+  lines.on("line", (line) => {
+    // Libraries print, too.
+    if (!line.startsWith("{")) return;
+    const outcome = JSON.parse(line) as Outcome;
+    tell(outcome);
+    next = outcome.number + 1;
+    lastMs = performance.now();
+  });
+  const watch = setInterval(() => {
+    if (performance.now() - lastMs > limitMs) reason ??= `it takes longer than ${limitMs / 1000} s`;
+    if (residentKiB(child.pid ?? 0) > limitMiB * 1024) reason ??= `it takes more than ${limitMiB} MiB`;
+    if (reason !== null) child.kill("SIGKILL");
+  }, watchMs);
+  const signal = await new Promise<string>((resolve) => {
+    child.once("close", (code, killedBy) => resolve(killedBy ?? `exit code ${code}`));
+  });
+  clearInterval(watch);
+  rmSync(folder, { recursive: true, force: true });
+  if (next >= first + count) return next;
+  const detail = `${reason ?? signal} ${errors.trim()}`;
+  // An exit code is that of an error that the program did not catch.
+  const isUncaught = reason === null && signal.startsWith("exit");
+  tell({ number: next, name: kind, result: isUncaught ? "broken" : "ended", detail, ms: performance.now() - lastMs });
+  return next + 1;
+}

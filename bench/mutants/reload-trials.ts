@@ -1,0 +1,53 @@
+// Trials of damaged models in a server: a model is loaded again from a damaged file and asked something. The other models answer
+// meanwhile, and the model answers again when its file is whole.
+import { readFileSync, writeFileSync } from "node:fs";
+import { basename } from "node:path";
+import { gguf, json, onnx } from "../../test/fixtures/mutants/model-formats.ts";
+import { diceOf, mutantOf, type Source } from "../../test/fixtures/mutants/mutate.ts";
+import { blackPng, silentWav } from "../../test/fixtures/mutants/special-files.ts";
+import type { Alias, Answer, MediaServer } from "./media-server.ts";
+import type { Outcome, Trials } from "./outcome.ts";
+
+const aliases: readonly Alias[] = ["eyes", "ears", "scribe"];
+
+export async function runReloads(
+  { seed, first, count }: Trials,
+  server: MediaServer,
+  tell: (outcome: Outcome) => void,
+): Promise<void> {
+  const picture = await blackPng(64, 64, "rgb8");
+  const ask = (alias: Alias): Promise<Answer> => {
+    if (alias === "eyes") return server.see([picture]);
+    return alias === "ears" ? server.hear(silentWav(2)) : server.transcribe(silentWav(2));
+  };
+  const sources = new Map(aliases.map((alias) => [alias, server.files[alias].map(sourceOf)]));
+  for (let number = first; number < first + count; number++) {
+    const dice = diceOf(seed, number);
+    const alias = dice.pick(aliases);
+    const { name, bytes, source } = mutantOf(sources.get(alias) ?? [], dice);
+    writeFileSync(source.path, bytes);
+    const beginMs = performance.now();
+    const loaded = await server.reload(alias);
+    const used = await ask(alias);
+    const others = await Promise.all(aliases.filter((other) => other !== alias).map(ask));
+    writeFileSync(source.path, source.bytes);
+    const whole = [await server.reload(alias), await ask(alias)];
+    const healthy = [...others, ...whole].find(({ status }) => status !== 200);
+    const refusal = [loaded, used].find(({ status }) => status !== 200);
+    const isNameless = refusal !== undefined && (refusal.code === "internal" || refusal.message === "");
+    const flaw = healthy ?? (isNameless ? refusal : undefined);
+    tell({
+      number,
+      name,
+      result: flaw !== undefined ? "broken" : refusal === undefined ? "read" : "refused",
+      detail: JSON.stringify(flaw ?? refusal ?? ""),
+      ms: performance.now() - beginMs,
+    });
+  }
+}
+
+function sourceOf(path: string): Source & { readonly path: string } {
+  const name = basename(path);
+  const format = path.endsWith(".gguf") ? gguf : path.endsWith(".json") ? json : onnx;
+  return { name, path, format, bytes: readFileSync(path) };
+}
