@@ -97,6 +97,7 @@ export class ModelBuilder {
       spec: { ...spec, abortFlag, computeLock: this.#computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
+      ...promptsOf(model),
       kind,
       defaults,
       ...adapters,
@@ -115,6 +116,7 @@ export class ModelBuilder {
       spec: specOf(config, model, path),
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
+      ...promptsOf(model),
       defaults: await generationDefaults(model, path, log),
       ...{ adapters: null, ownAdapter: null },
     };
@@ -142,6 +144,10 @@ export class ModelBuilder {
     const index = this.engines.findIndex(({ model }) => model === id);
     if (index !== -1) this.engines.splice(index, 1);
   }
+}
+
+function promptsOf({ embedding: { prompts } }: ModelConfig): Pick<ServedModel, "prompts"> {
+  return prompts === null ? {} : { prompts };
 }
 
 /**
