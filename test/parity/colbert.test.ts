@@ -26,7 +26,7 @@ function errorShare(actual: readonly number[], expected: readonly number[]): num
   return Math.max(...actual.map((value, i) => Math.abs(value - (expected[i] as number)))) / range;
 }
 
-for (const layout of ["stanford", "pylate"] satisfies ColbertLayout[]) {
+for (const layout of ["stanford", "pylate", "modern"] satisfies ColbertLayout[]) {
   describe(`a ColBERT model in the layout of ${layout}`, () => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-colbert-"));
     const { queries, documents, similarities, ...model } = colbertCase(layout);
