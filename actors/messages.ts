@@ -52,7 +52,10 @@ export interface ModelProtocol {
    */
   prepareMedia(message: MediaToPrepare): Promise<readonly PreparedMedia[]>;
   releaseMedia(message: { readonly hold: number }): void;
-  /** Returns the pooled outputs of the prompts, when all are computed: Capabilities.pooledLength floats for each prompt. */
+  /**
+   * Returns the pooled outputs of the prompts, when all are computed: Capabilities.pooledLength floats for each prompt, with
+   * pooling `tokens` for each token.
+   */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
   /** Ends sequences before the next step. `stop`: their texts contain a stop string, so the sequences count as finished. */
   cancel(message: { readonly ids: readonly number[]; readonly how?: "cancelled" | "stop" }): void;
@@ -384,6 +387,8 @@ export interface AttachedModel {
   readonly path: string;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
+  /** Texts before inputs to embed, by input type; absent: those of the model. */
+  readonly prompts?: Readonly<Record<string, string>>;
   readonly ready: ModelPlaceReady;
   readonly ticket: DialTicket;
   /** Result of an earlier attach of the model; null: none. It is reused, because the files may have been deleted since then. */

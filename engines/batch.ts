@@ -170,8 +170,9 @@ export interface StepOutput {
    * - cls: state of the first token
    * - last: state of the last token
    * - rank: outputs of the model's scoring head
+   * - tokens: the row's tokens one after another, a row each
    */
   readonly pooled: Float32Array;
-  /** For each batch row: its row in `pooled`; -1 if it has none. */
+  /** For each batch row: its row in `pooled`, with pooling `tokens` the first of its rows; -1 if it has none. */
   readonly pooledRow: Int32Array;
 }

@@ -65,6 +65,8 @@ export interface ModelSpec {
   readonly computeLock: string | null;
   /** Required kind of the model; null or absent: any. The caller checks it after the load. */
   readonly kind?: "text" | "multimodal" | "embedding" | null;
+  /** Pooling of an encoder in place of its own; null or absent: its own. */
+  readonly pooling?: "tokens" | null;
   /** Images that the model takes, from its projector file; null or absent: it takes tokens only. */
   readonly images?: ImageSpec | null;
   /** Audio that the model takes, from its projector file; null or absent: none. */
@@ -215,7 +217,9 @@ export interface Capacity {
 }
 
 /** Method that reduces the hidden states of a sequence to one vector; `rank` gives scores instead of a vector. */
-export type Pooling = "mean" | "cls" | "last" | "rank";
+export type SequencePooling = "mean" | "cls" | "last" | "rank";
+/** Method that makes vectors of the hidden states of a sequence; `tokens` keeps one for each token. */
+export type Pooling = SequencePooling | "tokens";
 
 /**
  * Features of a loaded model. Callers must check them before use; for example, a sliding-window or recurrent model
@@ -232,7 +236,7 @@ export interface Capabilities {
   readonly generates: boolean;
   /** Pooling method of the pooled outputs; null: the model has no pooled outputs. */
   readonly pooling: Pooling | null;
-  /** Number of floats in a pooled output. */
+  /** Number of floats in a pooled output; with pooling `tokens`, of each token. */
   readonly pooledLength: number;
   /** true: a sequence must be fed whole, as one row, because its tokens also attend to later ones. */
   readonly wholeSequences: boolean;

@@ -128,6 +128,10 @@ export interface EmbedRequest {
   readonly inputs: EmbedInputs;
   /** Text with which each input is scored. Absent: vectors are computed instead of scores. */
   readonly query?: string;
+  /** What the texts are for the model, such as `query` or `document`. Absent: the model's default. */
+  readonly inputType?: string;
+  /** Whether the caller takes a vector for each token. If not, such a model is refused. */
+  readonly takesTokenVectors?: boolean;
   /** Number of leading elements of a vector to keep, before it is scaled to length 1. Absent: all. */
   readonly dimensions?: number;
   /** Whether to cut the end of an input that is too long. If false, such an input is rejected. */
@@ -137,8 +141,18 @@ export interface EmbedRequest {
 }
 
 export interface Embeddings {
-  /** For each input, in order: a vector of Euclidean length 1, or the model's scores for the input and the query. */
+  /**
+   * For each input, in order: a vector of Euclidean length 1; such a vector for each token, one after another; or the model's
+   * scores for the input and the query.
+   */
   readonly vectors: readonly Float32Array[];
+  /** Length of the vector of a token; absent: there is one vector for each input. */
+  readonly tokenVectorLength?: number;
+  /**
+   * Whether each score is the sum, over the query's vectors, of the largest product with a vector of the input (MaxSim).
+   * Absent: scores are outputs of the model.
+   */
+  readonly isMaxSim?: boolean;
   readonly promptTokens: number;
 }
 

@@ -166,9 +166,11 @@ export class GenerationClient implements ModelUsers {
     place: Place<ModelPlaceReady>,
   ): Promise<ModelFileFacts> {
     const ticket = await place.dial();
-    const { id, spec, chatTemplate, jinjaExplicit } = served;
+    const { id, spec, chatTemplate, jinjaExplicit, prompts } = served;
     const files = this.#files.get(place) ?? null;
-    const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket, files };
+    const { ready } = place;
+    const given = prompts && { prompts };
+    const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ...given, ready, ticket, files };
     const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
     const read = await models.ask("attachModel", message, options);
     this.#files.set(place, read);

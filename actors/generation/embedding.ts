@@ -1,11 +1,14 @@
 // Embedding: one request for vectors, or for the scores of a reranker. Each group of inputs is tokenised by a text worker, then
 // the model computes its vectors. The groups are small, so that the requests of other clients also get text workers and entries
 // in the model's queue.
-import type { Capacity } from "../../engines/engine.ts";
+import { setImmediate } from "node:timers/promises";
+import type { Capacity, Pooling } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Embeddings, EmbedInputs, EmbedRequest } from "../api/inference.ts";
 import type { LeasedAdapter, ModelProtocol } from "../messages.ts";
+import type { TokenizedInputs } from "../text-tasks/text-handlers.ts";
+import { finite, maxSim, unitVectors } from "./vectors.ts";
 
 /** Maximum number of floats in one response: 16 MiB of floats, or about 80 MiB as JSON text. */
 const maxFloats = 4 * 1024 * 1024;
@@ -20,10 +23,11 @@ export interface EmbeddingOptions {
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     /** Tokenises the inputs on a text worker. Throws their validation error. */
-    tokenize(inputs: EmbedInputs, signal: AbortSignal): Promise<readonly Int32Array[]>;
+    tokenize(inputs: EmbedInputs, signal: AbortSignal, role?: "query" | "document"): Promise<TokenizedInputs>;
     readonly actor: Ref<ModelProtocol>;
     /** Limits of one step. A group is about as large as one step. */
     readonly capacity: Pick<Capacity, "maxSequences" | "maxBatchTokens">;
+    readonly pooling: Pooling | null;
     readonly pooledLength: number;
     /** Maximum number of sequences that wait in the model's queue. */
     readonly maxQueue: number;
@@ -43,6 +47,10 @@ export class Embedding {
   /** Index of the first input that is not yet in a group. */
   #next = 0;
   #promptTokens = 0;
+  /** Floats of the vectors so far, if the model has a vector for each token. */
+  #floats = 0;
+  /** Vectors of the query's tokens, with which inputs are scored; null: the model itself scores, or none does. */
+  #queryVectors: Float32Array | null = null;
 
   constructor(options: EmbeddingOptions) {
     this.#options = options;
@@ -52,17 +60,39 @@ export class Embedding {
   async run(): Promise<Embeddings> {
     this.#checkSizes();
     const { signal, model } = this.#options;
+    const isMaxSim = this.#isMultiVector && this.#options.request.query !== undefined;
     // If the model's queue has room, the next group waits there while the model computes a group.
     const groupsAtOnce = model.maxQueue >= model.capacity.maxSequences ? 2 : 1;
     try {
       await new Promise<unknown>((resolve, reject) => {
         signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-        Promise.all(Array.from({ length: groupsAtOnce }, () => this.#feed())).then(resolve, reject);
+        const feed = () => Promise.all(Array.from({ length: groupsAtOnce }, () => this.#feed()));
+        (isMaxSim ? this.#embedQuery().then(feed) : feed()).then(resolve, reject);
       });
     } finally {
       this.#close();
     }
-    return { vectors: this.#vectors, promptTokens: this.#promptTokens };
+    const form = isMaxSim ? { isMaxSim } : this.#isMultiVector && { tokenVectorLength: this.#dimensions };
+    return { vectors: this.#vectors, promptTokens: this.#promptTokens, ...form };
+  }
+
+  get #isMultiVector(): boolean {
+    return this.#options.model.pooling === "tokens";
+  }
+
+  get #dimensions(): number {
+    return this.#options.request.dimensions ?? this.#options.model.pooledLength;
+  }
+
+  /** Computes the vectors of the query's tokens. */
+  async #embedQuery(): Promise<void> {
+    const values = new TextEncoder().encode(this.#options.request.query);
+    const inputs = { kind: "texts", values, ends: Uint32Array.of(values.length) } as const;
+    const { model } = this.#options;
+    const { prompts } = await model.tokenize(inputs, this.#closing.signal, "query");
+    if (this.#closing.signal.aborted) return;
+    const pooled = await this.#pool(prompts);
+    this.#queryVectors = unitVectors(pooled, model.pooledLength, model.pooledLength);
   }
 
   /** Checks the length of the vectors, and that those of all inputs fit into one response. Throws invalid_value. */
@@ -82,23 +112,71 @@ export class Embedding {
 
   /** Sends groups to the model, one after another, until no input is left. */
   async #feed(): Promise<void> {
-    const { request, adapter, model } = this.#options;
+    const { request, model } = this.#options;
     while (!this.#closing.signal.aborted && this.#next < request.inputs.ends.length) {
       const first = this.#next;
-      const prompts = await model.tokenize(this.#nextGroup(), this.#closing.signal);
+      const role = this.#queryVectors === null ? undefined : "document";
+      const { prompts, skipped } = await model.tokenize(this.#nextGroup(), this.#closing.signal, role);
       if (this.#closing.signal.aborted) return;
-      this.#promptTokens += prompts.reduce((sum, prompt) => sum + prompt.length, 0);
-      const id = model.nextId();
-      this.#asked.add(id);
-      const job = { client: request.client, prompts, adapter: adapter?.id ?? 0, priority: request.priority };
-      const pooled = await model.actor.ask("pool", { id, job }, { timeoutMs: poolTimeoutMs });
-      this.#asked.delete(id);
+      const pooled = await this.#pool(prompts);
+      if (this.#isMultiVector) {
+        await this.#takeTokens(first, prompts, pooled, new Set(skipped));
+        continue;
+      }
       const length = pooled.length / prompts.length;
       for (let i = 0; i < prompts.length; i++) {
-        const output = pooled.slice(i * length, i * length + (request.dimensions ?? length));
-        this.#vectors[first + i] = request.query === undefined ? unitVector(output) : finite(output);
+        const output = pooled.subarray(i * length, (i + 1) * length);
+        const isScored = request.query !== undefined;
+        const kept = request.dimensions ?? length;
+        this.#vectors[first + i] = isScored ? finite(output.slice()) : unitVectors(output, length, kept);
       }
     }
+  }
+
+  /** Computes the pooled outputs of prompts. */
+  async #pool(prompts: readonly Int32Array[]): Promise<Float32Array> {
+    const { request, adapter, model } = this.#options;
+    this.#promptTokens += prompts.reduce((sum, prompt) => sum + prompt.length, 0);
+    const id = model.nextId();
+    this.#asked.add(id);
+    const job = { client: request.client, prompts, adapter: adapter?.id ?? 0, priority: request.priority };
+    const pooled = await model.actor.ask("pool", { id, job }, { timeoutMs: poolTimeoutMs });
+    this.#asked.delete(id);
+    return pooled;
+  }
+
+  /** Takes the vectors of the tokens of prompts, or the scores of these. Throws `invalid_value` if there are too many floats. */
+  async #takeTokens(
+    first: number,
+    prompts: readonly Int32Array[],
+    pooled: Float32Array,
+    skipped: ReadonlySet<number>,
+  ): Promise<void> {
+    const { pooledLength } = this.#options.model;
+    let at = 0;
+    for (const [i, prompt] of prompts.entries()) {
+      const outputs = pooled.subarray(at * pooledLength, (at + prompt.length) * pooledLength);
+      at += prompt.length;
+      const vectors = unitVectors(
+        outputs,
+        pooledLength,
+        this.#dimensions,
+        (row) => !skipped.has(prompt[row] as number),
+      );
+      if (this.#queryVectors === null) this.#vectors[first + i] = this.#counted(vectors);
+      else {
+        this.#vectors[first + i] = maxSim(this.#queryVectors, vectors, pooledLength);
+        // The products of a long query and document take 30 ms, in which the streams of other requests wait.
+        await setImmediate();
+      }
+    }
+  }
+
+  #counted(vectors: Float32Array): Float32Array {
+    this.#floats += vectors.length;
+    if (this.#floats <= maxFloats) return vectors;
+    const message = `the vectors of all tokens have more than ${maxFloats} elements, the most of one response; send fewer inputs`;
+    throw new ServerError("invalid_value", message, { param: "input" });
   }
 
   /** Returns the inputs of the next group, about as many as fit into one step. */
@@ -126,20 +204,4 @@ export class Embedding {
     this.#closing.abort();
     if (this.#asked.size > 0) this.#options.model.actor.tell("cancel", { ids: [...this.#asked] });
   }
-}
-
-function finite(scores: Float32Array): Float32Array {
-  if (scores.every(Number.isFinite)) return scores;
-  throw new ServerError("model_failed", "the model's score of a document is no number");
-}
-
-/** Scales the vector in place to length 1; a zero vector is not changed. Throws model_failed for NaN and infinity. */
-function unitVector(vector: Float32Array): Float32Array {
-  let squares = 0;
-  for (const value of vector) squares += value * value;
-  if (!Number.isFinite(squares)) throw new ServerError("model_failed", "the model's output for an input is no number");
-  if (squares === 0) return vector;
-  const scale = 1 / Math.sqrt(squares);
-  for (let i = 0; i < vector.length; i++) vector[i] = (vector[i] as number) * scale;
-  return vector;
 }

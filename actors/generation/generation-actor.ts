@@ -14,7 +14,7 @@ import type { Clock } from "../../runtime/clock.ts";
 import type { Endpoint, PeerExit } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
-import type { ConvertedTokens, Embeddings } from "../api/inference.ts";
+import type { ConvertedTokens, Embeddings, EmbedRequest } from "../api/inference.ts";
 import {
   type AttachedModel,
   type GenerationEvent,
@@ -76,7 +76,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     const files = message.files ?? (await tasks.read(message));
     const endpoint = await openEndpoint(message.ticket);
     const { head, template, templateCapabilities } = files;
-    const textKey = await tasks.open({ id, ready, head, template, templateCapabilities }).catch((error) => {
+    const prompts = message.prompts && { prompts: message.prompts };
+    const textKey = await tasks.open({ id, ready, head, template, templateCapabilities, ...prompts }).catch((error) => {
       endpoint.close();
       throw error;
     });
@@ -210,8 +211,8 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
   }
 
   embed({ task, request, adapter }: MessageOf<GenerationProtocol, "embed">): DeferredReply<Moved<Embeddings>> {
-    const { query } = request;
-    const model = query === undefined ? this.#embedding(request.model) : this.#scoring(request.model);
+    const { query, inputType } = request;
+    const model = query === undefined ? this.#embedding(request) : this.#scoring(request.model);
     const { textKey, actor } = model;
     const { capacity, capabilities, maxQueue } = model.ready;
     const { truncateInputs: truncates, client } = request;
@@ -221,10 +222,15 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
         request,
         adapter,
         model: {
-          tokenize: (inputs, signal) =>
-            this.#options.tasks.tokenize(textKey, inputs, { query, truncates, client, signal }),
+          tokenize: (inputs, signal, role) => {
+            // A model with a vector for each token gets query and inputs apart from each other.
+            const pair = role === undefined ? query : undefined;
+            const options = { query: pair, inputType, role, truncates, client, signal };
+            return this.#options.tasks.tokenize(textKey, inputs, options);
+          },
           actor,
           capacity,
+          pooling: capabilities.pooling,
           pooledLength: capabilities.pooledLength,
           maxQueue,
           nextId: () => this.#nextId(),
@@ -257,17 +263,19 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
   }
 
   /** Returns an embedding model. Throws if the model cannot be used or computes no embeddings. */
-  #embedding(id: string): LinkedModel {
+  #embedding({ model: id, takesTokenVectors = false }: EmbedRequest): LinkedModel {
     const model = this.#modelFor(id);
     const { pooling } = model.ready.capabilities;
     if (pooling === null || pooling === "rank") throw embedsNothing(id, pooling);
+    if (pooling === "tokens" && !takesTokenVectors) throw embedsTokens(id);
     return model;
   }
 
   /** Returns a model that scores texts. Throws if the model cannot be used or does not score. */
   #scoring(id: string): LinkedModel {
     const model = this.#modelFor(id);
-    if (model.ready.capabilities.pooling !== "rank") throw scoresNothing(id);
+    const { pooling } = model.ready.capabilities;
+    if (pooling !== "rank" && pooling !== "tokens") throw scoresNothing(id);
     return model;
   }
 
@@ -328,7 +336,12 @@ function embedsNothing(id: string, pooling: Pooling | null): ServerError {
   return new ServerError("unsupported", `model "${id}" ${what}; choose another model`, { param: "model" });
 }
 
+function embedsTokens(id: string): ServerError {
+  const message = `model "${id}" has a vector for each token, which only POST /v1/embeddings returns; choose another model`;
+  return new ServerError("unsupported", message, { param: "model" });
+}
+
 function scoresNothing(id: string): ServerError {
-  const advice = "name a reranker, for example a GGUF file of bge-reranker-v2-m3 or Qwen3-Reranker";
+  const advice = "name a reranker, for example a GGUF file of bge-reranker-v2-m3 or Qwen3-Reranker, or a ColBERT model";
   return new ServerError("unsupported", `model "${id}" does not score documents; ${advice}`, { param: "model" });
 }

@@ -41,6 +41,8 @@ export interface ServedModel {
   readonly isDownloaded?: boolean;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
+  /** Texts before inputs to embed, by input type; absent: those of the model. */
+  readonly prompts?: Readonly<Record<string, string>>;
   readonly kind: PlaceKind;
   readonly defaults: GenerationDefaults;
   /** Settings of adapters that may be loaded at run time; null: unsupported. spec.adapters has the same limits. */

@@ -20,6 +20,12 @@ import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
+export interface TokenizedInputs {
+  readonly prompts: readonly Int32Array[];
+  /** Tokens of these texts whose vectors are left out, if the model has a vector for each token. */
+  readonly skipped: readonly number[];
+}
+
 /** Input and output of each kind of task. */
 export interface TextTaskTypes {
   /** Reads a model's files. */
@@ -55,8 +61,12 @@ export interface TextTaskTypes {
       readonly truncates: boolean;
       /** Text that each input is scored with; undefined: the inputs are embedded. */
       readonly query: string | undefined;
+      /** Input type of the texts; undefined: the default, or the type of their role. */
+      readonly inputType: string | undefined;
+      /** What the texts are in a comparison of vectors; undefined: they are embedded. */
+      readonly role: "query" | "document" | undefined;
     };
-    readonly output: readonly Int32Array[];
+    readonly output: TokenizedInputs;
   };
   /** Converts text to tokens, or tokens to text. */
   readonly convert: {
@@ -135,14 +145,18 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
     count({ key, request, media }, enter) {
       return { value: modelOf(key).prompt(opened(request), enter, media).prompt.length };
     },
-    tokenize({ key, inputs, truncates, query }, enter) {
+    tokenize({ key, inputs, truncates, query, role, ...asked }, enter) {
       enter("input");
       const model = modelOf(key);
+      const inputType = asked.inputType ?? (role && model.typeOf(role));
+      const field = role === undefined ? "input" : { query: "query", document: "documents" }[role];
       const tokensOf = (input: string | Int32Array) =>
         query === undefined || typeof input !== "string"
-          ? model.inputTokens(input, truncates)
+          ? model.inputTokens(input, { truncates, inputType, field })
           : model.pairTokens(query, input);
-      return { value: unpacked(inputs).map(tokensOf) };
+      const skipped = inputs.kind === "texts" ? model.skippedTokens(inputType) : [];
+      const tokenized: TokenizedInputs = { prompts: unpacked(inputs).map(tokensOf), skipped };
+      return { value: tokenized };
     },
     convert({ key, source, wantsPieces }, enter) {
       enter("input");

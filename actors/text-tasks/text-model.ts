@@ -20,6 +20,7 @@ import { imageParts } from "../../engines/vision/image-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
+import { InputEncoder } from "./input-encoder.ts";
 import { PairEncoder } from "./pair-encoder.ts";
 import { reasoningLimit } from "./reasoning-limit.ts";
 import type { TextPhase } from "./text-phase.ts";
@@ -32,6 +33,7 @@ const openingCharacters = 256;
 /** Data of a model for text workers. It is read once, because the file may have been deleted when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
+  readonly prompts?: AttachedModel["prompts"];
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes" | "images" | "audio"> & {
     readonly card: { readonly vocabSize: number };
   };
@@ -56,6 +58,16 @@ export interface PromptPlan {
   readonly chat: ChatPlan | null;
 }
 
+/** How an input to embed is tokenized. */
+export interface InputOptions {
+  /** Whether to cut the end of an input that is too long. */
+  readonly truncates: boolean;
+  /** What a text is for the model; undefined: its default. */
+  readonly inputType?: string | undefined;
+  /** Field of the request that has the input, for messages; by default `input`. */
+  readonly field?: string;
+}
+
 export class TextModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
@@ -69,6 +81,7 @@ export class TextModel {
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
   readonly #pairs: PairEncoder;
+  readonly #inputs: InputEncoder;
   /** Images and audio that the model takes; null: none. */
   readonly #images: ImageSpec | null;
   readonly #audio: AudioSpec | null;
@@ -78,6 +91,7 @@ export class TextModel {
     vocabulary: Vocabulary,
     templates: ChatTemplates,
     pairs: PairEncoder,
+    inputs: InputEncoder,
     { capacity, capabilities, images, audio }: TextSource["ready"],
   ) {
     this.#images = images ?? null;
@@ -93,6 +107,7 @@ export class TextModel {
     this.#inputSetting = isStep ? " (max_num_batched_tokens)" : "";
     this.#templates = templates;
     this.#pairs = pairs;
+    this.#inputs = inputs;
   }
 
   /** Creates the model. Throws `model_file_invalid` if the vocabulary or the template cannot be used. */
@@ -103,7 +118,13 @@ export class TextModel {
     checkProbes(source, vocabulary);
     const templates = ChatTemplates.open(source.template, metadata, vocabulary, source.templateCapabilities);
     const pairs = new PairEncoder(vocabulary, metadata.chatTemplates.get("rerank") ?? null);
-    return new TextModel(source.id, vocabulary, templates, pairs, source.ready);
+    const { bosToken } = vocabulary;
+    const isMultiVector = source.ready.capabilities.pooling === "tokens";
+    const inputs = new InputEncoder({
+      ...{ id: source.id, metadata, bosToken, isMultiVector },
+      prompts: source.prompts ?? null,
+    });
+    return new TextModel(source.id, vocabulary, templates, pairs, inputs, source.ready);
   }
 
   /**
@@ -240,13 +261,16 @@ export class TextModel {
   }
 
   /**
-   * Returns the tokens of an input to embed. Throws `context_length_exceeded`, and `invalid_value` for unknown or no tokens.
+   * Returns the tokens of an input to embed, a text with what its type adds to it. Throws `context_length_exceeded`, and
+   * `invalid_value` for an unknown type, unknown tokens or no tokens.
    */
-  inputTokens(input: string | Int32Array, truncates: boolean): Int32Array {
-    const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.knownTokens(input);
+  inputTokens(input: string | Int32Array, options: InputOptions): Int32Array {
+    const { truncates, inputType, field = "input" } = options;
+    if (typeof input !== "string" && inputType !== undefined) throw typeOfTokens(inputType);
+    const tokens = typeof input === "string" ? this.#textTokens(input, options) : this.knownTokens(input);
     if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
     if (tokens.length <= this.inputLimit) return tokens;
-    if (!truncates) throw this.#inputTooLong(tokens.length);
+    if (!truncates) throw this.#inputTooLong(tokens.length, field);
     const kept = tokens.slice(0, this.inputLimit);
     const { closingToken } = this.vocabulary;
     if (typeof input === "string" && closingToken !== null) kept[kept.length - 1] = closingToken;
@@ -314,13 +338,29 @@ export class TextModel {
     return typeof prompt === "string" ? this.vocabulary.encodeCompletion(prompt) : this.vocabulary.encodePrompt(prompt);
   }
 
-  #wholeTokens(text: string, truncates: boolean): Int32Array {
+  #textTokens(text: string, options: InputOptions): Int32Array {
+    const { inputType } = options;
+    const tokens = this.#wholeTokens(this.#inputs.prompted(text, inputType), options);
+    return this.#inputs.marked(tokens, inputType, this.inputLimit);
+  }
+
+  /** Returns the input type of a query or of the documents that it is compared with; undefined: the model has no such types. */
+  typeOf(role: "query" | "document"): string | undefined {
+    return this.#inputs.typeOf(role);
+  }
+
+  /** Returns the tokens whose vectors are left out of the texts of a type, if the model has a vector for each token. */
+  skippedTokens(inputType?: string): readonly number[] {
+    return this.#inputs.skipped(inputType);
+  }
+
+  #wholeTokens(text: string, { truncates, field = "input" }: InputOptions): Int32Array {
     const { longestPieceBytes } = this.vocabulary;
     // Text that cannot be part of the result is cut off before tokenizing.
     if (truncates) return this.vocabulary.encodeWhole(text.slice(0, (this.inputLimit + 1) * longestPieceBytes));
     const bytes = Buffer.byteLength(text);
     const leastTokens = Math.ceil(bytes / longestPieceBytes);
-    if (leastTokens > this.inputLimit) throw this.#inputTooLong(leastTokens, "at least ");
+    if (leastTokens > this.inputLimit) throw this.#inputTooLong(leastTokens, field, "at least ");
     return this.vocabulary.encodeWhole(text);
   }
 
@@ -333,11 +373,12 @@ export class TextModel {
     throw new ServerError("invalid_value", message, { param });
   }
 
-  #inputTooLong(tokens: number, bound = ""): ServerError {
+  #inputTooLong(tokens: number, field: string, bound = ""): ServerError {
+    const remedy = field === "input" ? "Reduce the length of the input or set truncate_sequence." : `Shorten ${field}.`;
     const message =
       `This model's maximum context length is ${this.inputLimit} tokens${this.#inputSetting}. However, you requested ${tokens} ` +
-      `tokens (${bound}${tokens} in one input). Reduce the length of the input or set truncate_sequence.`;
-    return new ServerError("context_length_exceeded", message, { param: "input" });
+      `tokens (${bound}${tokens} in one ${field === "input" ? "input" : "text"}). ${remedy}`;
+    return new ServerError("context_length_exceeded", message, { param: field });
   }
 
   /** `bound`: text that marks `prompt` as a lower bound. The message has OpenAI's wording, because clients search for it. */
@@ -355,6 +396,13 @@ export class TextModel {
       lengths: { limit, prompt, output: maxTokens },
     });
   }
+}
+
+function typeOfTokens(inputType: string): ServerError {
+  const message =
+    `input_type: expected texts beside it, got tokens, which are embedded as they are; send texts, or leave out ` +
+    `input_type ${JSON.stringify(inputType)}`;
+  return new ServerError("invalid_value", message, { param: "input_type" });
 }
 
 /** Number of bytes of an escaped letter in JSON (\u0041). The template may write the letter as 1 byte. */

@@ -11,7 +11,7 @@ import { movedWith } from "../api/sealed-content.ts";
 import type { AttachedModel, EndedTask, ModelFiles, TextStatistics } from "../messages.ts";
 import { demandDigest, EndedTasks, requestDigest } from "./ended-tasks.ts";
 import type { OutputChecks, PreparedPrompt } from "./prepare.ts";
-import type { TextTaskKind, TextTaskTypes } from "./text-handlers.ts";
+import type { TextTaskKind, TextTaskTypes, TokenizedInputs } from "./text-handlers.ts";
 import type { TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
@@ -106,13 +106,15 @@ export class TextTasks {
     inputs: EmbedInputs,
     options: {
       readonly query?: string | undefined;
+      readonly inputType?: string | undefined;
+      readonly role?: "query" | "document" | undefined;
       readonly truncates: boolean;
       readonly client: string;
       readonly signal: AbortSignal;
     },
-  ): Promise<readonly Int32Array[]> {
-    const { query, truncates, client, signal } = options;
-    return this.#run("tokenize", { key, inputs, truncates, query }, { client, signal, needs: key });
+  ): Promise<TokenizedInputs> {
+    const { query, inputType, role, truncates, client, signal } = options;
+    return this.#run("tokenize", { key, inputs, truncates, query, inputType, role }, { client, signal, needs: key });
   }
 
   /** Converts text to tokens, or tokens to text. Throws `invalid_value`, and the validation errors of a chat. */

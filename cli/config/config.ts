@@ -61,6 +61,7 @@ export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
   readonly sampling: ValuesOf<Keys["sampling"]>;
   readonly format: ValuesOf<Keys["format"]>;
+  readonly embedding: ValuesOf<Keys["embedding"]>;
   readonly quantization: ValuesOf<Keys["quantization"]>;
   readonly adapter: ValuesOf<Keys["adapter"]>;
   readonly remote: ValuesOf<Keys["remote"]>;
@@ -252,6 +253,7 @@ function resolveModel(
     matformerSliceName: model.matformerSliceName ?? general.matformerSliceName,
     sampling: resolveGroup("sampling", command, given),
     format: resolveGroup("format", command, given),
+    embedding: resolveGroup("embedding", command, given),
     quantization: resolveGroup("quantization", command, given),
     adapter: resolveGroup("adapter", command, given),
     remote: resolveGroup("remote", command, given),

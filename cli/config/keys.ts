@@ -7,7 +7,15 @@ import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
 import { benchKeys, tuneKeys } from "./keys/bench.ts";
 import { diffusionKeys } from "./keys/diffusion.ts";
 import { generalKeys, runKeys } from "./keys/general.ts";
-import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantizationKeys } from "./keys/models.ts";
+import {
+  adapterKeys,
+  deviceKeys,
+  embeddingKeys,
+  formatKeys,
+  modelKeys,
+  multimodalKeys,
+  quantizationKeys,
+} from "./keys/models.ts";
 import { remoteKeys } from "./keys/remote.ts";
 import { samplingKeys } from "./keys/sampling.ts";
 import { searchKeys } from "./keys/search.ts";
@@ -23,6 +31,7 @@ export const keys = {
   models: modelKeys,
   sampling: samplingKeys,
   format: formatKeys,
+  embedding: embeddingKeys,
   adapter: adapterKeys,
   quantization: quantizationKeys,
   device: deviceKeys,
@@ -56,6 +65,7 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   models: { title: "Models", section: "models" },
   sampling: { title: "Sampling of the models", section: "models.sampling", commands: ["serve", "run"] },
   format: { title: "Format of the models", section: "models.format" },
+  embedding: { title: "Embeddings of the models", section: "models.embedding" },
   adapter: { title: "Adapters of the models", section: "models.adapter" },
   quantization: { title: "Quantization of the models", section: "models.quantization" },
   device: { title: "Device of the models", section: "models.device" },

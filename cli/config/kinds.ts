@@ -175,6 +175,13 @@ export const jsonObject = {
   read: readJson,
 };
 
+/** Texts by name. */
+export const textTable = {
+  ...jsonObject,
+  type: z.record(z.string().min(1), z.string()),
+  expects: "a JSON object of texts",
+};
+
 /** Name of a model in requests. "default" is reserved for the default model, and "::" separates a model from its adapter. */
 export const modelAlias = {
   type: z.string().regex(/^(?!default$)(?!.*::)[\x21-\x7e]{1,200}$/),

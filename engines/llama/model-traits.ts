@@ -3,7 +3,7 @@
 // cannot run are rejected here.
 import { ServerError } from "../../runtime/errors.ts";
 import type { KvShape } from "../decoding/kv/kv-budget.ts";
-import type { ModelSpec, Pooling } from "../engine.ts";
+import type { ModelSpec, SequencePooling } from "../engine.ts";
 import { ggmlTypeBytes, type LlamaFunctions, poolingType } from "./native/abi.ts";
 import type { Pointer } from "./native/pointer.ts";
 
@@ -13,7 +13,7 @@ export interface ModelTraits {
   readonly isEncoder: boolean;
   /** Whether the last tokens of a sequence can be dropped, and KV cells can be shared between sequences. */
   readonly rollsBack: boolean;
-  readonly pooling: Pooling | null;
+  readonly pooling: SequencePooling | null;
   readonly pooledLength: number;
   /** Whether tokens have several positions: time, row, column and one more (M-RoPE). */
   readonly hasMrope: boolean;
@@ -53,7 +53,7 @@ function refuseOthers(functions: LlamaFunctions, model: Pointer, { path }: Model
   throw new ServerError("model_file_invalid", message);
 }
 
-function poolingOf(type: number, isEncoder: boolean): Pooling | null {
+function poolingOf(type: number, isEncoder: boolean): SequencePooling | null {
   switch (type) {
     case poolingType.last:
       return "last";
@@ -68,7 +68,7 @@ function poolingOf(type: number, isEncoder: boolean): Pooling | null {
   }
 }
 
-function pooledLength(functions: LlamaFunctions, model: Pointer, pooling: Pooling | null): number {
+function pooledLength(functions: LlamaFunctions, model: Pointer, pooling: SequencePooling | null): number {
   if (pooling === null) return 0;
   return pooling === "rank" ? functions.modelScoreCount(model) : functions.modelOutputEmbeddingLength(model);
 }

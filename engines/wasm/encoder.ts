@@ -9,7 +9,7 @@ import { sharedPassTokens } from "./load/encoder-sizes.ts";
 import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
 import type { PartitionPlan } from "./plan/partition-plan.ts";
-import { type PassDescriptor, rowField } from "./plan/pass-descriptor.ts";
+import { type PassDescriptor, rowField, rowFields } from "./plan/pass-descriptor.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 
@@ -38,7 +38,7 @@ export class WasmEncoder implements LoadedModel {
   readonly #pooler: Pooler;
   readonly #pass: PassDescriptor;
   readonly #passes: Passes;
-  readonly #output: StepOutput;
+  #output: StepOutput;
   /** First KV page for the next sequence of the pass; all threads use the same page number. */
   #nextPage = 0;
 
@@ -68,15 +68,15 @@ export class WasmEncoder implements LoadedModel {
       logits: new Float32Array(0),
       logitsRow: new Int32Array(capacity.maxSequences).fill(-1),
       pooled: new Float32Array(capacity.maxSequences * length),
-      pooledRow: Int32Array.from({ length: capacity.maxSequences }, (_, row) => row),
+      pooledRow: new Int32Array(capacity.maxSequences),
     };
   }
 
   step(batch: Batch): StepOutput {
     this.#passes.checkUsable();
     this.#check(batch);
+    this.#placeOutputs(batch);
     try {
-      this.#output.pooled.fill(0, 0, batch.rowCount * this.capabilities.pooledLength);
       this.#runPasses(batch);
     } catch (error) {
       throw this.#passes.fail(error);
@@ -99,6 +99,24 @@ export class WasmEncoder implements LoadedModel {
       );
       assert.ok(length <= passTokens, `a sequence has ${length} tokens; the encoder takes at most ${passTokens}`);
     }
+  }
+
+  /** Gives each row of the batch its rows in the pooled outputs, and clears these. */
+  #placeOutputs(batch: Batch): void {
+    const { pooledRow } = this.#output;
+    let rows = 0;
+    for (let row = 0; row < batch.rowCount; row++) {
+      pooledRow[row] = rows;
+      rows += this.#outputRows(batch.length[row] as number);
+    }
+    const floats = rows * this.capabilities.pooledLength;
+    if (floats > this.#output.pooled.length) this.#output = { ...this.#output, pooled: new Float32Array(floats) };
+    this.#output.pooled.fill(0, 0, floats);
+  }
+
+  /** Returns the number of pooled outputs of a sequence. */
+  #outputRows(tokens: number): number {
+    return this.capabilities.pooling === "tokens" ? tokens : 1;
   }
 
   /** Computes all rows of the batch in as few passes as possible: each pass takes as many sequences as fit. */
@@ -129,9 +147,10 @@ export class WasmEncoder implements LoadedModel {
     const { pooledLength } = this.capabilities;
     this.#passes.run();
     for (let row = 0; row < pass.rowCount; row++) {
-      const at = (firstRow + row) * pooledLength;
-      const out = this.#output.pooled.subarray(at, at + pooledLength);
-      this.#pooler.pool(pass.row(row, rowField.firstToken), pass.row(row, rowField.length), out);
+      const length = pass.row(row, rowField.length);
+      const at = (this.#output.pooledRow[firstRow + row] as number) * pooledLength;
+      const out = this.#output.pooled.subarray(at, at + this.#outputRows(length) * pooledLength);
+      this.#pooler.pool(pass.row(row, rowField.firstToken), length, out);
     }
   }
 
@@ -145,10 +164,22 @@ export class WasmEncoder implements LoadedModel {
     const length = batch.length[row] as number;
     const blocks = Math.ceil(length / blockTokens);
     const firstPage = pass.addRow(length, 0, blocks);
+    pass.rows[(pass.rowCount - 1) * rowFields + rowField.unattended] = this.#unattended(batch, row);
     for (let block = 0; block < blocks; block++) {
       pass.pages[firstPage + block] = this.#nextPage + Math.floor(block / threads);
     }
     this.#nextPage += Math.ceil(blocks / threads);
     pass.addTokens(batch.tokens, batch.offset[row] as number, length);
+  }
+
+  /** Returns the number of tokens at the end of a row to which no token attends: the mask tokens that fill a query. */
+  #unattended(batch: Batch, row: number): number {
+    const { unattendedToken = null } = this.#plan.graph.pooling;
+    if (unattendedToken === null) return 0;
+    const first = batch.offset[row] as number;
+    let end = first + (batch.length[row] as number);
+    const length = end - first;
+    while (end > first + 1 && batch.tokens[end - 1] === unattendedToken) end--;
+    return length - (end - first);
   }
 }

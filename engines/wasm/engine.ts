@@ -53,6 +53,7 @@ export const wasmEngine: Engine = {
       const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
       const refusal = memoryRefusal(file.table, threads);
       if (refusal !== null) throw new ServerError("config_invalid", refusal, { param: "engine" });
+      if (spec.pooling && !file.graph.isEncoder) throw poolsNothing(spec.pooling);
       const load = file.graph.isEncoder ? loadEncoder : loadModel;
       return await load(spec, file, kernels, helpers, onProgress);
     } catch (error) {
@@ -61,6 +62,11 @@ export const wasmEngine: Engine = {
     }
   },
 };
+
+function poolsNothing(pooling: string): ServerError {
+  const message = `pooling ${pooling} expects an encoder; got a model that generates text: remove pooling from the settings`;
+  return new ServerError("config_invalid", message, { param: "pooling" });
+}
 
 async function loadModel(
   spec: ModelSpec,

@@ -6,9 +6,16 @@ import { embeddingRequestSchema } from "./request.ts";
 const embedding = z.strictObject({
   object: z.literal("embedding"),
   index: z.int().min(0).meta({ description: "Index of the input." }),
-  embedding: z
-    .union([z.array(z.number()), z.string()])
-    .meta({ description: "Unit vector as numbers, or as little-endian 32-bit floats in base64." }),
+  embedding: z.union([z.array(z.number()), z.array(z.array(z.number())).min(1), z.string()]).meta({
+    description:
+      "Unit vector as numbers, or as little-endian 32-bit floats in base64. A ColBERT model gives such a vector for each token: " +
+      "an array of vectors, or one after another in base64.",
+  }),
+  shape: z
+    .array(z.int().min(1))
+    .length(2)
+    .optional()
+    .meta({ description: "Of a ColBERT model: number of vectors and length of each. Absent: there is one vector." }),
 });
 
 const tokens = z.int().min(0);
@@ -27,7 +34,9 @@ export const embeddingOperation: Operation = {
   tag: "Inference",
   summary: "Create embeddings",
   description:
-    "An encoder uses its own pooling. A generative model returns the mean of its last hidden states, if its engine supports it.",
+    "An encoder uses its own pooling. A generative model returns the mean of its last hidden states, if its engine supports it. A " +
+    "ColBERT model returns a vector for each token; those of punctuation in documents are left out, as the model says, and a query " +
+    "is filled with mask tokens.",
   body: embeddingRequestSchema,
   answers: jsonAnswer(embeddingListSchema, "One vector per input, in order"),
   errors: modelErrors,

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { EmbedInputs } from "../../actors/api/inference.ts";
 import { expected } from "../issues.ts";
 import type { AskedEmbeddings } from "../shared/answer/send-embeddings.ts";
-import { dimensions, MAX_INPUTS, packedTexts, packedTokens } from "../shared/fields/embed-inputs.ts";
+import { dimensions, inputType, MAX_INPUTS, packedTexts, packedTokens } from "../shared/fields/embed-inputs.ts";
 import { commonFields } from "../shared/fields/fields.ts";
 
 const text = z.string().min(1);
@@ -37,6 +37,7 @@ export const embeddingRequestSchema = z.strictObject({
     .nullish()
     .meta({ description: "Encoding of the vectors.", default: "float" }),
   dimensions,
+  input_type: inputType,
   truncate_sequence,
   priority,
   user,
@@ -49,7 +50,9 @@ export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
     inputs: packedInputs(body.input),
     truncateInputs: body.truncate_sequence ?? false,
     priority: body.priority ?? 0,
+    takesTokenVectors: true,
     ...(body.dimensions != null && { dimensions: body.dimensions }),
+    ...(body.input_type != null && { inputType: body.input_type }),
   };
 }
 

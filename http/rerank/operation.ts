@@ -7,7 +7,10 @@ const tokens = z.int().min(0);
 
 const result = z.strictObject({
   index: z.int().min(0).meta({ description: "Index of the document in the request." }),
-  relevance_score: z.number().meta({ description: "From 0 to 1; a higher score is more relevant." }),
+  relevance_score: z.number().meta({
+    description:
+      "A higher score is more relevant. From 0 to 1; of a ColBERT model, up to the number of the query's vectors.",
+  }),
   document: z.strictObject({ text: z.string() }).optional(),
 });
 
@@ -28,7 +31,9 @@ export const rerankOperation: Operation = {
   tag: "Inference",
   summary: "Rank documents by relevance",
   description:
-    "Scores each document with the query. Needs a reranker, a model with pooling type rank. The score is the sigmoid of the model's output, or the probability of its first label if it has several.",
+    "Scores each document with the query. Needs a reranker, a model with pooling type rank, or a ColBERT model. The score is the " +
+    "sigmoid of the model's output, or the probability of its first label if it has several. Of a ColBERT model it is the sum, over " +
+    "the query's vectors, of the largest product with a vector of the document (MaxSim).",
   body: rerankRequestSchema,
   answers: jsonAnswer(rerankingSchema, "The documents with their scores, the most relevant first"),
   errors: modelErrors,

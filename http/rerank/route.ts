@@ -22,7 +22,7 @@ export const rerank: RouteHandler = async (exchange, context) => {
   }
   const scored = await inference.embed({ ...asked, model, client: clientOf(request) }, request.signal);
   const results = scored.vectors
-    .map((outputs, index) => ({ index, relevance_score: scoreOf(outputs) }))
+    .map((outputs, index) => ({ index, relevance_score: scored.isMaxSim ? (outputs[0] ?? 0) : scoreOf(outputs) }))
     .sort((one, other) => other.relevance_score - one.relevance_score || one.index - other.index)
     .slice(0, most)
     .map((result) => (documents === null ? result : { ...result, document: { text: documents[result.index] ?? "" } }));

@@ -63,6 +63,55 @@ describe("an encoder", () => {
     }
   });
 
+  it("puts the prompt of the input type before a text, and refuses a type that the model does not have", async () => {
+    const of = async (running: RunningServer, input: string, input_type?: string) => {
+      const body = { model: "default", encoding_format: "float" as const, input, ...(input_type && { input_type }) };
+      return (await clientOf(running).embeddings.create(body)).data[0]?.embedding;
+    };
+    await assert.rejects(of(server, "cat", "query"), /400 .*names no prompts/);
+    const prompts = JSON.stringify({ query: "the sea: ", document: "" });
+    const prompting = await startServer(["-m", path, "--threads", "1", "--prompts", prompts]);
+    try {
+      const plain = await of(server, "the sea: cat");
+      assert.deepEqual(await of(prompting, "cat", "search_query"), plain);
+      assert.deepEqual(await of(prompting, "the sea: cat", "document"), plain);
+      assert.notDeepEqual(await of(prompting, "cat"), plain);
+      await assert.rejects(of(prompting, "cat", "clustering"), /400 .*"query", "document"; got "clustering"/);
+    } finally {
+      await prompting.stop();
+    }
+  });
+
+  it("gives a vector for each token if it is set, and ranks by them", async () => {
+    const tokens = await startServer(["-m", path, "--threads", "1", "--pooling", "tokens"]);
+    try {
+      const body = { model: "default", encoding_format: "float" as const, input: ["the cat", "moon"] };
+      const { data } = await clientOf(tokens).embeddings.create(body);
+      const vectors = data.map(({ embedding }) => embedding as unknown as number[][]);
+      // [CLS], the words, [SEP].
+      assert.deepEqual(
+        vectors.map((found) => found.map((vector) => vector.length)),
+        [Array(4).fill(64), Array(3).fill(64)],
+      );
+      for (const vector of vectors.flat()) assert.ok(Math.abs(Math.hypot(...vector) - 1) < 1e-5);
+      const cls = (await embed(server))[2];
+      const { data: found } = await clientOf(tokens).embeddings.create({ ...body, input: inputs[2] as string });
+      const [[own = []] = []] = found.map(({ embedding }) => embedding as unknown as number[][]);
+      assert.ok(
+        own.every((value, i) => Math.abs(value - (cls?.[i] ?? Number.NaN)) < 1e-4),
+        "the first is the vector of cls",
+      );
+      const headers = { "content-type": "application/json" };
+      const query = JSON.stringify({ query: "the cat", documents: ["bread", "the cat"] });
+      const reply = await fetch(`${tokens.url}/v1/rerank`, { method: "POST", headers, body: query });
+      const { results } = (await reply.json()) as { results: { index: number; relevance_score: number }[] };
+      assert.equal(results[0]?.index, 1);
+      assert.ok(Math.abs((results[0]?.relevance_score ?? 0) - 4) < 1e-3, "each vector of the query is in the document");
+    } finally {
+      await tokens.stop();
+    }
+  });
+
   it("refuses an input it cannot see whole, naming both numbers, and to generate", async () => {
     const client = clientOf(server);
     const input = "the sea ".repeat(100);

@@ -66,7 +66,7 @@ export class OutputProcessor {
       const promptEnd = Math.min(position + (batch.length[row] as number), sequence.promptLength);
       statistics.promptTokens += Math.max(promptEnd - position, 0);
       if (sequence instanceof PooledSequence) {
-        this.#takePooled(sequence, output, row, position);
+        this.#takePooled(sequence, output, row, batch);
         continue;
       }
       if (sequence.startedMs === 0) sequence.startedMs = stepStarted;
@@ -75,10 +75,12 @@ export class OutputProcessor {
     }
   }
 
-  #takePooled(sequence: PooledSequence, { pooled, pooledRow }: StepOutput, row: number, position: number): void {
+  #takePooled(sequence: PooledSequence, { pooled, pooledRow }: StepOutput, row: number, batch: Batch): void {
     const { scheduler, capabilities } = this.#parts;
-    const at = (pooledRow[row] as number) * capabilities.pooledLength;
-    sequence.sink.add(pooled.subarray(at, at + capabilities.pooledLength), position);
+    const { pooling, pooledLength } = capabilities;
+    const at = (pooledRow[row] as number) * pooledLength;
+    const count = pooling === "tokens" ? (batch.length[row] as number) : 1;
+    sequence.sink.add(pooled.subarray(at, at + count * pooledLength), batch.position[row] as number);
     if (sequence.pending > 0) return;
     scheduler.cancel(sequence);
     sequence.sink.done();

@@ -17,6 +17,8 @@ import {
 interface PoolRun {
   readonly job: PoolJob;
   readonly values: Float32Array;
+  /** Index in `values` at which the outputs of each prompt begin, and the length of `values`. */
+  readonly starts: readonly number[];
   readonly live: Set<PooledSequence>;
   readonly request: SequenceRequest;
   next: number;
@@ -55,13 +57,32 @@ export class PooledJobs {
   /** Runs a job. Resolves to the vectors, concatenated. Rejects with the scheduler's error, or when the job is cancelled. */
   start(subscriber: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
-      const values = new Float32Array(job.prompts.length * this.#length);
-      const run: PoolRun = { job, values, live: new Set(), request: { hasBegun: false }, next: 0, resolve, reject };
+      const starts = this.#starts(job.prompts);
+      const values = new Float32Array(starts.at(-1) as number);
+      const run: PoolRun = {
+        job,
+        values,
+        starts,
+        live: new Set(),
+        request: { hasBegun: false },
+        next: 0,
+        resolve,
+        reject,
+      };
       this.#adapters.use(job.adapter, run);
       const runs = this.#runs.get(subscriber) ?? new Map<number, PoolRun>();
       this.#runs.set(subscriber, runs.set(id, run));
       this.#advance(subscriber, id, run);
     });
+  }
+
+  #starts(prompts: readonly Int32Array[]): readonly number[] {
+    const starts = [0];
+    for (const { length } of prompts) {
+      const outputs = this.#pooling === "tokens" ? length : 1;
+      starts.push((starts.at(-1) as number) + outputs * this.#length);
+    }
+    return starts;
   }
 
   cancel(subscriber: Subscriber, id: number): void {
@@ -113,7 +134,7 @@ export class PooledJobs {
   #sequence(subscriber: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
     const { client, prompts, adapter, priority } = run.job;
     const prompt = prompts[index] as Int32Array;
-    const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
+    const sum = run.values.subarray(run.starts[index], run.starts[index + 1]);
     const sink: PoolSink = {
       add: (values, position) => addPooled(sum, values, position, this.#pooling),
       done: () => {
@@ -155,6 +176,7 @@ export class PooledJobs {
 
 /** Adds the output of a row to the sum. If a prompt is computed again after a preemption, its sum starts again from zero. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
+  // Sequences with a vector for each token are computed whole, so their position is 0.
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);
 }

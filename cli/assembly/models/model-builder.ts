@@ -100,6 +100,7 @@ export class ModelBuilder {
       spec: { ...spec, abortFlag, computeLock: this.#computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
+      ...promptsOf(model),
       kind,
       defaults,
       ...adapters,
@@ -118,6 +119,7 @@ export class ModelBuilder {
       spec: specOf(config, model, path),
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
+      ...promptsOf(model),
       defaults: await generationDefaults(model, path, log),
       ...{ adapters: null, ownAdapter: null },
     };
@@ -152,6 +154,10 @@ async function checkImages({ kind, format: { mmproj } }: Pick<ModelConfig, "kind
   if (mmproj === null) {
     if (kind === "multimodal") checkImageLibrary("kind");
   } else if (!(await isAudioProjector(resolve(mmproj)))) checkImageLibrary("mmproj");
+}
+
+function promptsOf({ embedding: { prompts } }: ModelConfig): Pick<ServedModel, "prompts"> {
+  return prompts === null ? {} : { prompts };
 }
 
 /**

@@ -4,6 +4,8 @@ import { join } from "node:path";
 import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../../engines/engine.ts";
 import { isAudioProjector, readAudioProjectorFile } from "../../../engines/files/audio-projector.ts";
+import { multiVectorKey } from "../../../engines/files/embedding-rules.ts";
+import { readHead } from "../../../engines/files/gguf/reader.ts";
 import { shardPaths } from "../../../engines/files/gguf/shards.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
@@ -69,6 +71,7 @@ export function otherModel(model: ModelConfig, modelId: string): ModelConfig {
     ...{ matformerConfigPath: null, matformerSliceName: null, arch: null },
     device: { ...device, topology: null, deviceLayers: null },
     format: { ...format, format: null, quantizedFile: null, tokModelId: null, gqa: 1 },
+    embedding: { pooling: "auto", prompts: null },
     quantization: {
       ...quantization,
       quant: null,
@@ -113,6 +116,7 @@ export function specOf(config: Config, model: ModelConfig, path: string): ModelS
     threads: config.troupe.threads,
     mmap: config.troupe.mmap,
     gpuLayers: model.device.cpu ? 0 : -1,
+    pooling: model.embedding.pooling === "auto" ? null : model.embedding.pooling,
     kind: model.kind === "text" || model.kind === "multimodal" || model.kind === "embedding" ? model.kind : null,
     images: null,
     abortFlag: null,
@@ -178,6 +182,14 @@ function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): 
   return troupe.isolate === "false" && models.length > 1 ? "with isolate = false it runs one model" : null;
 }
 
+/** Returns the setting or feature of a model that only the wasm engine has; null: there is none. */
+async function wasmOnly({ xlora }: ModelConfig["adapter"], { path, pooling }: ModelSpec): Promise<string | null> {
+  if (xlora !== null) return "xlora";
+  // A file that cannot be read is refused by the engine that loads it.
+  const head = await readHead(path, (key) => key === multiVectorKey).catch(() => null);
+  return pooling === "tokens" || head?.pairs.has(multiVectorKey) ? "a vector for each token (pooling tokens)" : null;
+}
+
 /** Returns the configured engine of models on this machine. Throws config_invalid if it is `remote`. */
 export function localEngine({ command, troupe: { engine } }: Config): "auto" | EngineName {
   if (engine !== "remote") return engine;
@@ -197,7 +209,7 @@ export async function modelEngine(
   const { report, isNew } = await chooseEngine({
     configured: localEngine(config),
     path,
-    wasmOnly: adapter.xlora === null ? null : "xlora",
+    wasmOnly: await wasmOnly(adapter, spec),
     llamaRefusal: llamaRefusal(config, spec),
     nodeVersion: process.versions.node,
     gpu: async () => (device.cpu ? null : host.gpu()),

@@ -13,6 +13,7 @@ import {
   text,
   textOrInteger,
   texts,
+  textTable,
   tokenCount,
 } from "../kinds.ts";
 import { deviceLayers } from "../values/device-layers.ts";
@@ -106,6 +107,20 @@ export const formatKeys = {
     help: "Folder or file with the tokenizer of a model in safetensors; unset = its own folder",
   },
   gqa: { ...integer(1, 1024), default: 1, help: "Number of query heads per key head, for GGML files" },
+} as const satisfies Record<string, Key>;
+
+export const embeddingKeys = {
+  pooling: {
+    ...oneOf(["auto", "tokens"]),
+    default: "auto",
+    help: "Pooling of an encoder: `auto` = as its files say, `tokens` = a vector for each token, which rerank compares by MaxSim (on the wasm engine; the files of ColBERT models say so themselves)",
+  },
+  prompts: {
+    ...textTable,
+    default: null,
+    defaultSays: "those of the model",
+    help: "Texts before inputs to embed, by the input_type of requests",
+  },
 } as const satisfies Record<string, Key>;
 
 export const adapterKeys = {

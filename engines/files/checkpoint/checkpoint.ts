@@ -2,6 +2,7 @@
 // that it would be. Plain data that can be sent to threads. Weights are not read here.
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
+import { multiVectorKey, promptsKey } from "../embedding-rules.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import type { TypedValue } from "../gguf/typed-value.ts";
 import { indexFile, type ModelTensors, readModelTensors } from "../safetensors/shards.ts";
@@ -10,13 +11,14 @@ import type { CheckpointArchitecture } from "./architectures/architecture.ts";
 import { architectureNamed } from "./architectures/named-architecture.ts";
 import { architectureFor, knownClasses } from "./architectures/registry.ts";
 import { Config, isObject, type JsonObject, merged } from "./config.ts";
-import { denseLayers } from "./dense.ts";
+import { denseLayers } from "./embedding/dense.ts";
+import { readMultiVector, readPrompts } from "./embedding/embedding-config.ts";
+import { type EmbeddingModules, noModules, readModules } from "./embedding/modules.ts";
 import { addSampling } from "./generation.ts";
 import { addHyperparameters } from "./hyperparameters.ts";
 import { readJsonObject } from "./json-file.ts";
 import { slicedFields, slicedTensors } from "./matformer/apply-slice.ts";
 import type { MatformerSlice } from "./matformer/slice-file.ts";
-import { type EmbeddingModules, readModules } from "./modules.ts";
 import { Pairs } from "./pairs.ts";
 import { resolveQuantisation } from "./quantised/resolve.ts";
 import { uqffArchitecture, uqffTensors } from "./quantised/uqff.ts";
@@ -70,8 +72,12 @@ export async function openCheckpoint(
   const full = given.withDefaults({ ...defaults, ...computedDefaults?.(given) });
   if (slice !== null && !architecture.hasSlices) throw noSlices(architecture, full);
   const config = slice === null ? full : full.withFields(slicedFields(slice, full));
-  const modules = architecture.pools ? await readModules(folder) : { pooling: null, dense: [] };
+  const modules = architecture.pools ? await readModules(folder) : noModules;
+  const isMultiVector = architecture.isMultiVector === true || modules.isMultiVector;
   const pairs = await readPairs(folder, architecture, config, modules);
+  if (isMultiVector)
+    pairs.set(multiVectorKey, { type: "string", value: JSON.stringify(await readMultiVector(folder)) });
+  else if (architecture.pools && !architecture.adaptsByTask && !modules.excludesPrompt) await addPrompts(folder, pairs);
   const quantisation = whole.quantization_config ?? given.value("quantization_config", "compression_config");
   const { model, sources } = uqff === null ? await readStored(folder, quantisation) : await readLayers(uqff);
   const taken = slice === null ? sources : slicedTensors(slice, full, sources);
@@ -79,7 +85,7 @@ export async function openCheckpoint(
   const embedding = tensors.find(({ name }) => name === "token_embd.weight");
   const [columns, vocabSize = 1] = embedding?.shape ?? [];
   if (columns !== config.width) throw config.invalid("hidden_size", config.width, `${columns}, as the embedding has`);
-  const dense = denseLayers(modules.dense, model.files.length, pairs);
+  const dense = denseLayers(modules.dense, isMultiVector ? 1 : 2, model.files.length, pairs);
   return {
     architecture: architecture.name,
     files: [...model.files, ...dense.files],
@@ -135,15 +141,20 @@ async function readPairs(
   folder: string,
   { name, addPairs, hasDenseLayers = false }: CheckpointArchitecture,
   config: Config,
-  { pooling, dense }: EmbeddingModules,
+  { pooling, dense, isMultiVector }: EmbeddingModules,
 ): Promise<Pairs> {
   const pairs = new Pairs(name, config.path);
   addHyperparameters(config, pairs);
   addPairs?.(config, pairs);
   addSampling((await readJsonObject(join(folder, "generation_config.json"))) ?? {}, pairs);
   if (pooling !== null) pairs.counts({ pooling_type: pooling });
-  if (dense.length > 0 && !hasDenseLayers) {
-    throw config.unsupported("modules.json", "Dense", "dense layers behind EmbeddingGemma only");
+  if (dense.length > 0 && !hasDenseLayers && !isMultiVector) {
+    throw config.unsupported("modules.json", "Dense", "dense layers behind EmbeddingGemma and ColBERT only");
   }
   return pairs;
+}
+
+async function addPrompts(folder: string, pairs: Pairs): Promise<void> {
+  const prompts = await readPrompts(folder);
+  if (prompts !== null) pairs.set(promptsKey, { type: "string", value: JSON.stringify(prompts) });
 }

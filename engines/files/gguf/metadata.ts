@@ -2,6 +2,14 @@
 // vocabulary. The text workers use the metadata to convert text to tokens and back. Loads no weights and no native
 // code.
 import { ServerError } from "../../../runtime/errors.ts";
+import {
+  type EmbeddingPrompts,
+  type MultiVectorRules,
+  multiVectorKey,
+  parseMultiVector,
+  parsePrompts,
+  promptsKey,
+} from "../embedding-rules.ts";
 import { exactMergesKey, exactRulesKey } from "../tokenizer-rules.ts";
 import type { GgufValue } from "./cursor.ts";
 import { fileTypes } from "./file-types.ts";
@@ -25,6 +33,8 @@ export interface TokenizerMetadata {
   readonly unknownId: number | null;
   /** Token that ends a text (encoders only). */
   readonly separatorId?: number | null;
+  /** Token in place of a hidden one (masked language models only). */
+  readonly maskId?: number | null;
   /** Infill tokens of code models: padding, next repository and next file. */
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
@@ -74,6 +84,10 @@ export interface ModelMetadata {
   readonly contextLength: number | null;
   /** Chat template sources by name; the unnamed template has the name "default". */
   readonly chatTemplates: ReadonlyMap<string, string>;
+  /** Texts before inputs to embed; null: the file has none. */
+  readonly prompts: EmbeddingPrompts | null;
+  /** How a ColBERT model reads its inputs; null: the model is none. */
+  readonly multiVector: MultiVectorRules | null;
   readonly tokenizer: TokenizerMetadata;
 }
 
@@ -112,6 +126,8 @@ function metadataOf(path: string, { pairs }: GgufHead): ModelMetadata {
     weightType: fileTypes.get(fields.number("general.file_type") ?? -1) ?? null,
     contextLength: fields.number(`${architecture}.context_length`),
     chatTemplates: fields.templates(),
+    prompts: fields.parsed(promptsKey, parsePrompts),
+    multiVector: fields.parsed(multiVectorKey, parseMultiVector),
     tokenizer: readTokenizer(fields, architecture),
   };
 }
@@ -122,6 +138,8 @@ function isWanted(key: string): boolean {
     key.startsWith("tokenizer.ggml.") ||
     key === exactRulesKey ||
     key === exactMergesKey ||
+    key === promptsKey ||
+    key === multiVectorKey ||
     key.startsWith("general.") ||
     key.endsWith(".context_length")
   );
@@ -146,6 +164,7 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     unknownId: fields.token("unknown_token_id", tokens.length),
     // The GGUF format spells this key "seperator".
     separatorId: fields.token("seperator_token_id", tokens.length),
+    maskId: fields.token("mask_token_id", tokens.length),
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
     infillFileId: fields.token("fim_sep_token_id", tokens.length),
@@ -193,6 +212,12 @@ class Fields {
 
   string(key: string): string | null {
     return this.look(key, "a string", (value) => typeof value === "string") as string | null;
+  }
+
+  /** Reads a text in a form of troupe's own. */
+  parsed<T>(key: string, parse: (path: string, text: string) => T): T | null {
+    const text = this.string(key);
+    return text === null ? null : parse(this.path, text);
   }
 
   number(key: string): number | null {

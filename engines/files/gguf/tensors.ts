@@ -109,6 +109,8 @@ export function isQuantizable({ name, shape }: Pick<TensorEntry, "name" | "shape
   return shape.length > 1 && name.endsWith(".weight") && !neverQuantized.test(name);
 }
 
+/** Key of the mask token of a masked language model, the only key of the tokenizer in TensorTable.fields. */
+export const maskTokenKey = "tokenizer.ggml.mask_token_id";
 const defaultAlignment = 32;
 const maxAlignment = 1024 * 1024;
 
@@ -136,7 +138,7 @@ export async function readTensorTable(path: string): Promise<TensorTable> {
 }
 
 function isKept(key: string): boolean {
-  return !key.startsWith("tokenizer.");
+  return !key.startsWith("tokenizer.") || key === maskTokenKey;
 }
 
 function nameOf(tensor: { readonly name: string }): string {

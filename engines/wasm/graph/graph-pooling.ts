@@ -2,6 +2,8 @@
 // data, part of the graph, built once per load. pass/pooler.ts computes the pooled outputs.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Pooling } from "../../engine.ts";
+import { multiVectorKey, parseMultiVector } from "../../files/embedding-rules.ts";
+import { maskTokenKey, type TensorTable } from "../../files/gguf/tensors.ts";
 import type { Architecture, ScoringRules } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
 import type { Keys } from "./keys.ts";
@@ -16,6 +18,8 @@ export interface GraphPooling {
   readonly dense: readonly Matrix[];
   /** Scoring head; null unless the pooling kind is rank. */
   readonly head: ScoringHead | null;
+  /** Token at the end of a sequence to which no token attends (ColBERT); null or absent: none. */
+  readonly unattendedToken?: number | null;
 }
 
 /** Scoring head: output(norm(activation(dense(x)))). Each part may be missing. */
@@ -43,10 +47,14 @@ const headNames = ["cls", "cls.norm", "cls.output"];
  */
 export function readPooling(
   architecture: Architecture,
-  { width }: Hyperparameters,
+  shape: Hyperparameters,
   keys: Keys,
   tensors: GraphTensors,
+  fields: TensorTable["fields"],
 ): GraphPooling {
+  const multiVector = fields.get(multiVectorKey);
+  if (multiVector !== undefined) return readTokenVectors(architecture, shape, tensors, fields);
+  const { width } = shape;
   const kind = kinds.get(keys.value("pooling_type"));
   if (kind === undefined) throw keys.unsupported("pooling_type", "0 to 4");
   if (kind === "rank") return readScoring(architecture, width, keys, tensors);
@@ -57,6 +65,42 @@ export function readPooling(
   if (isBlind) return { kind: null, length: 0, dense: [], head: null };
   const dense = architecture.encoder?.takesDenseLayers ? readDense(width, keys, tensors) : [];
   return { kind, length: dense.at(-1)?.rows ?? width, dense, head: null };
+}
+
+/** Finds the matrix that projects each token of a ColBERT model, and the token to which no other token attends. */
+function readTokenVectors(
+  { isEncoder }: Architecture,
+  { width, alibi }: Hyperparameters,
+  tensors: GraphTensors,
+  fields: TensorTable["fields"],
+): GraphPooling {
+  if (!isEncoder) throw noTokenVectors("a model with causal attention");
+  const rules = parseMultiVector("the model's file", String(fields.get(multiVectorKey)));
+  const hides = rules.queryTokens > 0 && !rules.attendsToMasks;
+  if (hides && alibi > 0) throw noTokenVectors("a model with a position bias whose mask tokens are not attended to");
+  const mask = fields.get(maskTokenKey);
+  if (rules.queryTokens > 0 && typeof mask !== "number") {
+    throw new ServerError(
+      "model_file_invalid",
+      `the model's file has no ${maskTokenKey}, with which queries are filled`,
+    );
+  }
+  const rows = tensors.rowsOf("dense_2");
+  const dense = rows === null ? [] : [tensors.matrix("dense_2", rows, width)];
+  const unattendedToken = hides ? (mask as number) : null;
+  return { kind: "tokens", length: rows ?? width, dense, head: null, unattendedToken };
+}
+
+function noTokenVectors(of: string): ServerError {
+  const message = `the wasm engine has no vectors for each token of ${of}: use another model`;
+  return new ServerError("unsupported", message, { param: "pooling" });
+}
+
+/** Returns the pooling of an encoder with a vector for each token in place of its own. Throws `unsupported`. */
+export function tokenPooling(pooling: GraphPooling, width: number): GraphPooling {
+  if (pooling.kind === "tokens") return pooling;
+  if (pooling.kind === "rank") throw noTokenVectors("a reranker");
+  return { kind: "tokens", length: width, dense: [], head: null };
 }
 
 /** Finds the dense layers of EmbeddingGemma; none if the file was converted without them. */

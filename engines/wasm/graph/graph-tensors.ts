@@ -194,6 +194,11 @@ export class GraphTensors {
     return this.#table.tensors.get(`${name}.weight`)?.shape[0] ?? null;
   }
 
+  /** Returns the number of rows of a matrix; null if the file does not have it. */
+  rowsOf(name: string): number | null {
+    return this.#table.tensors.get(`${name}.weight`)?.shape[1] ?? null;
+  }
+
   checkAllUsed(): void {
     for (const name of this.#table.tensors.keys()) {
       if (this.#used.has(name)) continue;

@@ -95,7 +95,7 @@ export function buildGraph(architecture: Architecture, shape: Hyperparameters, t
     layers: Array.from({ length: shape.layers }, (_, layer) =>
       new LayerBuilder(architecture, shape, tensors, layer).steps(),
     ),
-    pooling: readPooling(architecture, shape, keys, tensors),
+    pooling: readPooling(architecture, shape, keys, tensors, table.fields),
     vision: null,
   };
   tensors.checkAllUsed();

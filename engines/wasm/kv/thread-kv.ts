@@ -108,26 +108,34 @@ export class ThreadKv {
       const firstPosition = this.#pass.row(row, rowField.firstPosition);
       const seesAhead = this.#pass.row(row, rowField.seesAhead) === 1;
       const ahead = seesAhead ? allPositions : Math.min(rules.ahead, allPositions);
-      this.#store(row, joined + firstToken * stride * floatBytes, stride, length, firstPosition);
-      this.#kernels.attend(
-        kvType,
-        this.#at.pageList + (this.#firstEntry[row] as number) * entryBytes,
-        this.#entryCount[row] as number,
-        blockTokens,
-        joined + firstToken * stride * floatBytes,
-        stride,
-        length,
-        firstPosition,
-        heads,
-        kvHeads,
-        headLength,
-        rules.scale,
-        rules.softcap,
-        behind,
-        ahead,
-        out + firstToken * this.partialFloats * floatBytes,
-        this.#at.slopes,
-      );
+      const attended = length - this.#pass.row(row, rowField.unattended);
+      this.#store(row, joined + firstToken * stride * floatBytes, stride, attended, firstPosition);
+      const run = (first: number, count: number, position: number, before: number, after: number) =>
+        this.#kernels.attend(
+          kvType,
+          this.#at.pageList + (this.#firstEntry[row] as number) * entryBytes,
+          this.#entryCount[row] as number,
+          blockTokens,
+          joined + first * stride * floatBytes,
+          stride,
+          count,
+          position,
+          heads,
+          kvHeads,
+          headLength,
+          rules.scale,
+          rules.softcap,
+          before,
+          after,
+          out + first * this.partialFloats * floatBytes,
+          this.#at.slopes,
+        );
+      run(firstToken, attended, firstPosition, behind, ahead);
+      // A token behind the attended ones sees what the last of these sees of them, from its own window on.
+      const last = firstPosition + attended - 1;
+      for (let i = attended; i < length; i++) {
+        run(firstToken + i, 1, last, Math.max(behind - (firstPosition + i - last), 0), 0);
+      }
     }
   }
 

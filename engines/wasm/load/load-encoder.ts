@@ -4,6 +4,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { Batch } from "../../batch.ts";
 import type { LoadProgress, ModelSpec } from "../../engine.ts";
 import { WasmEncoder } from "../encoder.ts";
+import { tokenPooling } from "../graph/graph-pooling.ts";
 import { shapeForContext } from "../graph/hyperparameters.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
 import type { HelperThread } from "../threads/helper-thread.ts";
@@ -34,11 +35,12 @@ export async function loadEncoder(
     );
   }
   const threads = helpers.length + 1;
+  const { graph } = file;
   const { capacity, ...sizes } = encoderSizes(spec, file.shape, threads);
   const { blockTokens } = capacity;
   const plan: PartitionPlan = {
     files: file.table.files,
-    graph: file.graph,
+    graph: spec.pooling === "tokens" ? { ...graph, pooling: tokenPooling(graph.pooling, file.shape.width) } : graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
     threads,
     ...sizes,

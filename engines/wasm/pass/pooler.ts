@@ -37,11 +37,14 @@ export class Pooler {
   /**
    * Pools `count` tokens of one sequence, from the pass's token `firstToken` on. For a mean, the sum of the tokens'
    * states is added to `out`. The other kinds overwrite `out`, so the last pass of a long sequence determines the
-   * result.
+   * result. With kind tokens, `out` has the shape [count][pooling.length].
    */
   pool(firstToken: number, count: number, out: Float32Array): void {
-    this.#pool(firstToken, count, out);
-    if (this.#parts.dense.length > 0) this.#project(out);
+    if (this.#parts.pooling.kind === "tokens") this.#poolTokens(firstToken, count, out);
+    else {
+      this.#pool(firstToken, count, out);
+      if (this.#parts.dense.length > 0) this.#project(out);
+    }
   }
 
   #pool(firstToken: number, count: number, out: Float32Array): void {
@@ -61,8 +64,25 @@ export class Pooler {
         out.set(floats.subarray(at, at + width));
         return;
       }
+      case "tokens":
+        return;
       case "rank":
         if (pooling.head) this.#score(pooling.head, firstToken, count, out);
+    }
+  }
+
+  /** Writes the hidden states of tokens after the output norm, multiplied by the matrix of the pooling if it has one. */
+  #poolTokens(firstToken: number, count: number, out: Float32Array): void {
+    const { dense, products, norms, outputNorm, floats, shape, pooling, at } = this.#parts;
+    const { width } = shape;
+    const [share] = dense;
+    norms.run(outputNorm, at.hidden + firstToken * width * floatBytes, at.input, count);
+    if (share) products.multiply(share, at.input, width, count, at.gated);
+    const first = (share ? at.gated : at.input) >>> 2;
+    const stride = share?.stride ?? width;
+    for (let i = 0; i < count; i++) {
+      const from = first + i * stride;
+      out.set(floats.subarray(from, from + pooling.length), i * pooling.length);
     }
   }
 

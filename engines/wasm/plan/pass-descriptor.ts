@@ -14,6 +14,8 @@ import type { PartitionPlan } from "./partition-plan.ts";
  * none.
  *
  * seesAhead: 1 = the tokens of the row also attend to the later tokens of the row.
+ *
+ * unattended: number of tokens at the end of the row to which no token attends, not even they themselves.
  */
 export const rowField = {
   firstToken: 0,
@@ -25,8 +27,9 @@ export const rowField = {
   kept: 6,
   keeps: 7,
   seesAhead: 8,
+  unattended: 9,
 };
-export const rowFields = 9;
+export const rowFields = 10;
 
 const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4, windows: 5, columns: 6 };
 const headerInts = 7;

@@ -7,7 +7,7 @@ import { clientOf } from "../../server/client.ts";
 import { sendPieces } from "./pieces.ts";
 
 /** EmbedRequest without the model and the client. */
-export type AskedEmbeddings = Pick<EmbedRequest, "inputs" | "truncateInputs" | "priority" | "dimensions">;
+export type AskedEmbeddings = Omit<EmbedRequest, "model" | "client" | "query">;
 
 /** Sends the embeddings of the inputs. Errors are thrown before anything is sent. */
 export async function sendEmbeddings(

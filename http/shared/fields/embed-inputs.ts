@@ -16,6 +16,19 @@ export const dimensions = z
       "for it (matryoshka) keep their quality.",
   });
 
+/** Field for what the texts are; the text worker checks that the model knows it. */
+export const inputType = z
+  .string()
+  .min(1)
+  .max(64)
+  .nullish()
+  .meta({
+    description:
+      "What the texts are, so that the model's prompt is put before each: a name among the model's prompts, such as `query`, " +
+      "`document`, `classification` or `clustering` (`search_query`, `passage` and the like mean the same). By default no prompt, " +
+      "or the model's default one; for a ColBERT model `document`. Refused for a model without prompts.",
+  });
+
 export function packedTexts(texts: readonly string[]): EmbedInputs {
   const lengths = texts.map((text) => Buffer.byteLength(text));
   const ends = endsOf(lengths);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import koffi from "koffi";
 import { Batch } from "../../../engines/batch.ts";
-import type { LoadedModel, ModelSpec, Pooling } from "../../../engines/engine.ts";
+import type { LoadedModel, ModelSpec, SequencePooling } from "../../../engines/engine.ts";
 import { llamaEngine } from "../../../engines/llama/engine.ts";
 import { poolingType } from "../../../engines/llama/native/abi.ts";
 import { openLibrary } from "../../../engines/llama/native/library.ts";
@@ -42,7 +42,12 @@ function feed(model: LoadedModel, ...rows: readonly Row[]): number[][] {
 }
 
 /** Returns llama.cpp's pooled output for one sequence in one pass, in a separate context. */
-async function pooledByCApi(path: string, tokens: Int32Array, pooling: Pooling, length: number): Promise<number[]> {
+async function pooledByCApi(
+  path: string,
+  tokens: Int32Array,
+  pooling: SequencePooling,
+  length: number,
+): Promise<number[]> {
   const { functions: f } = await openLibrary(false);
   const modelParams = f.modelDefaultParams();
   modelParams.n_gpu_layers = 0;
@@ -181,7 +186,7 @@ describe("an encoder", () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  async function load(pooling: Pooling | null, changes: Partial<ModelSpec> = {}) {
+  async function load(pooling: SequencePooling | null, changes: Partial<ModelSpec> = {}) {
     const path = join(directory, `${pooling}.gguf`);
     await writeTinyEncoder(path, { seed: 2, pooling });
     return {

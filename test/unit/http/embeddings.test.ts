@@ -80,10 +80,40 @@ describe("POST /v1/embeddings", () => {
       await embed({ input, user: "me", truncate_sequence: true, priority: 4, dimensions: null });
       const { client, inputs, ...rest } = inference.embedRequests.at(-1)!;
       assert.deepEqual(unpackedInputs(inputs), expected);
-      assert.deepEqual(rest, { model: "tiny", truncateInputs: true, priority: 4 });
+      assert.deepEqual(rest, { model: "tiny", truncateInputs: true, priority: 4, takesTokenVectors: true });
       assert.ok(client.length > 0);
     });
   }
+
+  it("passes the input type on", async () => {
+    await embed({ input: "a", input_type: "search_query" });
+    assert.equal(inference.embedRequests.at(-1)?.inputType, "search_query");
+  });
+
+  it("writes a vector for each token as an array of arrays, or one after another in base64", async () => {
+    const vectors = [Float32Array.of(1, 0, 0, 1), Float32Array.of(0.5, 0.25)];
+    inference.embedder = async () => ({ vectors, promptTokens: 3, tokenVectorLength: 2 });
+    const rows = [
+      [
+        [1, 0],
+        [0, 1],
+      ],
+      [[0.5, 0.25]],
+    ];
+    const shapes = [
+      [2, 2],
+      [1, 2],
+    ];
+    const expected = rows.map((embedding, index) => ({ object: "embedding", index, embedding, shape: shapes[index] }));
+    assert.deepEqual((await embed({ input: ["a", "b"] })).data, expected);
+    const { data } = await embed({ input: ["a", "b"], encoding_format: "base64" });
+    const bytes = Buffer.from(data[0].embedding, "base64");
+    assert.deepEqual(
+      [0, 1, 2, 3].map((i) => bytes.readFloatLE(4 * i)),
+      [1, 0, 0, 1],
+    );
+    assert.deepEqual(data[0].shape, [2, 2]);
+  });
 
   it("takes the number of elements to keep", async () => {
     await embed({ input: "a", dimensions: 64 });
@@ -103,6 +133,7 @@ describe("POST /v1/embeddings", () => {
     [{ input: Array.from({ length: 2049 }, () => "a") }, "input"],
     [{ input: "a", encoding_format: "hex" }, "encoding_format"],
     [{ input: "a", dimensions: 0 }, "dimensions"],
+    [{ input: "a", input_type: "" }, "input_type"],
     [{ input: "a", inputs: "b" }, "inputs"],
   ];
   for (const [body, param] of wrong) {

@@ -50,6 +50,16 @@ describe("POST /v1/rerank", () => {
     assert.equal(body.results[0].relevance_score, 0.25);
   });
 
+  it("uses the similarities of a ColBERT model as they are", async () => {
+    const vectors = [Float32Array.of(12.5), Float32Array.of(20.25)];
+    inference.embedder = async () => ({ vectors, promptTokens: 1, isMaxSim: true });
+    const { body } = await post("/v1/rerank", { query: "q", documents: ["a", "b"] });
+    assert.deepEqual(
+      body.results.map(({ relevance_score }: { relevance_score: number }) => relevance_score),
+      [20.25, 12.5],
+    );
+  });
+
   it("refuses a request without documents or with other things", async () => {
     for (const [body, param] of [
       [{ query: "q", documents: [] }, "documents"],

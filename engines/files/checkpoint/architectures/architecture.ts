@@ -56,4 +56,8 @@ export interface CheckpointArchitecture {
   readonly pools?: boolean;
   /** Whether dense layers may follow the pooling. */
   readonly hasDenseLayers?: boolean;
+  /** Whether the model's prompts belong to task adapters, which are left out. */
+  readonly adaptsByTask?: boolean;
+  /** Whether each token has a vector of its own, by a matrix among the tensors (ColBERT). */
+  readonly isMultiVector?: boolean;
 }

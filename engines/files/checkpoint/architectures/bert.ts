@@ -116,6 +116,17 @@ export const roberta: CheckpointArchitecture = {
   },
 };
 
+/** What ColBERT models of all encoders have in common: the class, and a matrix that projects each token. */
+export const colbertRules = { classes: ["HF_ColBERT"], pools: false, isMultiVector: true };
+export const colbertProjection: TensorTable = { linear: "dense_2" };
+
+export const colbert: CheckpointArchitecture = {
+  ...bert,
+  ...colbertRules,
+  applies: (config) => config.value("model_type") === "bert",
+  tensors: { ...bertTensors, ...colbertProjection },
+};
+
 export const distilbert: CheckpointArchitecture = {
   ...bert,
   // Its scoring head has an activation that the engines do not compute.

@@ -3,7 +3,7 @@ import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { joined, sliced } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { addEncoderPairs, bertEmbeddings, bertHeads, bertLayers } from "./bert.ts";
+import { addEncoderPairs, bertEmbeddings, bertHeads, bertLayers, colbertProjection, colbertRules } from "./bert.ts";
 import { attention } from "./changes.ts";
 
 /** Gate and up in the order of the engines: the gate first. */
@@ -85,6 +85,15 @@ export const jinaBertV3: CheckpointArchitecture = {
     "encoder.layers.{l}.norm2": "blk.{l}.layer_output_norm",
   },
   pools: true,
+  adaptsByTask: true,
+};
+
+/** Jina ColBERT 2: the encoder of Jina Embeddings 3 without adapters, and a matrix that projects each token. */
+export const jinaColbertV2: CheckpointArchitecture = {
+  ...jinaBertV3,
+  ...colbertRules,
+  applies: (config) => config.value("position_embedding_type") === "rotary",
+  tensors: { ...jinaBertV3.tensors, ...colbertProjection },
 };
 
 /** Jina Embeddings 3 of the class in transformers, which writes the older names or its own. */

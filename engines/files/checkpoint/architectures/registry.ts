@@ -1,7 +1,7 @@
 // Registry of the architectures that can be loaded from a checkpoint.
 import type { Config } from "../config.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { bert, bertClassifier, distilbert, roberta } from "./bert.ts";
+import { bert, bertClassifier, colbert, distilbert, roberta } from "./bert.ts";
 import { cohere2, commandR } from "./cohere.ts";
 import { deepseek2, deepseek3, glm4MoeLite } from "./deepseek2.ts";
 import { dots1, minimaxM2 } from "./dots1.ts";
@@ -20,7 +20,7 @@ import { gpt2, gptNeoX, phi2 } from "./gpt2.ts";
 import { granite, graniteMoe } from "./granite.ts";
 import { graniteHybrid, graniteHybridDense } from "./granite-hybrid.ts";
 import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
-import { jinaBertV2, jinaBertV3, jinaEmbeddingsV3 } from "./jina-bert.ts";
+import { jinaBertV2, jinaBertV3, jinaColbertV2, jinaEmbeddingsV3 } from "./jina-bert.ts";
 import { lfm2, lfm2moe } from "./lfm2.ts";
 import { arcee, llama, llamaOfImages } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
@@ -57,7 +57,7 @@ export const architectures: readonly CheckpointArchitecture[] = [
   ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2, llamaOfImages],
   ...[minicpmLlama, minicpmQwen],
   ...[bert, bertClassifier, jinaBertV2, jinaBertV3, roberta, distilbert, nomicBert, nomicBertMoe, modernBert],
-  ...[jinaEmbeddingsV3, euroBert, neoBert],
+  ...[jinaEmbeddingsV3, euroBert, neoBert, colbert, jinaColbertV2],
 ];
 
 /** Returns the architecture of a class, if it is known. */

@@ -11,7 +11,8 @@ const indexFile = "model.safetensors.index.json";
 const singleFile = "model.safetensors";
 const weights = /^model(?:-\d+-of-\d+)?\.safetensors$/;
 const others: ReadonlySet<string> = new Set([
-  ...["generation_config.json", "model.safetensors.index.json", "modules.json"],
+  ...["generation_config.json", "model.safetensors.index.json"],
+  ...["modules.json", "config_sentence_transformers.json", "artifact.metadata"],
   ...["tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"],
   ...["vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json"],
   ...["preprocessor_config.json", "processor_config.json"],

@@ -68,6 +68,7 @@ async function startEmbedding(
       tokenize: (group) => tasks.tokenize(key, group, { truncates: truncateInputs, client: "me", signal }),
       actor,
       capacity,
+      pooling: capabilities.pooling,
       pooledLength: capabilities.pooledLength,
       maxQueue,
       nextId: () => nextId++,

@@ -172,6 +172,10 @@ mmproj = "/models/mmproj.gguf"
 tok_model_id = "/tokenizer"
 gqa = 1
 
+[models.embedding]
+pooling = "tokens"
+prompts = { query = "q: ", document = "" }
+
 [models.multimodal]
 max_edge = 1024
 max_num_images = 4
@@ -245,6 +249,7 @@ describe("a file with every key of the contract that this build can keep", () =>
         tokModelId: "/tokenizer",
         gqa: 1,
       },
+      embedding: { pooling: "tokens", prompts: { query: "q: ", document: "" } },
       multimodal: { maxEdge: 1024, maxNumImages: 4, maxNumFrames: 8, maxNumAudio: 2 },
       quantization: {
         quant: null,

@@ -180,6 +180,21 @@ describe("a checkpoint", () => {
     );
   });
 
+  it("has the prompts of its inputs, and is refused if the default one is missing", async () => {
+    const prompts = { query: "query: ", document: "" };
+    const file = (config: object) => ({ files: { "config_sentence_transformers.json": config } });
+    const checkpoint = await opened("bert", file({ prompts, default_prompt_name: "document" }));
+    const found = JSON.parse(String(value(checkpoint, "troupe.embedding.prompts")));
+    assert.deepEqual(found, { texts: prompts, fallback: "document" });
+    assert.equal(value(await opened("bert", file({ prompts: {} })), "troupe.embedding.prompts"), undefined);
+    // The prompts of this model belong to its task adapters, which are left out.
+    assert.equal(value(await opened("jina-bert-v3", file({ prompts })), "troupe.embedding.prompts"), undefined);
+    await assert.rejects(
+      opened("bert", file({ prompts, default_prompt_name: "passage" })),
+      refused("model_file_invalid", /default_prompt_name names no prompt/),
+    );
+  });
+
   it("has the sampling settings of generation_config.json", async () => {
     const files = { "generation_config.json": { top_k: 20, temperature: 0.6, top_p: "high", do_sample: true } };
     const { pairs } = await opened("qwen3", { files });

@@ -1,11 +1,11 @@
-// Modules of an embedding model: what follows the model in a checkpoint of sentence-transformers, by modules.json. Pooling
-// is a pair of the GGUF file; dense layers are tensors.
+// Modules of an embedding model: what follows the model in a checkpoint of sentence-transformers or PyLate, by modules.json.
+// Pooling is a pair of the GGUF file; dense layers are tensors.
 import { join } from "node:path";
-import { ServerError } from "../../../runtime/errors.ts";
-import { quote } from "../gguf/invalid-file.ts";
-import { type ModelTensors, readModelTensors } from "../safetensors/shards.ts";
-import { isObject, type JsonObject } from "./config.ts";
-import { readJsonObject, readJsonValue } from "./json-file.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { quote } from "../../gguf/invalid-file.ts";
+import { type ModelTensors, readModelTensors } from "../../safetensors/shards.ts";
+import { isObject, type JsonObject } from "../config.ts";
+import { readJsonObject, readJsonValue } from "../json-file.ts";
 
 /** Values of pooling_type. */
 const kinds: Readonly<Record<string, number>> = { mean: 1, cls: 2, lasttoken: 3 };
@@ -24,13 +24,20 @@ export interface EmbeddingModules {
   readonly pooling: number | null;
   /** Tensors of the dense layers in order, one for each file. */
   readonly dense: readonly ModelTensors[];
+  /** Whether each token has a vector of its own (ColBERT): a dense layer follows the model without a pooling. */
+  readonly isMultiVector: boolean;
+  /** Whether the pooling leaves out the tokens of a prompt, which the engines do not do. */
+  readonly excludesPrompt: boolean;
 }
+
+export const noModules: EmbeddingModules = { pooling: null, dense: [], isMultiVector: false, excludesPrompt: false };
 
 /** Reads the modules. Throws `unsupported` naming one that no engine computes. */
 export async function readModules(folder: string): Promise<EmbeddingModules> {
   const path = join(folder, "modules.json");
   const listed = await readJsonValue(path);
   let pooling: number | null = null;
+  let excludesPrompt = false;
   const dense: ModelTensors[] = [];
   for (const entry of Array.isArray(listed) ? listed : []) {
     const { type, path: place } = isObject(entry) ? entry : {};
@@ -43,15 +50,18 @@ export async function readModules(folder: string): Promise<EmbeddingModules> {
     const config = join(folder, place, "config.json");
     const settings = await readJsonObject(config);
     if (settings === null) throw new ServerError("model_file_invalid", `${config} is missing; fetch the model again`);
-    if (name === "Pooling") pooling = typeOf(config, settings);
-    else dense.push(await readDense(join(folder, place), config, settings));
+    if (name === "Pooling") {
+      pooling = typeOf(config, settings);
+      excludesPrompt = settings.include_prompt === false;
+    } else dense.push(await readDense(join(folder, place), config, settings));
   }
-  return { pooling, dense };
+  return { pooling, dense, isMultiVector: pooling === null && dense.length > 0, excludesPrompt };
 }
 
 async function readDense(folder: string, path: string, settings: JsonObject): Promise<ModelTensors> {
   const { activation_function: activation = noActivation } = settings;
   if (activation !== noActivation) throw unsupportedModule(path, `Dense with ${String(activation)}`);
+  if (settings.use_residual === true) throw unsupportedModule(path, "Dense with a residual");
   return await readModelTensors(folder, null);
 }
 
@@ -59,7 +69,7 @@ function unsupportedModule(path: string, module: string): ServerError {
   return new ServerError(
     "unsupported",
     `${path} has the module ${quote(module)}, which the engines do not compute; they compute Transformer, Pooling, ` +
-      "Normalize, and for EmbeddingGemma Dense without an activation: use another model",
+      "Normalize, and Dense without an activation, for EmbeddingGemma two, for ColBERT one: use another model",
     { param: "modules" },
   );
 }

@@ -1,0 +1,56 @@
+// Vectors of embedding models: scaling to length 1, and the comparison of texts that have a vector for each token.
+import { ServerError } from "../../runtime/errors.ts";
+
+/** Returns scores that are all numbers. Throws `model_failed`. */
+export function finite(scores: Float32Array): Float32Array {
+  if (scores.every(Number.isFinite)) return scores;
+  throw new ServerError("model_failed", "the model's score of a document is no number");
+}
+
+/**
+ * Returns the first `kept` elements of each row, scaled to length 1; a row of zeros is not changed. `rows` has the shape
+ * [rows][length]. `takes`: whether a row is in the result; by default all are. Throws `model_failed` for NaN and infinity.
+ */
+export function unitVectors(
+  rows: Float32Array,
+  length: number,
+  kept: number,
+  takes: (row: number) => boolean = () => true,
+): Float32Array {
+  const taken = Array.from({ length: rows.length / length }, (_, row) => row).filter(takes);
+  const vectors = new Float32Array(taken.length * kept);
+  for (const [i, row] of taken.entries()) {
+    const vector = vectors.subarray(i * kept, (i + 1) * kept);
+    vector.set(rows.subarray(row * length, row * length + kept));
+    scale(vector);
+  }
+  return vectors;
+}
+
+/** Scales a vector in place to length 1. */
+function scale(vector: Float32Array): void {
+  let squares = 0;
+  for (const value of vector) squares += value * value;
+  if (!Number.isFinite(squares)) throw new ServerError("model_failed", "the model's output for an input is no number");
+  if (squares === 0) return;
+  const factor = 1 / Math.sqrt(squares);
+  for (let i = 0; i < vector.length; i++) vector[i] = (vector[i] as number) * factor;
+}
+
+/**
+ * Returns the sum, over the query's vectors, of the largest product with a vector of the document (MaxSim, arXiv 2004.12832).
+ * Both have the shape [vectors][length].
+ */
+export function maxSim(query: Float32Array, document: Float32Array, length: number): Float32Array {
+  let sum = 0;
+  for (let q = 0; q < query.length; q += length) {
+    let best = Number.NEGATIVE_INFINITY;
+    for (let d = 0; d < document.length; d += length) {
+      let product = 0;
+      for (let i = 0; i < length; i++) product += (query[q + i] as number) * (document[d + i] as number);
+      if (product > best) best = product;
+    }
+    sum += best;
+  }
+  return Float32Array.of(sum);
+}
