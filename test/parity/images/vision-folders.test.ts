@@ -39,15 +39,17 @@ type References = Record<VisionClassName, Sampled> & Record<LanguageKind, Sample
 
 /** Largest difference as a share of the range. */
 const tolerance = 0.005;
+/** Of logits. Rows and columns exchanged in the positions of an image change them by 3.6 %. */
+const logitsTolerance = 0.002;
 const source = new URL("../../../../test/fixtures/images/transformers-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as References;
 const root = mkdtempSync(join(tmpdir(), "troupe-vision-folders-"));
 after(() => rmSync(root, { recursive: true, force: true }));
 
-function assertClose(found: Float32Array, { step, range, values }: Sampled): void {
+function assertClose(found: Float32Array, { step, range, values }: Sampled, most = tolerance): void {
   assert.equal(Math.ceil(found.length / step), values.length);
   const worst = Math.max(...values.map((value, i) => Math.abs(value - (found[i * step] as number)))) / range;
-  assert.ok(worst <= tolerance, `differs by ${(100 * worst).toFixed(3)} % of the range`);
+  assert.ok(worst <= most, `differs by ${(100 * worst).toFixed(3)} % of the range`);
 }
 
 async function projectorOf(folder: string): Promise<string> {
@@ -143,7 +145,7 @@ for (const kind of languageKinds) {
           const { logits, logitsRow } = model.step(batch);
           const { vocabSize } = model.card;
           const at = (logitsRow[0] as number) * vocabSize;
-          assertClose(logits.slice(at, at + vocabSize), references[kind].logits);
+          assertClose(logits.slice(at, at + vocabSize), references[kind].logits, logitsTolerance);
         } finally {
           model.dispose();
         }
