@@ -2,18 +2,18 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { AnswerReplica, QuestionKind, Replicas } from "../../../../actors/api/state/replicas.ts";
-import type { StoredResponses } from "../../../../actors/api/stored-responses.ts";
-import { itemTexts } from "../../../../http/responses/request/item-texts.ts";
-import type { ResponsePlan } from "../../../../http/responses/response-run.ts";
-import { Responses } from "../../../../http/responses/responses.ts";
-import { AnswerMemory } from "../../../../http/shared/answer/answer-memory.ts";
-import { ServerError } from "../../../../runtime/errors.ts";
-import { done, finish, text } from "../../../fixtures/fakes/fake-inference.ts";
-import { altered, memoryResponses } from "../../../fixtures/fakes/memory-responses.ts";
-import { recordingLog } from "../../../fixtures/http-server.ts";
-import { testTokens } from "../../../fixtures/text/logprobs.ts";
-import { whole } from "./responses-rig.ts";
+import type { AnswerReplica, QuestionKind, Replicas } from "../../../../../actors/api/state/replicas.ts";
+import type { StoredResponses } from "../../../../../actors/api/stored-responses.ts";
+import { itemTexts } from "../../../../../http/responses/request/item-texts.ts";
+import type { ResponsePlan } from "../../../../../http/responses/response-run.ts";
+import { Responses } from "../../../../../http/responses/responses.ts";
+import { AnswerMemory } from "../../../../../http/shared/answer/answer-memory.ts";
+import { ServerError } from "../../../../../runtime/errors.ts";
+import { done, finish, text } from "../../../../fixtures/fakes/fake-inference.ts";
+import { altered, memoryResponses } from "../../../../fixtures/fakes/memory-responses.ts";
+import { recordingLog } from "../../../../fixtures/http-server.ts";
+import { testTokens } from "../../../../fixtures/text/logprobs.ts";
+import { whole } from "../responses-rig.ts";
 
 const id = `resp_${"7".repeat(32)}`;
 

@@ -3,16 +3,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { StoredResponses } from "../../../../actors/api/stored-responses.ts";
-import { ResponseStore } from "../../../../actors/state/response-store.ts";
-import { type AppOptions, createApp } from "../../../../http/app.ts";
-import { ServerError } from "../../../../runtime/errors.ts";
-import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
-import { Stores } from "../../../../runtime/store/stores.ts";
-import { FakeInference, hello, type Script } from "../../../fixtures/fakes/fake-inference.ts";
-import { altered, testLimits } from "../../../fixtures/fakes/memory-responses.ts";
-import { request } from "../../../fixtures/fakes/socketless.ts";
-import { recordingLog } from "../../../fixtures/http-server.ts";
+import type { StoredResponses } from "../../../../../actors/api/stored-responses.ts";
+import { ResponseStore } from "../../../../../actors/state/response-store.ts";
+import { type AppOptions, createApp } from "../../../../../http/app.ts";
+import { ServerError } from "../../../../../runtime/errors.ts";
+import { MemoryTables } from "../../../../../runtime/store/memory-tables.ts";
+import { Stores } from "../../../../../runtime/store/stores.ts";
+import { FakeInference, hello, type Script } from "../../../../fixtures/fakes/fake-inference.ts";
+import { altered, testLimits } from "../../../../fixtures/fakes/memory-responses.ts";
+import { request } from "../../../../fixtures/fakes/socketless.ts";
+import { recordingLog } from "../../../../fixtures/http-server.ts";
 
 /** Longer than two searches for responses of servers that have ended. */
 const SEARCHES_MS = 5500;
