@@ -7,6 +7,8 @@ import decode from "audio-decode";
 import { Resampler } from "./resample.ts";
 
 const outputRate = 16_000;
+/** Bytes that are decoded at once. Silence of Opus and FLAC may have some thousand samples in a few bytes. */
+const chunkBytes = 16 * 1024;
 /** Largest absolute value of a sample. Full scale is 1; files of floats may have more, but no model computes with infinite values. */
 const loudest = 2 ** 20;
 
@@ -25,7 +27,7 @@ const state: { resampler: Resampler | null; rate: number; written: number } = { 
 async function main(): Promise<void> {
   const decoder = await (decode as unknown as Record<string, () => Promise<Decoder>>)[format]?.();
   if (decoder === undefined) throw new Error(`no decoder for ${format}`);
-  reading: for await (const chunk of createReadStream(path, { highWaterMark: 64 * 1024 })) {
+  reading: for await (const chunk of createReadStream(path, { highWaterMark: chunkBytes })) {
     for (const piece of outputOf(await decoder(new Uint8Array(chunk as Uint8Array)))) {
       if (!(await write(piece))) break reading;
     }
