@@ -111,6 +111,7 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [url, entryAt("models", "tokenizer")],
   [url, mtpModel],
   [url, mtpNPredict],
+  [entryAt("embedding", "pooling"), url, "tokens"],
   [enableLora, legacyLora],
   [enableLora, xlora],
   [lora, legacyLora],
