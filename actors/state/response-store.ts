@@ -73,6 +73,11 @@ export class ResponseStore implements StoredResponses {
   }
 
   async add(response: StoredResponse): Promise<void> {
+    await this.#add(response, true);
+  }
+
+  /** `replaces`: whether the response replaces one that is stored. */
+  async #add(response: StoredResponse, replaces: boolean): Promise<void> {
     const { id, client, previousId, isBackground, isPublished = false, createdAt, model, inputStart } = response;
     const { settings, input, restart } = response;
     const restarts = this.#restarts === null ? undefined : restart?.count;
@@ -92,6 +97,7 @@ export class ResponseStore implements StoredResponses {
     // Before the response itself, so that none is missing from the index.
     if (restarts !== undefined) await this.#restarts?.added(id, client);
     for (let version: number | null = null; !(await this.#store.compareAndSet(id, version, entry)); ) {
+      if (!replaces) return;
       const kept = await this.#store.get(id);
       if (kept?.head.isDeleted || (kept !== null && this.#isTaken(kept.head))) return;
       version = kept?.version ?? null;
@@ -224,7 +230,7 @@ export class ResponseStore implements StoredResponses {
       const kept = await this.#store.get(id);
       // It may have changed meanwhile.
       const { record, update } = recent.get(id) ?? { record: null, update: null };
-      if (kept === null && record !== null) await this.add(record);
+      if (kept === null && record !== null) await this.#add(record, false);
       else if (kept?.head.isRunning && !kept.head.isDeleted && update !== null) await this.update(update);
     }
   }

@@ -36,9 +36,12 @@ export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
  * changes only once or twice.
  */
 const MAX_TRIES = 4;
-/** Attempts, and milliseconds between them, to record that a response has output while the shared state is lost. */
-const START_TRIES = 120;
-const START_RETRY_MS = 500;
+/**
+ * Attempts, and milliseconds between them, of what must be written also if the store is lost now: that a response has output, and the
+ * deletion of a response that no longer runs.
+ */
+const LOST_TRIES = 120;
+const LOST_RETRY_MS = 500;
 /** Maximum milliseconds that another replica's question waits for a write; shorter than replicas wait for answers. */
 const SETTLE_MS = 4000;
 /** Milliseconds between questions to other replicas while the shared state was lost a moment ago. */
@@ -98,7 +101,7 @@ export class Responses implements RunOwner {
     });
     this.#replicas = options.replicas ?? null;
     this.#replicas?.answer("cancelResponse", ({ id }) => this.#endForOther(id, (run) => run.interrupt("cancelled")));
-    this.#replicas?.answer("forgetResponse", ({ id }) => this.#endForOther(id, (run) => run.forget()));
+    this.#replicas?.answer("forgetResponse", ({ id }) => this.#forgetForOther(id));
     this.#replicas?.answer("settleResponse", ({ id }) => this.#settleForOther(id));
   }
 
@@ -212,9 +215,17 @@ export class Responses implements RunOwner {
     this.#running.delete(id);
     // Wait for a pending save, because it must not reach the store after the deletion.
     await this.saver.readable(id);
-    if (run === undefined && this.#replicas !== null) await this.#forgetElsewhere(id, this.#replicas);
-    const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
-    if (run === undefined && !wasKept) throw unknownResponse(id);
+    const wasEnded =
+      run !== undefined || (this.#replicas !== null && (await this.#forgetElsewhere(id, this.#replicas)));
+    let wasKept = false;
+    try {
+      wasKept = isResponseId(id) && (await this.#options.store.delete(id));
+    } catch (error) {
+      // Its end is not stored, so it would be shown as running.
+      if (run !== undefined) void this.#deleteLater(id);
+      throw error;
+    }
+    if (!wasEnded && !wasKept) throw unknownResponse(id);
   }
 
   /**
@@ -379,8 +390,8 @@ export class Responses implements RunOwner {
   async #start(run: ResponseRun): Promise<void> {
     run.start();
     let isOurs: boolean | null = null;
-    for (let tries = 0; isOurs === null && tries < START_TRIES && !run.isEnded; tries++) {
-      if (tries > 0) await sleep(START_RETRY_MS);
+    for (let tries = 0; isOurs === null && tries < LOST_TRIES && !run.isEnded; tries++) {
+      if (tries > 0) await sleep(LOST_RETRY_MS);
       isOurs = await this.#options.store.begin(run.id).catch(() => null);
     }
     if (isOurs === true) return;
@@ -405,6 +416,25 @@ export class Responses implements RunOwner {
     return true;
   }
 
+  /** Ends a response that another replica deletes. Deletes it here too, because the other replica may lose the store before. */
+  async #forgetForOther(id: string): Promise<true | null> {
+    const answer = await this.#endForOther(id, (run) => run.forget());
+    if (answer !== null) void this.#deleteLater(id);
+    return answer;
+  }
+
+  /** Deletes a response that no longer runs, also if the store is lost now. Never rejects. */
+  async #deleteLater(id: string): Promise<void> {
+    for (let tries = 0; tries < LOST_TRIES; tries++) {
+      const isDone = await this.#options.store.delete(id).then(
+        () => true,
+        () => false,
+      );
+      if (isDone) return;
+      await sleep(LOST_RETRY_MS);
+    }
+  }
+
   /** Waits for the writes of a response for another replica: see `settleResponse`. */
   async #settleForOther(id: string): Promise<true | null> {
     if (!this.#running.has(id) && !this.saver.isPending(id)) return null;
@@ -423,10 +453,14 @@ export class Responses implements RunOwner {
     throw new ServerError("peer_gone", `the replica that generates response '${id}' does not answer; try again soon`);
   }
 
-  /** Has the replica that generates a response end it. If it does not answer, its later writes are dropped all the same. */
-  async #forgetElsewhere(id: string, replicas: Replicas): Promise<void> {
+  /**
+   * Has the replica that generates a response end it. Resolves to whether it did. If it does not answer, its later writes are dropped
+   * all the same.
+   */
+  async #forgetElsewhere(id: string, replicas: Replicas): Promise<boolean> {
     const found = await this.#find(id);
-    if (found?.runner === "elsewhere") await replicas.ask(found.owner, "forgetResponse", { id }, true);
+    if (found?.runner !== "elsewhere") return false;
+    return (await replicas.ask(found.owner, "forgetResponse", { id }, true)).length > 0;
   }
 
   /** Finds a stored response. Throws not_found. */

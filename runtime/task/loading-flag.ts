@@ -5,6 +5,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const LOADING = 0;
 const LOADED = 1;
+/** The worker is about to be ended, and must not begin to load. */
+const ENDING = 2;
 /** Time in ms after which a worker that still loads modules is ended all the same. */
 const MOST_LOAD_MS = 10_000;
 const LOOK_MS = 10;
@@ -23,31 +25,28 @@ export class LoadingFlag {
   /** Passed to the worker. At first the worker loads modules. */
   readonly memory: SharedArrayBuffer;
   readonly #flag: Int32Array;
+  /** Number of loads that the worker has begun and not ended. */
+  #loads = 0;
 
   constructor(memory = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)) {
     this.memory = memory;
     this.#flag = new Int32Array(memory);
   }
 
-  /** In the worker: loads modules. */
+  /** In the worker: loads modules. Throws if the worker is about to be ended. */
   async during<T>(load: () => Promise<T>): Promise<T> {
-    Atomics.store(this.#flag, 0, LOADING);
+    if (Atomics.compareExchange(this.#flag, 0, LOADED, LOADING) === ENDING)
+      throw new Error("the worker is being ended");
+    this.#loads++;
     try {
       return await load();
     } finally {
-      this.clear();
+      this.#loads--;
+      if (this.#loads === 0) {
+        Atomics.store(this.#flag, 0, LOADED);
+        Atomics.notify(this.#flag, 0);
+      }
     }
-  }
-
-  /** In the worker: it loads no modules. */
-  clear(): void {
-    Atomics.store(this.#flag, 0, LOADED);
-    Atomics.notify(this.#flag, 0);
-  }
-
-  /** In the thread that has started the worker, before a task: the worker may load modules until it calls `clear`. */
-  expect(): void {
-    Atomics.store(this.#flag, 0, LOADING);
   }
 
   /** In the thread that has started the worker: from now on, an exit of this thread waits until the worker has loaded its modules. */
@@ -59,16 +58,21 @@ export class LoadingFlag {
     workers.delete(this);
   }
 
-  /** Resolves when the worker loads no modules. */
+  /** Resolves when the worker loads no modules, and will load none. */
   async loaded(): Promise<void> {
     const until = performance.now() + MOST_LOAD_MS;
-    while (workers.has(this) && Atomics.load(this.#flag, 0) === LOADING && performance.now() < until) {
-      await sleep(LOOK_MS);
-    }
+    while (workers.has(this) && !this.#forbid() && performance.now() < until) await sleep(LOOK_MS);
   }
 
-  /** Blocks this thread until the worker loads no modules. */
+  /** Blocks this thread until the worker loads no modules, and will load none. */
   block(limitMs: number): void {
-    Atomics.wait(this.#flag, 0, LOADING, Math.max(0, limitMs));
+    const until = performance.now() + limitMs;
+    while (!this.#forbid() && performance.now() < until)
+      Atomics.wait(this.#flag, 0, LOADING, until - performance.now());
+  }
+
+  /** Keeps the worker from loading modules. Returns false if it loads some now. */
+  #forbid(): boolean {
+    return Atomics.compareExchange(this.#flag, 0, LOADED, ENDING) !== LOADING;
   }
 }

@@ -190,7 +190,7 @@ export class TaskCrew {
     void worker.end();
   }
 
-  /** Ends all workers. Resolves when they have ended. */
+  /** Ends all workers. Resolves when none of them loads modules. */
   async close(reason: ServerError): Promise<void> {
     clearTimeout(this.#startTimer);
     this.#clearSurplusTimer();

@@ -46,8 +46,6 @@ async function share(key: string, value: unknown, handlers: TaskHandlers): Promi
 }
 
 async function run(kind: string, input: unknown, handlers: TaskHandlers): Promise<void> {
-  // If the task loads modules, it does so next.
-  flag.clear();
   try {
     const { value, transfer } = await handlers.run(kind, input, (phase) => report({ type: "phase", phase }));
     port.postMessage({ type: "done", value, heapBytes: heapBytes() } satisfies TaskReport, [...(transfer ?? [])]);

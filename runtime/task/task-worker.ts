@@ -120,16 +120,15 @@ export class TaskWorker {
   run(kind: string, input: unknown, transfer: readonly Transferable[]): void {
     this.#hasTask = true;
     this.phase = "";
-    this.#loading.expect();
     this.#send({ type: "run", kind, input }, transfer);
   }
 
-  /** Ends the thread, without calling the hooks: immediately, or when it has loaded its modules. Resolves when it has ended. */
+  /** Ends the thread, without calling the hooks: immediately, or when it has loaded its modules. Resolves when it is being ended. */
   async end(): Promise<void> {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     await this.#loading.loaded();
-    await this.#worker.terminate();
+    void this.#worker.terminate();
   }
 
   #send(command: TaskCommand, transfer: readonly Transferable[] = []): void {

@@ -47,6 +47,7 @@ describe("text workers that are ended while they load modules", { skip: process.
       await sleep(closesAfterMs);
       await pool.close();
       await running;
+      await sleep(200); // The workers end.
       assert.deepEqual(openModules(), [], `${closesAfterMs} ms after the start`);
     }
   });

@@ -14,10 +14,10 @@ import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memor
 const RETRY_MS = 50;
 const LONGEST_RETRY = 80;
 /**
- * Number of retries of a failed save, together about a minute: a store thread or Redis may be restarted, or a full disk emptied
- * meanwhile.
+ * Number of retries of a failed save, together more than three minutes: a store thread or Redis may be restarted, or a full disk
+ * emptied meanwhile. Less than the life of a tombstone (ResponseStore).
  */
-const RETRIES = 20;
+const RETRIES = 60;
 /** Maximum time in ms that a reader of a response waits for a save of it. */
 const MOST_WAIT_MS = 10_000;
 /** Maximum number of long responses that are saved at the same time. */

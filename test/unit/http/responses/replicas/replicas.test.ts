@@ -78,6 +78,34 @@ describe("a response that the shared store does not have yet", () => {
     assert.equal(await store.find(id), null, "a deleted response is not stored later");
   });
 
+  it("is deleted by the replica that generated it if the store is lost while another one deletes it", async () => {
+    const [one, other] = linked();
+    // Each server sees the other one's responses as running elsewhere.
+    const store = memoryResponses();
+    const elsewhere = altered(store, {
+      find: async (asked) => {
+        const found = await store.find(asked);
+        return found === null ? null : { ...found, runner: "elsewhere" };
+      },
+      delete: async () => {
+        throw new ServerError("storage_unavailable", "the shared state is lost");
+      },
+    });
+    let failures = 1;
+    const owned = altered(store, {
+      delete: async (asked) => {
+        if (failures-- > 0) throw new ServerError("storage_unavailable", "the shared state is lost");
+        return await store.delete(asked);
+      },
+    });
+    const [first, second] = [responses(owned, one), responses(elsewhere, other)];
+    const run = await first.beginBackground({ ...plan(), isBackground: true }, 100);
+    await assert.rejects(second.delete(id), { code: "storage_unavailable" });
+    assert.ok(run.isEnded);
+    await sleep(1000);
+    assert.equal(await store.find(id), null, "it would be shown as running");
+  });
+
   it("is not found if no replica has it, and may be stored later if one does", async () => {
     const [one, other] = linked();
     const second = responses(memoryResponses(), one);
