@@ -22,6 +22,8 @@ import type { StateReport } from "../state/state-place.ts";
 import { storeMetrics } from "./metrics/store-metrics.ts";
 
 const startTimeoutMs = 30_000;
+/** Milliseconds within which all replicas are connected to a shared state that is back. */
+const reconnectMs = 5000;
 const skillTimeoutMs = 10 * 60_000;
 /** After the first successful start, restarts are unlimited, because a full disk may have space again later. */
 const restartPolicy: RestartPolicy = {
@@ -68,6 +70,8 @@ export class StateClient {
   #endpoint: Endpoint | null = null;
   #ready: StatePlaceReady | null = null;
   #health: SharedStateHealth = { isConnected: false, reason: "it is being connected" };
+  /** Time (performance.now) of the last loss or reconnection of the shared state. */
+  #backMs = Number.NEGATIVE_INFINITY;
   readonly #adapterListeners: (() => void)[] = [];
   readonly #handlers = new Map<QuestionKind, AnswerReplica<QuestionKind>[]>();
 
@@ -191,6 +195,7 @@ export class StateClient {
 
   #told(health: SharedStateHealth): void {
     this.#health = health;
+    this.#backMs = performance.now();
     if (health.isConnected) this.#options.log.info("the shared state is connected again");
     else this.#options.log.error({ reason: health.reason }, "the shared state is lost; connecting again");
   }
@@ -217,10 +222,11 @@ export class StateClient {
     return {
       id: this.#options.init.shared?.replica ?? "",
       health: () => this.#health,
+      wasLost: () => performance.now() < this.#backMs + reconnectMs,
       publish: shared("publish"),
       follow: shared("follow"),
-      ask: (to, kind, question, isFirstEnough) =>
-        ask({ to, content: { kind, question } satisfies AskedQuestion, isFirstEnough }),
+      ask: (to, kind, question, isFirstEnough, needsAll = false) =>
+        ask({ to, content: { kind, question } satisfies AskedQuestion, isFirstEnough, needsAll }),
       answer: (kind, handler) => {
         this.#handlers.set(kind, [...(this.#handlers.get(kind) ?? []), handler as AnswerReplica<QuestionKind>]);
       },

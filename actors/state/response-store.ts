@@ -1,6 +1,6 @@
 // Response store: stores responses in a key-value store. Runs on the state thread; in tests, on the caller's thread. It
 // determines whether the server that generates a response still runs.
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
 import { wallTime } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -26,6 +26,7 @@ import type {
 import { ItemList, indexOf, type ReadBytes } from "./item-list.ts";
 import type { KeptHead } from "./kept-head.ts";
 import { type Owners, processOwners } from "./shared/owners.ts";
+import type { Deletion, RecentResponses } from "./shared/recent-responses.ts";
 import { type RestartHead, Restarts } from "./shared/restarts.ts";
 import { sliceOf } from "./spans.ts";
 
@@ -40,6 +41,9 @@ const SHORT_PART_BYTES = 64 * 1024;
  */
 const TOMBSTONE_MS = 10 * 60_000;
 
+/** Time in ms after which all replicas have repeated their deletions in a Redis server that may have lost them. */
+const OTHERS_DELETE_MS = 3000;
+
 type ChangingPart = "body" | "interrupted" | "output" | "outputIndex" | "events";
 type PartName = ChangingPart | "settings" | "input" | "inputIndex" | "request";
 type Kept = KeptEntry<KeptHead>;
@@ -48,17 +52,32 @@ export class ResponseStore implements StoredResponses {
   readonly #store: Store<KeptHead>;
   readonly #owners: Owners;
   readonly #restarts: Restarts | null;
+  readonly #recent: RecentResponses | null;
   /** Allows one conversation to be read at a time, because each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
-  /** `index`: ids of the responses that can be restarted; null: none is (restart_background). */
-  constructor(store: Store<KeptHead>, owners: Owners = processOwners(), index: Store<RestartHead> | null = null) {
+  /**
+   * `index`: ids of the responses that can be restarted; null: none is (restart_background). `recent`: for a store that may lose
+   * acknowledged writes; null: it loses none.
+   */
+  constructor(
+    store: Store<KeptHead>,
+    owners: Owners = processOwners(),
+    index: Store<RestartHead> | null = null,
+    recent: RecentResponses | null = null,
+  ) {
     this.#store = store;
+    this.#recent = recent;
     this.#owners = owners;
     this.#restarts = index === null ? null : new Restarts(store, index, owners);
   }
 
   async add(response: StoredResponse): Promise<void> {
+    await this.#add(response, true);
+  }
+
+  /** `replaces`: whether the response replaces one that is stored. */
+  async #add(response: StoredResponse, replaces: boolean): Promise<void> {
     const { id, client, previousId, isBackground, isPublished = false, createdAt, model, inputStart } = response;
     const { settings, input, restart } = response;
     const restarts = this.#restarts === null ? undefined : restart?.count;
@@ -78,10 +97,12 @@ export class ResponseStore implements StoredResponses {
     // Before the response itself, so that none is missing from the index.
     if (restarts !== undefined) await this.#restarts?.added(id, client);
     for (let version: number | null = null; !(await this.#store.compareAndSet(id, version, entry)); ) {
+      if (!replaces) return;
       const kept = await this.#store.get(id);
       if (kept?.head.isDeleted || (kept !== null && this.#isTaken(kept.head))) return;
       version = kept?.version ?? null;
     }
+    this.#recent?.added(response);
   }
 
   async update(update: ResponseUpdate): Promise<UpdateOutcome> {
@@ -97,6 +118,8 @@ export class ResponseStore implements StoredResponses {
         ? { ...kept, expiresAt: kept.expiresAt ?? wallTime() + TOMBSTONE_MS }
         : { ...kept, head, parts: presentParts({ ...parts, ...changed }) };
       if (await this.#store.compareAndSet(update.id, kept.version, next)) {
+        if (kept.head.isDeleted) this.#recent?.forget(update.id);
+        else this.#recent?.updated(update);
         if (restarts !== undefined) await this.#restarts?.ended(update.id);
         return kept.head.isDeleted ? "deleted" : "updated";
       }
@@ -104,7 +127,10 @@ export class ResponseStore implements StoredResponses {
   }
 
   async begin(id: string): Promise<boolean> {
-    return (await this.#restarts?.begin(id)) ?? true;
+    const isOurs = (await this.#restarts?.begin(id)) ?? true;
+    if (isOurs) this.#recent?.begun(id);
+    else this.#recent?.forget(id);
+    return isOurs;
   }
 
   async claim(limit: number): Promise<readonly ClaimedResponse[]> {
@@ -147,10 +173,15 @@ export class ResponseStore implements StoredResponses {
   }
 
   async delete(id: string): Promise<boolean> {
+    // First, so that it is not written again meanwhile.
+    this.#recent?.forget(id);
     for (;;) {
       const kept = await this.#get(id);
       if (kept === null) return false;
-      if (await this.#store.compareAndSet(id, kept.version, await this.#tombstone(kept))) return true;
+      const tombstone = await this.#tombstone(kept);
+      if (!(await this.#store.compareAndSet(id, kept.version, tombstone))) continue;
+      this.#recent?.deleted(id, tombstone);
+      return true;
     }
   }
 
@@ -175,7 +206,29 @@ export class ResponseStore implements StoredResponses {
     return await this.#histories.pass(() => this.#history(id), kept.share);
   }
 
+  /**
+   * Writes the recent responses again that the store has lost, after the recent deletions of all replicas. Throws
+   * storage_unavailable.
+   */
+  async restore(): Promise<void> {
+    const recent = this.#recent;
+    if (recent === null) return;
+    for (const id of recent.ids()) {
+      const deletion = recent.get(id)?.deletion ?? null;
+      if (deletion !== null) await this.#deleteAgain(id, deletion);
+    }
+    await sleep(OTHERS_DELETE_MS);
+    for (const id of recent.ids()) {
+      const kept = await this.#store.get(id);
+      // It may have changed meanwhile.
+      const { record, update } = recent.get(id) ?? { record: null, update: null };
+      if (kept === null && record !== null) await this.#add(record, false);
+      else if (kept?.head.isRunning && !kept.head.isDeleted && update !== null) await this.update(update);
+    }
+  }
+
   async sweep(): Promise<void> {
+    this.#recent?.expire();
     await this.#store.sweep();
     await this.#restarts?.sweep();
   }
@@ -183,6 +236,12 @@ export class ResponseStore implements StoredResponses {
   async onStop(): Promise<void> {
     await this.#store.close();
     await this.#restarts?.close();
+  }
+
+  async #deleteAgain(id: string, { tombstone }: Deletion): Promise<void> {
+    const kept = await this.#store.get(id);
+    if (kept !== null && !kept.head.isDeleted) await this.delete(id);
+    else if (kept === null && tombstone !== null) await this.#store.compareAndSet(id, null, tombstone);
   }
 
   async #history(id: string): Promise<readonly Turn[]> {

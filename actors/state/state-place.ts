@@ -31,6 +31,7 @@ import { ResponseStore } from "./response-store.ts";
 import { type KeptSession, SessionStore } from "./session-store.ts";
 import { DesiredAdapterStore, desiredAdapterLimits } from "./shared/desired-adapter-store.ts";
 import { McpSessionStore, mcpSessionLimits } from "./shared/mcp-session-store.ts";
+import { RecentResponses } from "./shared/recent-responses.ts";
 import type { RestartHead } from "./shared/restarts.ts";
 import type { ReplicaProtocol, SharedState, SharedStateReport } from "./shared/shared-state.ts";
 import { SkillContents } from "./skill-contents.ts";
@@ -115,7 +116,9 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   const index = place.init.restartsBackground
     ? state.store<RestartHead>("restarts", { ...responses, ...restartLimits })
     : null;
-  const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses), shared?.owners, index);
+  const recent = shared === null ? null : new RecentResponses();
+  const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses), shared?.owners, index, recent);
+  shared?.onReplaced(() => responseStore.restore());
   place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
   const base = await contentFolder(place);
   const contents = new FileContents(join(base, "files"));

@@ -15,6 +15,7 @@ import type {
   Span,
   StoredResponses,
 } from "../../actors/api/stored-responses.ts";
+import { resolvesWithin } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../observe/log.ts";
 import type { Piece } from "../server/write-piece.ts";
@@ -25,7 +26,7 @@ import { publishEvents } from "./stored/event-publisher.ts";
 import { FollowedLog } from "./stored/followed-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
 import { LastResponses } from "./stored/last-responses.ts";
-import { ResponseSaver } from "./stored/response-saver.ts";
+import { notStoredYet, ResponseSaver } from "./stored/response-saver.ts";
 
 /** Maximum bytes of the requests of all running background responses. Each request counts until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
@@ -35,9 +36,16 @@ export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
  * changes only once or twice.
  */
 const MAX_TRIES = 4;
-/** Attempts, and milliseconds between them, to record that a response has output while the shared state is lost. */
-const START_TRIES = 120;
-const START_RETRY_MS = 500;
+/**
+ * Attempts, and milliseconds between them, of what must be written also if the store is lost now: that a response has output, and the
+ * deletion of a response that no longer runs.
+ */
+const LOST_TRIES = 120;
+const LOST_RETRY_MS = 500;
+/** Maximum milliseconds that another replica's question waits for a write; shorter than replicas wait for answers. */
+const SETTLE_MS = 4000;
+/** Milliseconds between questions to other replicas while the shared state was lost a moment ago. */
+const ASK_AGAIN_MS = 250;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
@@ -89,7 +97,8 @@ export class Responses implements RunOwner {
     });
     this.#replicas = options.replicas ?? null;
     this.#replicas?.answer("cancelResponse", ({ id }) => this.#endForOther(id, (run) => run.interrupt("cancelled")));
-    this.#replicas?.answer("forgetResponse", ({ id }) => this.#endForOther(id, (run) => run.forget()));
+    this.#replicas?.answer("forgetResponse", ({ id }) => this.#forgetForOther(id));
+    this.#replicas?.answer("settleResponse", ({ id }) => this.#settleForOther(id));
   }
 
   get isShared(): boolean {
@@ -202,9 +211,17 @@ export class Responses implements RunOwner {
     this.#running.delete(id);
     // Wait for a pending save, because it must not reach the store after the deletion.
     await this.saver.readable(id);
-    if (run === undefined && this.#replicas !== null) await this.#forgetElsewhere(id, this.#replicas);
-    const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
-    if (run === undefined && !wasKept) throw unknownResponse(id);
+    const wasEnded =
+      run !== undefined || (this.#replicas !== null && (await this.#forgetElsewhere(id, this.#replicas)));
+    let wasKept = false;
+    try {
+      wasKept = isResponseId(id) && (await this.#options.store.delete(id));
+    } catch (error) {
+      // Its end is not stored, so it would be shown as running.
+      if (run !== undefined) void this.#deleteLater(id);
+      throw error;
+    }
+    if (!wasEnded && !wasKept) throw unknownResponse(id);
   }
 
   /**
@@ -261,17 +278,15 @@ export class Responses implements RunOwner {
 
   /** Returns the JSON text of an input or output item; null if it is not stored. */
   async item(id: string, itemId: string): Promise<KeptText | null> {
-    await this.saver.readable(id);
     const { store } = this.#options;
-    const spans = isResponseId(id) ? await store.item({ id, itemId }) : null;
+    const spans = await this.#read(id, () => store.item({ id, itemId }));
     return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
   }
 
   /** Returns a page of a response's input items, with their texts. Throws not_found and invalid_value. */
   async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
-    await this.saver.readable(request.id);
     const { store } = this.#options;
-    const page = isResponseId(request.id) ? await store.page(request) : null;
+    const page = await this.#read(request.id, () => store.page(request));
     if (page === null) throw unknownResponse(request.id);
     return { page, texts: keptBytes(store, page.spans) };
   }
@@ -281,14 +296,19 @@ export class Responses implements RunOwner {
    * invalid_value.
    */
   async history(id: string): Promise<readonly ItemTexts[]> {
-    if (!isResponseId(id)) throw missingPrevious(unknownResponse(id));
-    await this.saver.readable(id);
-    // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
-    // running.
-    const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
-    const turns = await this.#options.store.history(id).catch((error) => {
-      throw error instanceof ServerError && error.code === "not_found" ? missingPrevious(error) : error;
+    let generated = new Set<string>();
+    let missing = unknownResponse(id);
+    const turns = await this.#read(id, () => {
+      // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
+      // running.
+      generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
+      return this.#options.store.history(id).catch((error) => {
+        if (!(error instanceof ServerError && error.code === "not_found")) throw error;
+        missing = error;
+        return null;
+      });
     });
+    if (turns === null) throw missingPrevious(missing);
     const running = turns.find(
       (turn) => turn.runner === "elsewhere" || (turn.runner === "here" && generated.has(turn.id)),
     );
@@ -341,8 +361,8 @@ export class Responses implements RunOwner {
   async #start(run: ResponseRun): Promise<void> {
     run.start();
     let isOurs: boolean | null = null;
-    for (let tries = 0; isOurs === null && tries < START_TRIES && !run.isEnded; tries++) {
-      if (tries > 0) await sleep(START_RETRY_MS);
+    for (let tries = 0; isOurs === null && tries < LOST_TRIES && !run.isEnded; tries++) {
+      if (tries > 0) await sleep(LOST_RETRY_MS);
       isOurs = await this.#options.store.begin(run.id).catch(() => null);
     }
     if (isOurs === true) return;
@@ -367,6 +387,32 @@ export class Responses implements RunOwner {
     return true;
   }
 
+  /** Ends a response that another replica deletes. Deletes it here too, because the other replica may lose the store before. */
+  async #forgetForOther(id: string): Promise<true | null> {
+    const answer = await this.#endForOther(id, (run) => run.forget());
+    if (answer !== null) void this.#deleteLater(id);
+    return answer;
+  }
+
+  /** Deletes a response that no longer runs, also if the store is lost now. Never rejects. */
+  async #deleteLater(id: string): Promise<void> {
+    for (let tries = 0; tries < LOST_TRIES; tries++) {
+      const isDone = await this.#options.store.delete(id).then(
+        () => true,
+        () => false,
+      );
+      if (isDone) return;
+      await sleep(LOST_RETRY_MS);
+    }
+  }
+
+  /** Waits for the writes of a response for another replica: see `settleResponse`. */
+  async #settleForOther(id: string): Promise<true | null> {
+    if (!this.#running.has(id) && !this.saver.isPending(id)) return null;
+    await resolvesWithin(SETTLE_MS, this.saver.settled(id));
+    return true;
+  }
+
   /** Has the replica that generates a response cancel it. Throws peer_gone if it does not answer. */
   async #cancelElsewhere(id: string, replicas: Replicas): Promise<void> {
     const found = await this.#found(id);
@@ -378,19 +424,48 @@ export class Responses implements RunOwner {
     throw new ServerError("peer_gone", `the replica that generates response '${id}' does not answer; try again soon`);
   }
 
-  /** Has the replica that generates a response end it. If it does not answer, its later writes are dropped all the same. */
-  async #forgetElsewhere(id: string, replicas: Replicas): Promise<void> {
-    const found = isResponseId(id) ? await this.#options.store.find(id) : null;
-    if (found?.runner === "elsewhere") await replicas.ask(found.owner, "forgetResponse", { id }, true);
+  /**
+   * Has the replica that generates a response end it. Resolves to whether it did. If it does not answer, its later writes are dropped
+   * all the same.
+   */
+  async #forgetElsewhere(id: string, replicas: Replicas): Promise<boolean> {
+    const found = await this.#find(id);
+    if (found?.runner !== "elsewhere") return false;
+    return (await replicas.ask(found.owner, "forgetResponse", { id }, true)).length > 0;
   }
 
   /** Finds a stored response. Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
-    // Wait for pending saves, so that the store knows how the response ended.
-    await this.saver.readable(id);
-    const found = isResponseId(id) ? await this.#options.store.find(id) : null;
+    const found = await this.#find(id);
     if (found === null) throw unknownResponse(id);
     return found;
+  }
+
+  async #find(id: string): Promise<FoundResponse | null> {
+    return await this.#read(id, () => this.#options.store.find(id));
+  }
+
+  /**
+   * Reads a response from the store; null: it is not stored. `read` returns null if the store does not have it. While the shared
+   * store is lost, a client may have an id before the replica that generated the response could store it; then this waits for that
+   * replica. Throws storage_unavailable if the write still waits.
+   */
+  async #read<T>(id: string, read: () => Promise<T | null>): Promise<T | null> {
+    if (!isResponseId(id)) return null;
+    // Wait for pending saves, so that the store knows how the response ended.
+    await this.saver.readable(id);
+    const found = await read();
+    if (found !== null || this.#replicas === null || this.#running.has(id)) return found;
+    for (;;) {
+      const answers = await this.#replicas.ask(null, "settleResponse", { id }, true, true);
+      // Also without an answer: the response may have been stored before the question arrived.
+      const later = await read();
+      if (later !== null) return later;
+      if (answers.length > 0) throw notStoredYet(id);
+      // Until all replicas are connected again, one that has the response may not have got the question.
+      if (!this.#replicas.wasLost()) return null;
+      await sleep(ASK_AGAIN_MS);
+    }
   }
 
   #admit(requestBytes: number): void {

@@ -8,6 +8,11 @@ export interface ReplicaQuestions {
   readonly cancelResponse: { readonly id: string };
   /** End a response that is being deleted, without storing it. */
   readonly forgetResponse: { readonly id: string };
+  /**
+   * Wait for the writes of a response whose id a client has. Resolves to true, also if they still wait after a few seconds; null: it
+   * does not run there, and no write of it waits.
+   */
+  readonly settleResponse: { readonly id: string };
   /** Decide on a call. `decision` is an ApprovalDecision; the answer is an ApprovalStatus. */
   readonly decideApproval: { readonly id: string; readonly decision: unknown };
   /** The answer is a list of ApprovalRequest. */
@@ -48,6 +53,8 @@ export interface Replicas {
   /** Identity of this replica, also in the log line of its start. */
   readonly id: string;
   health(): SharedStateHealth;
+  /** Whether this replica lost the shared state a moment ago. Others may have lost it too, and not be connected again. */
+  wasLost(): boolean;
   /** Publishes events for readers on other replicas. Repeated events are ignored. Throws storage_unavailable. */
   publish(events: PublishedEvents): Promise<void>;
   /**
@@ -61,13 +68,15 @@ export interface Replicas {
   }): Promise<readonly FollowedEvents[] | null>;
   /**
    * Asks the replica `to`, or all others if it is null. Resolves to the answers that are not null; with `isFirstEnough`, to the
-   * first. Throws the error of a replica if there is no answer, and storage_unavailable.
+   * first. Throws the error of a replica if there is no answer, and storage_unavailable, also with `needsAll` (default false) if there
+   * is no answer because a replica does not answer.
    */
   ask<Kind extends QuestionKind>(
     to: string | null,
     kind: Kind,
     question: ReplicaQuestions[Kind],
     isFirstEnough: boolean,
+    needsAll?: boolean,
   ): Promise<readonly unknown[]>;
   /** Adds a handler of questions. The first answer of all handlers that is not null is sent. */
   answer<Kind extends QuestionKind>(kind: Kind, handler: AnswerReplica<Kind>): void;

@@ -1,5 +1,6 @@
 // Shared state: the stores, leases, event streams and questions of replicas over one Redis or Valkey server. Runs on the state
 // thread. Questions of other replicas are passed to the main thread, whose answers come back as messages.
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Behaviour } from "../../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../../runtime/actor/deferred-reply.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
@@ -14,6 +15,9 @@ import type { FollowedEvents, PublishedEvents, Replicas, SharedStateHealth } fro
 import type { SharedStateInit } from "../../messages.ts";
 import type { Owners } from "./owners.ts";
 
+/** Attempts to write again what a Redis server may have lost, and milliseconds between them. */
+const RESTORE_TRIES = 30;
+const RESTORE_RETRY_MS = 1000;
 /** Time limit of the main thread for an answer, shorter than that of the replica that asks. */
 const ANSWER_MS = 4500;
 
@@ -30,6 +34,7 @@ export interface ReplicaProtocol {
     readonly to: string | null;
     readonly content: unknown;
     readonly isFirstEnough: boolean;
+    readonly needsAll: boolean;
   }): Promise<readonly unknown[]>;
   /** Answer of the main thread to a question. */
   answered(answer: { readonly number: number; readonly value: unknown; readonly error: ErrorRecord | null }): void;
@@ -49,6 +54,8 @@ export class SharedState {
   readonly #bus: ReplicaBus;
   readonly #questions = new Map<number, Question>();
   readonly #stores: Store<unknown>[] = [];
+  readonly #restores: (() => Promise<void>)[] = [];
+  #isStopping = false;
   readonly #report: (report: SharedStateReport) => void;
   #lastQuestion = 0;
 
@@ -69,13 +76,38 @@ export class SharedState {
   /** Connects and takes the lease of this replica. Throws config_invalid. */
   static async open(init: SharedStateInit, report: (report: SharedStateReport) => void): Promise<SharedState> {
     let lease: ReplicaLease | null = null;
-    const connection = await RedisConnection.open(init.url, storeScripts, (health) => {
+    let shared: SharedState | null = null;
+    const connection = await RedisConnection.open(init.url, storeScripts, ({ isReplaced, ...health }) => {
       if (health.isConnected) lease?.reconnected();
+      if (isReplaced) void shared?.restore();
       report({ kind: "health", health });
     });
     lease = new ReplicaLease(connection, init.replica, init.leaseMs);
     await lease.start();
-    return new SharedState(connection, lease, init.replica, report);
+    shared = new SharedState(connection, lease, init.replica, report);
+    return shared;
+  }
+
+  /**
+   * Adds a function that writes again what Redis may have lost. It is called when a server of Redis was restarted or replaced, until it
+   * does not throw.
+   */
+  onReplaced(restore: () => Promise<void>): void {
+    this.#restores.push(restore);
+  }
+
+  /** Writes again what Redis may have lost. Never rejects. */
+  async restore(): Promise<void> {
+    for (const restore of this.#restores) {
+      for (let tries = 0; tries < RESTORE_TRIES && !this.#isStopping; tries++) {
+        const isDone = await restore().then(
+          () => true,
+          () => false,
+        );
+        if (isDone) break;
+        await sleep(RESTORE_RETRY_MS, undefined, { ref: false });
+      }
+    }
   }
 
   store<Head>(name: string, limits: StoreLimits): Store<Head> {
@@ -88,7 +120,8 @@ export class SharedState {
     return {
       publish: (events) => new DeferredReply(this.#streams.append(events)),
       follow: ({ id, after, waitMs }) => new DeferredReply(this.#streams.read(id, after, waitMs)),
-      ask: ({ to, content, isFirstEnough }) => new DeferredReply(this.#bus.ask(to, content, isFirstEnough)),
+      ask: ({ to, content, isFirstEnough, needsAll }) =>
+        new DeferredReply(this.#bus.ask(to, content, isFirstEnough, needsAll)),
       answered: ({ number, value, error }) => {
         const question = this.#questions.get(number);
         if (error === null) question?.resolve(value);
@@ -101,6 +134,7 @@ export class SharedState {
 
   /** Waits for the writes of the stores, gives the lease up and disconnects. */
   async #stop(): Promise<void> {
+    this.#isStopping = true;
     await Promise.all(this.#stores.map((store) => store.close()));
     this.#bus.close();
     this.#streams.close();

@@ -7,14 +7,17 @@ import { Gate } from "../../../runtime/queues/gate.ts";
 import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Milliseconds before the first retry of a failed save. Each later retry waits twice as long, at most LONGEST_RETRY times. */
-const RETRY_MS = 1000;
-const LONGEST_RETRY = 4;
 /**
- * Number of retries of a failed save, together about a minute: a store thread or Redis may be restarted, or a full disk emptied
- * meanwhile.
+ * Milliseconds before the first retry of a failed save: shorter than text waits for the save (MOST_HELD_MS in response-run.ts), so
+ * that a planned failover of Redis ends meanwhile. Each later retry waits twice as long, at most LONGEST_RETRY times.
  */
-const RETRIES = 16;
+const RETRY_MS = 50;
+const LONGEST_RETRY = 80;
+/**
+ * Number of retries of a failed save, together more than three minutes: a store thread or Redis may be restarted, or a full disk
+ * emptied meanwhile. Less than the life of a tombstone (ResponseStore).
+ */
+const RETRIES = 60;
 /** Maximum time in ms that a reader of a response waits for a save of it. */
 const MOST_WAIT_MS = 10_000;
 /** Maximum number of long responses that are saved at the same time. */
@@ -89,7 +92,7 @@ export class ResponseSaver {
     const late = sleep(MOST_WAIT_MS, true, { signal: stop.signal }).catch(() => false);
     const isLate = await Promise.race([late, this.settled(id).then(() => false)]);
     stop.abort();
-    if (isLate) throw new ServerError("storage_unavailable", `the response '${id}' is not stored yet; try again soon`);
+    if (isLate) throw notStoredYet(id);
   }
 
   /** Resolves when no save is pending. The server stops, so failed saves are tried only once more. */
@@ -201,6 +204,11 @@ export class ResponseSaver {
     }
     await this.#store.add(response.added(end));
   }
+}
+
+/** Error of a reader of a response whose id a client has, but which could not be stored yet. */
+export function notStoredYet(id: string): ServerError {
+  return new ServerError("storage_unavailable", `the response '${id}' is not stored yet; try again soon`);
 }
 
 function hasRoom(lease: AnswerLease, bytes: number): boolean {

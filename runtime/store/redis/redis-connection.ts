@@ -22,7 +22,12 @@ export interface StoreStatistics {
   readonly reconnects: number;
 }
 
-export type ConnectionListener = (state: { readonly isConnected: boolean; readonly reason: string }) => void;
+/** `isReplaced`: the server was restarted, or another one has taken its place, so that it may lack the last writes. */
+export type ConnectionListener = (state: {
+  readonly isConnected: boolean;
+  readonly reason: string;
+  readonly isReplaced: boolean;
+}) => void;
 
 const CONNECT_MS = 5000;
 /** Milliseconds after which a command without a reply fails. */
@@ -48,6 +53,8 @@ export class RedisConnection {
   #isStalled = false;
   #wasConnected = true;
   #reason = "";
+  /** Identity of the server that was connected last; "": not known. */
+  #server = "";
   #commands = 0;
   #errors = 0;
   #seconds = 0;
@@ -158,10 +165,15 @@ export class RedisConnection {
   }
 
   async #checkVersion(): Promise<void> {
-    const info = String(await this.command("INFO", "server"));
+    const info = await this.#info();
     const [, major = "0", minor = "0"] = /redis_version:(\d+)\.(\d+)/.exec(info) ?? [];
     if (Number(major) * 100 + Number(minor) < 602)
       throw new Error(`expected Redis 6.2 or newer, got ${major}.${minor}`);
+    this.#server = serverIn(info);
+  }
+
+  async #info(): Promise<string> {
+    return String(await this.command("INFO"));
   }
 
   async #loadScripts(): Promise<void> {
@@ -182,17 +194,20 @@ export class RedisConnection {
     this.#reason = reason;
     if (this.isConnected || !this.#wasConnected) return;
     this.#wasConnected = false;
-    this.#onChange({ isConnected: false, reason: `${this.#shown}: ${reason}` });
+    this.#onChange({ isConnected: false, reason: `${this.#shown}: ${reason}`, isReplaced: false });
   }
 
   async #back(): Promise<void> {
     this.#isStalled = false;
     this.#reason = "";
     await this.#loadScripts().catch(() => {});
+    const server = await this.#info().then(serverIn, () => "");
     if (this.#wasConnected || !this.isConnected) return;
+    const isReplaced = server === "" || server !== this.#server;
+    this.#server = server;
     this.#wasConnected = true;
     this.#reconnects++;
-    this.#onChange({ isConnected: true, reason: "" });
+    this.#onChange({ isConnected: true, reason: "", isReplaced });
   }
 
   #unavailable(reason: string, cause?: unknown): ServerError {
@@ -203,6 +218,12 @@ export class RedisConnection {
   close(): void {
     for (const client of [this.#client, this.#subscriber]) if (client.isOpen) client.destroy();
   }
+}
+
+/** Identity of a server, which changes if it is restarted, and if it becomes the primary after another one. */
+function serverIn(info: string): string {
+  const [run, replication] = ["run_id", "master_replid"].map((field) => new RegExp(`^${field}:(\\S+)`, "m").exec(info));
+  return `${run?.[1] ?? ""} ${replication?.[1] ?? ""}`;
 }
 
 function sent(argument: Argument): string | Buffer {

@@ -44,9 +44,15 @@ export class ReplicaBus {
   /**
    * Asks a replica, or all others (`to` is null). Resolves to the answers that are not null, without those of replicas that do
    * not answer in time; with `isFirstEnough`, to the first. Throws the error of a replica if there is no answer,
-   * storage_unavailable, and invalid_value if the question is too long.
+   * storage_unavailable, also with `needsAll` if there is no answer because a replica does not answer, and invalid_value if the
+   * question is too long.
    */
-  async ask(to: string | null, content: unknown, isFirstEnough: boolean): Promise<readonly unknown[]> {
+  async ask(
+    to: string | null,
+    content: unknown,
+    isFirstEnough: boolean,
+    needsAll: boolean,
+  ): Promise<readonly unknown[]> {
     const number = ++this.#last;
     const question: Message = { kind: "question", from: this.#replica, number, content };
     const text = JSON.stringify(question);
@@ -73,8 +79,12 @@ export class ReplicaBus {
       clearTimeout(timer);
       this.#pending.delete(number);
     }
-    if (pending.answers.length === 0 && pending.error !== null) throw fromErrorRecord(pending.error);
-    return pending.answers;
+    if (pending.answers.length > 0) return pending.answers;
+    if (pending.error !== null) throw fromErrorRecord(pending.error);
+    if (needsAll && !isComplete(pending)) {
+      throw new ServerError("storage_unavailable", "another replica does not answer now; try again soon");
+    }
+    return [];
   }
 
   close(): void {
@@ -110,8 +120,11 @@ export class ReplicaBus {
 
 /** Ends the wait if all replicas have answered, or the first answer is enough. */
 function settle(pending: Pending): void {
-  const isComplete = pending.expected !== null && pending.count >= pending.expected;
-  if (isComplete || (pending.isFirstEnough && pending.answers.length > 0)) pending.done();
+  if (isComplete(pending) || (pending.isFirstEnough && pending.answers.length > 0)) pending.done();
+}
+
+function isComplete({ expected, count }: Pending): boolean {
+  return expected !== null && count >= expected;
 }
 
 const allChannel = "{troupe}:replicas";

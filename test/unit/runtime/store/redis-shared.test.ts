@@ -87,12 +87,12 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
       });
     const [asker, x, y] = [bus(one, "asker"), bus(other, "x"), bus(other, "y")];
     await sleep(50);
-    assert.deepEqual(await asker.ask(null, "q", false), ["yes"]);
-    assert.deepEqual(await asker.ask("y", "q", true), ["yes"]);
+    assert.deepEqual(await asker.ask(null, "q", false, false), ["yes"]);
+    assert.deepEqual(await asker.ask("y", "q", true, false), ["yes"]);
     const began = performance.now();
-    assert.deepEqual([await asker.ask("x", "q", true), await asker.ask("nobody", "q", true)], [[], []]);
+    assert.deepEqual([await asker.ask("x", "q", true, true), await asker.ask("nobody", "q", true, true)], [[], []]);
     assert.ok(performance.now() - began < 2000, "nobody is waited for");
-    await assert.rejects(asker.ask("x", "fail", true), (error: ServerError) => error.code === "invalid_value");
+    await assert.rejects(asker.ask("x", "fail", true, false), (error: ServerError) => error.code === "invalid_value");
     for (const each of [asker, x, y]) each.close();
   });
 
