@@ -21,7 +21,7 @@ export interface TaskRunner {
   share(key: string, value: unknown): Promise<unknown>;
   unshare(key: string): void;
   run(request: TaskRequest): Promise<unknown>;
-  close(): void;
+  close(): Promise<void> | void;
 }
 
 export interface TextTaskLimits {

@@ -8,7 +8,7 @@ export interface TextWorkerInit {
   readonly translators: string;
 }
 
-export const start: StartTasks<TextWorkerInit> = async (init) => {
+export const start: StartTasks<TextWorkerInit> = async (init, load) => {
   // The module is imported once; later calls use the cached module.
-  return textHandlers(async () => ((await import(init.translators)) as TranslatorModule).translators);
+  return textHandlers(async () => ((await load(init.translators)) as TranslatorModule).translators);
 };

@@ -187,14 +187,17 @@ export class TaskCrew {
   /** Ends a worker immediately. */
   drop(worker: TaskWorker): void {
     this.#workers.delete(worker);
-    worker.end();
+    void worker.end();
   }
 
-  close(reason: ServerError): void {
+  /** Ends all workers. Resolves when none of them loads modules. */
+  async close(reason: ServerError): Promise<void> {
     clearTimeout(this.#startTimer);
     this.#clearSurplusTimer();
-    for (const worker of this.#workers) this.drop(worker);
+    const ends = [...this.#workers].map((worker) => worker.end());
+    this.#workers.clear();
     for (const { settle } of this.#shared.values()) settle(undefined, reason);
+    await Promise.all(ends);
   }
 
   /**

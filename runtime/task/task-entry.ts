@@ -3,13 +3,16 @@ import { getHeapStatistics } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { threadNumber } from "../thread/system-thread.ts";
+import { LoadingFlag } from "./loading-flag.ts";
 import type { StartTasks, TaskCommand, TaskHandlers, TaskReport, TaskWorkerData } from "./task.ts";
 
 if (!parentPort) throw new Error("a task worker is a worker thread");
 const port = parentPort;
-const { module, init } = workerData as TaskWorkerData;
-const { start } = (await import(module)) as { readonly start: StartTasks<unknown> };
-const handlers = await start(init);
+const { module, init, loading } = workerData as TaskWorkerData;
+const flag = new LoadingFlag(loading);
+const load = (url: string): Promise<unknown> => flag.during(() => import(url));
+const { start } = (await load(module)) as { readonly start: StartTasks<unknown> };
+const handlers = await start(init, load);
 let last: Promise<void> = Promise.resolve();
 
 port.on("message", (command: TaskCommand) => {

@@ -153,12 +153,13 @@ export class TaskPool {
     return { waiting: this.#lanes.size, slow: this.#slowEver };
   }
 
-  /** Ends all workers. Running and waiting tasks reject with `draining`. */
-  close(): void {
+  /** Ends all workers. Running and waiting tasks reject with `draining` at once. Resolves when no worker loads modules. */
+  async close(): Promise<void> {
     this.#isClosed = true;
-    this.#crew.close(draining());
+    const closed = this.#crew.close(draining());
     for (const worker of [...this.#running.keys()]) this.#ended(worker)?.reject(draining());
     this.#lanes.refuseAll(draining());
+    await closed;
   }
 
   #refusalOf({ client, signal }: Task): ServerError | null {

@@ -4,6 +4,7 @@ import { Worker } from "node:worker_threads";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
 import { lowerPriority, processorMs } from "../thread/system-thread.ts";
+import { LoadingFlag } from "./loading-flag.ts";
 import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
 
 /**
@@ -51,6 +52,7 @@ export class TaskWorker {
   isFull = false;
   isReady = false;
   readonly #worker: Worker;
+  readonly #loading = new LoadingFlag();
   readonly #hooks: TaskWorkerHooks;
   /** The shared value that the worker is loading. */
   load: Load | null = null;
@@ -63,16 +65,20 @@ export class TaskWorker {
   #hasEnded = false;
 
   constructor({ name, module, init, heapMiB }: TaskWorkerOptions, hooks: TaskWorkerHooks) {
-    const workerData: TaskWorkerData = { module: module.href, init };
+    const workerData: TaskWorkerData = { module: module.href, init, loading: this.#loading.memory };
     this.#hooks = hooks;
     this.#worker = new Worker(new URL("./task-entry.js", import.meta.url), {
       name,
       workerData,
       resourceLimits: { maxOldGenerationSizeMb: heapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
     });
+    this.#loading.started();
     this.#worker.on("message", (report: TaskReport) => this.#receive(report));
     this.#worker.on("error", (error) => this.#ended(isOutOfMemory(error) ? "memory" : "crash", error));
-    this.#worker.on("exit", (code) => this.#ended("crash", new Error(`the thread ended with code ${code}`)));
+    this.#worker.on("exit", (code) => {
+      this.#loading.ended();
+      this.#ended("crash", new Error(`the thread ended with code ${code}`));
+    });
   }
 
   /** True if the worker can take a command. */
@@ -117,10 +123,11 @@ export class TaskWorker {
     this.#send({ type: "run", kind, input }, transfer);
   }
 
-  /** Ends the thread immediately, without calling the hooks. */
-  end(): void {
+  /** Ends the thread, without calling the hooks: immediately, or when it has loaded its modules. Resolves when it is being ended. */
+  async end(): Promise<void> {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
+    await this.#loading.loaded();
     void this.#worker.terminate();
   }
 

@@ -18,13 +18,15 @@ export interface TaskHandlers {
   run(kind: string, input: unknown, enter: (phase: string) => void): TaskOutput | Promise<TaskOutput>;
 }
 
-/** Type of the function `start` that a module of tasks exports. */
-export type StartTasks<Init> = (init: Init) => Promise<TaskHandlers>;
+/** Type of the function `start` that a module of tasks exports. `load` imports a module; the worker is not ended meanwhile. */
+export type StartTasks<Init> = (init: Init, load: (url: string) => Promise<unknown>) => Promise<TaskHandlers>;
 
 /** Initial data of a task worker. */
 export interface TaskWorkerData {
   readonly module: string;
   readonly init: unknown;
+  /** LoadingFlag.memory */
+  readonly loading: SharedArrayBuffer;
 }
 
 /** Messages from the pool to a worker. */
