@@ -2,6 +2,7 @@
 // for each candidate, and turns the tokens of the sequences into events. run() settles with the result. When run() has settled,
 // all sequences of the generation have ended. The caller forwards the events to a stream.
 import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { FinishReason, GenerateEvent, GenerateRequest, ResolvedRequest, Usage } from "../../engines/generation.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { PreparedImage } from "../../engines/vision/image-tokens.ts";
@@ -22,6 +23,9 @@ import type { HeldImages } from "./request-images.ts";
  * replies, and replies only between two steps.
  */
 const acceptTimeoutMs = 10 * 60 * 1000;
+/** Attempts to check an output, and milliseconds before the second one; each later one waits longer by as much. */
+const mostChecks = 4;
+const checkRetryMs = 250;
 
 /** Receiver of the reports of the model about one sequence. */
 export interface SequenceSink {
@@ -247,13 +251,25 @@ export class Generation {
     return id;
   }
 
-  /** Returns why an output does not match the request; null: it matches. A failed check counts as a mismatch. Never rejects. */
+  /**
+   * Returns why an output does not match the request; null: it matches. An output that is too large to be checked counts as a
+   * mismatch. If the check fails for another reason, such as a thread that has ended or a busy machine, it is repeated; then the
+   * generation fails, because the output may be valid. Never rejects.
+   */
   async #check({ checks }: OutputPlan, text: string, call: string | null): Promise<string | null> {
     if (checks === null) return null;
-    try {
-      return await this.#options.model.check(checks, text, call);
-    } catch (error) {
-      return `the output could not be checked: ${toErrorRecord(error).message}`;
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#options.model.check(checks, text, call);
+      } catch (error) {
+        const { code, message } = toErrorRecord(error);
+        if (code === "unsupported") return `the output could not be checked: ${message}`;
+        if (tries >= mostChecks || this.#isOver) {
+          this.#fail(error);
+          return null;
+        }
+      }
+      await sleep(tries * checkRetryMs);
     }
   }
 

@@ -7,8 +7,10 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { reportedTokens, textsOf } from "../../../fixtures/text/logprobs.ts";
 import { createRun, crossed, readAll, tinyTokenizer } from "./rig.ts";
 
-async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, window?: number) {
-  const rig = await createRun(changes, window === undefined ? {} : { window });
+type RunOptions = NonNullable<Parameters<typeof createRun>[1]>;
+
+async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, options: RunOptions = {}) {
+  const rig = await createRun(changes, options);
   t.after(rig.close);
   void rig.start();
   await crossed();
@@ -60,6 +62,27 @@ describe("a run", () => {
     assert.deepEqual(told, [{ method: "generate", ids: [1] }]);
     assert.deepEqual(closed, [{ id: 1, tokenCount: 5 }]);
     assert.equal(ends.count, 1);
+  });
+
+  it("repeats a check that failed for another reason than the output, and fails if that does not help", async (t) => {
+    const schema = { type: "array", items: { type: "integer" }, uniqueItems: true };
+    const grammar = { kind: "json_schema", schema, field: "response_format" } as const;
+    const ended = async (failures: number) => {
+      let tries = 0;
+      const check = async () => {
+        if (tries++ < failures) throw new ServerError("peer_gone", "the thread that read the request ended");
+        return null;
+      };
+      const { feed, reader } = await startRun(t, { grammar }, { check });
+      feed(0, "[1,2]", rowFinishedStop);
+      return await readAll(reader);
+    };
+    const events = await ended(2);
+    assert.equal(textOf(events), "[1,2]");
+    assert.deepEqual(finishes(events), [[0, "stop"]]);
+    assert.ok(!events.some(({ type }) => type === "refusal"));
+    const last = (await ended(99)).at(-1);
+    assert.ok(last?.type === "error" && last.error.code === "peer_gone", JSON.stringify(last));
   });
 
   it("ends at a stop string, cancels the sequence, and counts the tokens up to there", async (t) => {
@@ -158,7 +181,7 @@ describe("a run whose reader falls behind", () => {
   const window = 4;
 
   it("pauses its sequences, loses nothing of what was on its way, and goes on when the reader has caught up", async (t) => {
-    const { feed, reader, told } = await startRun(t, { choices: 2, maxTokens: 200 }, window);
+    const { feed, reader, told } = await startRun(t, { choices: 2, maxTokens: 200 }, { window });
     const text = "abcdefgh".repeat(10);
     feed(0, text);
     feed(1, text);
@@ -179,7 +202,7 @@ describe("a run whose reader falls behind", () => {
   });
 
   it("hands out its end, too, only when there is room", async (t) => {
-    const { feed, reader, ends } = await startRun(t, { maxTokens: 200 }, window);
+    const { feed, reader, ends } = await startRun(t, { maxTokens: 200 }, { window });
     feed(0, "abcdefgh".repeat(5), rowFinishedLength);
     assert.equal(ends.count, 0);
     const events = await readAll(reader);
@@ -190,7 +213,7 @@ describe("a run whose reader falls behind", () => {
   });
 
   it("is cancelled when its reader is cut off", async (t) => {
-    const { feed, reader, told, closed, ends } = await startRun(t, { maxTokens: 200 }, window);
+    const { feed, reader, told, closed, ends } = await startRun(t, { maxTokens: 200 }, { window });
     feed(0, "abcdefgh");
     assert.equal(ends.count, 0);
     reader.cancel();
@@ -200,7 +223,7 @@ describe("a run whose reader falls behind", () => {
   });
 
   it("keeps logprobs beside their text", async (t) => {
-    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, maxTokens: 200 }, window);
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, maxTokens: 200 }, { window });
     for (let i = 1; i <= 20; i++) feedLogprob("a", -i, i === 20 ? rowFinishedLength : 0);
     const events = await readAll(reader);
     for (const event of events) {

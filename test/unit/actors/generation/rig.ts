@@ -238,9 +238,10 @@ export async function createModel() {
  */
 export async function createRun(
   changes: Partial<OpenRequest> = {},
-  options: { window?: number; adapter?: LeasedAdapter } = {},
+  options: { window?: number; adapter?: LeasedAdapter; check?: GenerationOptions["model"]["check"] } = {},
 ) {
-  const { model, ...recorded } = await createModel();
+  const { model: made, ...recorded } = await createModel();
+  const model = options.check === undefined ? made : { ...made, check: options.check };
   const { left, right } = portPair();
   const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
   const reader = new StreamHub(right, hubOptions).reader<GenerationEvent>(1);
