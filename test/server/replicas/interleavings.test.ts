@@ -74,8 +74,11 @@ class Scene {
     const isCreatorGone = this.#chance(0.2);
     if (isCreatorGone) void sleep(this.#below(20)).then(() => creator.leave());
     const fate = this.#random();
-    if (fate < 0.3) void this.#later(() => this.#cancel(id));
+    const cancellation = fate < 0.3 ? this.#later(() => this.#cancel(id)) : null;
+    // Awaited at the end. If the scene fails before, its error counts.
+    cancellation?.catch(() => {});
     const deletion = fate > 0.85 ? this.#later(() => this.#delete(id)) : null;
+    deletion?.catch(() => {});
     if (needsApproval) await this.#approve(id, creator, isCreatorGone);
     if (deletion !== null) {
       await deletion;
@@ -88,6 +91,8 @@ class Scene {
       await this.#checkStream(id, own, -1);
     } else await this.#checkStream(id, creator, -1);
     for (const { follower, from } of followers) await this.#checkStream(id, follower, from);
+    // Not later than the scene: a request to replicas that are stopped meanwhile fails, and with it the process of the test.
+    await cancellation;
     const state = (await (await this.#get(`/v1/responses/${id}`)).json()) as { status: string };
     if (state.status === "completed") await this.#continue(id);
     return state.status;
