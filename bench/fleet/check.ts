@@ -1,7 +1,7 @@
 // Comparison of the simulation with three real replicas, which share the cores of this machine.
 import os from "node:os";
 import { atMost, type Finding, findingsTable, told } from "../overload/finding.ts";
-import { type LoadResult, runLoad } from "../serving/client/load.ts";
+import { type LoadResult, type Outcome, runLoad } from "../serving/client/load.ts";
 import { PromptSource } from "../serving/client/prompts.ts";
 import { poissonArrivals, randomFrom } from "../serving/client/random.ts";
 import { percentiles } from "../serving/client/statistics.ts";
@@ -17,8 +17,13 @@ const threads = 1;
 const contextEach = 1024;
 const requestsEach = 240;
 const idleRequests = 12;
+const busyRequests = 160;
 const shape = { wordCount: 60, sharedCount: 0, spread: 0.5 };
+/** Mean tokens of a prompt with its template, and of an answer. */
+const meanPrompt = 84;
 const meanAnswer = 48;
+/** The simulation has no drafts, and the engine must be the one whose times were measured. */
+const fixedFlags = ["--engine", "wasm", "--speculation", "off"];
 const mostError = 0.15;
 
 export interface CheckOptions {
@@ -29,23 +34,26 @@ export interface CheckOptions {
   readonly seed: number;
 }
 
-export async function checkTable({ model, flags, rates, seed }: CheckOptions): Promise<string> {
-  const measured = await measureStepTimes(model, threads, ["--max-seqs", String(slots), ...flags]);
+export async function checkTable({ model, flags: given, rates, seed }: CheckOptions): Promise<string> {
+  const flags = [...fixedFlags, ...given];
+  const lengths = { prompt: meanPrompt, answer: meanAnswer };
+  const measured = await measureStepTimes(model, threads, ["--max-seqs", String(slots), ...flags], lengths);
   const settings = { model, threads, sequences: slots, context: slots * contextEach, flags };
   const servers: RunningServer[] = [];
   try {
     for (let i = 0; i < replicas; i++) servers.push(await startTroupe(settings));
     const load = new RealLoad(servers, seed);
     const times = { ...measured, requestMs: await load.requestMs(measured) };
-    const most = mostPerSecond(times);
+    const atOnce = await load.stepsAtOnce();
+    const most = mostPerSecond(times, atOnce);
     const tables: string[] = [];
     for (const perSecond of rates ?? [0.5, 0.7, 0.9].map((share) => Number((share * most).toFixed(1)))) {
-      tables.push(findingsTable(`${perSecond} requests/s`, await compare(load, perSecond, times)));
+      tables.push(findingsTable(`${perSecond} requests/s`, await compare(load, perSecond, times, atOnce)));
     }
     const points = times.decode.map(([count, ms]) => `${ms.toFixed(1)} ms for ${count}`).join(", ");
     const head =
       `decode: ${points}; prompt token ${times.promptTokenMs.toFixed(2)} ms; request ${times.requestMs.toFixed(1)} ms; ` +
-      `${os.availableParallelism()} cores can do ${most.toFixed(1)} requests/s`;
+      `${os.availableParallelism()} cores can run ${atOnce.toFixed(2)} steps at once, ${most.toFixed(1)} requests/s`;
     return [head, ...tables].join("\n\n");
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
@@ -53,13 +61,13 @@ export async function checkTable({ model, flags, rates, seed }: CheckOptions): P
 }
 
 /** Requests a second of the three replicas together when all slots are busy. */
-function mostPerSecond(times: StepTimes): number {
+function mostPerSecond(times: StepTimes, atOnce: number): number {
   const decodeMs = (stepMs(times, slots, 0) / slots) * meanAnswer;
-  const prefillMs = times.promptTokenMs * shape.wordCount * 1.4;
-  return (Math.min(replicas, os.availableParallelism()) * 1000) / (decodeMs + prefillMs);
+  const prefillMs = times.promptTokenMs * meanPrompt;
+  return (Math.min(replicas, atOnce) * 1000) / (decodeMs + prefillMs);
 }
 
-async function compare(load: RealLoad, perSecond: number, times: StepTimes): Promise<Finding[]> {
+async function compare(load: RealLoad, perSecond: number, times: StepTimes, atOnce: number): Promise<Finding[]> {
   const { results, asks } = await load.run(perSecond);
   const failed = results.flatMap(({ outcomes }) => outcomes).filter(({ error }) => error !== null);
   const outcomes = results.flatMap((result) => result.outcomes).filter(({ error }) => error === null);
@@ -70,7 +78,7 @@ async function compare(load: RealLoad, perSecond: number, times: StepTimes): Pro
     {
       ...{ replicas, slots, maxQueue: 512, times },
       router: ({ client }) => Number(client),
-      sharing: { replicas, steps: os.availableParallelism() / threads },
+      sharing: { replicas, steps: atOnce },
     },
     asks,
   );
@@ -86,10 +94,7 @@ async function compare(load: RealLoad, perSecond: number, times: StepTimes): Pro
     ...line("throughput", (simulatedTokens / simulated.endMs) * 1000, (tokens / wallMs) * 1000, "tokens/s"),
     ...line("first token p50", simulatedMs.p50, firstMs.p50, "ms"),
     ...line("first token p99", simulatedMs.p99, firstMs.p99, "ms"),
-    told(
-      "cores busy in the simulation",
-      `${((simulated.utilization * replicas * 100) / os.availableParallelism()).toFixed(0)} %`,
-    ),
+    told("cores busy in the simulation", `${((simulated.utilization * replicas * 100) / atOnce).toFixed(0)} %`),
   ];
 }
 
@@ -113,9 +118,27 @@ class RealLoad {
     const { outcomes } = await this.#send(server, idleRequests, { kind: "clients", count: 1 });
     const beside = outcomes
       .filter(({ error }) => error === null)
-      .map(({ startMs, firstTextMs, usage }) => firstTextMs - startMs - stepMs(times, 0, usage?.prompt_tokens ?? 0));
+      .map(({ startMs, firstTextMs, usage }) => firstTextMs - startMs - stepMs(times, 0, computedTokens(usage)));
     // Half before the computation and half after it.
     return Math.max(percentiles(beside).p50, 0) / 2;
+  }
+
+  /**
+   * Number of steps that the machine can run at once at full speed: the speed of all servers at once, with all slots busy, divided by
+   * that of one. It is below the number of cores, because HTTP and this process need processor time too, and cores share caches.
+   */
+  async stepsAtOnce(): Promise<number> {
+    const one = await this.#tokensPerSecond(this.#servers.slice(0, 1));
+    return (await this.#tokensPerSecond(this.#servers)) / one;
+  }
+
+  async #tokensPerSecond(servers: readonly RunningServer[]): Promise<number> {
+    const results = await Promise.all(
+      servers.map((server) => this.#send(server, busyRequests, { kind: "clients", count: slots })),
+    );
+    const tokens = results.flatMap(({ outcomes }) => outcomes.map(({ usage }) => usage?.completion_tokens ?? 0));
+    const wallMs = Math.max(...results.map((result) => result.wallMs));
+    return (tokens.reduce((sum, count) => sum + count, 0) / wallMs) * 1000;
   }
 
   /** Sends requests at random times. Returns what happened, and what the simulation is to do: the same times and lengths. */
@@ -134,7 +157,7 @@ class RealLoad {
       .sort((a, b) => a.startMs - b.startMs)
       .map(({ startMs, usage, replica }, conversation) => ({
         ...{ client: String(replica), conversation, turn: 0, sentMs: startMs - firstMs },
-        promptTokens: usage?.prompt_tokens ?? 0,
+        promptTokens: computedTokens(usage),
         newTokens: usage?.completion_tokens ?? 0,
       }));
     return { results, asks };
@@ -148,4 +171,9 @@ class RealLoad {
     });
     return runLoad({ url: target.url, endpoint: "chat", requests, pace }, () => {});
   }
+}
+
+/** Prompt tokens that were not in the prefix cache, as those of the chat template are. */
+function computedTokens(usage: Outcome["usage"]): number {
+  return Math.max((usage?.prompt_tokens ?? 0) - (usage?.prompt_tokens_details?.cached_tokens ?? 0), 1);
 }

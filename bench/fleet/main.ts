@@ -64,7 +64,8 @@ export async function main(argv: readonly string[]): Promise<void> {
         title: "The simulated fleet over three real replicas",
         method:
           "`npm run bench -- fleet --check`: three servers with one thread each on the cores of this machine, requests at random times " +
-          "(Poisson), every third to the same server. The simulation gets the same times and lengths, and step times measured alone.",
+          "(Poisson), every third to the same server. The simulation gets the same times and lengths, step times measured alone, and the number of " +
+          "steps that the machine can run at once: the speed of the three servers at once, all slots busy, divided by that of one.",
         body,
       },
       save,
@@ -140,10 +141,15 @@ function smallestFleet(name: string, fleet: Fleet, load: FleetLoad, wantedMs: nu
     throw new ServerError("config_invalid", `--router expects ${Object.keys(routers).join(", ")}; got "${name}"`);
   }
   const run = (replicas: number, part: FleetLoad) => {
+    const startMs = performance.now();
     const result = runLoad({ ...fleet, replicas, router: router(), sharing: null }, part);
     const { p99 } = firstTokenOf(result, part);
     const share = `${((part.perSecond / load.perSecond) * 100).toFixed(0)} % of the load`;
-    process.stderr.write(`${name}: ${share}, ${replicas} machines, first token p99 ${p99.toFixed(0)} ms\n`);
+    const seconds = (performance.now() - startMs) / 1000;
+    const pace = `${(result.events / 1e6).toFixed(1)} M events in ${seconds.toFixed(0)} s`;
+    process.stderr.write(
+      `${name}: ${share}, ${replicas} machines, first token p99 ${p99.toFixed(0)} ms, ${result.refused} refused; ${pace}\n`,
+    );
     return { replicas, result, holds: result.refused === 0 && p99 <= wantedMs };
   };
   const part = { ...load, perSecond: Math.min(load.perSecond, searchedPerSecond) };

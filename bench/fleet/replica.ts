@@ -114,7 +114,7 @@ class AskedSequence extends Sequence {
     super({
       client,
       hasQueueLimit: true,
-      prompt: Int32Array.from({ length: promptTokens }, (_, place) => tokenAt(conversation, place)),
+      prompt: promptOf(conversation, promptTokens),
       maxNewTokens: newTokens,
       ignoreEos: true,
       adapter: 0,
@@ -124,6 +124,12 @@ class AskedSequence extends Sequence {
     });
     this.ask = ask;
   }
+}
+
+function promptOf(conversation: number, length: number): Int32Array {
+  const prompt = new Int32Array(length);
+  for (let place = 0; place < length; place++) prompt[place] = tokenAt(conversation, place);
+  return prompt;
 }
 
 /** Token of a conversation at a place. Prompts and answers have the same rule, so that later turns find earlier ones cached. */

@@ -27,6 +27,6 @@ export const routers: Readonly<Record<string, () => Router>> = {
     () =>
     (ask, { length }) => {
       const mixed = Math.imul(ask.conversation ^ (ask.conversation >>> 16), 0x45d9f3b) >>> 0;
-      return (mixed ^ (mixed >>> 15)) % length;
+      return ((mixed ^ (mixed >>> 15)) >>> 0) % length;
     },
 };

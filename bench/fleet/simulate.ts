@@ -24,6 +24,8 @@ export interface FleetResult {
   /** Share of the time in which the replicas computed. */
   readonly utilization: number;
   readonly endMs: number;
+  /** Number of simulated events: arrivals and ends of steps. */
+  readonly events: number;
 }
 
 interface Step {
@@ -90,7 +92,7 @@ export function simulate(
   const push = (ask: Ask | null | undefined) => ask && events.push({ atMs: ask.sentMs + requestMs, ask });
   push(arrivals.next().value as Ask | undefined);
   const done: Done[] = [];
-  let refused = 0;
+  let [refused, count] = [0, 0];
   let nowMs = 0;
   const begin = (index: number) => {
     const [replica, machine] = [replicas[index] as Replica, machines[index] as Machine];
@@ -108,6 +110,7 @@ export function simulate(
   for (let event = events.pop(); event !== undefined; event = events.pop()) {
     nowMs = event.atMs;
     if ("ask" in event) {
+      count++;
       const { ask } = event;
       if (ask.turn === 0) push(arrivals.next().value as Ask | undefined);
       const index = settings.router(ask, replicas);
@@ -117,6 +120,7 @@ export function simulate(
     }
     const { machine } = event;
     if (event.version !== machine.version) continue;
+    count++;
     machine.advance(nowMs);
     for (const { replica, startMs, leftMs } of [...machine.steps.values()]) {
       if (leftMs > rounding) continue;
@@ -130,5 +134,5 @@ export function simulate(
     if (machine.steps.size > 0) waitFor(machine);
   }
   const busyMs = replicas.reduce((sum, one) => sum + one.busyMs, 0);
-  return { done, refused, utilization: busyMs / (nowMs * replicas.length), endMs: nowMs };
+  return { done, refused, utilization: busyMs / (nowMs * replicas.length), endMs: nowMs, events: count };
 }

@@ -5,9 +5,8 @@ import type { Row } from "../../cli/bench/report.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { troupe } from "../command.ts";
 
-/** Tokens of the prompt and of the answer with which the times are measured. */
-const measuredPrompt = 256;
-const measuredAnswer = 64;
+/** Tokens of the prompt and of the answer with which the times are measured, unless the load has others. */
+const usualLengths = { prompt: 256, answer: 64 };
 
 export interface StepTimes {
   /** Milliseconds of a step that only decodes, by number of sequences, ascending. */
@@ -36,17 +35,26 @@ function decodeMs(points: StepTimes["decode"], sequences: number): number {
 }
 
 /** Measures the step times of a model on this machine, without HTTP: `requestMs` is 0. */
-export async function measureStepTimes(model: string, threads: number, flags: readonly string[]): Promise<StepTimes> {
-  const lengths = ["--prompt-len", measuredPrompt, "--gen-len", measuredAnswer, "--depth", measuredPrompt].map(String);
+export async function measureStepTimes(
+  model: string,
+  threads: number,
+  flags: readonly string[],
+  { prompt, answer } = usualLengths,
+): Promise<StepTimes> {
+  const lengths = ["--prompt-len", prompt, "--gen-len", answer, "--depth", prompt].map(String);
   const { stdout } = await promisify(execFile)(
     process.execPath,
     [troupe, "bench", "-m", model, "--threads", String(threads), "--json", ...lengths, ...flags],
     { maxBuffer: 2 ** 24 },
   );
   const { rows } = JSON.parse(stdout) as { rows: readonly Row[] };
-  const decode = rows
-    .filter(({ kind }) => kind === "decode")
-    .map(({ sequences, tokensPerSecond }) => [sequences, (sequences * 1000) / tokensPerSecond] as const);
+  // The report has some numbers of sequences twice.
+  const bySequences = new Map(
+    rows
+      .filter(({ kind }) => kind === "decode")
+      .map(({ sequences, tokensPerSecond }) => [sequences, (sequences * 1000) / tokensPerSecond] as const),
+  );
+  const decode = [...bySequences].sort(([a], [b]) => a - b);
   const prefill = rows.find(({ kind }) => kind === "prefill");
   if (decode.length < 2 || prefill === undefined) {
     throw new ServerError(
