@@ -64,7 +64,7 @@ interface Visit {
 /** A generation whose first event has not been read. */
 interface Started {
   readonly reader: StreamReader<GenerationEvent>;
-  /** Ends the count as a generation without an event, and that of its loaded media. */
+  /** Called at the first event: stops counting the generation as not begun, and releases its loaded media. */
   begun(): void;
 }
 

@@ -22,7 +22,7 @@ import type { StateReport } from "../state/state-place.ts";
 import { storeMetrics } from "./metrics/store-metrics.ts";
 
 const startTimeoutMs = 30_000;
-/** Milliseconds within which all replicas are connected to a shared state that is back. */
+/** Time in ms after a reconnection within which all replicas are assumed to be connected again. */
 const reconnectMs = 5000;
 const skillTimeoutMs = 10 * 60_000;
 /** After the first successful start, restarts are unlimited, because a full disk may have space again later. */

@@ -53,7 +53,10 @@ export function modelActor({ model, loop, preparation, media = null }: ModelActo
       return queued && new DeferredReply(queued);
     },
     prepareMedia: ({ hold, media: encoded, client }, context) => {
-      if (media === null) throw new ServerError("unsupported", "this model takes no images", { param: "messages" });
+      if (media === null) {
+        const message = "this model takes no images, videos or audio; send text only";
+        throw new ServerError("unsupported", message, { param: "messages" });
+      }
       return new DeferredReply(media.prepare(subscriberOf(context), hold, encoded, client));
     },
     releaseMedia: ({ hold }, context) => media?.release(subscriberOf(context), hold),

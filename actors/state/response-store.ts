@@ -181,7 +181,7 @@ export class ResponseStore implements StoredResponses {
   }
 
   async delete(id: string): Promise<boolean> {
-    // First, so that it is not written again meanwhile.
+    // Forget it first, so that `restore` does not write it again during the deletion.
     this.#recent?.forget(id);
     for (;;) {
       const kept = await this.#get(id);

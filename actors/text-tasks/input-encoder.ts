@@ -1,4 +1,4 @@
-// Input encoder: puts around an input to embed what its model expects: the prompt of the input's type, or the markers and mask
+// Input encoder: adds to an input what its model expects: the prompt of the input's type, or the markers and mask
 // tokens of a ColBERT model. Created when a text worker opens a model.
 import type { EmbeddingPrompts, MultiVectorRules } from "../../engines/files/embedding-rules.ts";
 import type { ModelMetadata, TokenizerMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -115,7 +115,7 @@ function nameOf(inputType: string, names: readonly string[]): string | undefined
   );
 }
 
-/** Prompts in the file that are all empty may only mean that nobody has named any. */
+/** If all prompts in the file are empty, its author may have set none, so the table of known models is used. */
 function promptsOf({ prompts, architecture, name, path }: ModelMetadata): EmbeddingPrompts | null {
   const isNamed = prompts !== null && Object.values(prompts.texts).some((text) => text !== "");
   return isNamed ? prompts : (knownPrompts(architecture, name, path) ?? prompts);

@@ -34,7 +34,7 @@ const shares: Readonly<Record<Kind, number>> = {
   mmproj: 0.115,
   reload: 0.005,
 };
-/** A mutant of so many is sent to a server. */
+/** A mutant of this many is also sent to a server. */
 const every = 10;
 const shownBroken = 5;
 /** Memory of a decoder: its limit of 1 GiB, and what it can take until the next look at it. */

@@ -28,7 +28,7 @@ export function tooManyAudioParts(count: number, maxAudio: number, param: string
 /** Error for a request with audio to a model that takes none, on a server that cannot transcribe it. */
 export function takesNoAudio(id: string, param: string): ServerError {
   const message =
-    `model "${id}" takes no audio: it was loaded without an audio projector file (mmproj), and input_audio is transcribed only ` +
-    "on a server with a Whisper model";
+    `model "${id}" takes no audio: it was loaded without an audio projector file; load it with --mmproj, or serve a Whisper ` +
+    "model, which transcribes input_audio";
   return new ServerError("unsupported", message, { param });
 }

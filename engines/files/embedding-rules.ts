@@ -1,6 +1,6 @@
-// Embedding rules: what an embedding model expects of its inputs. Prompts are texts before an input, by input type. Multi-vector
-// rules belong to models with a vector for each token (ColBERT). Data under keys of troupe's own in GGUF files that troupe made from
-// a checkpoint; the keys of the format have no place for it.
+// Embedding rules: what an embedding model expects of its inputs. Prompts: text put before an input, by input type. Multi-vector
+// rules belong to models with a vector for each token (ColBERT). Stored under troupe's own keys in converted GGUF files, because GGUF
+// has no keys for them.
 import { JsonField } from "./json-field.ts";
 
 export const promptsKey = "troupe.embedding.prompts";

@@ -8,7 +8,7 @@ export interface PreparedMedia {
   readonly key: string;
   /** Digest of the encoded file, in hexadecimal digits; of audio, after the word `audio`. */
   readonly digest: string;
-  /** Rows and columns of the grid of tiles; the whole image is one more tile, the last. null: it is the only tile. */
+  /** Rows and columns of the grid of tiles; one more tile, the last, shows the whole image. null: there is only one tile. */
   readonly grid: { readonly rows: number; readonly columns: number } | null;
   /** For each tile: rows and columns of its embeddings. A window of audio is a tile of one row. */
   readonly tiles: readonly { readonly rows: number; readonly columns: number }[];
@@ -29,7 +29,7 @@ export function frameKey(video: string, frame: number): string {
   return `${video} frame ${frame}`;
 }
 
-/** Returns what has a key: an image, audio, or the frames of the video with this key, in order. */
+/** Returns the image or audio with this key, or the frames of the video with this key in order. */
 export function mediaOf(media: readonly PreparedMedia[], key: string): readonly PreparedMedia[] {
   const byKey = new Map(media.map((item) => [item.key, item]));
   const item = byKey.get(key);

@@ -13,7 +13,7 @@ const { values } = parseArgs({
 });
 const rules = JSON.parse(values.rules ?? "") as TilingRules;
 
-/** Head of the output. */
+/** First line of the output, as JSON: grid and sizes of the tiles. */
 export interface CutHead {
   readonly grid: { readonly rows: number; readonly columns: number } | null;
   readonly sizes: readonly Size[];

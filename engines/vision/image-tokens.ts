@@ -85,6 +85,6 @@ export function tooManyImages(count: number, maxImages: number, param: string): 
 
 /** Error for a request with images or videos to a model that was loaded without a projector. */
 export function takesNoImages(id: string, param: string): ServerError {
-  const message = `model "${id}" takes text, not images or videos: it was loaded without a projector (mmproj; for a folder in safetensors kind = multimodal)`;
+  const message = `model "${id}" takes text, not images or videos: load it with a projector file (--mmproj), or a folder in safetensors with --kind multimodal`;
   return new ServerError("unsupported", message, { param });
 }

@@ -15,7 +15,7 @@ const embedding = z.strictObject({
     .array(z.int().min(1))
     .length(2)
     .optional()
-    .meta({ description: "Of a ColBERT model: number of vectors and length of each. Absent: there is one vector." }),
+    .meta({ description: "For a ColBERT model: number of vectors and length of each. Absent: there is one vector." }),
 });
 
 const tokens = z.int().min(0);

@@ -32,7 +32,7 @@ export const rerankOperation: Operation = {
   summary: "Rank documents by relevance",
   description:
     "Scores each document with the query. Needs a reranker, a model with pooling type rank, or a ColBERT model. The score is the " +
-    "sigmoid of the model's output, or the probability of its first label if it has several. Of a ColBERT model it is the sum, over " +
+    "sigmoid of the model's output, or the probability of its first label if it has several. For a ColBERT model it is the sum, over " +
     "the query's vectors, of the largest product with a vector of the document (MaxSim).",
   body: rerankRequestSchema,
   answers: jsonAnswer(rerankingSchema, "The documents with their scores, the most relevant first"),

@@ -88,7 +88,7 @@ export class Responses implements RunOwner {
   #backgroundBytes = 0;
   /** Called when the last background response has ended. */
   readonly #onIdle: (() => void)[] = [];
-  /** Writes that leave responses to other servers. */
+  /** Pending writes that hand responses over to other servers. */
   readonly #releases: Promise<void>[] = [];
   #isStopping = false;
 
@@ -487,7 +487,7 @@ export class Responses implements RunOwner {
     if (found !== null || this.#replicas === null || this.#running.has(id)) return found;
     for (;;) {
       const answers = await this.#replicas.ask(null, "settleResponse", { id }, true, true);
-      // Also without an answer: the response may have been stored before the question arrived.
+      // Read again even without an answer: the response may have been stored before the question arrived.
       const later = await read();
       if (later !== null) return later;
       if (answers.length > 0) throw notStoredYet(id);

@@ -68,7 +68,7 @@ export class Restarter {
     await this.#giveUp(id).catch(() => {});
   }
 
-  /** Creates a claimed response. Resolves to the error for which it cannot be created; null: it is, or waits for the next server. */
+  /** Creates a claimed response. Resolves to the error if it cannot be created; null: it was created, or is left to the next server. */
   async #begin(claimed: ClaimedResponse): Promise<unknown> {
     const { responses, create, isReady } = this.#options;
     for (let attempt = 1; ; ) {

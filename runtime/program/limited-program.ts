@@ -106,7 +106,10 @@ interface Exit {
 function reasonOf({ signal }: Exit, errors: string, cpuSeconds: number): string {
   if (/heap out of memory|heap limit/i.test(errors)) return "it needs more memory than its decoder may use";
   // The kernel ends a program at its limit of processor time with one of these.
-  if (signal === "SIGXCPU" || signal === "SIGKILL") return `it takes more than ${cpuSeconds} s of processor time`;
+  if (signal === "SIGXCPU") return `it takes more than ${cpuSeconds} s of processor time`;
+  if (signal === "SIGKILL") {
+    return `the system ended it: it takes more than ${cpuSeconds} s of processor time, or this machine has no memory left`;
+  }
   if (signal !== null) return `the program that reads it ended with ${signal}`;
   return errors || "the program that reads it ended early";
 }

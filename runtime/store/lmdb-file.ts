@@ -1,6 +1,6 @@
 // Checks of a database folder before LMDB maps its files. LMDB trusts mapped files. An invalid or truncated file, or a page
-// without disk space, would therefore end the process. Reads the two meta pages at the start of the file. And the space that
-// the file must have before LMDB writes to it.
+// without disk space, would therefore end the process. Reads the two meta pages at the start of the file. Also reserves disk
+// space before LMDB writes.
 import { closeSync, fstatSync, openSync, readSync, rmSync, writeFileSync, writeSync } from "node:fs";
 
 const MAGIC = 0xbeefc0de;

@@ -190,7 +190,7 @@ export class TaskCrew {
     void worker.end();
   }
 
-  /** Ends all workers. Resolves when none of them loads modules. */
+  /** Ends all workers. Resolves when no worker is still loading modules. */
   async close(reason: ServerError): Promise<void> {
     clearTimeout(this.#startTimer);
     this.#clearSurplusTimer();

@@ -153,7 +153,7 @@ export class TaskPool {
     return { waiting: this.#lanes.size, slow: this.#slowEver };
   }
 
-  /** Ends all workers. Running and waiting tasks reject with `draining` at once. Resolves when no worker loads modules. */
+  /** Ends all workers. Running and waiting tasks reject with `draining` at once. Resolves when no worker is still loading modules (ending one then may abort the process). */
   async close(): Promise<void> {
     this.#isClosed = true;
     const closed = this.#crew.close(draining());

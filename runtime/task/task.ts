@@ -25,7 +25,7 @@ export type StartTasks<Init> = (init: Init, load: (url: string) => Promise<unkno
 export interface TaskWorkerData {
   readonly module: string;
   readonly init: unknown;
-  /** LoadingFlag.memory */
+  /** Shared memory of the worker's LoadingFlag. */
   readonly loading: SharedArrayBuffer;
 }
 

@@ -165,7 +165,7 @@ async function planned(source: ModelSource, signal: AbortSignal): Promise<readon
   return [...others.map(({ name, bytes }) => ({ name, bytes, md5: null })), ...weights];
 }
 
-/** Returns the first of the files that the folder has. */
+/** Returns the file of the first of `names` that the folder has. */
 function one({ files }: ModelSource, names: readonly string[]): SourceFile {
   const found = names.map((name) => files.find((file) => file.name === name)).find((file) => file !== undefined);
   if (found !== undefined) return found;

@@ -4,8 +4,8 @@ import type { SpeechVoice } from "../../../engines/speech/speech.ts";
 const names = "alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split(" ");
 
 /**
- * Returns the voice that a voice of OpenAI stands for, which has the language of the model's first voice: one of the same name, such
- * as am_onyx, or any other. Null: OpenAI has no such voice.
+ * Returns the voice of the model for a voice name of OpenAI: the one with the same name (am_onyx for onyx), else any in the language
+ * of the first voice. null: not a name of OpenAI.
  */
 export function openaiVoice(name: string, voices: readonly SpeechVoice[]): SpeechVoice | null {
   const index = names.indexOf(name);

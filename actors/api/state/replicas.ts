@@ -53,7 +53,7 @@ export interface Replicas {
   /** Identity of this replica, also in the log line of its start. */
   readonly id: string;
   health(): SharedStateHealth;
-  /** Whether this replica lost the shared state a moment ago. Others may have lost it too, and not be connected again. */
+  /** Whether this replica lost the shared state in the last seconds; other replicas may still be disconnected. */
   wasLost(): boolean;
   /** Publishes events for readers on other replicas. Repeated events are ignored. Throws storage_unavailable. */
   publish(events: PublishedEvents): Promise<void>;

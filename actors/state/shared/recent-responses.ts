@@ -17,7 +17,7 @@ export interface RecentResponse {
   readonly record: StoredResponse | null;
   /** Last update; null: none. */
   readonly update: ResponseUpdate | null;
-  /** Its deletion; null: it is not deleted. */
+  /** Deletion; null: not deleted. */
   readonly deletion: Deletion | null;
 }
 

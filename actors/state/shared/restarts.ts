@@ -153,7 +153,7 @@ export class Restarts {
     // Read before the claim: a server that has claimed a response must be able to generate it.
     const request = await this.#request(id);
     if (request === null || !(await this.#responses.compareAndSet(id, version, next))) return null;
-    // The owner in the index saves a look-up only.
+    // The owner in the index only saves a look-up.
     await this.added(id, share).catch(() => {});
     const createdAt = head.createdAt ?? Math.floor(kept.born / 1000);
     return { id, client: share, createdAt, request, count };

@@ -59,8 +59,9 @@ export async function frameTimes({ ffprobe }: VideoPrograms, path: string, signa
   const [size] = fieldsOf("stream");
   if (size === undefined) throw undecodable("it has no video stream");
   const [width = 0, height = 0] = size;
-  if (!(width >= 1 && height >= 1 && width * height <= maxFramePixels)) {
-    throw undecodable(`its frames have ${width} x ${height} pixels, more than ${maxFramePixels}`);
+  if (!(width >= 1 && height >= 1)) throw undecodable("its video stream has no frame size");
+  if (width * height > maxFramePixels) {
+    throw undecodable(`its frames have ${width} x ${height} pixels; at most ${maxFramePixels} pixels are decoded`);
   }
   const times = fieldsOf("packet").flatMap(([time]) => (Number.isFinite(time) ? [time as number] : []));
   if (times.length === 0) throw undecodable("it has no frames with times");

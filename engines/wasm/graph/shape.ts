@@ -53,7 +53,7 @@ export interface Traits {
    * of its head. 0 = no bias.
    */
   readonly alibi: number;
-  /** Every how many layers the feed-forward is a mixture of experts, if not in all layers; 0 = it is the same in all. */
+  /** Every n-th layer is a mixture of experts; 0: all layers are alike. */
   readonly expertInterval: number;
   /**
    * Activation of the feed-forwards, for architectures whose files specify it. Other architectures set it in their

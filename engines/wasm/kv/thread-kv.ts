@@ -131,7 +131,7 @@ export class ThreadKv {
           this.#at.slopes,
         );
       run(firstToken, attended, firstPosition, behind, ahead);
-      // A token behind the attended ones sees what the last of these sees of them, from its own window on.
+      // An unattended token (mask of a query) attends to the same tokens as the last attended one, limited by its own window.
       const last = firstPosition + attended - 1;
       for (let i = attended; i < length; i++) {
         run(firstToken + i, 1, last, Math.max(behind - (firstPosition + i - last), 0), 0);

@@ -126,7 +126,7 @@ export class Resampler {
     const { headLength } = step;
     const { stride } = products.own(divided.query);
     const blocks = Math.ceil(n / plan.blockTokens);
-    // The last of the rows sees all keys if it has the last position; the others see it because they see ahead.
+    // The queries get the last positions and may attend ahead, so each one attends to all keys.
     for (let first = 0; first < queries; first += n) {
       const count = Math.min(n, queries - first);
       const rows = products.ownSlab + first * stride * floatBytes;

@@ -37,7 +37,8 @@ export class MediaCollector {
     if (head !== undefined) return this.addBase64(url.slice(head.length), param, kind);
     if (/^data:/i.test(url)) throw invalid(`a data URL of ${examples[kind]}`, param);
     if (!/^https?:\/\//i.test(url)) throw invalid("a data URL, or a URL that begins with https:// or http://", param);
-    if (url.length > MAX_URL_LENGTH) throw invalid(`a URL of at most ${MAX_URL_LENGTH} characters`, param);
+    if (url.length > MAX_URL_LENGTH)
+      throw invalid(`a URL of at most ${MAX_URL_LENGTH} characters`, param, `one of ${url.length}`);
     return this.#add(`url ${url}`, { kind: "url", url }, param, kind);
   }
 
@@ -63,7 +64,9 @@ export class MediaCollector {
   #add(name: string, source: RequestMedia["source"], param: string, kind: MediaKind): string {
     const key = kind === "image" ? name : `${kind} ${name}`;
     if (!this.#media.has(key)) this.#media.set(key, { key, source, param, ...(kind !== "image" && { kind }) });
-    if (this.#media.size > MAX_MEDIA) throw invalid(`at most ${MAX_MEDIA} images, videos and audio parts`, param);
+    if (this.#media.size > MAX_MEDIA) {
+      throw invalid(`at most ${MAX_MEDIA} images, videos and audio parts`, param, `${this.#media.size}`);
+    }
     return key;
   }
 }
@@ -84,6 +87,6 @@ export function contentOf(parts: readonly ContentPart[], separator: string): Pic
   return { content, ...(media.length > 0 && { media }) };
 }
 
-function invalid(what: string, param: string): ServerError {
-  return new ServerError("invalid_value", `expected ${what}; got other text`, { param });
+function invalid(what: string, param: string, got = "other text"): ServerError {
+  return new ServerError("invalid_value", `expected ${what}; got ${got}`, { param });
 }

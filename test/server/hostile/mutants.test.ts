@@ -8,7 +8,7 @@ import type { Kind, MediaKind, Outcome } from "../../../bench/mutants/outcome.ts
 import { quickSpecials, runSpecial } from "../../../bench/mutants/special.ts";
 
 const seed = 2;
-/** A mutant of so many is sent to a server. */
+/** A mutant of this many is also sent to a server. */
 const every = 20;
 
 /** Checks that no mutant has broken a promise, and that most of the files are damaged enough to be refused. */

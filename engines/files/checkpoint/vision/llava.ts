@@ -1,4 +1,4 @@
-// LLaVA 1.5 and LLaVA-NeXT (1.6): a CLIP encoder, of which the states before the last layers are taken, and two matrices.
+// LLaVA 1.5 and LLaVA-NeXT (1.6): a CLIP encoder whose last layers are skipped, and a projector of two matrices.
 import type { Config } from "../config.ts";
 import { encoderPrefixes, encoderTensors } from "./siglip.ts";
 import type { VisionClass, VisionConfigs } from "./vision-class.ts";

@@ -1,4 +1,4 @@
-// Qwen2-VL and Qwen2.5-VL: patches of two frames, of which an image is both; squares of four patches become one embedding.
+// Qwen2-VL and Qwen2.5-VL: a patch spans two frames; an image is used for both. 2 x 2 patches become one embedding.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
@@ -75,7 +75,7 @@ export const qwen25vlVision: VisionClass = {
   },
 };
 
-/** One of the two-dimensional kernels of the frames in a kernel of three dimensions. */
+/** Returns the 2D kernel of one frame from a 3D convolution kernel. */
 function kernelOf(frame: number): Change {
   return ({ rows, shape }) => {
     const [width = 1, height = 1, depth = 1, channels = 1, kernels = 1] = shape;
@@ -103,7 +103,7 @@ function addQwenPairs(configs: VisionConfigs, pairs: Pairs): void {
   addPixelLimits(configs, pairs);
 }
 
-/** Every how many layers attention is not limited to windows. */
+/** Every n-th layer attends to the whole image; returns n. */
 function windowInterval(encoder: Config): number {
   const name = "fullatt_block_indexes";
   const whole = encoder.numbers(name) ?? [];

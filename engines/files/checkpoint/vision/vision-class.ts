@@ -23,7 +23,7 @@ export interface VisionClass extends TensorRules {
   readonly encoderTypes?: readonly string[];
   /** Values of fields that vision_config may leave out, as the official class has them. */
   readonly defaults: JsonObject;
-  /** Token of the text model whose embedding ends each row of an image; tensors find its id in the field `row_end_id`. */
+  /** Token of the text model whose embedding ends each row of an image. Tensor rules read its id from the field `row_end_id`. */
   readonly rowEnd?: string;
   /** Changes the fields of the encoder that follow from those of the whole model. */
   readonly encoderFields?: (configs: VisionConfigs) => JsonObject;

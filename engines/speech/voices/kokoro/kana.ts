@@ -1,6 +1,6 @@
 // Kana: the phonemes of Japanese syllables in the signs of Kokoro (those of misaki's Japanese).
 
-/** Phonemes by kana of one sign; the vowels of a row are those of its kana. */
+/** Phonemes of single kana. */
 const rows = `
   ア a イ i ウ ɯ エ e オ o
   カ ka キ kʲi ク kɯ ケ ke コ ko ガ ɡa ギ ɡʲi グ ɡɯ ゲ ɡe ゴ ɡo
@@ -23,7 +23,7 @@ const small: Readonly<Record<string, string>> = {
   ョ: "jo",
   ヮ: "βa",
 };
-/** Consonants of kana before a small vowel, where they are others than before their own vowel. */
+/** Consonants before a small vowel that differ from the kana's usual one (クァ: kᵝa). */
 const beforeSmall: Readonly<Record<string, string>> = {
   ウ: "β",
   イ: "j",

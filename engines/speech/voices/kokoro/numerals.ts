@@ -4,7 +4,7 @@ const digits = "〇一二三四五六七八九";
 const ones = ["", "十", "百", "千"];
 const groups = ["", "万", "億", "兆"];
 
-/** Writes the numbers of a text in kanji: 2,026 as 二千二十六, 3.5 as 三点五. Digits after a zero, and very long numbers, are single. */
+/** Writes the numbers of a text in kanji: 2,026 as 二千二十六, 3.5 as 三点五. Numbers with a leading zero or 17 digits or more are written digit by digit. */
 export function kanjiNumbers(text: string): string {
   return text
     .replaceAll(/(?<=\d),(?=\d{3}(?!\d))/gu, "")

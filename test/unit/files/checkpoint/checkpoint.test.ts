@@ -265,8 +265,8 @@ describe("docs/models.md", () => {
     const text = readFileSync(new URL("../../../../../docs/models.md", import.meta.url), "utf8");
     const names = new Set(architectures.map(({ name }) => name));
     const rows = [...names].map((own) => {
-      const classes = architectures.filter(({ name }) => name === own).flatMap((one) => one.classes);
-      return `| \`${own}\` | ${classes.map((one) => `\`${one}\``).join(", ")} |`;
+      const classes = new Set(architectures.filter(({ name }) => name === own).flatMap((one) => one.classes));
+      return `| \`${own}\` | ${[...classes].map((one) => `\`${one}\``).join(", ")} |`;
     });
     assert.ok(
       text.includes(`| GGUF architecture | classes |\n|---|---|\n${rows.join("\n")}\n`),
