@@ -1,10 +1,11 @@
 // Tables in an LMDB environment, which is a folder that several servers on one machine may share. A committed transaction
 // survives a kill. Calls block on the disk, so they are never made on the main thread.
 import { join } from "node:path";
-import { type Database, open, type RootDatabase } from "lmdb";
+import { type Database, type DatabaseOptions, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
 import { makeFolder } from "../host/make-folder.ts";
-import { checkLmdbFile, LmdbSpace, makeLockFile } from "./lmdb-file.ts";
+import { checkLmdbFile, makeLockFile } from "./lmdb-file.ts";
+import { LmdbSpace } from "./lmdb-space.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 /** Maximum number of tables: 12 for each store (see stores.ts). */
@@ -139,11 +140,12 @@ export class LmdbTables implements Tables {
 
 /** Opens the table, or creates it. */
 function attach(table: LmdbTable, { root, space }: Environment): void {
+  if (table.attach(root, space, false)) return;
   root.transactionSync(() => {
     space.begin();
     space.take(0);
   });
-  table.attach(root, space);
+  table.attach(root, space, true);
 }
 
 class LmdbTable implements Table {
@@ -155,9 +157,18 @@ class LmdbTable implements Table {
     this.#name = name;
   }
 
-  attach(root: RootDatabase, space: LmdbSpace): void {
+  /** Returns false if the table does not exist and is not created either. */
+  attach(root: RootDatabase, space: LmdbSpace, create: boolean): boolean {
+    // The declarations of the binding lack `create`.
+    const options: DatabaseOptions & { name: string; create: boolean } = {
+      name: this.#name,
+      encoding: "binary",
+      create,
+    };
+    this.#database = (root.openDB(options) as Database<Buffer, (string | number)[]> | undefined) ?? null;
+    if (this.#database === null) return false;
     this.#space = space;
-    this.#database = root.openDB({ name: this.#name, encoding: "binary" });
+    return true;
   }
 
   get(key: TableKey): Uint8Array | undefined {

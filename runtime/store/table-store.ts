@@ -30,6 +30,8 @@ import { WriteQueue } from "./write-queue.ts";
 const STALE_MS = 3_600_000;
 /** Maximum number of entries that one write evicts. */
 const MOST_REMOVED = 32;
+/** Bytes of entries after which one write evicts no more. A full disk has space set aside for the removal of about as many. */
+const MOST_REMOVED_BYTES = 64 * 1024 * 1024;
 
 interface Kept<Head> extends KeptEntry<Head> {
   readonly expiresAt: number | null;
@@ -248,7 +250,8 @@ export class TableStore<Head> implements Store<Head> {
    * Evicts some entries that exceed the limits, but not the entry `spared`. Returns true if further entries must be evicted.
    */
   #evict(spared: string | null): boolean {
-    for (let i = 0; i < MOST_REMOVED; i++) {
+    let bytes = 0;
+    for (let i = 0; i < MOST_REMOVED && bytes < MOST_REMOVED_BYTES; i++) {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
@@ -256,6 +259,7 @@ export class TableStore<Head> implements Store<Head> {
       // `#nextToGo` would always return it again.
       if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
       else this.#remove(row.key);
+      bytes += kept?.bytes ?? 0;
     }
     return true;
   }

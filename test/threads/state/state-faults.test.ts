@@ -2,7 +2,7 @@
 // file system, if the tests may mount one.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, rmSync, statSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -56,6 +56,7 @@ async function isReadable(store: StoredResponses, id: string): Promise<boolean> 
 /** Checks a store while its disk is full, and when it has room again. */
 async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: () => void): Promise<void> {
   await store.add(stored("before", 100_000));
+  await store.add(stored("huge", 3e7));
   fill();
   // Adds fail only after the free pages of the file are used up.
   let kept = 0;
@@ -66,6 +67,8 @@ async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: (
   assert.equal(await store.find("large"), null);
   assert.ok(await isReadable(store, "before"));
   assert.equal((await store.history("before")).length, 1);
+  assert.equal(await store.delete("huge"), true);
+  for (let i = 0; i < kept; i++) assert.equal(await store.delete(`small${i}`), true, `small${i} of ${kept}`);
   makeRoom();
   await store.add(stored("large", 2e7));
   assert.equal(await store.update({ ...stored("before", 300_000), status: "failed" }), "updated");
@@ -127,8 +130,14 @@ describe("stored responses on a full disk", () => {
       startTimeoutMs: 10_000,
     });
     const responses = new ActorSystem("test").ref<StoredResponses>("responses", place.endpoint);
-    const limit = (bytes: string): void => {
+    const limit = (bytes: number | string): void => {
       execFileSync("prlimit", ["--pid", String(place.pid), `--fsize=${bytes}:`]);
+    };
+    // A limit below the size of the file would also refuse writes to the space that the file has.
+    const sizeOfDatabase = (): number => {
+      const folder = join(root, "limited");
+      const name = readdirSync(folder, { recursive: true, encoding: "utf8" }).find((path) => path.endsWith("data.mdb"));
+      return statSync(join(folder, name ?? "data.mdb")).size;
     };
     const store: StoredResponses = {
       add: (response) => responses.ask("add", response),
@@ -147,14 +156,14 @@ describe("stored responses on a full disk", () => {
     };
     await checkFaults(
       store,
-      () => limit("1000000"),
+      () => limit(sizeOfDatabase()),
       () => limit("unlimited"),
     );
     await place.stop(2000);
   });
 
   it("do so on a full file system, and do not start on one", async (t) => {
-    const folder = mountedFolder(64);
+    const folder = mountedFolder(128);
     if (folder === null) {
       t.skip("these tests may not mount a file system");
       return;
@@ -176,6 +185,20 @@ describe("stored responses on a full disk", () => {
     await checkFaults(front.responses, fill, makeRoom);
     await front.stop(1000);
     fill();
+    const restarted = new StateClient({
+      init: {
+        folder: join(folder, "a"),
+        mailboxLimit: 100,
+        responses: limits,
+        maxFileContentBytes: 2 ** 30,
+        skillsFolder: null,
+        shared: null,
+      },
+      log,
+    });
+    await restarted.start();
+    assert.ok(await isReadable(restarted.responses, "before"), "an existing folder opens on a full file system");
+    await restarted.stop(1000);
     const late = new StateClient({
       init: {
         folder: join(folder, "b"),
