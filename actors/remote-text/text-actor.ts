@@ -116,7 +116,9 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const others = upstreams.filter((upstream) => !avoided.has(upstream));
       if (signal.aborted) throw cancelled();
       this.#checkWait(queuedMs, attempt);
-      const upstream = chooseByText(others, settings.balance, text) ?? chooseByText(upstreams, settings.balance, text);
+      // A full server is waited for: one that has failed for this request may fail again, until no attempt is left.
+      const candidates = others.some(({ isUp }) => isUp) ? others : upstreams;
+      const upstream = chooseByText(candidates, settings.balance, text);
       if (upstream === null) {
         if (!upstreams.some(({ isUp }) => isUp)) throw noServer(upstreams);
         // Fewer servers are up than the number of turns counts with.
