@@ -184,6 +184,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
 
   it("are stopped while they load", async () => {
     const { page } = await openUi(browser, server.url);
+    await makeGreedy(page);
     await addFromDisk(page);
     await choose(page);
     const answer = await send(page, "Hello.");
@@ -218,6 +219,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
   it("answer while the server is gone", async () => {
     const own = await startServer(["-m", path, "--max-model-len", "2048"]);
     const { page } = await openUi(browser, own.url);
+    await makeGreedy(page);
     await addFromDisk(page);
     await page.getByRole("button", { name: "Load" }).click();
     await page.getByText(/relaxed SIMD/).waitFor();
