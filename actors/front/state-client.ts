@@ -72,6 +72,8 @@ export class StateClient {
   #health: SharedStateHealth = { isConnected: false, reason: "it is being connected" };
   /** Time (performance.now) of the last loss or reconnection of the shared state. */
   #backMs = Number.NEGATIVE_INFINITY;
+  /** Set while the thread writes again what Redis may have lost. */
+  #restoring: { readonly ended: Promise<void>; readonly end: () => void } | null = null;
   readonly #adapterListeners: (() => void)[] = [];
   readonly #handlers = new Map<QuestionKind, AnswerReplica<QuestionKind>[]>();
 
@@ -167,6 +169,7 @@ export class StateClient {
         onDown: (exit, next) => {
           this.#endpoint = null;
           this.#health = { isConnected: false, reason: "the state thread has ended" };
+          this.#setRestoring(false);
           // A failed first start is not logged here, because start() rejects with its error.
           if (exit.orderly || !wasUp) return;
           log.error(
@@ -185,6 +188,7 @@ export class StateClient {
       const report = told as StateReport;
       if (report.kind === "warning") log.warn(report.fields, report.message);
       else if (report.kind === "health") this.#told(report.health);
+      else if (report.kind === "restoring") this.#setRestoring(report.isRestoring);
       else if (report.kind === "adapters") for (const listener of this.#adapterListeners) listener();
       else void this.#answer(report.number, report.content as AskedQuestion);
     };
@@ -205,6 +209,17 @@ export class StateClient {
     this.#backMs = performance.now();
     if (health.isConnected) this.#options.log.info("the shared state is connected again");
     else this.#options.log.error({ reason: health.reason }, "the shared state is lost; connecting again");
+  }
+
+  #setRestoring(isRestoring: boolean): void {
+    this.#restoring?.end();
+    this.#restoring = null;
+    if (!isRestoring) return;
+    let end = (): void => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    this.#restoring = { ended, end };
   }
 
   /** Answers a question of another replica. */
@@ -229,7 +244,8 @@ export class StateClient {
     return {
       id: this.#options.init.shared?.replica ?? "",
       health: () => this.#health,
-      wasLost: () => performance.now() < this.#backMs + reconnectMs,
+      wasLost: () => this.#restoring !== null || performance.now() < this.#backMs + reconnectMs,
+      restored: () => this.#restoring?.ended ?? Promise.resolve(),
       publish: shared("publish"),
       follow: shared("follow"),
       ask: (to, kind, question, isFirstEnough, needsAll = false) =>

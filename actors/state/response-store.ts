@@ -44,6 +44,13 @@ const TOMBSTONE_MS = 10 * 60_000;
 /** Time in ms after which all replicas have repeated their deletions in a Redis server that may have lost them. */
 const OTHERS_DELETE_MS = 3000;
 
+/** Counts of responses: written again, refused by the store, and too many to be kept for it. */
+export interface Restored {
+  readonly restored: number;
+  readonly failed: number;
+  readonly dropped: number;
+}
+
 type ChangingPart = "body" | "interrupted" | "output" | "outputIndex" | "events";
 type PartName = ChangingPart | "settings" | "input" | "inputIndex" | "request";
 type Kept = KeptEntry<KeptHead>;
@@ -53,6 +60,8 @@ export class ResponseStore implements StoredResponses {
   readonly #owners: Owners;
   readonly #restarts: Restarts | null;
   readonly #recent: RecentResponses | null;
+  /** Number of responses that `restore` has written before it failed. */
+  #restored = 0;
   /** Allows one conversation to be read at a time, because each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
@@ -214,25 +223,48 @@ export class ResponseStore implements StoredResponses {
     return await this.#histories.pass(() => this.#history(id), kept.share);
   }
 
+  /** Stops the minute of the recent responses while the store is lost, or lets it run again. */
+  hold(isHeld: boolean): void {
+    this.#recent?.hold(isHeld);
+  }
+
   /**
    * Writes the recent responses again that the store has lost, after the recent deletions of all replicas. Throws
-   * storage_unavailable.
+   * storage_unavailable; it is then called again.
    */
-  async restore(): Promise<void> {
+  async restore(): Promise<Restored> {
     const recent = this.#recent;
-    if (recent === null) return;
+    if (recent === null) return { restored: 0, failed: 0, dropped: 0 };
     for (const id of recent.ids()) {
-      const deletion = recent.get(id)?.deletion ?? null;
+      const { deletion = null, hasBegun = false } = recent.get(id) ?? {};
       if (deletion !== null) await this.#deleteAgain(id, deletion);
+      // At once, because another server may claim the response.
+      else if (hasBegun) await this.begin(id);
     }
     await sleep(OTHERS_DELETE_MS);
+    let failed = 0;
     for (const id of recent.ids()) {
-      const kept = await this.#store.get(id);
-      // It may have changed meanwhile.
-      const { record, update } = recent.get(id) ?? { record: null, update: null };
-      if (kept === null && record !== null) await this.#add(record, false);
-      else if (kept?.head.isRunning && !kept.head.isDeleted && update !== null) await this.update(update);
+      try {
+        if (await this.#restoreOne(id, recent)) this.#restored++;
+      } catch (error) {
+        if (!(error instanceof ServerError) || error.code === "storage_unavailable") throw error;
+        failed++;
+      }
     }
+    const restored = this.#restored;
+    this.#restored = 0;
+    return { restored, failed, dropped: recent.droppedCount() };
+  }
+
+  /** Resolves to whether something was written. */
+  async #restoreOne(id: string, recent: RecentResponses): Promise<boolean> {
+    const kept = await this.#store.get(id);
+    // It may have changed meanwhile.
+    const { record = null, update = null } = recent.get(id) ?? {};
+    if (kept === null && record !== null) await this.#add(record, false);
+    else if (kept?.head.isRunning && !kept.head.isDeleted && update !== null) await this.update(update);
+    else return false;
+    return true;
   }
 
   async sweep(): Promise<void> {
@@ -249,7 +281,11 @@ export class ResponseStore implements StoredResponses {
   async #deleteAgain(id: string, { tombstone }: Deletion): Promise<void> {
     const kept = await this.#store.get(id);
     if (kept !== null && !kept.head.isDeleted) await this.delete(id);
-    else if (kept === null && tombstone !== null) await this.#store.compareAndSet(id, null, tombstone);
+    else if (kept === null && tombstone !== null) {
+      // The store may have been lost for longer than the tombstone was to stay.
+      const expiresAt = (tombstone.expiresAt ?? null) === null ? null : wallTime() + TOMBSTONE_MS;
+      await this.#store.compareAndSet(id, null, { ...tombstone, expiresAt });
+    }
   }
 
   async #history(id: string): Promise<readonly Turn[]> {

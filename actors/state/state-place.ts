@@ -29,7 +29,7 @@ import { FileStore } from "./file-store.ts";
 import type { KeptHead } from "./kept-head.ts";
 import { ResponseStore } from "./response-store.ts";
 import { type KeptSession, SessionStore } from "./session-store.ts";
-import { clientSalt, clientSaltLimits } from "./shared/client-salt.ts";
+import { clientSalt, clientSaltLimits, restoreClientSalt } from "./shared/client-salt.ts";
 import { DesiredAdapterStore, desiredAdapterLimits } from "./shared/desired-adapter-store.ts";
 import { McpSessionStore, mcpSessionLimits } from "./shared/mcp-session-store.ts";
 import { RecentResponses } from "./shared/recent-responses.ts";
@@ -51,8 +51,7 @@ const copiesName = "replica-copies";
 export type StateReport =
   | SharedStateReport
   /** What is desired of the LoRA adapters may have changed. */
-  | { readonly kind: "adapters" }
-  | { readonly kind: "warning"; readonly fields: object; readonly message: string };
+  | { readonly kind: "adapters" };
 
 /** Protocol of the actor `files`. */
 type FileProtocol = Omit<Files, "stagingFolder">;
@@ -119,7 +118,14 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
     : null;
   const recent = shared === null ? null : new RecentResponses();
   const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses), shared?.owners, index, recent);
-  shared?.onReplaced(() => responseStore.restore());
+  const warn: Warn = (fields, message) => place.progress({ kind: "warning", fields, message } satisfies StateReport);
+  shared?.onLoss((isLost) => responseStore.hold(isLost));
+  shared?.onReplaced(async () => {
+    const { restored, failed, dropped } = await responseStore.restore();
+    if (restored + failed + dropped === 0) return;
+    const fields = { restored, failed, dropped };
+    warn(fields, "Redis was restarted or replaced; responses that it had lost were written again");
+  });
   place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
   const base = await contentFolder(place);
   const contents = new FileContents(join(base, "files"));
@@ -136,7 +142,6 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   place.system.spawn<FileProtocol>("files", filesBehaviour(fileStore), { mailboxLimit });
   const sessionStore = new SessionStore(state.store<KeptSession>("sessions", sessionStoreLimits));
   place.system.spawn<Sessions>("sessions", sessionsBehaviour(sessionStore), { mailboxLimit });
-  const warn: Warn = (fields, message) => place.progress({ kind: "warning", fields, message } satisfies StateReport);
   const skillStore = await openSkills(state, join(base, "skills"), place.init.skillsFolder, shared !== null, warn);
   place.system.spawn<SkillProtocol>("skills", skillsBehaviour(skillStore), { mailboxLimit });
   const removed = folder === null || shared !== null ? null : await tryToRemoveEarlier(join(folder, "responses"));
@@ -147,11 +152,20 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   };
   sweep();
   setInterval(sweep, SWEEP_MS).unref();
+  const salt = shared === null ? null : await sharedSalt(shared);
+  shared?.ready();
   return {
     stagingFolder: contents.stagingFolder,
     skillStagingFolder: skillStore.stagingFolder,
-    clientSalt: shared === null ? null : await clientSalt(shared.store<string>("client-salt", clientSaltLimits)),
+    clientSalt: salt,
   };
+}
+
+async function sharedSalt(shared: SharedState): Promise<string> {
+  const store = shared.store<string>("client-salt", clientSaltLimits);
+  const salt = await clientSalt(store);
+  shared.onReplaced(() => restoreClientSalt(store, salt));
+  return salt;
 }
 
 /** Connects to the state that replicas share, and spawns its actor; null: this server has a state of its own. */

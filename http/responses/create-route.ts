@@ -150,8 +150,10 @@ async function answerBackground(
 ): Promise<void> {
   const { config, responses } = context;
   const run = await responses.beginBackground(plan, exchange.request.bodyBytes);
+  // The reply to a claimed response has no reader, so it ends when the response has begun: it then counts as running.
+  const isRead = plan.restart === null || plan.restart.count === 0;
   // The reader is created before the first event, so that the log drops no event that the client has not received.
-  const reader = run.log?.creatorReader(exchange.request.signal);
+  const reader = isRead ? run.log?.creatorReader(exchange.request.signal) : undefined;
   void responses.pump(run, startRun(context, request, run.signal, onPrepared));
   if (reader === undefined) await sendPieces(exchange, jsonHeaders, run.json(), config);
   else await streamEvents(exchange, reader.batches(), reader, config);

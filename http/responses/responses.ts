@@ -44,6 +44,8 @@ const LOST_TRIES = 120;
 const LOST_RETRY_MS = 500;
 /** Maximum milliseconds that another replica's question waits for a write; shorter than replicas wait for answers. */
 const SETTLE_MS = 4000;
+/** Milliseconds after which a response that may still be written again, because the shared state was lost, is reported as such. */
+const READ_MS = 10_000;
 /** Milliseconds between questions to other replicas while the shared state was lost a moment ago. */
 const ASK_AGAIN_MS = 250;
 
@@ -89,7 +91,7 @@ export class Responses implements RunOwner {
   /** Called when the last background response has ended. */
   readonly #onIdle: (() => void)[] = [];
   /** Pending writes that hand responses over to other servers. */
-  readonly #releases: Promise<void>[] = [];
+  readonly #releases = new Set<Promise<void>>();
   #isStopping = false;
 
   constructor(options: ResponsesOptions) {
@@ -107,6 +109,11 @@ export class Responses implements RunOwner {
 
   get isShared(): boolean {
     return this.#replicas !== null;
+  }
+
+  /** Whether the shared store is lost now. */
+  get isStoreLost(): boolean {
+    return this.#replicas !== null && !this.#replicas.health().isConnected;
   }
 
   /** Begins a response. The caller passes the generation events to the returned run. */
@@ -358,11 +365,21 @@ export class Responses implements RunOwner {
     return this.#isStopping || free <= 0 ? [] : await this.#options.store.claim(free);
   }
 
-  /** Leaves a response without output to another server. If the store is lost, that one waits until this server has ended. */
-  async release(id: string): Promise<void> {
+  /**
+   * Leaves a response without output to another server. Resolves to whether the store has it; if it is lost, the other server waits
+   * until this one has ended. Never rejects.
+   */
+  async release(id: string): Promise<boolean> {
     const releasing = this.saver.settled(id).then(() => this.#options.store.release(id));
-    this.#releases.push(releasing);
-    await releasing.catch(() => {});
+    this.#releases.add(releasing);
+    try {
+      await releasing;
+      return true;
+    } catch {
+      return false;
+    } finally {
+      this.#releases.delete(releasing);
+    }
   }
 
   /** Resolves when nothing more is written to the store. Called when the server stops. */
@@ -437,9 +454,12 @@ export class Responses implements RunOwner {
 
   /** Waits for the writes of a response for another replica: see `settleResponse`. */
   async #settleForOther(id: string): Promise<true | null> {
-    if (!this.#running.has(id) && !this.saver.isPending(id)) return null;
-    await resolvesWithin(SETTLE_MS, this.saver.settled(id));
-    return true;
+    const isOurs = this.#running.has(id) || this.saver.isPending(id);
+    const isWritten = await resolvesWithin(
+      SETTLE_MS,
+      Promise.all([this.saver.settled(id), this.#replicas?.restored()]),
+    );
+    return isOurs || !isWritten ? true : null;
   }
 
   /** Has the replica that generates a response cancel it. Throws peer_gone if it does not answer. */
@@ -485,12 +505,12 @@ export class Responses implements RunOwner {
     await this.saver.readable(id);
     const found = await read();
     if (found !== null || this.#replicas === null || this.#running.has(id)) return found;
-    for (;;) {
+    for (const began = performance.now(); ; ) {
       const answers = await this.#replicas.ask(null, "settleResponse", { id }, true, true);
       // Read again even without an answer: the response may have been stored before the question arrived.
       const later = await read();
       if (later !== null) return later;
-      if (answers.length > 0) throw notStoredYet(id);
+      if (answers.length > 0 || performance.now() > began + READ_MS) throw notStoredYet(id);
       // Until all replicas are connected again, one that has the response may not have got the question.
       if (!this.#replicas.wasLost()) return null;
       await sleep(ASK_AGAIN_MS);

@@ -10,7 +10,10 @@ import type { Responses } from "./responses.ts";
 
 /** Milliseconds between two searches for such responses; each replica varies them by a quarter. */
 const SEARCH_MS = 2000;
-/** Attempts to begin a response that this server has claimed, SEARCH_MS apart, while the error is a passing one. */
+/**
+ * Attempts to begin a response that this server has claimed, SEARCH_MS apart, while the error is a passing one. Then the response is
+ * left to the next server that claims it.
+ */
 const MAX_ATTEMPTS = 10;
 
 export interface RestarterOptions {
@@ -68,7 +71,7 @@ export class Restarter {
     await this.#giveUp(id).catch(() => {});
   }
 
-  /** Creates a claimed response. Resolves to the error if it cannot be created; null: it was created, or is left to the next server. */
+  /** Creates a claimed response. Resolves to the error if it can never be created; null: it was created, or is left to a server. */
   async #begin(claimed: ClaimedResponse): Promise<unknown> {
     const { responses, create, isReady } = this.#options;
     for (let attempt = 1; ; ) {
@@ -81,9 +84,13 @@ export class Restarter {
           await responses.release(claimed.id);
           return null;
         }
-        if (!(error instanceof ServerError) || !error.retryable || attempt >= MAX_ATTEMPTS) return error;
-        if (isReady()) attempt++;
-        await sleep(SEARCH_MS, undefined, { ref: false });
+        if (!(error instanceof ServerError) || !error.retryable) return error;
+        // The cause of the error is passing, so another server, or this one later, may generate the response.
+        if (attempt >= MAX_ATTEMPTS && (await responses.release(claimed.id))) return null;
+        // While the store is lost, an attempt says nothing about the response.
+        if (isReady() && error.code !== "storage_unavailable") attempt++;
+        do await sleep(SEARCH_MS, undefined, { ref: false });
+        while (responses.isStoreLost);
       }
     }
   }

@@ -10,7 +10,7 @@ export interface ReplicaQuestions {
   readonly forgetResponse: { readonly id: string };
   /**
    * Wait for the writes of a response whose id a client has. Resolves to true, also if they still wait after a few seconds; null: it
-   * does not run there, and no write of it waits.
+   * does not run there, and no write of it waits. A replica that writes again what Redis may have lost does so first.
    */
   readonly settleResponse: { readonly id: string };
   /** Decide on a call. `decision` is an ApprovalDecision; the answer is an ApprovalStatus. */
@@ -53,8 +53,13 @@ export interface Replicas {
   /** Identity of this replica, also in the log line of its start. */
   readonly id: string;
   health(): SharedStateHealth;
-  /** Whether this replica lost the shared state in the last seconds; other replicas may still be disconnected. */
+  /**
+   * Whether this replica lost the shared state in the last seconds, or still writes again what Redis may have lost; other replicas
+   * may still be disconnected.
+   */
   wasLost(): boolean;
+  /** Resolves when this replica has written again what Redis may have lost. */
+  restored(): Promise<void>;
   /** Publishes events for readers on other replicas. Repeated events are ignored. Throws storage_unavailable. */
   publish(events: PublishedEvents): Promise<void>;
   /**
@@ -69,7 +74,7 @@ export interface Replicas {
   /**
    * Asks the replica `to`, or all others if it is null. Resolves to the answers that are not null; with `isFirstEnough`, to the
    * first. Throws the error of a replica if there is no answer, and storage_unavailable, also with `needsAll` (default false) if there
-   * is no answer because a replica does not answer.
+   * is no answer because a replica that is alive does not answer.
    */
   ask<Kind extends QuestionKind>(
     to: string | null,

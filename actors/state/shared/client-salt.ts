@@ -13,6 +13,11 @@ export const clientSaltLimits = {
   maxAgeMs: 100 * 365 * 24 * 3_600_000,
 };
 
+/** Stores the salt of this replica if the store has lost it. */
+export async function restoreClientSalt(store: Store<string>, salt: string): Promise<void> {
+  await store.compareAndSet(key, null, { head: salt, share: key, parts: {} });
+}
+
 /** Returns the salt. Creates it if there is none yet. */
 export async function clientSalt(store: Store<string>): Promise<string> {
   for (;;) {

@@ -1,6 +1,6 @@
-// Recent responses: what this replica has stored and deleted in the last minute. Redis may lose writes that it has acknowledged: replication is
-// asynchronous, and a restarted server has at most what was on its disk. So ResponseStore.restore writes them again when another Redis
-// server has taken the place of the last one. Runs on the state thread.
+// Recent responses: what this replica has stored and deleted in the last minute, without the time in which Redis is lost. Redis may lose
+// writes that it has acknowledged: replication is asynchronous, and a restarted server has at most what was on its disk. So
+// ResponseStore.restore writes them again when another Redis server has taken the place of the last one. Runs on the state thread.
 import type { Entry } from "../../../runtime/store/store.ts";
 import type { ResponseUpdate, StoredResponse } from "../../api/stored-responses.ts";
 import type { KeptHead } from "../kept-head.ts";
@@ -19,6 +19,8 @@ export interface RecentResponse {
   readonly update: ResponseUpdate | null;
   /** Deletion; null: not deleted. */
   readonly deletion: Deletion | null;
+  /** Whether it has output, but has not ended, so that no server may generate it again. */
+  readonly hasBegun: boolean;
 }
 
 /** `tombstone`: entry that keeps the replica that has generated the response from storing it again; null: none is needed. */
@@ -36,34 +38,57 @@ export class RecentResponses {
   /** By id, the oldest write first. */
   readonly #kept = new Map<string, Kept>();
   #bytes = 0;
+  /** Times of the responses of the last minute that were dropped because of their bytes, the oldest first. */
+  readonly #dropped: number[] = [];
+  /** Milliseconds in which the clock was stopped. */
+  #stoppedMs = 0;
+  /** Time at which the clock was stopped; null: it runs. */
+  #stoppedAtMs: number | null = null;
 
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
 
   added(record: StoredResponse): void {
-    this.#keep(record.id, { record, update: null, deletion: null });
+    this.#keep(record.id, { record, update: null, deletion: null, hasBegun: false });
   }
 
   updated(update: ResponseUpdate): void {
     const record = this.get(update.id)?.record ?? null;
     const updated = record === null ? null : { ...withoutRestart(record), ...update };
-    this.#keep(update.id, { record: updated, update, deletion: null });
+    this.#keep(update.id, { record: updated, update, deletion: null, hasBegun: false });
   }
 
   /** Notes that a response has output, so that no server may generate it again. */
   begun(id: string): void {
-    const known = this.get(id);
-    if (known?.record) this.#keep(id, { ...known, record: withoutRestart(known.record) });
+    const { record = null, update = null, deletion = null } = this.get(id) ?? {};
+    if (deletion === null) {
+      this.#keep(id, { record: record && withoutRestart(record), update, deletion, hasBegun: true });
+    }
   }
 
   deleted(id: string, tombstone: Entry<KeptHead> | null): void {
-    this.#keep(id, { record: null, update: null, deletion: { tombstone } });
+    this.#keep(id, { record: null, update: null, deletion: { tombstone }, hasBegun: false });
   }
 
+  /** Drops the record and the update of a response. Its deletion stays. */
   forget(id: string): void {
-    this.#bytes -= this.#kept.get(id)?.bytes ?? 0;
-    this.#kept.delete(id);
+    if (this.get(id)?.deletion === null) this.#drop(id);
+  }
+
+  /** Stops the clock while Redis is lost, so that nothing becomes too old, or lets it run again. */
+  hold(isHeld: boolean): void {
+    if (isHeld) this.#stoppedAtMs ??= this.#now();
+    else if (this.#stoppedAtMs !== null) {
+      this.#stoppedMs += this.#now() - this.#stoppedAtMs;
+      this.#stoppedAtMs = null;
+    }
+  }
+
+  /** Returns the number of responses of the last minute that were dropped because of their bytes. */
+  droppedCount(): number {
+    this.expire();
+    return this.#dropped.length;
   }
 
   get(id: string): RecentResponse | undefined {
@@ -78,18 +103,31 @@ export class RecentResponses {
 
   /** Drops what is too old, or too much. */
   expire(): void {
+    const oldestMs = this.#time() - KEPT_MS;
+    while ((this.#dropped[0] ?? oldestMs) < oldestMs) this.#dropped.shift();
     for (const [id, { atMs }] of this.#kept) {
-      if (atMs >= this.#now() - KEPT_MS && this.#bytes <= MOST_BYTES) return;
-      this.forget(id);
+      if (atMs >= oldestMs && this.#bytes <= MOST_BYTES) return;
+      if (atMs >= oldestMs) this.#dropped.push(atMs);
+      this.#drop(id);
     }
   }
 
   #keep(id: string, recent: RecentResponse): void {
-    this.forget(id);
+    this.#drop(id);
     const bytes = BASE_BYTES + bytesOf(recent.record ?? recent.update);
-    this.#kept.set(id, { ...recent, atMs: this.#now(), bytes });
+    this.#kept.set(id, { ...recent, atMs: this.#time(), bytes });
     this.#bytes += bytes;
     this.expire();
+  }
+
+  #drop(id: string): void {
+    this.#bytes -= this.#kept.get(id)?.bytes ?? 0;
+    this.#kept.delete(id);
+  }
+
+  /** Milliseconds in which the clock ran. */
+  #time(): number {
+    return (this.#stoppedAtMs ?? this.#now()) - this.#stoppedMs;
   }
 }
 

@@ -113,8 +113,10 @@ export class Restarts {
   }
 
   /** Whether a response whose server may have ended waits for the next one. */
-  isWaiting({ restarts, isBackground }: KeptHead): boolean {
-    return isBackground && restarts !== undefined && restarts < MAX_RESTARTS;
+  isWaiting({ restarts, isBackground, owner }: KeptHead): boolean {
+    if (!isBackground || restarts === undefined) return false;
+    // A server that has left the response did not end because of its request.
+    return owner === NOBODY ? restarts <= MAX_RESTARTS : restarts < MAX_RESTARTS;
   }
 
   async sweep(): Promise<void> {
@@ -140,7 +142,7 @@ export class Restarts {
       return null;
     }
     const { head, share, version } = kept;
-    // A server that has left the response did not end because of its request, so it counts at most once.
+    // All servers that have left the response count at most once together: see isWaiting.
     const isLeft = head.owner === NOBODY;
     const count = head.restarts === undefined ? null : isLeft ? Math.max(1, head.restarts) : head.restarts + 1;
     if (count === null || !head.isRunning || head.isDeleted || !this.isWaiting(head)) {

@@ -15,8 +15,7 @@ import type { FollowedEvents, PublishedEvents, Replicas, SharedStateHealth } fro
 import type { SharedStateInit } from "../../messages.ts";
 import type { Owners } from "./owners.ts";
 
-/** Attempts to write again what a Redis server may have lost, and milliseconds between them. */
-const RESTORE_TRIES = 30;
+/** Milliseconds between attempts to write again what a Redis server may have lost. */
 const RESTORE_RETRY_MS = 1000;
 /** Time limit of the main thread for an answer, shorter than that of the replica that asks. */
 const ANSWER_MS = 4500;
@@ -24,6 +23,9 @@ const ANSWER_MS = 4500;
 /** Reports of the state thread to the main thread. */
 export type SharedStateReport =
   | { readonly kind: "health"; readonly health: SharedStateHealth }
+  /** Whether this replica writes again what Redis may have lost. */
+  | { readonly kind: "restoring"; readonly isRestoring: boolean }
+  | { readonly kind: "warning"; readonly fields: object; readonly message: string }
   | { readonly kind: "question"; readonly number: number; readonly content: unknown };
 
 /** Protocol of the actor `replicas`. */
@@ -55,6 +57,10 @@ export class SharedState {
   readonly #questions = new Map<number, Question>();
   readonly #stores: Store<unknown>[] = [];
   readonly #restores: (() => Promise<void>)[] = [];
+  readonly #lossListeners: ((isLost: boolean) => void)[] = [];
+  /** Number of replacements of the Redis server after which not all is written again yet. */
+  #replacements = 0;
+  #isReady = false;
   #isStopping = false;
   readonly #report: (report: SharedStateReport) => void;
   #lastQuestion = 0;
@@ -70,7 +76,8 @@ export class SharedState {
     this.#report = report;
     this.owners = lease;
     this.#streams = new EventStreams(connection);
-    this.#bus = new ReplicaBus(connection, replica, (content) => this.#question(content));
+    const isAlive = (other: string): Promise<boolean> => lease.isAlive(other);
+    this.#bus = new ReplicaBus(connection, replica, (content) => this.#question(content), isAlive);
   }
 
   /** Connects and takes the lease of this replica. Throws config_invalid. */
@@ -79,7 +86,7 @@ export class SharedState {
     let shared: SharedState | null = null;
     const connection = await RedisConnection.open(init.url, storeScripts, ({ isReplaced, ...health }) => {
       if (health.isConnected) lease?.reconnected();
-      if (isReplaced) void shared?.restore();
+      shared?.changed(health.isConnected, isReplaced);
       report({ kind: "health", health });
     });
     lease = new ReplicaLease(connection, init.replica, init.leaseMs);
@@ -89,25 +96,53 @@ export class SharedState {
   }
 
   /**
-   * Adds a function that writes again what Redis may have lost. It is called when a server of Redis was restarted or replaced, until it
-   * does not throw.
+   * Adds a function that writes again what Redis may have lost. It is called when a server of Redis was restarted or replaced, until
+   * none of these functions throws.
    */
   onReplaced(restore: () => Promise<void>): void {
     this.#restores.push(restore);
   }
 
-  /** Writes again what Redis may have lost. Never rejects. */
-  async restore(): Promise<void> {
-    for (const restore of this.#restores) {
-      for (let tries = 0; tries < RESTORE_TRIES && !this.#isStopping; tries++) {
-        const isDone = await restore().then(
-          () => true,
-          () => false,
-        );
-        if (isDone) break;
-        await sleep(RESTORE_RETRY_MS, undefined, { ref: false });
+  /** Adds a listener: called with true when Redis is lost, and with false when it is back with all that was written. */
+  onLoss(listener: (isLost: boolean) => void): void {
+    this.#lossListeners.push(listener);
+  }
+
+  /** Called when the main thread can answer the questions of other replicas. */
+  ready(): void {
+    this.#isReady = true;
+  }
+
+  /** Called when Redis is lost, and when it is back. */
+  changed(isConnected: boolean, isReplaced: boolean): void {
+    if (isReplaced && ++this.#replacements === 1) void this.#restore();
+    else if (this.#replacements === 0) this.#tellLoss(!isConnected);
+  }
+
+  /** Writes again what Redis may have lost, until nothing is left or this replica stops. Never rejects. */
+  async #restore(): Promise<void> {
+    this.#report({ kind: "restoring", isRestoring: true });
+    for (let isReported = false; this.#replacements > 0 && !this.#isStopping; ) {
+      const count = this.#replacements;
+      const results = await Promise.allSettled(this.#restores.map((restore) => restore()));
+      const failure = results.find((result) => result.status === "rejected");
+      if (failure === undefined) {
+        // Another loss meanwhile needs another round.
+        this.#replacements -= count;
+        continue;
       }
+      const reason = String((failure.reason as Error).message);
+      const message = "what Redis may have lost could not be written again; trying until it is";
+      if (!isReported) this.#report({ kind: "warning", fields: { reason }, message });
+      isReported = true;
+      await sleep(RESTORE_RETRY_MS, undefined, { ref: false });
     }
+    this.#report({ kind: "restoring", isRestoring: false });
+    if (this.#connection.isConnected) this.#tellLoss(false);
+  }
+
+  #tellLoss(isLost: boolean): void {
+    for (const listener of this.#lossListeners) listener(isLost);
   }
 
   store<Head>(name: string, limits: StoreLimits): Store<Head> {
@@ -143,6 +178,8 @@ export class SharedState {
   }
 
   async #question(content: unknown): Promise<unknown> {
+    // Nothing runs here yet.
+    if (!this.#isReady) return null;
     const number = ++this.#lastQuestion;
     let timer: NodeJS.Timeout | undefined;
     try {

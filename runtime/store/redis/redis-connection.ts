@@ -220,10 +220,10 @@ export class RedisConnection {
   }
 }
 
-/** Identity of a server, which changes if it is restarted, and if it becomes the primary after another one. */
+/** Identity of a server, which changes if it is restarted, and if it becomes the primary after another one; "": not known. */
 function serverIn(info: string): string {
-  const [run, replication] = ["run_id", "master_replid"].map((field) => new RegExp(`^${field}:(\\S+)`, "m").exec(info));
-  return `${run?.[1] ?? ""} ${replication?.[1] ?? ""}`;
+  const ids = ["run_id", "master_replid"].map((field) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "");
+  return ids.join(" ").trim();
 }
 
 function sent(argument: Argument): string | Buffer {

@@ -5,6 +5,8 @@ import type { RedisConnection } from "./redis-connection.ts";
 
 /** Milliseconds to wait for answers. */
 const ANSWER_MS = 5000;
+/** Milliseconds between searches for replicas that will not answer; see `#leaveOutDead`. */
+const DEAD_MS = 1000;
 /** Maximum length of a message. */
 const MOST_CHARACTERS = 4 * 2 ** 20;
 
@@ -13,14 +15,21 @@ export type AnswerQuestion = (question: unknown) => Promise<unknown>;
 
 type Message =
   | { readonly kind: "question"; readonly from: string; readonly number: number; readonly content: unknown }
-  | { readonly kind: "answer"; readonly number: number; readonly value: unknown; readonly error: ErrorRecord | null };
+  | {
+      readonly kind: "answer";
+      readonly from: string;
+      readonly number: number;
+      readonly value: unknown;
+      readonly error: ErrorRecord | null;
+    };
 
 interface Pending {
   /** Number of replicas that will answer; null: not known yet. */
   expected: number | null;
   readonly answers: unknown[];
   error: ErrorRecord | null;
-  count: number;
+  /** Replicas that have answered. */
+  readonly from: Set<string>;
   readonly isFirstEnough: boolean;
   readonly done: () => void;
 }
@@ -29,14 +38,22 @@ export class ReplicaBus {
   readonly #connection: RedisConnection;
   readonly #replica: string;
   readonly #answer: AnswerQuestion;
+  readonly #isAlive: (replica: string) => Promise<boolean>;
   readonly #pending = new Map<number, Pending>();
   readonly #ends: (() => void)[];
   #last = 0;
 
-  constructor(connection: RedisConnection, replica: string, answer: AnswerQuestion) {
+  /** `isAlive`: whether a replica has its lease; may throw storage_unavailable. */
+  constructor(
+    connection: RedisConnection,
+    replica: string,
+    answer: AnswerQuestion,
+    isAlive: (replica: string) => Promise<boolean>,
+  ) {
     this.#connection = connection;
     this.#replica = replica;
     this.#answer = answer;
+    this.#isAlive = isAlive;
     const receive = (text: string): void => this.#receive(text);
     this.#ends = [allChannel, channelOf(replica)].map((channel) => connection.subscribe(channel, receive));
   }
@@ -44,8 +61,8 @@ export class ReplicaBus {
   /**
    * Asks a replica, or all others (`to` is null). Resolves to the answers that are not null, without those of replicas that do
    * not answer in time; with `isFirstEnough`, to the first. Throws the error of a replica if there is no answer,
-   * storage_unavailable, also with `needsAll` if there is no answer because a replica does not answer, and invalid_value if the
-   * question is too long.
+   * storage_unavailable, also with `needsAll` if there is no answer because a replica that has its lease does not answer, and
+   * invalid_value if the question is too long.
    */
   async ask(
     to: string | null,
@@ -60,11 +77,13 @@ export class ReplicaBus {
       throw new ServerError("invalid_value", `expected at most ${MOST_CHARACTERS} characters for another replica`);
     }
     let timer: NodeJS.Timeout | undefined;
+    const from = new Set<string>();
     const answered = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, ANSWER_MS);
-      this.#pending.set(number, { expected: null, answers: [], error: null, count: 0, isFirstEnough, done: resolve });
+      this.#pending.set(number, { expected: null, answers: [], error: null, from, isFirstEnough, done: resolve });
     });
     const pending = this.#pending.get(number) as Pending;
+    const search = needsAll ? setInterval(() => void this.#leaveOutDead(pending, to), DEAD_MS) : undefined;
     try {
       const receivers = (await this.#connection.command(
         "PUBLISH",
@@ -77,6 +96,7 @@ export class ReplicaBus {
       await answered;
     } finally {
       clearTimeout(timer);
+      clearInterval(search);
       this.#pending.delete(number);
     }
     if (pending.answers.length > 0) return pending.answers;
@@ -100,7 +120,7 @@ export class ReplicaBus {
     }
     const pending = this.#pending.get(message.number);
     if (pending === undefined) return;
-    pending.count++;
+    pending.from.add(message.from);
     if (message.error !== null) pending.error = message.error;
     else if (message.value !== null) pending.answers.push(message.value);
     settle(pending);
@@ -113,8 +133,28 @@ export class ReplicaBus {
     } catch (thrown) {
       error = toErrorRecord(thrown);
     }
-    const answer: Message = { kind: "answer", number, value, error };
+    const answer: Message = { kind: "answer", from: this.#replica, number, value, error };
     await this.#connection.command("PUBLISH", channelOf(from), JSON.stringify(answer)).catch(() => {});
+  }
+
+  /**
+   * Ends the wait if each replica that has not answered has lost its lease. Redis counts the subscriptions of a host that was
+   * switched off until its connection times out, which takes minutes.
+   */
+  async #leaveOutDead(pending: Pending, to: string | null): Promise<void> {
+    if (pending.expected === null) return;
+    try {
+      const pattern = channelOf(to ?? "*");
+      const channels = (await this.#connection.command("PUBSUB", "CHANNELS", pattern)) as readonly Buffer[];
+      const replicas = channels.map((channel) => String(channel).slice(channelOf("").length));
+      const silent = replicas.filter((replica) => replica !== this.#replica && !pending.from.has(replica));
+      const alive = await Promise.all(silent.map((replica) => this.#isAlive(replica)));
+      if (alive.includes(true)) return;
+      pending.expected = pending.from.size;
+      settle(pending);
+    } catch {
+      // Redis is lost; then the question ends after ANSWER_MS.
+    }
   }
 }
 
@@ -123,8 +163,8 @@ function settle(pending: Pending): void {
   if (isComplete(pending) || (pending.isFirstEnough && pending.answers.length > 0)) pending.done();
 }
 
-function isComplete({ expected, count }: Pending): boolean {
-  return expected !== null && count >= expected;
+function isComplete({ expected, from }: Pending): boolean {
+  return expected !== null && from.size >= expected;
 }
 
 const allChannel = "{troupe}:replicas";

@@ -1,7 +1,7 @@
 // Salt of the names of clients that replicas share.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { clientSalt, clientSaltLimits } from "../../../../actors/state/shared/client-salt.ts";
+import { clientSalt, clientSaltLimits, restoreClientSalt } from "../../../../actors/state/shared/client-salt.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";
 
@@ -12,5 +12,11 @@ describe("the salt of the names of clients", () => {
     assert.equal(new Set([...salts, await clientSalt(store)]).size, 1);
     assert.match(salts[0] as string, /^[\w-]{22}$/);
     assert.notEqual(await clientSalt(new TableStore<string>(new MemoryTables(), clientSaltLimits)), salts[0]);
+  });
+
+  it("is put back after the store has lost it, unless there is another one", async () => {
+    const store = new TableStore<string>(new MemoryTables(), clientSaltLimits);
+    for (const salt of ["first", "second"]) await restoreClientSalt(store, salt);
+    assert.equal(await clientSalt(store), "first");
   });
 });

@@ -162,4 +162,22 @@ describe("restarts of responses", () => {
     dead.delete(names.at(-1) as string);
     assert.equal((await survivor?.find(id))?.runner, "nobody");
   });
+
+  it(`are claimed from a server that leaves them after ${MAX_RESTARTS}`, async () => {
+    const dead = new Set<string>();
+    const names = Array.from({ length: MAX_RESTARTS + 3 }, (_, i) => `server ${i}`);
+    const stores = servers(names, dead);
+    await stores[0]?.add(running());
+    for (let i = 0; i < MAX_RESTARTS; i++) {
+      dead.add(names[i] as string);
+      assert.equal((await stores[i + 1]?.claim(10))?.length, 1);
+    }
+    const [last, next, other] = stores.slice(MAX_RESTARTS) as [StoredResponses, StoredResponses, StoredResponses];
+    await last.release(id);
+    assert.equal((await next.find(id))?.runner, "elsewhere");
+    assert.equal((await next.claim(10))[0]?.count, MAX_RESTARTS);
+    dead.add(names[MAX_RESTARTS + 1] as string);
+    assert.deepEqual(await other.claim(10), []);
+    assert.equal((await other.find(id))?.runner, "nobody");
+  });
 });

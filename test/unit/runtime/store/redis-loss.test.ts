@@ -1,7 +1,7 @@
 // A connection to Redis that is slow or lost: large parts arrive without a loss, and subscriptions outlast one.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Server } from "node:net";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { RedisConnection } from "../../../../runtime/store/redis/redis-connection.ts";
@@ -59,6 +59,30 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     assert.deepEqual(losses, []);
     assert.equal(await store.read(id, bytes.length - 10, bytes.length + 1), null);
     await store.close();
+    connection.close();
+    proxy.close();
+  });
+
+  it("to a server without an identity counts as one to another server when it is back", async () => {
+    const sockets = new Set<Socket>();
+    const proxy = createServer((client) => {
+      const redis = connect(Number(new URL(server.url).port), "127.0.0.1");
+      client.pipe(redis);
+      redis.on("data", (bytes) =>
+        client.write(bytes.toString("latin1").replace(/\b(run_|master_repl)id:/g, "$1no:"), "latin1"),
+      );
+      for (const socket of [client, redis]) socket.on("error", () => {}).on("close", () => redis.destroy());
+      sockets.add(client);
+    }).listen(0, "127.0.0.1");
+    await once(proxy, "listening");
+    let isReplaced: boolean | null = null;
+    const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const connection = await RedisConnection.open(url, storeScripts, (state) => {
+      if (state.isConnected) isReplaced = state.isReplaced;
+    });
+    for (const socket of sockets) socket.destroy();
+    for (let tries = 0; isReplaced === null && tries < 200; tries++) await sleep(30);
+    assert.equal(isReplaced, true);
     connection.close();
     proxy.close();
   });

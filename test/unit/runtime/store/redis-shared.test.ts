@@ -80,11 +80,17 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
 
   it("passes questions to one replica or all others, with their errors", async () => {
     const answers: Record<string, unknown> = { x: null, y: "yes" };
+    const alive = async (): Promise<boolean> => true;
     const bus = (connection: RedisConnection, name: string) =>
-      new ReplicaBus(connection, name, async (question) => {
-        if (question === "fail") throw new ServerError("invalid_value", `${name} refuses`);
-        return answers[name];
-      });
+      new ReplicaBus(
+        connection,
+        name,
+        async (question) => {
+          if (question === "fail") throw new ServerError("invalid_value", `${name} refuses`);
+          return answers[name];
+        },
+        alive,
+      );
     const [asker, x, y] = [bus(one, "asker"), bus(other, "x"), bus(other, "y")];
     await sleep(50);
     assert.deepEqual(await asker.ask(null, "q", false, false), ["yes"]);
@@ -95,6 +101,28 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     assert.ok(performance.now() - began < 2000, "nobody is waited for");
     await assert.rejects(asker.ask("x", "fail", true, false), (error: ServerError) => error.code === "invalid_value");
     for (const each of [asker, x, y]) each.close();
+  });
+
+  it("waits for a replica that does not answer while it has its lease, and then leaves it out", async () => {
+    let hasLease = true;
+    const [asker, x] = [one, other].map(
+      (connection, i) =>
+        new ReplicaBus(
+          connection,
+          `replica ${i}`,
+          async () => null,
+          async (name) => name !== "silent" || hasLease,
+        ),
+    ) as [ReplicaBus, ReplicaBus];
+    const silent = await RedisConnection.open(server.url, [], () => {});
+    for (const channel of ["{troupe}:replicas", "{troupe}:replica:silent"]) silent.subscribe(channel, () => {});
+    await sleep(50);
+    await assert.rejects(asker.ask(null, "q", true, true), { code: "storage_unavailable" });
+    hasLease = false;
+    const began = performance.now();
+    assert.deepEqual(await asker.ask(null, "q", true, true), []);
+    assert.ok(performance.now() - began < 3000);
+    for (const each of [asker, x, silent]) each.close();
   });
 
   it("keeps a replaced part for readers that have found it", async () => {

@@ -34,6 +34,7 @@ function linked(): readonly [Replicas, Replicas] {
     id: String(own),
     health: () => ({ isConnected: true, reason: "" }),
     wasLost: () => false,
+    restored: async () => {},
     publish: async () => {},
     follow: async () => null,
     ask: async (_to, kind, question) => {
@@ -104,6 +105,21 @@ describe("a response that the shared store does not have yet", () => {
     assert.ok(run.isEnded);
     await sleep(1000);
     assert.equal(await store.find(id), null, "it would be shown as running");
+  });
+
+  it("is found when another replica has written it again", async () => {
+    const [one, other] = linked();
+    const store = memoryResponses();
+    responses(memoryResponses(), {
+      ...one,
+      restored: async () => {
+        await sleep(300);
+        const run = responses(store, one).begin(plan());
+        run.encode([text("Hello"), finish(), done]);
+        await run.held();
+      },
+    });
+    assert.match(await whole(responses(store, other).body(id)), /Hello/);
   });
 
   it("is not found if no replica has it, and may be stored later if one does", async () => {

@@ -16,6 +16,8 @@ import { recordingLog } from "../../../../fixtures/http-server.ts";
 
 /** Longer than two searches for responses of servers that have ended. */
 const SEARCHES_MS = 5500;
+/** Longer than all attempts to begin a response. */
+const LONG_LOSS_MS = 20_000;
 const never: Script = () => [{ waitMs: 120_000 }];
 
 interface Started {
@@ -36,19 +38,22 @@ class Fleet {
     config: { accessLog: false },
   });
 
-  /** Ids of background responses of a server that has ended before their first output. */
+  /** Ids of background responses of a server that has ended before their first output; that of a streamed one is "". */
   async left(...bodies: object[]): Promise<string[]> {
     const { app } = this.start("dead", { script: never });
-    const ids: string[] = [];
-    for (const body of bodies) {
-      const reply = await request(app, "POST", "/v1/responses", { body: { background: true, input: "hi", ...body } });
-      assert.equal(reply.status, 200, reply.body);
-      ids.push(JSON.parse(reply.body).id);
-    }
+    const replies = bodies.map((body) =>
+      request(app, "POST", "/v1/responses", { body: { background: true, input: "hi", ...body } }),
+    );
+    // The reply to a streamed request ends only with the server.
+    await Promise.race([Promise.all(replies), sleep(300)]);
     // What has no output is left to another server.
     app.endBackground();
     this.#dead.add("dead");
-    return ids;
+    return (await Promise.all(replies)).map(({ status, body }, i) => {
+      if ("stream" in (bodies[i] ?? {})) return "";
+      assert.equal(status, 200, body);
+      return JSON.parse(body).id;
+    });
   }
 
   start(
@@ -171,6 +176,61 @@ describe("background responses that another server has left", { concurrency: tru
     release();
     for (const id of ids) await fleet.hasStatus(id, "completed");
     app.endBackground();
+  });
+
+  it("are claimed beside those that are claimed and streamed, which count once", async () => {
+    const fleet = new Fleet();
+    let claimed = 0;
+    const changes = (store: StoredResponses): Partial<StoredResponses> => ({
+      claim: async (limit) => {
+        const found = await store.claim(limit);
+        claimed += found.length;
+        return found;
+      },
+    });
+    await fleet.left({ stream: true }, { stream: true });
+    const { app } = fleet.start("next", { script: never, maxBackgroundResponses: 4, changes });
+    await sleep(SEARCHES_MS);
+    assert.equal(claimed, 2);
+    await fleet.left({}, {});
+    await sleep(SEARCHES_MS);
+    assert.equal(claimed, 4);
+    app.endBackground();
+  });
+
+  it("wait for a store that is lost for longer than all attempts take", async () => {
+    const fleet = new Fleet();
+    const [id] = (await fleet.left({})) as [string];
+    const back = performance.now() + LONG_LOSS_MS;
+    const { app } = fleet.start("next", {
+      changes: (store) => ({
+        add: async (response) => {
+          if (performance.now() > back) return await store.add(response);
+          throw new ServerError("storage_unavailable", "the store is lost");
+        },
+      }),
+    });
+    await sleep(LONG_LOSS_MS);
+    await fleet.hasStatus(id, "completed");
+    app.endBackground();
+  });
+
+  it("are left to the next server by one that fails for longer than all attempts take", async () => {
+    const fleet = new Fleet();
+    const [id] = (await fleet.left({ instructions: "i".repeat(100_000) })) as [string];
+    const inference = new FakeInference();
+    inference.translate = async () => {
+      throw new ServerError("peer_gone", "the thread is being restarted");
+    };
+    const failing = fleet.start("next", { inference });
+    await sleep(SEARCHES_MS);
+    // It claims nothing more.
+    failing.app.retire();
+    const other = fleet.start("other");
+    assert.equal((await fleet.shown(id)).status, "queued");
+    await sleep(LONG_LOSS_MS - SEARCHES_MS);
+    await fleet.hasStatus(id, "completed");
+    for (const { app } of [failing, other]) app.endBackground();
   });
 
   it("are left to the next one by a server that stops, before it has ended", async () => {

@@ -1,0 +1,37 @@
+// Questions between replicas that share a Redis server, while one of them starts.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SharedState } from "../../../../actors/state/shared/shared-state.ts";
+import type { DeferredReply } from "../../../../runtime/actor/deferred-reply.ts";
+import { startRedis } from "../../../fixtures/store/redis.ts";
+import { lacksRedis } from "../../../fixtures/store/redis-stores.ts";
+
+/** Context of a message, which these handlers do not use. */
+const none = null as never;
+
+describe("a replica", { skip: lacksRedis }, () => {
+  it("has no answer until its main thread can give one", async (t) => {
+    const redis = await startRedis();
+    const questions: unknown[] = [];
+    const asker = await SharedState.open({ url: redis.url, replica: "asker", leaseMs: 10_000 }, () => {});
+    const other = await SharedState.open({ url: redis.url, replica: "other", leaseMs: 10_000 }, (report) => {
+      if (report.kind !== "question") return;
+      questions.push(report.content);
+      other.behaviour().answered({ number: report.number, value: "yes", error: null }, none);
+    });
+    t.after(async () => {
+      await asker.behaviour().onStop?.();
+      await other.behaviour().onStop?.();
+      await redis.stop();
+    });
+    await sleep(50);
+    const ask = async (): Promise<unknown> => {
+      const question = { to: null, content: "q", isFirstEnough: true, needsAll: true };
+      return await (asker.behaviour().ask(question, none) as DeferredReply<readonly unknown[]>).reply;
+    };
+    assert.deepEqual([await ask(), questions], [[], []]);
+    other.ready();
+    assert.deepEqual([await ask(), questions], [["yes"], ["q"]]);
+  });
+});
