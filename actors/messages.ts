@@ -607,6 +607,8 @@ export interface EmbedderProtocol {
   embed(message: {
     readonly id: number;
     readonly texts: readonly string[];
+    /** What the texts are for the model. */
+    readonly inputType: "query" | "document";
     readonly client: string;
   }): Promise<readonly Float32Array[]>;
   /** Cancels a call of embed, which then rejects with `cancelled`. */

@@ -73,6 +73,8 @@ export interface ModelCapabilities {
   /** Whether the model takes audio; absent: no. */
   readonly takesAudio?: boolean;
   readonly embeds: boolean;
+  /** Whether an embedding is a vector for each token (ColBERT); absent: it is one vector. */
+  readonly embedsTokens?: boolean;
   /** Maximum number of tokens of prompt and output together. */
   readonly maxModelLength: number;
   /** Context length in tokens for which the model was trained. */

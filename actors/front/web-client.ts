@@ -26,9 +26,10 @@ const restartPolicy: RestartPolicy = {
   maxRestarts: Number.POSITIVE_INFINITY,
 };
 
-/** Computes a vector of Euclidean length 1 for each text. */
+/** Computes a vector of Euclidean length 1 for each text. `inputType`: what the texts are for the model. */
 export type EmbedTexts = (
   texts: readonly string[],
+  inputType: "query" | "document",
   client: string,
   signal: AbortSignal,
 ) => Promise<readonly Float32Array[]>;
@@ -119,10 +120,10 @@ export class WebClient implements Web {
 function embedderOf(embed: EmbedTexts): Behaviour<EmbedderProtocol> {
   const calls = new Map<number, AbortController>();
   return {
-    embed: ({ id, texts, client }) => {
+    embed: ({ id, texts, inputType, client }) => {
       const ended = new AbortController();
       calls.set(id, ended);
-      return new DeferredReply(embed(texts, client, ended.signal).finally(() => calls.delete(id)));
+      return new DeferredReply(embed(texts, inputType, client, ended.signal).finally(() => calls.delete(id)));
     },
     cancel: ({ id }) => calls.get(id)?.abort(),
   };

@@ -1,7 +1,6 @@
 // Embedding: one request for vectors, or for the scores of a reranker. Each group of inputs is tokenised by a text worker, then
 // the model computes its vectors. The groups are small, so that the requests of other clients also get text workers and entries
 // in the model's queue.
-import { setImmediate } from "node:timers/promises";
 import type { Capacity, Pooling } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -12,6 +11,8 @@ import { finite, maxSim, unitVectors } from "./vectors.ts";
 
 /** Maximum number of floats in one response: 16 MiB of floats, or about 80 MiB as JSON text. */
 const maxFloats = 4 * 1024 * 1024;
+/** Maximum number of products of two elements that the scores of one request take (MaxSim): minutes of one core. */
+const maxProducts = 2 ** 37;
 /** Timeout of one group in ms. It is long, because the group may wait for long prompts of other clients. */
 const poolTimeoutMs = 60 * 60 * 1000;
 /** Assumed size of a token in bytes, used before a text is tokenised. */
@@ -49,6 +50,8 @@ export class Embedding {
   #promptTokens = 0;
   /** Floats of the vectors so far, if the model has a vector for each token. */
   #floats = 0;
+  /** Products of two elements that the scores so far took. */
+  #products = 0;
   /** Vectors of the query's tokens, with which inputs are scored; null: the model itself scores, or none does. */
   #queryVectors: Float32Array | null = null;
 
@@ -164,12 +167,19 @@ export class Embedding {
         (row) => !skipped.has(prompt[row] as number),
       );
       if (this.#queryVectors === null) this.#vectors[first + i] = this.#counted(vectors);
-      else {
-        this.#vectors[first + i] = maxSim(this.#queryVectors, vectors, pooledLength);
-        // The products of a long query and document take 30 ms, in which the streams of other requests wait.
-        await setImmediate();
-      }
+      else this.#vectors[first + i] = await this.#similarity(this.#queryVectors, vectors);
     }
+  }
+
+  /** Returns the score of a document. Throws `invalid_value` if the scores of the request take too many products. */
+  async #similarity(query: Float32Array, document: Float32Array): Promise<Float32Array> {
+    const { pooledLength } = this.#options.model;
+    this.#products += (query.length / pooledLength) * document.length;
+    if (this.#products <= maxProducts) return await maxSim(query, document, pooledLength, this.#closing.signal);
+    const message =
+      `the tokens of the query times those of all documents times ${pooledLength} elements of a vector are more than ` +
+      `${maxProducts}, the most of one request; send fewer or shorter documents`;
+    throw new ServerError("invalid_value", message, { param: "documents" });
   }
 
   #counted(vectors: Float32Array): Float32Array {

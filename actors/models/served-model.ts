@@ -78,6 +78,7 @@ export function capabilitiesOf(
     takesImages: Boolean(images),
     takesAudio: Boolean(audio),
     embeds: pooling !== null && pooling !== "rank",
+    embedsTokens: pooling === "tokens",
     maxModelLength: capacity.sequenceTokens,
     trainedContext: card.trainedContext,
     parameterCount: card.parameterCount,

@@ -3,12 +3,15 @@
 import type { EmbeddingPrompts, MultiVectorRules } from "../../engines/files/embedding-rules.ts";
 import type { ModelMetadata, TokenizerMetadata } from "../../engines/files/gguf/metadata.ts";
 import { knownPrompts } from "../../engines/files/known-prompts.ts";
+import { chooseMarker, type UserTextGuard } from "../../engines/text/template/user-text.ts";
+import type { PromptText, Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { guardOf } from "./pair-encoder.ts";
 
 /** Names that clients of several services use for the same input type. */
 const synonyms: readonly (readonly string[])[] = [
   ["query", "search_query", "retrieval.query", "retrieval_query"],
-  ["document", "passage", "search_document", "retrieval.passage", "retrieval_document"],
+  ["document", "passage", "corpus", "search_document", "retrieval.passage", "retrieval_document"],
 ];
 const roles = ["query", "document"];
 
@@ -24,8 +27,7 @@ export interface InputEncoderOptions {
   /** Id of the model, for messages. */
   readonly id: string;
   readonly metadata: ModelMetadata;
-  /** Token at the start of a text, behind which a marker is put; null: none. */
-  readonly bosToken: number | null;
+  readonly vocabulary: Vocabulary;
   /** Configured prompts; null: those of the model. */
   readonly prompts: Readonly<Record<string, string>> | null;
   /** Whether the model has a vector for each token. */
@@ -34,28 +36,34 @@ export interface InputEncoderOptions {
 
 export class InputEncoder {
   readonly #id: string;
-  readonly #bosToken: number | null;
+  readonly #vocabulary: Vocabulary;
   readonly #prompts: EmbeddingPrompts | null;
   /** Null: the model is no ColBERT model. */
   readonly #markers: Markers | null;
+  /** Guard against control tokens in texts behind a prompt that has some. Created at first use, because most prompts have none. */
+  #guard: UserTextGuard | null = null;
 
-  /** Throws `model_file_invalid` if the vocabulary lacks a marker. */
-  constructor({ id, metadata, bosToken, prompts, isMultiVector }: InputEncoderOptions) {
+  /** Throws `model_file_invalid` if the vocabulary lacks a marker, and `config_invalid` for prompts beside markers. */
+  constructor({ id, metadata, vocabulary, prompts, isMultiVector }: InputEncoderOptions) {
     this.#id = id;
-    this.#bosToken = bosToken;
+    this.#vocabulary = vocabulary;
     const { multiVector } = metadata;
     this.#markers = isMultiVector && multiVector !== null ? markersOf(id, metadata.tokenizer, multiVector) : null;
-    this.#prompts = prompts === null ? promptsOf(metadata) : { texts: prompts, fallback: null };
+    if (this.#markers !== null && prompts !== null) throw promptsBesideMarkers(id);
+    this.#prompts = prompts === null ? promptsOf(metadata) : configured(prompts, metadata.prompts);
   }
 
-  /** Returns a text with the prompt of its type. Throws `unsupported` or `invalid_value`. */
-  prompted(text: string, inputType: string | undefined): string {
-    if (this.#markers !== null) return text;
-    const { texts = {}, fallback = null } = this.#prompts ?? {};
-    if (inputType === undefined) return fallback === null ? text : `${texts[fallback]}${text}`;
-    const names = Object.keys(texts);
-    if (names.length === 0) throw this.#noPrompts(inputType);
-    return `${texts[this.#named(inputType, names)]}${text}`;
+  /**
+   * Returns a text with the prompt of its type. Names of control tokens in the prompt are these tokens, those in the text are
+   * not. Throws `unsupported` or `invalid_value`.
+   */
+  prompted(text: string, inputType: string | undefined): string | PromptText {
+    const prompt = this.#markers === null ? this.#promptOf(inputType) : "";
+    const vocabulary = this.#vocabulary;
+    if (vocabulary.controlNamesIn(prompt).length === 0) return `${prompt}${text}`;
+    this.#guard ??= guardOf(vocabulary);
+    const marker = chooseMarker([prompt, text]);
+    return { text: `${prompt}${this.#guard.guard(text, marker)}`, marker };
   }
 
   /** Returns the tokens of a text with the markers of its type, filled up to `most` tokens at most. Throws `invalid_value`. */
@@ -64,7 +72,7 @@ export class InputEncoder {
     const { query, document, mask, queryTokens } = this.#markers;
     const isQuery = this.#role(inputType) === "query";
     const marker = isQuery ? query : document;
-    const at = tokens[0] === this.#bosToken ? 1 : 0;
+    const at = tokens[0] === this.#vocabulary.bosToken ? 1 : 0;
     const head = marker === null ? [...tokens] : [...tokens.subarray(0, at), marker, ...tokens.subarray(at)];
     const length = Math.max(head.length, Math.min(isQuery && mask !== null ? queryTokens : 0, most));
     const marked = new Int32Array(length).fill(mask ?? 0);
@@ -74,13 +82,33 @@ export class InputEncoder {
 
   /** Returns the input type of a query or of the documents that it is compared with; undefined: the model has no such types. */
   typeOf(role: "query" | "document"): string | undefined {
-    const names = this.#markers === null ? Object.keys(this.#prompts?.texts ?? {}) : roles;
-    return nameOf(role, names);
+    return this.#markers !== null || this.#takesRoles ? role : undefined;
   }
 
   /** Returns the tokens whose vectors are left out of the texts of a type. */
   skipped(inputType: string | undefined): readonly number[] {
     return this.#markers === null || this.#role(inputType) === "query" ? [] : this.#markers.skipped;
+  }
+
+  /**
+   * Whether `query` and `document` are types of the model. One of them without a prompt is a text without one; so are both, if the
+   * model names no prompts. Models whose prompts have other names may mean one of these.
+   */
+  get #takesRoles(): boolean {
+    const names = Object.keys(this.#prompts?.texts ?? {});
+    return names.length === 0 || roles.some((role) => nameOf(role, names) !== undefined);
+  }
+
+  /** Returns the prompt of a type. Throws `unsupported` or `invalid_value`. */
+  #promptOf(inputType: string | undefined): string {
+    const { texts = {}, fallback = null } = this.#prompts ?? {};
+    if (inputType === undefined) return fallback === null ? "" : (texts[fallback] as string);
+    const names = Object.keys(texts);
+    const isUnnamedRole =
+      this.#takesRoles && nameOf(inputType, roles) !== undefined && nameOf(inputType, names) === undefined;
+    if (isUnnamedRole) return "";
+    if (names.length === 0) throw this.#noPrompts(inputType);
+    return texts[this.#named(inputType, names)] as string;
   }
 
   #role(inputType: string | undefined): string {
@@ -98,8 +126,9 @@ export class InputEncoder {
 
   #noPrompts(inputType: string): ServerError {
     const message =
-      `input_type: model "${this.#id}" names no prompts, so it is unknown what ${JSON.stringify(inputType)} means; leave ` +
-      'out input_type, or set the model\'s prompts in the configuration (prompts = { query = "…", document = "…" })';
+      `input_type: model "${this.#id}" names no prompts, so it is unknown what ${JSON.stringify(inputType)} means; send query or ` +
+      "document, leave out input_type, or set the model's prompts in the configuration " +
+      '(prompts = { query = "…", document = "…" })';
     return new ServerError("unsupported", message, { param: "input_type" });
   }
 }
@@ -113,6 +142,19 @@ function nameOf(inputType: string, names: readonly string[]): string | undefined
     names.find((name) => name.toLowerCase() === asked) ??
     names.find((name) => meant.includes(name.toLowerCase()))
   );
+}
+
+/** Texts of the settings replace those of the file; the file says which is the default one, if they have its name. */
+function configured(texts: EmbeddingPrompts["texts"], ofFile: EmbeddingPrompts | null): EmbeddingPrompts {
+  const fallback = ofFile?.fallback ?? null;
+  return { texts, fallback: fallback !== null && Object.hasOwn(texts, fallback) ? fallback : null };
+}
+
+function promptsBesideMarkers(id: string): ServerError {
+  const message =
+    `prompts: model "${id}" is a ColBERT model, which expects markers and no texts before its inputs; ` +
+    "remove prompts from its [models.embedding]";
+  return new ServerError("config_invalid", message, { param: "prompts" });
 }
 
 /** If all prompts in the file are empty, its author may have set none, so the table of known models is used. */

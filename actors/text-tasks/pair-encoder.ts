@@ -33,7 +33,8 @@ export class PairEncoder {
   }
 }
 
-function guardOf(vocabulary: Vocabulary): UserTextGuard {
+/** Returns the guard of texts that stand beside text of the model's author, without words that are removed. */
+export function guardOf(vocabulary: Vocabulary): UserTextGuard {
   return new UserTextGuard({
     names: vocabulary.controlTokens.map((token) => vocabulary.tokenText(token)),
     namesIn: (text) => vocabulary.controlNamesIn(text),

@@ -118,10 +118,9 @@ export class TextModel {
     checkProbes(source, vocabulary);
     const templates = ChatTemplates.open(source.template, metadata, vocabulary, source.templateCapabilities);
     const pairs = new PairEncoder(vocabulary, metadata.chatTemplates.get("rerank") ?? null);
-    const { bosToken } = vocabulary;
     const isMultiVector = source.ready.capabilities.pooling === "tokens";
     const inputs = new InputEncoder({
-      ...{ id: source.id, metadata, bosToken, isMultiVector },
+      ...{ id: source.id, metadata, vocabulary, isMultiVector },
       prompts: source.prompts ?? null,
     });
     return new TextModel(source.id, vocabulary, templates, pairs, inputs, source.ready);
@@ -339,8 +338,13 @@ export class TextModel {
   }
 
   #textTokens(text: string, options: InputOptions): Int32Array {
-    const { inputType } = options;
-    const tokens = this.#wholeTokens(this.#inputs.prompted(text, inputType), options);
+    const { truncates, inputType, field = "input" } = options;
+    const { longestPieceBytes } = this.vocabulary;
+    const leastTokens = Math.ceil(Buffer.byteLength(text) / longestPieceBytes);
+    if (!truncates && leastTokens > this.inputLimit) throw this.#inputTooLong(leastTokens, field, "at least ");
+    // Text that cannot be part of the result is cut off before tokenizing.
+    const read = truncates ? text.slice(0, (this.inputLimit + 1) * longestPieceBytes) : text;
+    const tokens = this.vocabulary.encodeWhole(this.#inputs.prompted(read, inputType));
     return this.#inputs.marked(tokens, inputType, this.inputLimit);
   }
 
@@ -352,16 +356,6 @@ export class TextModel {
   /** Returns the tokens whose vectors are left out of the texts of a type, if the model has a vector for each token. */
   skippedTokens(inputType?: string): readonly number[] {
     return this.#inputs.skipped(inputType);
-  }
-
-  #wholeTokens(text: string, { truncates, field = "input" }: InputOptions): Int32Array {
-    const { longestPieceBytes } = this.vocabulary;
-    // Text that cannot be part of the result is cut off before tokenizing.
-    if (truncates) return this.vocabulary.encodeWhole(text.slice(0, (this.inputLimit + 1) * longestPieceBytes));
-    const bytes = Buffer.byteLength(text);
-    const leastTokens = Math.ceil(bytes / longestPieceBytes);
-    if (leastTokens > this.inputLimit) throw this.#inputTooLong(leastTokens, field, "at least ");
-    return this.vocabulary.encodeWhole(text);
   }
 
   /** Returns a copy of the tokens. Throws `invalid_value` naming the field for a token that is not in the vocabulary. */

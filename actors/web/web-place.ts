@@ -41,12 +41,12 @@ export function startWeb(place: PlaceContext<WebPlaceInit>, guard: ConnectionGua
 function embedderOf({ system, spawner }: PlaceContext<WebPlaceInit>): NonNullable<WebServiceOptions["embed"]> {
   const embedder = system.ref<EmbedderProtocol>("embedder", spawner);
   let lastId = 0;
-  return async (texts, client, signal) => {
+  return async (texts, inputType, client, signal) => {
     const id = ++lastId;
     const cancel = (): void => embedder.tell("cancel", { id });
     signal.addEventListener("abort", cancel, { once: true });
     try {
-      return await embedder.ask("embed", { id, texts, client }, { timeoutMs: embedMs });
+      return await embedder.ask("embed", { id, texts, inputType, client }, { timeoutMs: embedMs });
     } catch (error) {
       // Without this, the model would continue after the time limit.
       cancel();

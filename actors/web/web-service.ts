@@ -31,7 +31,7 @@ export interface WebServiceOptions {
   /** Maximum number of results of a search. */
   readonly results: number;
   /** null: passages are ranked by their words. */
-  readonly embed: ((texts: readonly string[], client: string, signal: AbortSignal) => ReturnType<Embed>) | null;
+  readonly embed: ((...call: [...Parameters<Embed>, client: string, signal: AbortSignal]) => ReturnType<Embed>) | null;
   readonly warn: (fields: object, message: string) => void;
 }
 
@@ -118,7 +118,9 @@ export class WebService {
       });
     if (embed === null || passages.length === 0) return bm25;
     try {
-      return await embeddingScores(query, passages, bm25, (texts) => embed(texts, client, signal));
+      return await embeddingScores(query, passages, bm25, (texts, inputType) =>
+        embed(texts, inputType, client, signal),
+      );
     } catch (error) {
       if (signal.aborted) throw cancelled();
       warn(

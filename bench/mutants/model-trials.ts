@@ -60,8 +60,8 @@ async function runBatch(kind: ModelKind, { seed, first, count }: Trials, tell: (
   rmSync(folder, { recursive: true, force: true });
   if (next >= first + count) return next;
   const detail = `${reason ?? signal} ${errors.trim()}`;
-  // An exit code is that of an error that the program did not catch.
-  const isUncaught = reason === null && signal.startsWith("exit");
-  tell({ number: next, name: kind, result: isUncaught ? "broken" : "ended", detail, ms: performance.now() - lastMs });
+  // An exit code is that of an error that the program did not catch. What is killed for its time or memory has hung or taken too much.
+  const isBroken = reason !== null || signal.startsWith("exit");
+  tell({ number: next, name: kind, result: isBroken ? "broken" : "ended", detail, ms: performance.now() - lastMs });
   return next + 1;
 }

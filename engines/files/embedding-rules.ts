@@ -44,6 +44,8 @@ export function promptsOf(prompts: JsonField, fallback: JsonField): EmbeddingPro
   const texts = Object.fromEntries(
     names.map((name) => {
       const prompt = prompts.get(name);
+      const suffix = prompt.get("suffix");
+      if (!suffix.isAbsent) throw suffix.invalid("is not supported: a prompt is a text before an input");
       return [name, prompt.required(prompt.text())];
     }),
   );

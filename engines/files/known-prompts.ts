@@ -44,7 +44,7 @@ const models: readonly KnownModel[] = [
   { name: /bge-(?:small|base|large)-zh/, texts: retrieval("为这个句子生成表示以用于检索相关文章：") },
   { name: /bge-m3/, texts: retrieval("") },
   { name: /mxbai-embed-large/, texts: forPassages },
-  { name: /arctic-embed-[a-z]+-v2/, texts: retrieval("query: ") },
+  { name: /arctic-embed(?:-[a-z]+-v2|-?2)/, texts: retrieval("query: ") },
   { name: /arctic-embed/, texts: forPassages },
 ];
 

@@ -67,8 +67,13 @@ function fittingSize(
     size = { width: reduced(width), height: reduced(height) };
   } else if (pixels < minPixels) {
     const factor = fround(Math.sqrt(fround(minPixels / pixelsOfImage)));
-    const enlarged = (length: number) => units(fround(length * factor), Math.ceil);
-    size = { width: enlarged(width), height: enlarged(height) };
+    const enlarged = (length: number, round: (value: number) => number) =>
+      Math.max(units(fround(length * factor), round), unit);
+    size = { width: enlarged(width, Math.ceil), height: enlarged(height, Math.ceil) };
+    // If the limits are near to each other, a side that is rounded up can exceed the upper one.
+    if (size.width * size.height > maxPixels) {
+      size = { width: enlarged(width, Math.floor), height: enlarged(height, Math.floor) };
+    }
   }
   if (size.width * size.height <= maxPixels) return size;
   throw new Error(`one side of ${width} x ${height} pixels is too much longer than the other for this model`);

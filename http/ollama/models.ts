@@ -106,14 +106,20 @@ function modelInfo({ file, parameterCount, maxModelLength, embeddingLength }: Mo
   };
 }
 
-function abilities({ generates, embeds, file }: ModelCapabilities): z.output<typeof showSchema>["capabilities"] {
+function abilities({
+  generates,
+  embeds,
+  embedsTokens = false,
+  file,
+}: ModelCapabilities): z.output<typeof showSchema>["capabilities"] {
   const chats = generates && (file?.chats ?? false);
   return [
     ...(generates ? (["completion"] as const) : []),
     // Every model with a chat template accepts tools.
     ...(chats ? (["tools"] as const) : []),
     ...(chats && file?.reasons ? (["thinking"] as const) : []),
-    ...(embeds ? (["embedding"] as const) : []),
+    // POST /api/embed has one vector for each text.
+    ...(embeds && !embedsTokens ? (["embedding"] as const) : []),
   ];
 }
 

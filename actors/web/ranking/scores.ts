@@ -8,8 +8,8 @@ export interface Passage {
   readonly text: string;
 }
 
-/** Computes vectors of Euclidean length 1. */
-export type Embed = (texts: readonly string[]) => Promise<readonly Float32Array[]>;
+/** Computes vectors of Euclidean length 1. `inputType`: what the texts are for the model. */
+export type Embed = (texts: readonly string[], inputType: "query" | "document") => Promise<readonly Float32Array[]>;
 
 /** Maximum number of passages whose embeddings are computed: the passages with the best BM25 scores. */
 const maxEmbedded = 64;
@@ -42,7 +42,11 @@ export async function embeddingScores(
   embed: Embed,
 ): Promise<readonly number[]> {
   const chosen = [...passages.keys()].sort((a, b) => (bm25[b] as number) - (bm25[a] as number)).slice(0, maxEmbedded);
-  const [asked, ...vectors] = await embed([query, ...chosen.map((at) => (passages[at] as Passage).text)]);
+  const [asked] = await embed([query], "query");
+  const vectors = await embed(
+    chosen.map((at) => (passages[at] as Passage).text),
+    "document",
+  );
   const scores = passages.map(() => -1);
   chosen.forEach((at, i) => {
     scores[at] = dot(asked, vectors[i]);

@@ -24,9 +24,9 @@ export async function openWeb(
 }
 
 function embedderOf(model: string, inference: Pick<Inference, "embed">): EmbedTexts {
-  return async (texts, client, signal) => {
-    const inputs = packedTexts(texts);
-    const { vectors } = await inference.embed({ model, client, inputs, truncateInputs: true, priority: 0 }, signal);
+  return async (texts, inputType, client, signal) => {
+    const request = { model, client, inputs: packedTexts(texts), inputType, truncateInputs: true, priority: 0 };
+    const { vectors } = await inference.embed(request, signal);
     return vectors;
   };
 }

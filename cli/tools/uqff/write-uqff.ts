@@ -39,9 +39,9 @@ interface Written {
 
 /** Interval in ms at which the lock of another process is looked at. */
 const lockPollMs = 500;
-/** Files of a checkpoint that belong to the tokenizer, to templates or to defaults. */
+/** Files of a checkpoint that belong to the tokenizer, to templates, to defaults or to the inputs of embedding models. */
 const copied =
-  /^(?:generation_config|modules|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|processor_config|preprocessor_config)\.json$|^(?:tokenizer\.model|vocab\.txt|merges\.txt|chat_template\.jinja)$/;
+  /^(?:generation_config|config_sentence_transformers|modules|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|processor_config|preprocessor_config)\.json$|^(?:artifact\.metadata|tokenizer\.model|vocab\.txt|merges\.txt|chat_template\.jinja)$/;
 /** Folders of parts: poolings, dense layers, further templates. */
 const copiedFolders = /^(?:\d+_\w+|additional_chat_templates)$/;
 

@@ -75,9 +75,11 @@ export async function openCheckpoint(
   const modules = architecture.pools ? await readModules(folder) : noModules;
   const isMultiVector = architecture.isMultiVector === true || modules.isMultiVector;
   const pairs = await readPairs(folder, architecture, config, modules);
-  if (isMultiVector)
-    pairs.set(multiVectorKey, { type: "string", value: JSON.stringify(await readMultiVector(folder)) });
-  else if (architecture.pools && !architecture.adaptsByTask && !modules.excludesPrompt) await addPrompts(folder, pairs);
+  if (isMultiVector) {
+    const rules = await readMultiVector(folder, architecture.isMultiVector === true);
+    pairs.set(multiVectorKey, { type: "string", value: JSON.stringify(rules) });
+  } else if (architecture.pools && !architecture.adaptsByTask && !modules.excludesPrompt)
+    await addPrompts(folder, pairs);
   const quantisation = whole.quantization_config ?? given.value("quantization_config", "compression_config");
   const { model, sources } = uqff === null ? await readStored(folder, quantisation) : await readLayers(uqff);
   const taken = slice === null ? sources : slicedTensors(slice, full, sources);

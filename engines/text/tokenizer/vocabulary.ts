@@ -41,8 +41,8 @@ export interface Vocabulary extends TabledVocabulary {
   encode(text: string): Int32Array;
   /** Like `encode`, but adds the BOS token in front if the model requires it. */
   encodeCompletion(text: string): Int32Array;
-  /** Like `encodeCompletion`, but adds the closing token at the end. Used for embeddings. */
-  encodeWhole(text: string): Int32Array;
+  /** Like `encodeCompletion` or `encodePrompt`, but adds the closing token at the end. Used for embeddings. */
+  encodeWhole(text: string | PromptText): Int32Array;
   /** Returns a prompt for which the model generates the text between `before` and `after`. */
   encodeInfill(tokens: InfillTokens, before: string, after: string): Int32Array;
   /**
@@ -184,8 +184,8 @@ class GgufVocabulary implements Vocabulary {
     return Int32Array.from(output);
   }
 
-  encodeWhole(text: string): Int32Array {
-    const tokens = this.encodeCompletion(text);
+  encodeWhole(text: string | PromptText): Int32Array {
+    const tokens = typeof text === "string" ? this.encodeCompletion(text) : this.encodePrompt(text);
     if (this.closingToken === null) return tokens;
     const whole = new Int32Array(tokens.length + 1);
     whole.set(tokens);

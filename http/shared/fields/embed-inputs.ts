@@ -26,7 +26,8 @@ export const inputType = z
     description:
       "What the texts are, so that the model's prompt is put before each: a name among the model's prompts, such as `query`, " +
       "`document`, `classification` or `clustering` (`search_query`, `passage` and the like mean the same). By default no prompt, " +
-      "or the model's default one; for a ColBERT model `document`. Refused for a model without prompts.",
+      "or the model's default one; for a ColBERT model `document`. `query` and `document` put no prompt before a text, if the model " +
+      "names one for the other of them only, or none at all; unknown names are refused.",
   });
 
 export function packedTexts(texts: readonly string[]): EmbedInputs {

@@ -285,8 +285,9 @@ describe("a search", () => {
     let fails = false;
     const web = await rigOf(t, {
       log,
-      embed: async (texts, client) => {
+      embed: async (texts, inputType, client) => {
         assert.equal(client, "c");
+        assert.equal(inputType, texts[0] === "q" || texts[0] === "tide" ? "query" : "document");
         if (fails) throw new ServerError("model_loading", "the model is being loaded");
         return texts.map((text) =>
           text === "q" || text.startsWith("Nothing") ? Float32Array.of(1, 0) : Float32Array.of(0, 1),

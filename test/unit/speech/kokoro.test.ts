@@ -1,17 +1,22 @@
 // Kokoro without its weights: the layouts of its folders, its voices' files, the signs of its phonemes, and Japanese.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { isSpeechModel } from "../../../cli/assembly/models/speech.ts";
 import { identifySpeech } from "../../../engines/speech/open-speech.ts";
+import { japanesePhonemes } from "../../../engines/speech/voices/kokoro/japanese.ts";
 import { phonemesOfKana } from "../../../engines/speech/voices/kokoro/kana.ts";
 import { partsOf } from "../../../engines/speech/voices/kokoro/kokoro.ts";
 import { kanjiNumbers, readingOfNumerals } from "../../../engines/speech/voices/kokoro/numerals.ts";
 import { kokoroSigns } from "../../../engines/speech/voices/kokoro/phonemes.ts";
 import { openStyles, styleLength } from "../../../engines/speech/voices/kokoro/styles.ts";
 import { zip } from "../../fixtures/skills/zip-builder.ts";
+
+const lacksMecab =
+  process.env.CI === undefined && spawnSync("mecab", ["--version"]).status !== 0 && "mecab is not installed";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-kokoro-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -140,6 +145,14 @@ describe("Japanese for Kokoro", () => {
       ぎんこう: "ɡʲiŋkoɯ",
     };
     for (const [kana, phonemes] of Object.entries(known)) assert.equal(phonemesOfKana(kana), phonemes, kana);
+  });
+
+  it("keeps the signs of a sentence, several together, too", { skip: lacksMecab }, async () => {
+    const read = (text: string) => japanesePhonemes(text, new AbortController().signal, async (words) => `<${words}>`);
+    assert.equal(await read("すごい！？"), "sɨɡoi!?");
+    assert.equal(await read("はい!!"), "hai!!");
+    assert.equal(await read("はい…はい……。"), "hai… hai…….");
+    assert.equal(await read("「はい！」(はい)"), "“hai!” (hai)");
   });
 
   it("reads numbers", () => {

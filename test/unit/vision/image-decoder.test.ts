@@ -61,6 +61,9 @@ describe("the image decoder", () => {
     assert.deepEqual(await sizeOf(14, 300), [1, 11]);
     assert.deepEqual(await sizeOf(2500, 1700), [77, 52]);
     assert.deepEqual(await sizeOf(900, 180, { ...variable, maxEdge: 280 }), [10, 2]);
+    // Limits of a folder, between which no size lies whose sides are both rounded up.
+    const near = { ...variable, minPixels: 15 * 28 ** 2, maxPixels: 16 * 28 ** 2 };
+    assert.deepEqual(await sizeOf(60, 40, near), [4, 3]);
     const narrow = { code: "invalid_value", message: /one side of 2 x 2000 pixels is too much longer/ };
     await assert.rejects(sizeOf(2, 2000, { ...variable, maxPixels: 16 * 28 ** 2 }), narrow);
   });

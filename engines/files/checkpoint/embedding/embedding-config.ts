@@ -1,6 +1,7 @@
 // Embedding config: the prompts of an embedding model and the rules of a ColBERT model, from the files beside a checkpoint's
 // config.json: config_sentence_transformers.json (sentence-transformers and PyLate), and artifact.metadata (ColBERT).
 import { join } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
 import {
   type EmbeddingPrompts,
   type MultiVectorRules,
@@ -24,12 +25,19 @@ export async function readPrompts(folder: string): Promise<EmbeddingPrompts | nu
   return Object.keys(prompts.texts).length === 0 ? null : prompts;
 }
 
-/** Reads the rules of a ColBERT model. Its files may leave out any of them. Throws `model_file_invalid`. */
-export async function readMultiVector(folder: string): Promise<MultiVectorRules> {
+/**
+ * Reads the rules of a ColBERT model. Its files may leave out any of them, but those of a model of ColBERT's own class
+ * (`isStanford`) name its markers. Throws `model_file_invalid`.
+ */
+export async function readMultiVector(folder: string, isStanford: boolean): Promise<MultiVectorRules> {
   const metadata = await readField(join(folder, "artifact.metadata"));
   if (metadata !== null) return stanfordRules(metadata);
   const path = join(folder, "config_sentence_transformers.json");
   const field = (await readField(path)) ?? new JsonField(path, "", {});
+  if (isStanford && field.get("query_prefix").isAbsent) {
+    const message = `${join(folder, "artifact.metadata")} is missing, which names the markers of queries and documents of the class HF_ColBERT; fetch the model again`;
+    throw new ServerError("model_file_invalid", message);
+  }
   const expands = field.get("do_query_expansion").flag() ?? true;
   return {
     queryMarker: field.get("query_prefix").text() || null,

@@ -51,15 +51,33 @@ export async function japanesePhonemes(
   let phonemes = "";
   for (const word of words) {
     const { surface } = word;
-    const [open, close] = [opening[surface], closing[surface] ?? marks[surface]];
-    if (open !== undefined) phonemes += phonemes.endsWith(" ") || phonemes === "" ? open : ` ${open}`;
-    else if (close !== undefined) phonemes = `${phonemes.trimEnd()}${close} `;
+    const signs = signsOf(surface);
+    if (signs !== null) phonemes = signs.reduce(withSign, phonemes);
     else {
       const spoken = /^\p{Script=Latin}/u.test(surface) ? (await foreign(surface)).replace(/\.$/u, "") : spokenOf(word);
       phonemes += spoken === "" ? "" : `${spoken} `;
     }
   }
   return phonemes.trim();
+}
+
+/**
+ * Returns the signs of a word of punctuation; null: it has others. mecab takes neighbouring signs of ASCII as one word, as `!?`, and
+ * NFKC writes … as three dots.
+ */
+function signsOf(surface: string): readonly string[] | null {
+  const signs = [...surface.replaceAll("...", "…")];
+  return signs.every((sign) => opening[sign] !== undefined || closingOf(sign) !== undefined) ? signs : null;
+}
+
+function closingOf(sign: string): string | undefined {
+  return closing[sign] ?? marks[sign];
+}
+
+function withSign(phonemes: string, sign: string): string {
+  const close = closingOf(sign);
+  if (close !== undefined) return `${phonemes.trimEnd()}${close} `;
+  return phonemes.endsWith(" ") || phonemes === "" ? `${phonemes}${opening[sign]}` : `${phonemes} ${opening[sign]}`;
 }
 
 function spokenOf(word: Word): string {

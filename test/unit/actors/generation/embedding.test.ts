@@ -4,6 +4,7 @@ import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
 import type { Embeddings } from "../../../../actors/api/inference.ts";
 import { Embedding } from "../../../../actors/generation/embedding.ts";
+import { maxSim } from "../../../../actors/generation/vectors.ts";
 import type { ModelProtocol, PoolJob } from "../../../../actors/messages.ts";
 import { readHeadBytes } from "../../../../engines/files/gguf/reader.ts";
 import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
@@ -224,6 +225,28 @@ describe("a request for embeddings", () => {
       capabilities: { wholeSequences: true },
     });
     assert.match((await errorOf(embedded)).message, /length is 32 tokens \(max_num_batched_tokens\)/);
+  });
+});
+
+describe("the similarity of a query and a document", () => {
+  const { signal } = new AbortController();
+
+  it("is the sum of the largest products with the query's vectors", async () => {
+    const query = Float32Array.of(1, 0, 0, 1);
+    const document = Float32Array.of(0.5, 0.25, 0.75, -1, -1, 0.5);
+    assert.deepEqual([...(await maxSim(query, document, 2, signal))], [1.25]);
+  });
+
+  it("lets other work of the thread run between, and ends when its reader leaves", async () => {
+    const [query, document] = [new Float32Array(64 * 128).fill(0.5), new Float32Array(4096 * 128).fill(0.5)];
+    let turns = 0;
+    const timer = setInterval(() => turns++, 0);
+    assert.deepEqual([...(await maxSim(query, document, 128, signal))], [64 * 32]);
+    clearInterval(timer);
+    assert.ok(turns >= 4, `${turns} turns`);
+    const stop = new AbortController();
+    setImmediate(() => stop.abort(new ServerError("cancelled", "the reader has left")));
+    await assert.rejects(maxSim(query, document, 128, stop.signal), { code: "cancelled" });
   });
 });
 

@@ -1,25 +1,40 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { it } from "node:test";
+import { it, type TestContext } from "node:test";
 import { parseArguments } from "../../../../cli/arguments.ts";
 import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.ts";
 import { writeUqff } from "../../../../cli/tools/uqff/write-uqff.ts";
 import { writeSmallCheckpoint } from "../../../fixtures/checkpoints/small-checkpoint.ts";
 
-it("UQFF is not written when the user has ended the command", async (t) => {
+/** Writes a small checkpoint, and UQFF of it into a folder. */
+async function start(t: TestContext, levels: readonly string[], signal: AbortSignal, files: readonly string[] = []) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-write-uqff-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const source = join(folder, "source");
+  const [source, output] = [join(folder, "source"), join(folder, "output")];
   await writeSmallCheckpoint(source);
+  for (const name of files) writeFileSync(join(source, name), `{"name":"${name}"}`);
+  mkdirSync(output);
   const { flags } = parseArguments(["serve", "-m", source]);
   const { models } = resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "" });
-  const progress = { update: () => {}, stop: () => {}, signal: AbortSignal.abort() };
-  const written = writeUqff(join(source, "config.json"), ["Q8_0"], {
-    ...{ output: join(folder, "w.uqff"), baseModel: "small", repoId: null, hasReadme: false, threads: 1 },
+  const progress = { update: () => {}, stop: () => {}, signal };
+  const written = writeUqff(join(source, "config.json"), levels, {
+    ...{ output: join(output, "w.uqff"), baseModel: "small", repoId: null, hasReadme: false, threads: 1 },
     ...{ model: models[0] as ModelConfig, progress, warn: () => {} },
   });
+  return { output, written };
+}
+
+it("UQFF is not written when the user has ended the command", async (t) => {
+  const { output, written } = await start(t, ["Q8_0"], AbortSignal.abort());
   await assert.rejects(written, { code: "cancelled" });
-  assert.equal(existsSync(join(folder, "w-0.uqff")), false);
+  assert.equal(existsSync(join(output, "w-0.uqff")), false);
+});
+
+it("UQFF of an embedding model has its prompts and markers beside it", async (t) => {
+  const files = ["config_sentence_transformers.json", "artifact.metadata", "modules.json"];
+  const { output, written } = await start(t, [], new AbortController().signal, files);
+  await written;
+  for (const name of files) assert.equal(readFileSync(join(output, name), "utf8"), `{"name":"${name}"}`);
 });

@@ -12,6 +12,7 @@ import {
 } from "../../../../engines/files/checkpoint/checkpoint.ts";
 import type { JsonObject } from "../../../../engines/files/checkpoint/config.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
+import { colbertCase, writeColbert } from "../../../fixtures/checkpoints/colbert/colbert-model.ts";
 import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
 import { caseContent, floats, type StoredTensors, writeFolder } from "./stored-checkpoint.ts";
 
@@ -193,6 +194,19 @@ describe("a checkpoint", () => {
       opened("bert", file({ prompts, default_prompt_name: "passage" })),
       refused("model_file_invalid", /default_prompt_name names no prompt/),
     );
+    await assert.rejects(
+      opened("bert", file({ prompts: { query: { prefix: "a", suffix: "b" } } })),
+      refused("model_file_invalid", /prompts\.query\.suffix is not supported/),
+    );
+  });
+
+  it("of ColBERT is refused without the file that names its markers", async () => {
+    const { files, ...model } = colbertCase("stanford");
+    const { "artifact.metadata": _, ...others } = files;
+    await inTemporaryFolder(async (folder) => {
+      await writeColbert(folder, { ...model, files: others });
+      await assert.rejects(openCheckpoint(folder), refused("model_file_invalid", /artifact\.metadata is missing/));
+    });
   });
 
   it("has the sampling settings of generation_config.json", async () => {

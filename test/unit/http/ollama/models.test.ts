@@ -82,6 +82,7 @@ describe("POST /api/show", () => {
       [{ embeds: false, file: { ...file, chats: false, reasons: false } }, ["completion"]],
       [{ generates: false }, ["embedding"]],
       [{ embeds: false, file: null }, ["completion"]],
+      [{ generates: false, embedsTokens: true }, []],
     ] as const) {
       inference.entries = [{ ...model, capabilities: { ...model.capabilities, ...changes } }];
       const { body } = await request(app, "POST", "/api/show", { body: { model: "tiny" } });
