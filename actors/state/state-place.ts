@@ -10,7 +10,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
 import type { Bucket } from "../../runtime/store/bucket/bucket.ts";
 import { type RemovedStore, removeEarlierStore } from "../../runtime/store/earlier-store.ts";
-import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
+import { LmdbTables } from "../../runtime/store/lmdb/lmdb-tables.ts";
 import { MemoryTables } from "../../runtime/store/memory-tables.ts";
 import type { Store, StoreLimits } from "../../runtime/store/store.ts";
 import { Stores } from "../../runtime/store/stores.ts";

@@ -3,7 +3,7 @@
 import { rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";
-import { checkLmdbFile } from "./lmdb-file.ts";
+import { checkLmdbFile } from "./lmdb/database-file.ts";
 
 /**
  * Tables of the earlier database: the keys [born, key] of all entries, the two parts of each entry, and the number of entries.

@@ -13,7 +13,7 @@ import { itemTexts } from "../../../http/responses/request/item-texts.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { createLogger } from "../../../runtime/log/log.ts";
-import { LmdbTables } from "../../../runtime/store/lmdb-tables.ts";
+import { LmdbTables } from "../../../runtime/store/lmdb/lmdb-tables.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-faults-"));

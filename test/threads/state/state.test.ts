@@ -13,7 +13,7 @@ import type { Ref } from "../../../runtime/actor/ref.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { createLogger, type Logger } from "../../../runtime/log/log.ts";
-import { LmdbTables } from "../../../runtime/store/lmdb-tables.ts";
+import { LmdbTables } from "../../../runtime/store/lmdb/lmdb-tables.ts";
 import { type Place, spawnPlace } from "../../../runtime/thread/place.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-state-"));

@@ -9,7 +9,7 @@ import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { LmdbTables } from "../../../runtime/store/lmdb-tables.ts";
+import { LmdbTables } from "../../../runtime/store/lmdb/lmdb-tables.ts";
 import { TableStore } from "../../../runtime/store/table-store.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-processes-"));

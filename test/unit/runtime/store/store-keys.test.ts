@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pack, unpack } from "msgpackr";
-import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
+import { LmdbTables } from "../../../../runtime/store/lmdb/lmdb-tables.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import type { Entry, Store, StoreLimits } from "../../../../runtime/store/store.ts";
 import { Stores } from "../../../../runtime/store/stores.ts";

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { ServerError } from "../../../../runtime/errors.ts";
-import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
+import { LmdbTables } from "../../../../runtime/store/lmdb/lmdb-tables.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import type { Entry, NewestPage, Store, StoreLimits } from "../../../../runtime/store/store.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";

@@ -3,7 +3,7 @@
 // transaction changes anything, and their pages are what LMDB can take. Free pages in the file are not counted, because LMDB
 // does not tell their number.
 import { closeSync, fstatSync, openSync, writeSync } from "node:fs";
-import { newestMeta } from "./lmdb-file.ts";
+import { newestMeta } from "./database-file.ts";
 
 /** The file grows by steps of this many bytes. */
 const growthBytes = 1024 * 1024;

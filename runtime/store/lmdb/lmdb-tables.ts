@@ -2,11 +2,11 @@
 // survives a kill. Calls block on the disk, so they are never made on the main thread.
 import { join } from "node:path";
 import { type Database, type DatabaseOptions, open, type RootDatabase } from "lmdb";
-import { ServerError } from "../errors.ts";
-import { makeFolder } from "../host/make-folder.ts";
-import { checkLmdbFile, makeLockFile } from "./lmdb-file.ts";
-import { LmdbSpace } from "./lmdb-space.ts";
-import type { Table, TableKey, Tables } from "./tables.ts";
+import { ServerError } from "../../errors.ts";
+import { makeFolder } from "../../host/make-folder.ts";
+import type { Table, TableKey, Tables } from "../tables.ts";
+import { checkLmdbFile, makeLockFile } from "./database-file.ts";
+import { LmdbSpace } from "./disk-space.ts";
 
 /** Maximum number of tables: 12 for each store (see stores.ts). */
 const MAX_TABLES = 120;
