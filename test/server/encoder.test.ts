@@ -68,7 +68,8 @@ describe("an encoder", () => {
       const body = { model: "default", encoding_format: "float" as const, input, ...(input_type && { input_type }) };
       return (await clientOf(running).embeddings.create(body)).data[0]?.embedding;
     };
-    await assert.rejects(of(server, "cat", "query"), /400 .*names no prompts/);
+    await assert.rejects(of(server, "cat", "clustering"), /400 .*names no prompts/);
+    assert.deepEqual(await of(server, "cat", "query"), await of(server, "cat"));
     const prompts = JSON.stringify({ query: "the sea: ", document: "" });
     const prompting = await startServer(["-m", path, "--threads", "1", "--prompts", prompts]);
     try {
