@@ -105,9 +105,11 @@ export interface ModelStatistics {
   readonly waiting: number;
   /** Number of sequences that lost their slots because their clients did not read the earlier tokens. */
   readonly preempted: number;
-  /** Number of preemptions of paused sequences, for lack of KV memory, and in favour of a client with fewer slots. */
+  /** Preemptions of sequences whose client reads too slowly. */
   readonly preemptions: number;
+  /** Preemptions because KV memory was full. */
   readonly memoryPreemptions: number;
+  /** Preemptions for a client with fewer slots. */
   readonly sharePreemptions: number;
   readonly steps: number;
   /** Number of generated tokens, and of computed prompt tokens. Prompt tokens from the prefix cache are not counted. */

@@ -122,7 +122,7 @@ export class CallRunner {
     return await this.#approvals.wait(approval, signal);
   }
 
-  /** Returns the function with which a tool asks the user for data, as an approval whose decision has the data. */
+  /** Returns a function that asks the user for data. The question is sent as an approval; the decision contains the data. */
   #asker({ about }: CalledTool): AskUser | null {
     const { canAsk, permission, session, emit, signal } = this.#context;
     if (!canAsk || permission === "deny") return null;

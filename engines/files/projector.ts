@@ -95,8 +95,8 @@ export interface EncoderSizes {
   readonly queries: number;
   readonly activation: "gelu" | "silu" | "quickGelu";
   /**
-   * Attention in windows: side of a window in embeddings, and every how many layers attention is not limited to windows;
-   * null: it never is.
+   * Windowed attention: side of a window in embeddings; every `interval`-th layer attends to the whole image. null: all
+   * layers do.
    */
   readonly windows: { readonly side: number; readonly interval: number } | null;
   /** Number of floats of an embedding. */

@@ -252,9 +252,8 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // With streams, prompt rows and decode rows are normally kept in separate steps. Exception: a model that cannot
-    // drop the last tokens of a sequence gets no padding tokens (filler tokens), so prompt rows must fill some of the
-    // gaps between sequence ids.
+    // In mode `streams` (a KV cache for each sequence), a step has prompt rows or decode rows, not both. A model that
+    // cannot drop tokens is the exception: it gets no padding tokens, so prompt rows fill the gaps between sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,

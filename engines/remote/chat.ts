@@ -1,5 +1,5 @@
 // Dialect of OpenAI's chat completions as text, for servers that give no token ids: writes the body of a request and reads the events
-// of its stream. Templates, tool calls and structured output are those of the other side. What it has no field for is refused.
+// of its stream. The upstream applies templates, tool calls and structured output. Settings that its API lacks are refused.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ChatMessage, FinishReason, GenerateEvent, GenerateRequest, RequestContent } from "../generation.ts";
 import { errorText, garbage, list, record } from "./json-shape.ts";

@@ -52,8 +52,7 @@ function withoutAnchors(node: RegexNode): RegexNode {
 }
 
 /**
- * Representation of characters in generated text (for example, escaped in a JSON string), and the text after the last
- * character.
+ * How characters are written in the output (for example, escaped in JSON), and the expression that follows the last one.
  */
 export interface Spelling {
   /** Returns one expression for each way to represent a character of `set`. */

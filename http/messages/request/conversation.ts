@@ -135,8 +135,8 @@ class Drafts {
       if (call !== undefined) {
         draft = this.#callServer(call);
       } else if (block.type === "text" || block.type === "thinking" || block.type === "tool_use") {
-        // Text and thinking after server calls begin the next round. A client call after server calls is in their
-        // round.
+        // Text and thinking after server calls begin the next round. A call of a client's tool belongs to the
+        // same round as the server calls before it.
         if (block.type !== "tool_use" && this.#serverCalls.length > 0) draft = this.#nextRound();
         this.#add(draft, block);
       }

@@ -45,7 +45,7 @@ async function fourBit(tensors: OpenTensors, stem: string, ending: string): Prom
   return { name, rows: source, shape: [columns, rows], storedType: state.dtype === "bfloat16" ? 30 : 1 };
 }
 
-/** Returns the scales in one row. Nested ones are bytes into a table, with scales of their own. */
+/** Returns the scales as one row. Nested scales are bytes that index a table, and have scales themselves. */
 function readScales(tensors: OpenTensors, name: string, state: JsonObject): RowSource {
   const scales = tensors.takeRows(`${name}.absmax`, [null]);
   if (!tensors.peek(`${name}.nested_absmax`)) return scales;

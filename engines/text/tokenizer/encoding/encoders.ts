@@ -10,8 +10,8 @@ import { RememberedWords } from "./remembered-words.ts";
 import { splitWords } from "./word-rules.ts";
 
 /**
- * Appends the tokens of `text` to `output`. `isFirst`: whether the text is at the beginning of a prompt; only exact rules
- * make a difference.
+ * Appends the tokens of `text` to `output`. `isFirst`: whether the text is at the beginning of a prompt; only
+ * tokenizers with the rules of tokenizer.json use it.
  */
 export type Encoder = (text: string, output: number[], isFirst?: boolean) => void;
 
