@@ -35,8 +35,8 @@ import type { FoundPage, PageText, WebOptions } from "./api/agent/web.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
 import type { CalibrationStatus } from "./api/calibration.ts";
 import type { LatencyCounts } from "./api/engine-metric.ts";
+import type { ImageGenerationRequest } from "./api/images/image-generation.ts";
 import type { ConvertedTokens, Embeddings, EmbedRequest, ModelFileFacts, TokensRequest } from "./api/inference.ts";
-import type { PaintRequest } from "./api/pictures/pictures.ts";
 import type { SpeakRequest, TranscribeRequest } from "./api/speech/speech.ts";
 
 /** Protocol of the actor `model`. Each loaded model has one, in its own worker thread or process. */
@@ -532,8 +532,8 @@ export interface ToolsThreadInit extends Omit<ToolsPlaceInit, "workFolder"> {
  * stream id that the caller has chosen. Cancelling the stream ends the call before the next step.
  */
 export interface DiffusionProtocol {
-  /** The events are PaintEvents. */
-  paint(message: { readonly stream: number; readonly request: PaintRequest }): void;
+  /** The events are ImageGenerationEvents. */
+  generate(message: { readonly stream: number; readonly request: ImageGenerationRequest }): void;
 }
 
 export const diffusionChannel = "diffusion";
@@ -548,7 +548,7 @@ export interface DiffusionPlaceInit {
 }
 
 export interface DiffusionLimits {
-  /** Maximum time of one picture in milliseconds. */
+  /** Maximum time of one image in milliseconds. */
   readonly timeoutMs: number;
   /** Maximum number of calls that wait. */
   readonly maxQueue: number;

@@ -135,7 +135,7 @@ export class Service {
       library,
       webModels,
       tuner: this.#parts.tuner,
-      pictures: front.pictures,
+      imageGeneration: front.imageGeneration,
       lora: this.#parts.adapters ?? front.lora,
       storedResponses: state.responses,
       replicas: state.replicas,

@@ -4,10 +4,10 @@ import type { Agents } from "../actors/api/agent/agents.ts";
 import type { Files } from "../actors/api/agent/files.ts";
 import type { Sessions } from "../actors/api/agent/sessions.ts";
 import type { Skills } from "../actors/api/agent/skills.ts";
+import type { ImageGeneration } from "../actors/api/images/image-generation.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelLibrary, ModelManagement } from "../actors/api/model-management.ts";
-import type { Pictures } from "../actors/api/pictures/pictures.ts";
 import type { Speech } from "../actors/api/speech/speech.ts";
 import type { Replicas } from "../actors/api/state/replicas.ts";
 import { type ClaimedResponse, maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
@@ -56,8 +56,8 @@ export interface AppOptions {
   readonly library?: ModelLibrary | null;
   /** Models that browsers may copy and run on a GPU; default: none. */
   readonly webModels?: readonly MlcModel[];
-  /** Makes pictures from text; default null: the server makes none. */
-  readonly pictures?: Pictures | null;
+  /** Makes images from text; default null: the server makes none. */
+  readonly imageGeneration?: ImageGeneration | null;
   /** LoRA adapters of the models; default null: no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
   /** Agent loop; default null: the server runs no tools. */
@@ -174,7 +174,7 @@ export function createApp({
     tuner = untuned,
     library = null,
     webModels = [],
-    pictures = null,
+    imageGeneration = null,
     lora = null,
     agents = null,
     files = null,
@@ -199,7 +199,7 @@ export function createApp({
     tuner,
     library,
     webModels,
-    pictures,
+    imageGeneration,
     lora,
     agents,
     files,

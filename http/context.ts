@@ -4,10 +4,10 @@ import type { Agents } from "../actors/api/agent/agents.ts";
 import type { Files } from "../actors/api/agent/files.ts";
 import type { Sessions } from "../actors/api/agent/sessions.ts";
 import type { Skills } from "../actors/api/agent/skills.ts";
+import type { ImageGeneration } from "../actors/api/images/image-generation.ts";
 import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelLibrary, ModelManagement } from "../actors/api/model-management.ts";
-import type { Pictures } from "../actors/api/pictures/pictures.ts";
 import type { Speech } from "../actors/api/speech/speech.ts";
 import type { Replicas } from "../actors/api/state/replicas.ts";
 import type { Tuner } from "../actors/api/tuning.ts";
@@ -74,8 +74,8 @@ export interface Context {
   readonly library: ModelLibrary | null;
   /** Models that browsers may copy and run on a GPU. */
   readonly webModels: readonly MlcModel[];
-  /** Makes pictures from text; null: the server has no diffusion models. */
-  readonly pictures: Pictures | null;
+  /** Makes images from text; null: the server has no diffusion models. */
+  readonly imageGeneration: ImageGeneration | null;
   /** LoRA adapters of the models; null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
   /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */

@@ -29,7 +29,7 @@ export interface ModelEntry {
   readonly capabilities: ModelCapabilities | null;
   /** Adapters that requests can select, in the order in which they were loaded. */
   readonly adapters: readonly AdapterEntry[];
-  /** Whether the model makes pictures; absent: it computes tokens. */
+  /** Whether the model makes images; absent: it computes tokens. */
   readonly isDiffusion?: boolean;
   /** Task and engine of a speech model; null or absent: the model computes tokens. */
   readonly speech?: { readonly task: SpeechTask; readonly engine: SpeechEngineName } | null;

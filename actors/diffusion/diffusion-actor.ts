@@ -6,9 +6,9 @@ import { StreamHub } from "../../runtime/actor/stream.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
-import type { PaintEvent } from "../api/pictures/pictures.ts";
+import type { ImageGenerationEvent } from "../api/images/image-generation.ts";
 import { type DiffusionLimits, type DiffusionProtocol, diffusionChannel, diffusionWindow } from "../messages.ts";
-import { paint } from "./paint.ts";
+import { generateImages } from "./generate-images.ts";
 
 export class DiffusionActor implements Behaviour<DiffusionProtocol> {
   readonly #model: DiffusionModel;
@@ -24,17 +24,18 @@ export class DiffusionActor implements Behaviour<DiffusionProtocol> {
     this.#hub = new StreamHub(front, { channel: diffusionChannel, window: diffusionWindow });
   }
 
-  readonly paint: Behaviour<DiffusionProtocol>["paint"] = ({ stream, request }) => {
+  readonly generate: Behaviour<DiffusionProtocol>["generate"] = ({ stream, request }) => {
     const ended = new AbortController();
     const { signal } = ended;
-    const outlet = new EventOutlet<PaintEvent>(this.#hub, stream, () => ended.abort());
-    const send = (event: PaintEvent): Promise<void> => outlet.send(event);
+    const outlet = new EventOutlet<ImageGenerationEvent>(this.#hub, stream, () => ended.abort());
+    const send = (event: ImageGenerationEvent): Promise<void> => outlet.send(event);
     const refusal = this.#refusal();
     const run =
       refusal !== null
         ? Promise.reject(refusal)
         : this.#turns.pass(async () => {
-            if (!signal.aborted) await paint(this.#model, request, { limitMs: this.#limits.timeoutMs, signal, send });
+            if (!signal.aborted)
+              await generateImages(this.#model, request, { limitMs: this.#limits.timeoutMs, signal, send });
           }, request.client);
     const settled = run
       .catch((error: unknown) => outlet.sendLast({ type: "error", error: toErrorRecord(error) }))

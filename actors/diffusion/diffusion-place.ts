@@ -8,7 +8,7 @@ import { tokenlessReady } from "../models/tokenless-ready.ts";
 import { DiffusionActor } from "./diffusion-actor.ts";
 
 /**
- * Nice value of the process. A step of a picture takes seconds on all its threads, and the threads of a text model wait for each
+ * Nice value of the process. A step of an image takes seconds on all its threads, and the threads of a text model wait for each
  * other in every step. With this value, text gets nine tenths of a core that both want.
  */
 const niceness = 10;

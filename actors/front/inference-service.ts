@@ -11,6 +11,7 @@ import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from ".
 import type { BodyToTranslate } from "../api/body-translators.ts";
 import type { CalibrationStatus } from "../api/calibration.ts";
 import type { EngineMetric } from "../api/engine-metric.ts";
+import type { ImageGeneration } from "../api/images/image-generation.ts";
 import type {
   ConvertedTokens,
   Embeddings,
@@ -22,7 +23,6 @@ import type {
 } from "../api/inference.ts";
 import type { LoraAdapters } from "../api/lora-adapters.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
-import type { Pictures } from "../api/pictures/pictures.ts";
 import { movedWith } from "../api/sealed-content.ts";
 import type { Speech } from "../api/speech/speech.ts";
 import type { GenerationEvent, LeasedAdapter, ModelStatistics, TextStatistics } from "../messages.ts";
@@ -34,7 +34,7 @@ import { Requantizer } from "../models/weights/requantizer.ts";
 import { GenerationClient, type GenerationLink } from "./generation-client.ts";
 import { type LoadedRequest, MediaSources } from "./media-sources.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./metrics/engine-metrics.ts";
-import { PictureService } from "./model-calls/picture-service.ts";
+import { ImageService } from "./model-calls/image-service.ts";
 import { RemoteTextService } from "./model-calls/remote-text-service.ts";
 import { SpeechService } from "./model-calls/speech-service.ts";
 import { leaseFor } from "./request-adapter.ts";
@@ -89,7 +89,7 @@ export class InferenceService implements Inference, ModelManagement {
   readonly #models: ModelManager;
   readonly #requantizer: Requantizer;
   readonly #media: MediaSources;
-  readonly #pictures: PictureService;
+  readonly #images: ImageService;
   readonly #remoteText: RemoteTextService;
   readonly #speech: SpeechService;
   /** Next number for a stream or task. */
@@ -108,7 +108,7 @@ export class InferenceService implements Inference, ModelManagement {
     this.#media = new MediaSources({ readFile: options.readFile ?? null });
     const { speechLimits: limits, defaultModelId } = options;
     this.#remoteText = new RemoteTextService(this.#models, this.#system, () => this.#isStopping);
-    this.#pictures = new PictureService({ models: this.#models, system: this.#system, defaultModelId });
+    this.#images = new ImageService({ models: this.#models, system: this.#system, defaultModelId });
     this.#speech = new SpeechService({ models: this.#models, system: this.#system, limits, defaultModelId, log });
   }
 
@@ -135,9 +135,9 @@ export class InferenceService implements Inference, ModelManagement {
     return this.#models.lora;
   }
 
-  /** Makes pictures from text. */
-  get pictures(): Pictures {
-    return this.#pictures;
+  /** Makes images from text. */
+  get imageGeneration(): ImageGeneration {
+    return this.#images;
   }
 
   /** Speaks texts and transcribes audio. */

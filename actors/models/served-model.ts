@@ -26,7 +26,7 @@ export interface SpeechSettings {
 export interface ServedModel {
   /** Settings of a speech model, whose engine is `speech.spec.engine`; absent: the model computes tokens with `engine`. */
   readonly speech?: SpeechSettings;
-  /** Settings of a diffusion model; absent: the model makes no pictures. */
+  /** Settings of a diffusion model; absent: the model makes no images. */
   readonly diffusion?: DiffusionSettings;
   readonly id: string;
   readonly engine: EngineName | "remote";

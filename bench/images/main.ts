@@ -59,16 +59,16 @@ async function streamBeside({ url }: RunningServer, job: Job, tokens: number): P
   const alone = percentiles(await gapsOf(url, tokens));
   let isStreaming = true;
   let images = 0;
-  const painting = (async () => {
+  const generation = (async () => {
     while (isStreaming) {
-      await paint(url, job);
+      await generateImages(url, job);
       images++;
     }
   })();
   await sleep(500);
   const beside = percentiles(await gapsOf(url, tokens));
   isStreaming = false;
-  await painting;
+  await generation;
   return [
     told("gaps of a text stream alone: p50, p99", `${alone.p50.toFixed(1)}, ${alone.p99.toFixed(1)} ms`),
     told(
@@ -79,7 +79,7 @@ async function streamBeside({ url }: RunningServer, job: Job, tokens: number): P
   ];
 }
 
-async function paint(url: string, { size, steps }: Job): Promise<void> {
+async function generateImages(url: string, { size, steps }: Job): Promise<void> {
   const reply = await fetch(`${url}/v1/images/generations`, {
     method: "POST",
     headers: { "content-type": "application/json" },

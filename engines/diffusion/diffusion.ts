@@ -1,4 +1,4 @@
-// Diffusion contract: the interface of the model that makes pictures from text. A diffusion place loads one model and uses it through
+// Diffusion contract: the interface of the model that makes images from text. A diffusion place loads one model and uses it through
 // this interface. The engine knows nothing of HTTP and of actors.
 import type { SchedulerName } from "./schedulers/config.ts";
 
@@ -8,13 +8,13 @@ export interface DiffusionSpec {
   readonly path: string;
   /** Number of compute threads. */
   readonly threads: number;
-  readonly limits: PictureLimits;
+  readonly limits: ImageLimits;
 }
 
-export interface PictureLimits {
-  /** Maximum number of pixels of a picture. */
+export interface ImageLimits {
+  /** Maximum number of pixels of an image. */
   readonly maxPixels: number;
-  /** Maximum number of steps of a picture. */
+  /** Maximum number of steps of an image. */
   readonly maxSteps: number;
 }
 
@@ -30,21 +30,21 @@ export interface DiffusionCard {
   readonly nativeSize: number;
   /** Widths and heights must be multiples of this number of pixels. */
   readonly sizeMultiple: number;
-  readonly limits: PictureLimits;
-  readonly defaults: PictureDefaults;
+  readonly limits: ImageLimits;
+  readonly defaults: ImageDefaults;
 }
 
 /** What a request that does not say so gets. */
-export interface PictureDefaults {
+export interface ImageDefaults {
   readonly scheduler: SchedulerName;
   readonly steps: number;
   readonly guidance: number;
 }
 
-/** A picture to make. null: the model's own default. */
-export interface PictureRequest {
+/** An image to make. null: the model's own default. */
+export interface ImageRequest {
   readonly prompt: string;
-  /** What the picture should not show; null: nothing is said about it. */
+  /** What the image should not show; null: nothing is said about it. */
   readonly negativePrompt: string | null;
   readonly width: number | null;
   readonly height: number | null;
@@ -58,15 +58,15 @@ export interface PictureRequest {
   readonly truncatesPrompt: boolean;
 }
 
-/** A picture of 3 bytes a pixel (red, green, blue), row by row. */
+/** An image of 3 bytes a pixel (red, green, blue), row by row. */
 export interface Pixels {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
 }
 
-/** A picture in progress. Each call computes something; between the calls the picture can be given up. */
-export interface Painting {
+/** An image in progress. Each call computes something; between the calls the image can be given up. */
+export interface ImageInProgress {
   readonly width: number;
   readonly height: number;
   /** Number of tokens of the prompt. */
@@ -77,13 +77,13 @@ export interface Painting {
   readonly done: number;
   /** Computes the next evaluation. */
   advance(): Promise<void>;
-  /** Turns the current latents into a picture. Throws model_failed if they contain no numbers. */
-  picture(): Promise<Pixels>;
+  /** Turns the current latents into an image. Throws model_failed if they contain no numbers. */
+  pixels(): Promise<Pixels>;
 }
 
 export interface DiffusionModel {
   readonly card: DiffusionCard;
   /** Checks a request and encodes its prompt. Throws invalid_value that names the field. */
-  begin(request: PictureRequest): Promise<Painting>;
+  begin(request: ImageRequest): Promise<ImageInProgress>;
   dispose(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// Memory of a diffusion model: an estimate from above of what its weights and a picture need, so that a model or picture that does not
+// Memory of a diffusion model: an estimate from above of what its weights and an image need, so that a model or image that does not
 // fit is refused instead of ending the process.
 import { ServerError } from "../../runtime/errors.ts";
 import type { DiffusionFolder } from "./model-folder.ts";
@@ -10,8 +10,8 @@ const attentionHeads = 8;
 /** Copy of the weights that the library makes for its kernels, beside those that it reads. */
 const weightFactor = 1.3;
 
-/** Returns the bytes that a picture needs beside the weights. */
-export function pictureBytes({ pixelsPerLatent, isXl }: DiffusionFolder, width: number, height: number): number {
+/** Returns the bytes that an image needs beside the weights. */
+export function imageBytes({ pixelsPerLatent, isXl }: DiffusionFolder, width: number, height: number): number {
   const latents = (width / pixelsPerLatent) * (height / pixelsPerLatent);
   // SDXL has no attention at the first level: a quarter of the positions.
   const unet = 4 * attentionHeads * (isXl ? latents / 4 : latents) ** 2;
@@ -19,26 +19,21 @@ export function pictureBytes({ pixelsPerLatent, isXl }: DiffusionFolder, width: 
   return Math.max(unet, decoder);
 }
 
-/** Checks that the weights and one picture of the native size fit. Throws memory_insufficient with the numbers. */
+/** Checks that the weights and one image of the native size fit. Throws memory_insufficient with the numbers. */
 export function checkMemory(folder: DiffusionFolder, availableBytes: number): void {
   const { nativeSize, weightBytes, path } = folder;
-  const picture = pictureBytes(folder, nativeSize, nativeSize);
-  const needed = weightBytes * weightFactor + picture;
+  const image = imageBytes(folder, nativeSize, nativeSize);
+  const needed = weightBytes * weightFactor + image;
   if (needed <= availableBytes) return;
   const message =
     `"${path}" needs about ${mebibytes(needed)} (weights ${mebibytes(weightBytes)}, an image of ${nativeSize} x ${nativeSize} ` +
-    `${mebibytes(picture)}), but ${mebibytes(availableBytes)} are free; free memory, or use a smaller model`;
+    `${mebibytes(image)}), but ${mebibytes(availableBytes)} are free; free memory, or use a smaller model`;
   throw new ServerError("model_failed", message);
 }
 
-/** Checks that a picture fits. Throws invalid_value for the field `size`. */
-export function checkPictureMemory(
-  folder: DiffusionFolder,
-  width: number,
-  height: number,
-  availableBytes: number,
-): void {
-  const needed = pictureBytes(folder, width, height);
+/** Checks that an image fits. Throws invalid_value for the field `size`. */
+export function checkImageMemory(folder: DiffusionFolder, width: number, height: number, availableBytes: number): void {
+  const needed = imageBytes(folder, width, height);
   if (needed <= availableBytes) return;
   const message =
     `an image of ${width} x ${height} needs about ${mebibytes(needed)} of memory, but ${mebibytes(availableBytes)} are free; ` +

@@ -7,7 +7,7 @@ import { TokenizerFolder } from "../files/checkpoint/tokenizer/source/tokenizer-
 import { JsonField } from "../files/json-field.ts";
 import { readSchedulerConfig, type SchedulerConfig } from "./schedulers/config.ts";
 
-/** Pipelines of text to picture that have this layout. */
+/** Pipelines of text to image that have this layout. */
 const pipelines = [
   "StableDiffusionPipeline",
   "OnnxStableDiffusionPipeline",

@@ -1,4 +1,4 @@
-// Pipeline: opens a folder's models, and makes pictures from prompts in the order text encoders, U-Net with a scheduler, decoder.
+// Pipeline: opens a folder's models, and makes images from prompts in the order text encoders, U-Net with a scheduler, decoder.
 import { ServerError } from "../../runtime/errors.ts";
 import { availableMemory } from "../../runtime/host/memory.ts";
 import { loadOnnx, type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
@@ -7,12 +7,12 @@ import type {
   DiffusionCard,
   DiffusionModel,
   DiffusionSpec,
-  Painting,
-  PictureDefaults,
-  PictureRequest,
+  ImageDefaults,
+  ImageInProgress,
+  ImageRequest,
   Pixels,
 } from "./diffusion.ts";
-import { checkMemory, checkPictureMemory } from "./memory.ts";
+import { checkImageMemory, checkMemory } from "./memory.ts";
 import { type DiffusionFolder, partFile, readDiffusionFolder } from "./model-folder.ts";
 import { type NoiseSource, SeededNoise } from "./noise.ts";
 import { openScheduler } from "./schedulers/open-scheduler.ts";
@@ -65,7 +65,7 @@ export class Pipeline implements DiffusionModel {
   }
 
   /** `noise`: source of the noise; default: the seed of the request. */
-  async begin(request: PictureRequest, noise: NoiseSource = new SeededNoise(request.seed)): Promise<Painting> {
+  async begin(request: ImageRequest, noise: NoiseSource = new SeededNoise(request.seed)): Promise<ImageInProgress> {
     const { folder, encoders, unet, spec } = this.#parts;
     const { defaults } = this.card;
     const [width, height] = this.#sizeOf(request);
@@ -91,7 +91,7 @@ export class Pipeline implements DiffusionModel {
       width: width / folder.pixelsPerLatent,
     };
     const conditions = { latents, width, height, guidance };
-    return new PaintingInProgress(this.#parts, { scheduler, positive, negative, conditions, noise });
+    return new PipelineImage(this.#parts, { scheduler, positive, negative, conditions, noise });
   }
 
   async dispose(): Promise<void> {
@@ -101,7 +101,7 @@ export class Pipeline implements DiffusionModel {
     await decoder.release();
   }
 
-  #sizeOf({ width: wantedWidth, height: wantedHeight }: PictureRequest): readonly [width: number, height: number] {
+  #sizeOf({ width: wantedWidth, height: wantedHeight }: ImageRequest): readonly [width: number, height: number] {
     const { folder, unet, spec } = this.#parts;
     const { sizeMultiple: multiple, pixelsPerLatent } = folder;
     const fixed = unet.fixedSize();
@@ -124,14 +124,11 @@ export class Pipeline implements DiffusionModel {
         `expected at most ${spec.limits.maxPixels} pixels (max_pixels of [diffusion]), got ${width} x ${height}`,
       );
     }
-    checkPictureMemory(folder, width, height, availableMemory());
+    checkImageMemory(folder, width, height, availableMemory());
     return [width, height];
   }
 
-  async #negative(
-    { negativePrompt, truncatesPrompt }: PictureRequest,
-    positive: EncodedPrompt,
-  ): Promise<EncodedPrompt> {
+  async #negative({ negativePrompt, truncatesPrompt }: ImageRequest, positive: EncodedPrompt): Promise<EncodedPrompt> {
     const { folder, encoders } = this.#parts;
     if (negativePrompt !== null || !folder.zeroesEmptyPrompt) {
       return await encoders.encode(negativePrompt ?? "", truncatesPrompt, "negative_prompt");
@@ -144,13 +141,13 @@ export class Pipeline implements DiffusionModel {
 interface Progress {
   readonly scheduler: Scheduler;
   readonly positive: EncodedPrompt;
-  /** Encoded negative prompt; null: the picture is made without guidance of two evaluations. */
+  /** Encoded negative prompt; null: the image is made without guidance of two evaluations. */
   readonly negative: EncodedPrompt | null;
   readonly conditions: Conditions;
   readonly noise: NoiseSource;
 }
 
-class PaintingInProgress implements Painting {
+class PipelineImage implements ImageInProgress {
   done = 0;
   readonly #parts: Parts;
   readonly #progress: Progress;
@@ -206,7 +203,7 @@ class PaintingInProgress implements Painting {
     this.done++;
   }
 
-  async picture(): Promise<Pixels> {
+  async pixels(): Promise<Pixels> {
     const { onnx, folder, decoder, port } = this.#parts;
     const { latents, width, height } = this.#progress.conditions;
     const shape = [1, latents.channels, latents.height, latents.width];
@@ -244,7 +241,7 @@ const consistencyDefaults = { steps: 4, guidance: 1 };
 const builtInGuidance = 8.5;
 
 /** Returns the defaults: models that are distilled for few steps are recognised by their scheduler. */
-function defaultsOf({ scheduler, isXl }: DiffusionFolder, unet: UNet): PictureDefaults {
+function defaultsOf({ scheduler, isXl }: DiffusionFolder, unet: UNet): ImageDefaults {
   const { name, spacing } = scheduler;
   if (unet.takesGuidance) return { scheduler: name, steps: 4, guidance: builtInGuidance };
   const isTurbo = (name === "euler" || name === "euler_ancestral") && spacing === "trailing";

@@ -1,4 +1,4 @@
-// PNG files of pictures.
+// PNG files of images.
 import { encode } from "fast-png";
 import type { Pixels } from "./diffusion.ts";
 

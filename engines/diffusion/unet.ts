@@ -16,7 +16,7 @@ export interface LatentShape {
   readonly width: number;
 }
 
-/** What is the same in all evaluations of a picture. */
+/** What is the same in all evaluations of an image. */
 export interface Conditions {
   readonly latents: LatentShape;
   /** Sizes in pixels. */
@@ -105,7 +105,7 @@ export class UNet {
         return { values: pooled, shape: [1, pooled.length] };
       }
       case "time_ids":
-        // Size of the original, position of its part, size of the result: the whole picture in its own size.
+        // Size of the original, position of its part, size of the result: the whole image in its own size.
         return { values: [height, width, 0, 0, height, width], shape: [1, 6] };
       default:
         return { values: guidanceEmbedding(guidance - 1, this.#guidanceLength), shape: [1, this.#guidanceLength] };

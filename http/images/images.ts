@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { PaintEvent } from "../../actors/api/pictures/pictures.ts";
+import type { ImageGenerationEvent } from "../../actors/api/images/image-generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
@@ -10,10 +10,10 @@ import { clientOf } from "../server/client.ts";
 import type { ImageFormat } from "./request.ts";
 import type { WireImage } from "./wire.ts";
 
-type FinishedPicture = Extract<PaintEvent, { readonly type: "picture" }>;
+type FinishedImage = Extract<ImageGenerationEvent, { readonly type: "image" }>;
 
-/** Turns finished pictures into images of a response. */
-export type ShowImage = (picture: FinishedPicture) => Promise<WireImage>;
+/** Turns finished images into images of a response. */
+export type ShowImage = (image: FinishedImage) => Promise<WireImage>;
 
 /** `format`: as the client asked; null: a URL if the server keeps files. Throws unsupported for a URL if it keeps none. */
 export function imagesAs(format: ImageFormat | null, exchange: Exchange, { files, config }: Context): ShowImage {

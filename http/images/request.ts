@@ -1,7 +1,7 @@
-// Request of POST /v1/images/generations: its schema and its translation to a request for pictures.
+// Request of POST /v1/images/generations: its schema and its translation to a request for images.
 import { randomInt } from "node:crypto";
 import { z } from "zod";
-import type { PaintRequest } from "../../actors/api/pictures/pictures.ts";
+import type { ImageGenerationRequest } from "../../actors/api/images/image-generation.ts";
 import { schedulerNames } from "../../engines/diffusion/schedulers/config.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { expected } from "../issues.ts";
@@ -12,7 +12,7 @@ const MAX_IMAGES = 10;
 const MAX_PARTIALS = 3;
 const MAX_SIDE = 16_384;
 const MAX_GUIDANCE = 100;
-/** Maximum seed of a client, so that the seeds of all its pictures are whole numbers. */
+/** Maximum seed of a client, so that the seeds of all its images are whole numbers. */
 const MAX_SEED = Number.MAX_SAFE_INTEGER - MAX_IMAGES;
 /** Number of random seeds. */
 const SEEDS = 2 ** 32;
@@ -47,7 +47,7 @@ export const imageRequestSchema = z
     }),
     output_format: z.literal("png").nullish().meta({ description: "Format of the images; only png.", default: "png" }),
     output_compression: refused("PNG images are lossless", (value) => value === 100),
-    background: refused("the models paint no transparency", (value) => value === "auto" || value === "opaque"),
+    background: refused("the models generate no transparency", (value) => value === "auto" || value === "opaque"),
     quality: ignored(z.string(), "the quality depends on the model, steps and guidance_scale"),
     style: ignored(z.string(), "the style depends on the model and the prompt"),
     moderation: ignored(z.string(), "the server has no moderation"),
@@ -85,7 +85,7 @@ export type ImageFormat = "url" | "b64_json";
 /** The parts of a body that decide about the response. */
 export interface AskedImages {
   /** The request without its model and client. */
-  readonly paint: Omit<PaintRequest, "model" | "client">;
+  readonly generation: Omit<ImageGenerationRequest, "model" | "client">;
   readonly isStreamed: boolean;
   /** null: the server's own default. */
   readonly format: ImageFormat | null;
@@ -96,10 +96,10 @@ export function askedImages(body: ImageRequestBody): AskedImages {
   return {
     isStreamed: body.stream ?? false,
     format: body.response_format ? formats[body.response_format] : null,
-    paint: {
+    generation: {
       count: body.n ?? 1,
       partials: body.partial_images ?? 0,
-      picture: {
+      image: {
         prompt: body.prompt,
         negativePrompt: body.negative_prompt || null,
         width,

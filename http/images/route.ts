@@ -1,5 +1,5 @@
-// POST /v1/images/generations: makes pictures, and sends them as one response or as a stream.
-import type { PaintEvent, Pictures } from "../../actors/api/pictures/pictures.ts";
+// POST /v1/images/generations: makes images, and sends them as one response or as a stream.
+import type { ImageGeneration, ImageGenerationEvent } from "../../actors/api/images/image-generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";
@@ -16,12 +16,12 @@ const PIECE_LENGTH = 64 * 1024;
 
 export const images: RouteHandler = async (exchange, context) => {
   const { model: named, asked } = await readRequest(exchange, context, imageTranslator);
-  const pictures = picturesOf(context);
-  const model = pictures.resolve(named ?? undefined);
+  const imageGeneration = imageGenerationOf(context);
+  const model = imageGeneration.resolve(named ?? undefined);
   exchange.model = model;
   const show = imagesAs(asked.format, exchange, context);
   const client = clientOf(exchange.request);
-  const events = pictures.paint({ ...asked.paint, model, client }, exchange.request.signal);
+  const events = imageGeneration.generate({ ...asked.generation, model, client }, exchange.request.signal);
   if (asked.isStreamed) await streamEvents(exchange, shownEvents(events, show), new ImageStream(), context.config);
   else await sendImages(exchange, context, events, show);
 };
@@ -29,7 +29,7 @@ export const images: RouteHandler = async (exchange, context) => {
 async function sendImages(
   exchange: Exchange,
   { answerMemory, config }: Context,
-  events: AsyncIterable<readonly PaintEvent[]>,
+  events: AsyncIterable<readonly ImageGenerationEvent[]>,
   show: ShowImage,
 ): Promise<void> {
   const lease = answerMemory.lease(clientOf(exchange.request));
@@ -45,7 +45,7 @@ async function sendImages(
         common = commonImageFields(event.width, event.height);
         promptTokens += event.promptTokens;
       }
-      if (event.type !== "picture") continue;
+      if (event.type !== "image") continue;
       const image = await show(event);
       lease.add(image.b64_json?.length ?? 0);
       data.push(image);
@@ -61,7 +61,7 @@ async function sendImages(
   }
 }
 
-async function* flat(events: AsyncIterable<readonly PaintEvent[]>): AsyncGenerator<PaintEvent> {
+async function* flat(events: AsyncIterable<readonly ImageGenerationEvent[]>): AsyncGenerator<ImageGenerationEvent> {
   for await (const batch of events) yield* batch;
 }
 
@@ -69,8 +69,8 @@ function* slices(text: string): Generator<string> {
   for (let at = 0; at < text.length; at += PIECE_LENGTH) yield text.slice(at, at + PIECE_LENGTH);
 }
 
-function picturesOf({ pictures }: Pick<Context, "pictures">): Pictures {
-  if (pictures !== null) return pictures;
+function imageGenerationOf({ imageGeneration }: Pick<Context, "imageGeneration">): ImageGeneration {
+  if (imageGeneration !== null) return imageGeneration;
   throw new ServerError(
     "unsupported",
     'this server makes no images: it has no diffusion model; add a [[models]] entry of kind = "diffusion"',

@@ -1,26 +1,26 @@
-// Image stream: encodes the events of a painting as server-sent events.
-import type { PaintEvent } from "../../actors/api/pictures/pictures.ts";
+// Image stream: encodes the events of image generation as server-sent events.
+import type { ImageGenerationEvent } from "../../actors/api/images/image-generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { errorBody } from "../errors.ts";
 import type { StreamCodec } from "../sse.ts";
 import { base64, type ShowImage } from "./images.ts";
 import { commonImageFields, type ImageEvent, imageUsage } from "./wire.ts";
 
-/** Event of a stream: as the model's process has sent it, or a finished picture as the client sees it. */
+/** Event of a stream: as the model's process has sent it, or a finished image as the client sees it. */
 export type ShownEvent =
-  | Exclude<PaintEvent, { readonly type: "picture" }>
-  | { readonly type: "shown"; readonly picture: number; readonly image: Awaited<ReturnType<ShowImage>> };
+  | Exclude<ImageGenerationEvent, { readonly type: "image" }>
+  | { readonly type: "shown"; readonly imageIndex: number; readonly image: Awaited<ReturnType<ShowImage>> };
 
-/** Stores the finished pictures of a stream, or turns them into text. */
+/** Stores the finished images of a stream, or turns them into text. */
 export async function* shownEvents(
-  events: AsyncIterable<readonly PaintEvent[]>,
+  events: AsyncIterable<readonly ImageGenerationEvent[]>,
   show: ShowImage,
 ): AsyncGenerator<readonly ShownEvent[]> {
   for await (const batch of events) {
     const shown: ShownEvent[] = [];
     for (const event of batch) {
-      if (event.type !== "picture") shown.push(event);
-      else shown.push({ type: "shown", picture: event.picture, image: await show(event) });
+      if (event.type !== "image") shown.push(event);
+      else shown.push({ type: "shown", imageIndex: event.imageIndex, image: await show(event) });
     }
     yield shown;
   }
@@ -49,7 +49,7 @@ export class ImageStream implements StreamCodec<ShownEvent> {
 
   #wire(event: Exclude<ShownEvent, { readonly type: "begin" | "done" | "error" }>): ImageEvent {
     const created_at = Math.floor(Date.now() / 1000);
-    const image_index = event.picture;
+    const image_index = event.imageIndex;
     if (event.type === "step") {
       return { type: "image_generation.in_progress", image_index, step: event.done, steps: event.steps };
     }

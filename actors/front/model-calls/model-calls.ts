@@ -1,4 +1,4 @@
-// Model calls: calls of models whose place answers with a stream of its own events: text of other servers, pictures, speech. A
+// Model calls: calls of models whose place answers with a stream of its own events: text of other servers, images, speech. A
 // call waits until its model is loaded, is sent to the model's place, and its events are passed back as fast as they are read.
 import type { Protocol } from "../../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../../runtime/actor/ref.ts";

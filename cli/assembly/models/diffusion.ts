@@ -1,4 +1,4 @@
-// Diffusion models: recognises the models of the settings that make pictures, and builds their settings.
+// Diffusion models: recognises the models of the settings that make images, and builds their settings.
 import { resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
 import { isDiffusionFolder } from "../../../engines/diffusion/model-folder.ts";
@@ -7,7 +7,7 @@ import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { Config, ModelConfig } from "../../config/config.ts";
 import { specOf } from "./model-specs.ts";
 
-/** Returns whether a model makes pictures: its kind says so, or its folder is that of a diffusion model. */
+/** Returns whether a model makes images: its kind says so, or its folder is that of a diffusion model. */
 export async function isDiffusionModel({ kind, modelId }: ModelConfig): Promise<boolean> {
   return kind === "diffusion" || (kind === "auto" && (await isDiffusionFolder(resolve(modelId))));
 }

@@ -4,7 +4,7 @@
 /** What the model's output means: the noise in the sample, the velocity, or the sample without noise. */
 export type Prediction = "epsilon" | "v_prediction" | "sample";
 
-/** The steps of one picture. It keeps the outputs of earlier steps, so each picture needs its own. */
+/** The steps of one image. It keeps the outputs of earlier steps, so each image needs its own. */
 export interface Scheduler {
   /** Timesteps of the model's evaluations, in order; fractions with Karras sigmas. */
   readonly timesteps: readonly number[];

@@ -64,9 +64,9 @@ describe("damaged diffusion models", () => {
           seed: 1,
           truncatesPrompt: true,
         };
-        const painting = await model.begin({ prompt: "a red cat", negativePrompt: null, ...asked });
-        await painting.advance();
-        await painting.picture();
+        const image = await model.begin({ prompt: "a red cat", negativePrompt: null, ...asked });
+        await image.advance();
+        await image.pixels();
         await model.dispose();
       } catch (error) {
         const { code, message } = toErrorRecord(error);

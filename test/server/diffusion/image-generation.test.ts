@@ -42,7 +42,7 @@ function pixelsOf(b64: string | undefined) {
   return decode(Buffer.from(b64 ?? "", "base64"));
 }
 
-/** A job of some seconds: many steps of a large picture. */
+/** A job of some seconds: many steps of a large image. */
 const long = { prompt: "a red cat", size: "1024x1024", steps: 100, guidance_scale: 1 };
 
 before(async () => {
@@ -83,7 +83,7 @@ describe("images", () => {
     assert.match(url.body.data[0]?.url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/v1\/files\/file-/);
     const { data, width } = pixelsOf(one.body.data[0]?.b64_json);
     assert.equal(width, 64);
-    assert.ok(new Set(data).size > 20, "the picture has many shades");
+    assert.ok(new Set(data).size > 20, "the image has many shades");
     assert.equal(one.body.usage.total_tokens, 2 * other.body.usage.total_tokens);
   });
 

@@ -20,7 +20,7 @@ import { type Documented, type RandomRequest, randomRequest } from "../../fixtur
 import { randomScript } from "../../fixtures/api/random-script.ts";
 import { RandomValues, type Schema } from "../../fixtures/api/random-values.ts";
 import { tuneResult } from "../../fixtures/api/tune-result.ts";
-import { fakePictures } from "../../fixtures/diffusion/fake-pictures.ts";
+import { fakeImages } from "../../fixtures/diffusion/fake-images.ts";
 import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { FakeLora } from "../../fixtures/fakes/fake-lora.ts";
 import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
@@ -147,7 +147,7 @@ function setUp(seed: number, stores: Stores | null = null) {
   const app = createApp({
     inference,
     models,
-    pictures: fakePictures(() => world.failsWith),
+    imageGeneration: fakeImages(() => world.failsWith),
     speech: fakeSpeech(() => world.failsWith),
     lora,
     tuner: { tune: async () => tuneResult },
@@ -244,7 +244,7 @@ async function answer(app: ReturnType<typeof createApp>, sent: RandomRequest): P
   );
 }
 
-function picture({ method, path, query, headers, body }: RandomRequest): string {
+function image({ method, path, query, headers, body }: RandomRequest): string {
   return `${method} ${path.slice(0, 200)}?${query.slice(0, 200)} ${JSON.stringify(headers)} ${Buffer.from(body).toString().slice(0, 2000)}`;
 }
 
@@ -291,7 +291,7 @@ describe("the server, sent anything", () => {
           if (sent.isBySchema && (reply.status === 200 || reply.status === 308)) counts.taken++;
           check(path, sent, reply, world.failsWith);
         } catch (error) {
-          assert.fail(`request ${i}: ${picture(sent)}\n${error instanceof Error ? error.message : error}`);
+          assert.fail(`request ${i}: ${image(sent)}\n${error instanceof Error ? error.message : error}`);
         }
       }
       world.app.endBackground();

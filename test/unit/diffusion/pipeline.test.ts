@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { ClipTokenizer } from "../../../engines/diffusion/clip-tokenizer.ts";
-import type { PictureRequest } from "../../../engines/diffusion/diffusion.ts";
+import type { ImageRequest } from "../../../engines/diffusion/diffusion.ts";
 import type { NoiseSource } from "../../../engines/diffusion/noise.ts";
 import { openDiffusion } from "../../../engines/diffusion/pipeline.ts";
 import {
@@ -37,7 +37,7 @@ function referenceNoise(): NoiseSource {
   };
 }
 
-const request: PictureRequest = {
+const request: ImageRequest = {
   prompt: "a red cat",
   negativePrompt: null,
   width: null,
@@ -56,14 +56,14 @@ describe("diffusion pipeline", () => {
       const model = await open(one);
       const { prompt, width, height, steps, guidance } = one;
       const asked = { ...request, prompt, negativePrompt: one.negative ?? null, width, height, steps, guidance };
-      const painting = await model.begin(asked, referenceNoise());
-      assert.equal(painting.promptTokens, one.tokens.length);
-      while (painting.done < painting.evaluations) await painting.advance();
-      const { latents } = painting as unknown as { readonly latents: Float32Array };
+      const image = await model.begin(asked, referenceNoise());
+      assert.equal(image.promptTokens, one.tokens.length);
+      while (image.done < image.evaluations) await image.advance();
+      const { latents } = image as unknown as { readonly latents: Float32Array };
       const most = Math.max(...one.latents.map(Math.abs));
       const worst = Math.max(...one.latents.map((value, i) => Math.abs(value - (latents[i] as number)))) / most;
       assert.ok(worst <= (one.unet === "unet-half" ? 4e-3 : 1e-3), `relative error of the latents: ${worst}`);
-      const pixels = await painting.picture();
+      const pixels = await image.pixels();
       assert.deepEqual([pixels.width, pixels.height, pixels.data.length], [width, height, 3 * width * height]);
       one.pixels.forEach((value, i) => {
         assert.ok(Math.abs(value - (pixels.data[i] as number)) <= 2, `byte ${i}: ${pixels.data[i]}, wanted ${value}`);
@@ -89,14 +89,14 @@ describe("diffusion pipeline", () => {
     assert.equal(tokenizer.encode("x ".repeat(80), true, "prompt").used, 77);
   });
 
-  it("makes the same picture for a seed, and another one for another seed", async () => {
+  it("makes the same image for a seed, and another one for another seed", async () => {
     const model = await open({ kind: "sd", config: ddimConfig });
-    const paint = async (seed: number) => {
-      const painting = await model.begin({ ...request, seed });
-      while (painting.done < painting.evaluations) await painting.advance();
-      return Buffer.from((await painting.picture()).data).toString("base64");
+    const generateImages = async (seed: number) => {
+      const image = await model.begin({ ...request, seed });
+      while (image.done < image.evaluations) await image.advance();
+      return Buffer.from((await image.pixels()).data).toString("base64");
     };
-    const [one, again, other] = [await paint(1), await paint(1), await paint(2)];
+    const [one, again, other] = [await generateImages(1), await generateImages(1), await generateImages(2)];
     assert.equal(one, again);
     assert.notEqual(one, other);
     assert.deepEqual(model.card.defaults, { scheduler: "ddim", steps: 25, guidance: 7.5 });
@@ -105,7 +105,7 @@ describe("diffusion pipeline", () => {
 
   it("refuses sizes, steps and prompts that the model cannot take, by the name of the field", async () => {
     const model = await open({ kind: "sd", config: ddimConfig });
-    const refused = async (change: Partial<PictureRequest>, pattern: RegExp) =>
+    const refused = async (change: Partial<ImageRequest>, pattern: RegExp) =>
       await assert.rejects(model.begin({ ...request, ...change }), pattern);
     await refused({ width: 100 }, /multiples of 64 pixels for this model, got 100 x 64/);
     await refused({ width: 512, height: 512 }, /at most 65536 pixels \(max_pixels of \[diffusion\]\), got 512 x 512/);

@@ -1,12 +1,12 @@
-// Painting: the order of its events, its end between two steps, its time limit.
+// Image generation: the order of its events, its end between two steps, its time limit.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { PaintEvent, PaintRequest } from "../../../actors/api/pictures/pictures.ts";
-import { paint } from "../../../actors/diffusion/paint.ts";
-import type { DiffusionModel, Painting } from "../../../engines/diffusion/diffusion.ts";
+import type { ImageGenerationEvent, ImageGenerationRequest } from "../../../actors/api/images/image-generation.ts";
+import { generateImages } from "../../../actors/diffusion/generate-images.ts";
+import type { DiffusionModel, ImageInProgress } from "../../../engines/diffusion/diffusion.ts";
 
 const steps = 8;
-const picture: PaintRequest["picture"] = {
+const image: ImageGenerationRequest["image"] = {
   prompt: "a",
   negativePrompt: null,
   width: null,
@@ -17,13 +17,13 @@ const picture: PaintRequest["picture"] = {
   seed: 5,
   truncatesPrompt: false,
 };
-const request: PaintRequest = { model: "m", client: "c", count: 2, partials: 3, picture };
+const request: ImageGenerationRequest = { model: "m", client: "c", count: 2, partials: 3, image };
 
-/** A model that only counts. `onStep` is called with the number of steps of all pictures. */
+/** A model that only counts. `onStep` is called with the number of steps of all images. */
 function countingModel(onStep: (total: number) => void = () => {}) {
   const seeds: number[] = [];
   let total = 0;
-  const begin = async ({ seed }: { readonly seed: number }): Promise<Painting> => {
+  const begin = async ({ seed }: { readonly seed: number }): Promise<ImageInProgress> => {
     seeds.push(seed);
     let done = 0;
     return {
@@ -38,34 +38,34 @@ function countingModel(onStep: (total: number) => void = () => {}) {
         done++;
         onStep(++total);
       },
-      picture: async () => ({ width: 1, height: 1, data: new Uint8Array(3) }),
+      pixels: async () => ({ width: 1, height: 1, data: new Uint8Array(3) }),
     };
   };
   const model = { begin } as unknown as DiffusionModel;
   return { model, seeds, total: () => total };
 }
 
-async function painted(model: DiffusionModel, signal = new AbortController().signal, limitMs = 60_000) {
-  const events: PaintEvent[] = [];
-  const send = async (event: PaintEvent) => {
+async function generated(model: DiffusionModel, signal = new AbortController().signal, limitMs = 60_000) {
+  const events: ImageGenerationEvent[] = [];
+  const send = async (event: ImageGenerationEvent) => {
     events.push(event);
   };
-  const error = await paint(model, request, { limitMs, signal, send }).then(
+  const error = await generateImages(model, request, { limitMs, signal, send }).then(
     () => null,
     (thrown: { readonly code: string; readonly message: string }) => thrown,
   );
   return { events, error };
 }
 
-describe("painting", () => {
-  it("sends each step, the unfinished pictures at equal distances, and each picture with its seed", async () => {
+describe("image generation", () => {
+  it("sends each step, the unfinished images at equal distances, and each image with its seed", async () => {
     const { model, seeds } = countingModel();
-    const { events, error } = await painted(model);
+    const { events, error } = await generated(model);
     assert.equal(error, null);
-    const first = events.filter((event) => "picture" in event && event.picture === 0).map(({ type }) => type);
+    const first = events.filter((event) => "imageIndex" in event && event.imageIndex === 0).map(({ type }) => type);
     const [step, partial] = ["step", "partial"];
     const halves = [step, step, partial, step, step, partial, step, step, partial, step, step];
-    assert.deepEqual(first, ["begin", ...halves, "picture"]);
+    assert.deepEqual(first, ["begin", ...halves, "image"]);
     assert.equal(events.at(-1)?.type, "done");
     assert.deepEqual(seeds, [5, 6]);
   });
@@ -75,7 +75,7 @@ describe("painting", () => {
     const { model, total } = countingModel((count) => {
       if (count === 3) gone.abort();
     });
-    const { error } = await painted(model, gone.signal);
+    const { error } = await generated(model, gone.signal);
     assert.equal(error?.code, "cancelled");
     assert.equal(total(), 3);
   });
@@ -85,7 +85,7 @@ describe("painting", () => {
       const until = performance.now() + (count === 2 ? 30 : 0);
       while (performance.now() < until);
     });
-    const { error } = await painted(model, undefined, 20);
+    const { error } = await generated(model, undefined, 20);
     assert.equal(error?.code, "timeout");
     assert.match(error?.message ?? "", /longer than 0.02 s \(timeout_secs of \[diffusion\]\), with 2 of 8 steps done/);
   });

@@ -1,24 +1,29 @@
-// PictureService: implements Pictures for http/ on the main thread.
+// ImageService: implements ImageGeneration for http/ on the main thread.
 import { missingOnnx } from "../../../engines/onnx/onnx.ts";
 import type { ActorSystem } from "../../../runtime/actor/system.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import type { DiffusionModelEntry, PaintEvent, PaintRequest, Pictures } from "../../api/pictures/pictures.ts";
+import type {
+  DiffusionModelEntry,
+  ImageGeneration,
+  ImageGenerationEvent,
+  ImageGenerationRequest,
+} from "../../api/images/image-generation.ts";
 import { type DiffusionProtocol, diffusionChannel, diffusionWindow } from "../../messages.ts";
 import type { ManagedModel } from "../../models/managed-model.ts";
 import type { ModelManager } from "../../models/model-manager.ts";
 import { ModelCalls } from "./model-calls.ts";
 
-export interface PictureServiceOptions {
+export interface ImageServiceOptions {
   readonly models: ModelManager;
   readonly system: ActorSystem;
   readonly defaultModelId: string;
 }
 
-export class PictureService implements Pictures {
-  readonly #options: PictureServiceOptions;
+export class ImageService implements ImageGeneration {
+  readonly #options: ImageServiceOptions;
   readonly #calls: ModelCalls<DiffusionProtocol>;
 
-  constructor(options: PictureServiceOptions) {
+  constructor(options: ImageServiceOptions) {
     this.#options = options;
     const { models, system } = options;
     const stream = { channel: diffusionChannel, window: diffusionWindow };
@@ -43,8 +48,10 @@ export class PictureService implements Pictures {
     throw new ServerError("unsupported", `model "${id}" makes no images; ${advice}`, { param: "model" });
   }
 
-  paint(request: PaintRequest, signal: AbortSignal): AsyncGenerator<readonly PaintEvent[]> {
-    return this.#calls.events<PaintEvent>(request, signal, (actor, stream) => actor.tell("paint", { stream, request }));
+  generate(request: ImageGenerationRequest, signal: AbortSignal): AsyncGenerator<readonly ImageGenerationEvent[]> {
+    return this.#calls.events<ImageGenerationEvent>(request, signal, (actor, stream) =>
+      actor.tell("generate", { stream, request }),
+    );
   }
 
   #all(): readonly ManagedModel[] {
