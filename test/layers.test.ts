@@ -39,7 +39,7 @@ const owners: Readonly<Record<string, string>> = {
   lmdb: "runtime/store",
   redis: "runtime/store/redis",
   s3mini: "runtime/store/bucket",
-  sharp: "engines/vision",
+  sharp: "engines/image-input",
   "zod-openapi": "http/openapi",
   "swagger-ui-dist": "http/docs",
   "prom-client": "http/observe/metrics",

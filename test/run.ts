@@ -30,7 +30,7 @@ const rings: Readonly<Record<string, Ring>> = {
     path: "parity",
     fileLimitMs: 10 * minute,
     concurrency: 1,
-    untimed: ["audio-input", "images", "llama", "tokenizers", "wasm"],
+    untimed: ["audio-input", "image-input", "llama", "tokenizers", "wasm"],
   },
   server: {
     path: "server",
@@ -46,7 +46,7 @@ const rings: Readonly<Record<string, Ring>> = {
         "commands",
         "diffusion",
         "embed",
-        "images",
+        "image-input",
         "mcp",
         "package",
       ],

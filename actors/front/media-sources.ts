@@ -2,9 +2,9 @@
 // decoded later; programs decode videos, and their frames take their places. The number of loads at the same time and the bytes that
 // the requests keep are limited.
 import type { GenerateRequest, RequestMedia } from "../../engines/generation.ts";
+import { type EncodedVideo, type VideoFrame, VideoFrames } from "../../engines/image-input/video/video-frames.ts";
 import { digestOf } from "../../engines/media/digest.ts";
 import { frameKey } from "../../engines/media/media-tokens.ts";
-import { type EncodedVideo, type VideoFrame, VideoFrames } from "../../engines/vision/video/video-frames.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import { GuardedFetcher } from "../../runtime/web/guarded-fetch.ts";

@@ -7,6 +7,7 @@ import type { AudioSpec, ImageSpec } from "../../engines/engine.ts";
 import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
 import type { GrammarNotation } from "../../engines/grammar-source.ts";
+import { imageParts } from "../../engines/image-input/image-tokens.ts";
 import { checkMedia } from "../../engines/media/check-media.ts";
 import { mediaOf, type PreparedMedia, placeholders, type TileSpan } from "../../engines/media/media-tokens.ts";
 import type { ToolFormat } from "../../engines/text/parse/tool-format.ts";
@@ -16,7 +17,6 @@ import {
   type Vocabulary,
   vocabularyProbes,
 } from "../../engines/text/tokenizer/vocabulary.ts";
-import { imageParts } from "../../engines/vision/image-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";

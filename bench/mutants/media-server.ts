@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeTinyAudioModel } from "../../test/fixtures/audio-input/tiny-audio-model.ts";
-import { writeTinyProjector } from "../../test/fixtures/images/tiny-projector.ts";
+import { writeTinyProjector } from "../../test/fixtures/image-input/tiny-projector.ts";
 import { writeTinyArchitecture } from "../../test/fixtures/models/tiny-architectures.ts";
 import { type RunningServer, startCommand } from "../../test/fixtures/serve.ts";
 import { writeTinyWhisper } from "../../test/fixtures/speech/tiny-whisper.ts";
@@ -20,7 +20,7 @@ const hangMs = 400_000;
 const textWidth = 128;
 const whisperFiles = ["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx", "config.json", "tokenizer.json"];
 
-export type Alias = "eyes" | "ears" | "scribe";
+export type Alias = "image" | "audio" | "whisper";
 
 export class MediaServer {
   readonly #server: RunningServer;
@@ -35,11 +35,11 @@ export class MediaServer {
 
   static async start(): Promise<MediaServer> {
     const folder = mkdtempSync(join(tmpdir(), "troupe-media-server-"));
-    const eyes = join(folder, "eyes.gguf");
+    const image = join(folder, "image.gguf");
     const mmproj = join(folder, "mmproj.gguf");
-    await writeTinyArchitecture(eyes, "gemma3", { seed: 5, lastTokens: ["<start_of_image>", "<end_of_image>"] });
+    await writeTinyArchitecture(image, "gemma3", { seed: 5, lastTokens: ["<start_of_image>", "<end_of_image>"] });
     await writeTinyProjector(mmproj, { projector: "gemma3", seed: 7, length: textWidth });
-    const ears = await writeTinyAudioModel(folder, "qwen2a");
+    const audio = await writeTinyAudioModel(folder, "qwen2a");
     writeTinyWhisper(join(folder, "whisper"));
     const model = (alias: string, path: string, projector?: string) =>
       `[[models]]\nmodel_id = ${JSON.stringify(path)}\nalias = "${alias}"\n` +
@@ -48,8 +48,8 @@ export class MediaServer {
     writeFileSync(
       config,
       `command = "serve"\n[server]\nport = 0\nhost = "127.0.0.1"\n[speech]\nmax_audio_bytes = "64MiB"\n` +
-        `[troupe]\nengine = "wasm"\nthreads = 1\n${model("eyes", eyes, mmproj)}${model("ears", ears.model, ears.mmproj)}` +
-        model("scribe", join(folder, "whisper")),
+        `[troupe]\nengine = "wasm"\nthreads = 1\n${model("image", image, mmproj)}${model("audio", audio.model, audio.mmproj)}` +
+        model("whisper", join(folder, "whisper")),
     );
     return new MediaServer(await startCommand(["from-config", "-f", config]), folder);
   }
@@ -58,9 +58,9 @@ export class MediaServer {
   get files(): Readonly<Record<Alias, readonly string[]>> {
     const inFolder = (names: readonly string[]) => names.map((name) => join(this.#folder, name));
     return {
-      eyes: inFolder(["mmproj.gguf"]),
-      ears: inFolder(["qwen2a.gguf"]),
-      scribe: inFolder(whisperFiles.map((name) => `whisper/${name}`)),
+      image: inFolder(["mmproj.gguf"]),
+      audio: inFolder(["qwen2a.gguf"]),
+      whisper: inFolder(whisperFiles.map((name) => `whisper/${name}`)),
     };
   }
 
@@ -95,31 +95,31 @@ export class MediaServer {
   }
 
   #answerTo(kind: MediaKind, bytes: Buffer, turn: number): Promise<Answer> {
-    if (kind === "images") return this.see([bytes]);
+    if (kind === "images") return this.sendImages([bytes]);
     if (kind === "video") return this.watch(bytes);
-    return turn % 2 === 0 ? this.transcribe(bytes) : this.hear(bytes);
+    return turn % 2 === 0 ? this.transcribe(bytes) : this.sendAudio(bytes);
   }
 
-  see(images: readonly Buffer[]): Promise<Answer> {
+  sendImages(images: readonly Buffer[]): Promise<Answer> {
     return this.#chat(
-      "eyes",
+      "image",
       images.map((image) => ({ type: "image_url", image_url: { url: dataUrl("image/png", image) } })),
     );
   }
 
   watch(video: Buffer): Promise<Answer> {
-    return this.#chat("eyes", [{ type: "video_url", video_url: { url: dataUrl("video/mp4", video) } }]);
+    return this.#chat("image", [{ type: "video_url", video_url: { url: dataUrl("video/mp4", video) } }]);
   }
 
-  hear(audio: Buffer): Promise<Answer> {
-    return this.#chat("ears", [
+  sendAudio(audio: Buffer): Promise<Answer> {
+    return this.#chat("audio", [
       { type: "input_audio", input_audio: { data: audio.toString("base64"), format: "wav" } },
     ]);
   }
 
   transcribe(audio: Buffer): Promise<Answer> {
     const form = new FormData();
-    form.set("model", "scribe");
+    form.set("model", "whisper");
     form.set("file", new Blob([new Uint8Array(audio)]), "audio");
     return this.#post("/v1/audio/transcriptions", { body: form });
   }

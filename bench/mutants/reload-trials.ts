@@ -8,7 +8,7 @@ import { blackPng, silentWav } from "../../test/fixtures/mutants/special-files.t
 import type { Alias, Answer, MediaServer } from "./media-server.ts";
 import type { Outcome, Trials } from "./outcome.ts";
 
-const aliases: readonly Alias[] = ["eyes", "ears", "scribe"];
+const aliases: readonly Alias[] = ["image", "audio", "whisper"];
 
 export async function runReloads(
   { seed, first, count }: Trials,
@@ -17,8 +17,8 @@ export async function runReloads(
 ): Promise<void> {
   const picture = await blackPng(64, 64, "rgb8");
   const ask = (alias: Alias): Promise<Answer> => {
-    if (alias === "eyes") return server.see([picture]);
-    return alias === "ears" ? server.hear(silentWav(2)) : server.transcribe(silentWav(2));
+    if (alias === "image") return server.sendImages([picture]);
+    return alias === "audio" ? server.sendAudio(silentWav(2)) : server.transcribe(silentWav(2));
   };
   const sources = new Map(aliases.map((alias) => [alias, server.files[alias].map(sourceOf)]));
   for (let number = first; number < first + count; number++) {

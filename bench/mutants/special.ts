@@ -36,18 +36,18 @@ export const quickSpecials: readonly Special[] = [
   {
     name: "PNG of 20,000 x 20,000 pixels",
     refusal: /it has 20000 x 20000 pixels; expected .* at most 67108864 pixels/,
-    send: async (server) => server.see([await blackPng(20_000, 20_000, "grey1")]),
+    send: async (server) => server.sendImages([await blackPng(20_000, 20_000, "grey1")]),
   },
   {
     name: "JPEG whose head says 60,000 x 60,000 pixels",
     refusal: /it has 60000 x 60000 pixels; expected/,
-    send: async (server) => server.see([await jpegOf(60_000)]),
+    send: async (server) => server.sendImages([await jpegOf(60_000)]),
   },
   {
     // The decoder fills up what is missing.
     name: "JPEG whose head says 3000 x 3000 pixels",
     refusal: null,
-    send: async (server) => server.see([await jpegOf(3000)]),
+    send: async (server) => server.sendImages([await jpegOf(3000)]),
   },
   {
     name: "WAV whose head says 10 hours, with 2 seconds",
@@ -57,7 +57,7 @@ export const quickSpecials: readonly Special[] = [
   {
     name: "WAV without channels",
     refusal: /has no audio; expected/,
-    send: (server) => server.hear(wavWith(22, 0)),
+    send: (server) => server.sendAudio(wavWith(22, 0)),
   },
   {
     name: "WAV of 10^9 samples per second",
@@ -67,18 +67,18 @@ export const quickSpecials: readonly Special[] = [
   {
     name: "WAV of floats that are no numbers",
     refusal: /a sample is no number, .*; expected/,
-    send: (server) => server.hear(floatWav(Number.NaN)),
+    send: (server) => server.sendAudio(floatWav(Number.NaN)),
   },
   {
     name: "WAV of floats of 10^38",
     refusal: /a sample is no number, or beyond 1048576 times full scale; expected/,
     send: (server) => server.transcribe(floatWav(1e38)),
   },
-  { name: "16 images (max_num_images)", refusal: null, send: async (server) => server.see(await pictures(16)) },
+  { name: "16 images (max_num_images)", refusal: null, send: async (server) => server.sendImages(await pictures(16)) },
   {
     name: "17 images",
     refusal: /has 17 images or videos; this model takes at most 16 \(max_num_images\)/,
-    send: async (server) => server.see(await pictures(17)),
+    send: async (server) => server.sendImages(await pictures(17)),
   },
 ];
 
@@ -86,13 +86,17 @@ const slowSpecials: readonly Special[] = [
   {
     name: "PNG of 8000 x 8000 pixels of 16 bits (512 MB)",
     refusal: null,
-    send: async (server) => server.see([await blackPng(8000, 8000, "rgba16")]),
+    send: async (server) => server.sendImages([await blackPng(8000, 8000, "rgba16")]),
   },
-  { name: "GIF of 100,000 frames as an image", refusal: null, send: (server) => server.see([longGif(100_000)]) },
+  { name: "GIF of 100,000 frames as an image", refusal: null, send: (server) => server.sendImages([longGif(100_000)]) },
   { name: "GIF of 100,000 frames as a video", refusal: null, send: (server) => server.watch(longGif(100_000)) },
   { name: "10 h of silence as WAV", refusal: tooLong, send: (server) => server.transcribe(silentWav(tenHours)) },
   { name: "10 h of silence as FLAC", refusal: tooLong, send: (server) => server.transcribe(silentFlac(tenHours)) },
-  { name: "10 h of silence as FLAC, heard", refusal: tooLong, send: (server) => server.hear(silentFlac(tenHours)) },
+  {
+    name: "10 h of silence as FLAC, heard",
+    refusal: tooLong,
+    send: (server) => server.sendAudio(silentFlac(tenHours)),
+  },
   { name: "10 h of silence as Opus", refusal: tooLong, send: (server) => server.transcribe(silentOpus(tenHours)) },
   { name: "10 h of silence as MP3", refusal: tooLong, send: (server) => server.transcribe(silentMp3(tenHours)) },
   { name: "Ogg of 1000 streams", refusal: null, send: (server) => server.transcribe(manyStreams(1000)) },

@@ -10,7 +10,7 @@ import arg from "arg";
 import { pngOf } from "../../engines/diffusion/png.ts";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { ImageEncoder } from "../../engines/wasm/vision/image-encoder.ts";
-import { writeTinyProjector } from "../../test/fixtures/images/tiny-projector.ts";
+import { writeTinyProjector } from "../../test/fixtures/image-input/tiny-projector.ts";
 import { writeTinyArchitecture } from "../../test/fixtures/models/tiny-architectures.ts";
 import { type RunningServer, startServer } from "../../test/fixtures/serve.ts";
 import { atLeast, atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
@@ -20,7 +20,7 @@ import { gapsOf } from "../stream-gaps.ts";
 
 export const usage = `npm run bench -- vision [FLAGS]: images as input
 
-  --peer PROGRAM   program of test/fixtures/images/mtmd-reference.cpp, which times llama.cpp's encoder
+  --peer PROGRAM   program of test/fixtures/image-input/mtmd-reference.cpp, which times llama.cpp's encoder
   --rounds 3       rounds of the encoders, in turns
   --save           write bench/results/vision.md
 `;

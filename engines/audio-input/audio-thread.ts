@@ -9,7 +9,7 @@ import { windowFrames, windowSeconds } from "../speech/whisper/mel.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
 /** Number of audio files that are decoded at once. */
-const places = 2;
+const maxDecodes = 2;
 const worker = new URL("./audio-worker.js", import.meta.url);
 
 interface AudioThreadStart extends EncoderStart {
@@ -24,7 +24,7 @@ interface AudioThreadStart extends EncoderStart {
 export class AudioThread {
   readonly #start: AudioThreadStart;
   readonly #encoder: EncoderThread<AudioMessage>;
-  readonly #gate = new Gate(places);
+  readonly #gate = new Gate(maxDecodes);
 
   private constructor(start: AudioThreadStart, encoder: EncoderThread<AudioMessage>) {
     this.#start = start;

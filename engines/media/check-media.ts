@@ -1,7 +1,7 @@
 import { takesNoAudio, tooManyAudioParts } from "../audio-input/audio-tokens.ts";
 import type { ModelSpec } from "../engine.ts";
 import type { RequestMedia } from "../generation.ts";
-import { takesNoImages, tooManyImages } from "../vision/image-tokens.ts";
+import { takesNoImages, tooManyImages } from "../image-input/image-tokens.ts";
 
 /** Checks that a model takes the images, videos and audio of a request or prompt. Throws `unsupported` or `invalid_value`. */
 export function checkMedia(

@@ -1,6 +1,6 @@
 // Audio against the reference implementations: the embeddings of generated audio projector files of each kind, and the logits after a
 // prompt with audio on both engines. The references were computed once: ultravox and qwen2a by llama.cpp's multimodal library
-// (fixtures/images/mtmd-reference.cpp), voxtral by transformers (fixtures/audio-input/voxtral-reference.py).
+// (fixtures/image-input/mtmd-reference.cpp), voxtral by transformers (fixtures/audio-input/voxtral-reference.py).
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -9,7 +9,7 @@ import { frontOptions } from "../../../../cli/assembly/service-options.ts";
 import type { Flags } from "../../../../cli/config/given.ts";
 import { createLogger } from "../../../../runtime/log/log.ts";
 import { writeTinyAudioProjector } from "../../../fixtures/audio-input/tiny-audio-model.ts";
-import { writeTinyProjector } from "../../../fixtures/images/tiny-projector.ts";
+import { writeTinyProjector } from "../../../fixtures/image-input/tiny-projector.ts";
 import { tinyModel } from "../../../fixtures/models/models.ts";
 import { resolve } from "../config/resolve.ts";
 

@@ -9,7 +9,7 @@ import { type ProjectorFile, readProjectorFile } from "../../../../engines/files
 import { convert } from "../../../../engines/quantization/conversion/conversion.ts";
 import { planProjector } from "../../../../engines/quantization/conversion/plan-projector.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
-import { type LanguageKind, writeLanguageFolder } from "../../../fixtures/images/vision-language-folder.ts";
+import { type LanguageKind, writeLanguageFolder } from "../../../fixtures/image-input/vision-language-folder.ts";
 import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
 
 /** Returns the head of the projector file of a folder with some changes. */

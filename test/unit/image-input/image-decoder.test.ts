@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import sharp from "sharp";
 import type { TilingRules } from "../../../engines/files/projector.ts";
-import { cutImage } from "../../../engines/vision/image-decoder.ts";
+import { cutImage } from "../../../engines/image-input/image-decoder.ts";
 import type { Tile } from "../../../engines/wasm/vision/image-encoder.ts";
 
 const rules: TilingRules = {

@@ -8,11 +8,11 @@ import { after, before, describe, it } from "node:test";
 import { Batch, type PromptSpan } from "../../../engines/batch.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
 import type { ProjectorKind } from "../../../engines/files/projector.ts";
+import { cutImage } from "../../../engines/image-input/image-decoder.ts";
+import { imageParts, tileGrid } from "../../../engines/image-input/image-tokens.ts";
 import { openEngine } from "../../../engines/open-engine.ts";
-import { cutImage } from "../../../engines/vision/image-decoder.ts";
-import { imageParts, tileGrid } from "../../../engines/vision/image-tokens.ts";
 import { ImageEncoder, type Tile } from "../../../engines/wasm/vision/image-encoder.ts";
-import { type TinyVision, writeTinyVision } from "../../fixtures/images/tiny-vision.ts";
+import { type TinyVision, writeTinyVision } from "../../fixtures/image-input/tiny-vision.ts";
 
 /** Values of an array, one in `step`, and the range of all its values. */
 interface Sampled {
@@ -36,7 +36,7 @@ const kinds = [
 ];
 /** Largest difference as a share of the range. */
 const tolerance = 0.005;
-const source = new URL("../../../../test/fixtures/images/mtmd-references.json", import.meta.url);
+const source = new URL("../../../../test/fixtures/image-input/mtmd-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as Record<ProjectorKind, Reference>;
 const folder = mkdtempSync(join(tmpdir(), "troupe-vision-"));
 after(() => rmSync(folder, { recursive: true, force: true }));

@@ -14,7 +14,7 @@ import { findVideoPrograms, frameAt, frameTimes, maxFrameEdge, undecodable, type
 import { sampledIndices } from "./sampled-indices.ts";
 
 /** Number of videos that are decoded at once. */
-const places = 2;
+const maxDecodes = 2;
 /** Maximum time of the decoding of a video. */
 const maxVideoMs = 120_000;
 const mebibyte = 2 ** 20;
@@ -51,7 +51,7 @@ export interface EncodedVideo {
 
 export class VideoFrames {
   readonly #programs: VideoPrograms | null;
-  readonly #gate = new Gate(places);
+  readonly #gate = new Gate(maxDecodes);
   /** Frames by the digest of the video and their number. Least recently used first. */
   readonly #kept = new Map<string, readonly VideoFrame[]>();
   #keptBytes = 0;

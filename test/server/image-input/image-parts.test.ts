@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import sharp from "sharp";
-import { writeTinyProjector } from "../../fixtures/images/tiny-projector.ts";
+import { writeTinyProjector } from "../../fixtures/image-input/tiny-projector.ts";
 import { ask, encoderCache } from "../../fixtures/media-chat.ts";
 import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 import { type RunningServer, runCommand, startServer } from "../../fixtures/serve.ts";

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import sharp from "sharp";
-import { writeTinyVision } from "../../fixtures/images/tiny-vision.ts";
-import { greyAnimation } from "../../fixtures/images/videos.ts";
+import { writeTinyVision } from "../../fixtures/image-input/tiny-vision.ts";
+import { greyAnimation } from "../../fixtures/image-input/videos.ts";
 import { post } from "../../fixtures/media-chat.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import sharp from "sharp";
-import { folderImageSize, folderTile, writeVisionFolder } from "../../fixtures/images/vision-folder.ts";
-import { languageImage, writeLanguageFolder } from "../../fixtures/images/vision-language-folder.ts";
+import { folderImageSize, folderTile, writeVisionFolder } from "../../fixtures/image-input/vision-folder.ts";
+import { languageImage, writeLanguageFolder } from "../../fixtures/image-input/vision-language-folder.ts";
 import { ask } from "../../fixtures/media-chat.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 

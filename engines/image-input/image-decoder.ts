@@ -19,13 +19,13 @@ const limits = {
   outputBytes: 512 * 2 ** 20,
 };
 /** Number of images that are decoded at once. */
-const places = 2;
+const maxDecodes = 2;
 /** Maximum number of pixels of an image; larger ones are refused before they are decoded. */
 export const maxPixels = 64 * 2 ** 20;
 const maxErrorLength = 300;
 
 const program = fileURLToPath(new URL("./cut-image.js", import.meta.url));
-const gate = new Gate(places);
+const gate = new Gate(maxDecodes);
 
 export interface CutImage {
   readonly grid: CutHead["grid"];

@@ -7,10 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { Batch, type PromptSpan } from "../../../engines/batch.ts";
+import { tileGrid } from "../../../engines/image-input/image-tokens.ts";
 import { openEngine } from "../../../engines/open-engine.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { planProjector } from "../../../engines/quantization/conversion/plan-projector.ts";
-import { tileGrid } from "../../../engines/vision/image-tokens.ts";
 import { ImageEncoder, type Tile } from "../../../engines/wasm/vision/image-encoder.ts";
 import { checkpointValues, writeAsGguf } from "../../fixtures/checkpoints/checkpoint-model.ts";
 import {
@@ -18,7 +18,7 @@ import {
   type VisionClassName,
   visionClasses,
   writeVisionFolder,
-} from "../../fixtures/images/vision-folder.ts";
+} from "../../fixtures/image-input/vision-folder.ts";
 import {
   type LanguageKind,
   languageImage,
@@ -26,7 +26,7 @@ import {
   languagePrompt,
   type Naming,
   writeLanguageFolder,
-} from "../../fixtures/images/vision-language-folder.ts";
+} from "../../fixtures/image-input/vision-language-folder.ts";
 import { specOf } from "../../fixtures/models/models.ts";
 
 interface Sampled {
@@ -41,7 +41,7 @@ type References = Record<VisionClassName, Sampled> & Record<LanguageKind, Sample
 const tolerance = 0.005;
 /** Of logits. Rows and columns exchanged in the positions of an image change them by 3.6 %. */
 const logitsTolerance = 0.002;
-const source = new URL("../../../../test/fixtures/images/transformers-references.json", import.meta.url);
+const source = new URL("../../../../test/fixtures/image-input/transformers-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as References;
 const root = mkdtempSync(join(tmpdir(), "troupe-vision-folders-"));
 after(() => rmSync(root, { recursive: true, force: true }));

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
 import sharp from "sharp";
-import { VideoFrames } from "../../../engines/vision/video/video-frames.ts";
-import { brightness, greyAnimation, greyVideo } from "../../fixtures/images/videos.ts";
+import { VideoFrames } from "../../../engines/image-input/video/video-frames.ts";
+import { brightness, greyAnimation, greyVideo } from "../../fixtures/image-input/videos.ts";
 
 const { signal } = new AbortController();
 const videos = new VideoFrames();

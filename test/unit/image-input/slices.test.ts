@@ -1,10 +1,10 @@
 // Slices: grids of tiles of a large image, and the marks around them in a prompt. Grids that mtmd has chosen for the same sizes
-// are those of the references (test/parity/images).
+// are those of the references (test/parity/image-input).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { SliceRules } from "../../../engines/files/projector.ts";
-import { imageParts, tileGrid } from "../../../engines/vision/image-tokens.ts";
-import { slice } from "../../../engines/vision/slices.ts";
+import { imageParts, tileGrid } from "../../../engines/image-input/image-tokens.ts";
+import { slice } from "../../../engines/image-input/slices.ts";
 
 const fitted: SliceRules = { kind: "fitted", unit: 14, maxPixels: 2 * 112 ** 2 };
 const grids: SliceRules = {
