@@ -10,6 +10,7 @@ import type { Subscriber } from "../model/sequence/generation-sequence.ts";
 import { StreamLatencies } from "../model/stream-latency.ts";
 import { Subscribers } from "../model/subscribers.ts";
 import { chooseUpstream } from "./choose-upstream.ts";
+import { retryDelayMs } from "./failure-count.ts";
 import { attemptsFailed, firstTokenTimeout, noServer, queueTimeout, refusedByServer, stalled } from "./failures.ts";
 import { RemoteSequence, type SequenceLimits, type SequenceOwner } from "./remote-sequence.ts";
 import { remoteStatistics } from "./remote-statistics.ts";
@@ -19,9 +20,6 @@ import type { Upstream } from "./upstream.ts";
 const tickMs = 250;
 /** Time for the last event of a stream after the last token. A stream that takes longer is closed. */
 const lingerMs = 2000;
-/** Wait before the first repeated attempt, if every server has failed or is busy; each further wait is twice as long. */
-const retryMs = 200;
-const maxRetryMs = 5000;
 
 export interface DispatcherOptions {
   readonly settings: RemoteSettings;
@@ -254,7 +252,7 @@ export class Dispatcher implements SequenceOwner {
       return;
     }
     sequence.avoided.clear();
-    const wait = Math.min(retryAfterMs ?? retryMs * 2 ** (sequence.attempts - 1), maxRetryMs);
+    const wait = retryDelayMs(sequence.attempts, { retryAfterMs });
     const again = () => {
       this.#retrying.delete(sequence);
       this.#enqueue(sequence);

@@ -5,11 +5,7 @@ import { checkTokens, discover, type Found } from "../../engines/remote/discover
 import type { SplitCharacters } from "../../engines/remote/split-characters.ts";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import type { RemoteUrlStatistics } from "../messages.ts";
-
-/** Failures in a row after which a server gets no requests. One is enough if there is no connection to it. */
-const failuresToOpen = 3;
-const minBackoffMs = 500;
-const maxBackoffMs = 30_000;
+import { FailureCount } from "./failure-count.ts";
 
 export interface UpstreamOptions {
   readonly url: string;
@@ -31,8 +27,7 @@ export class Upstream {
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #options: UpstreamOptions;
   #isOpen = true;
-  #failures = 0;
-  #backoffMs = minBackoffMs;
+  readonly #failures = new FailureCount();
   /** Time of the next probe, in ms of performance.now(). */
   #probeAtMs = 0;
   #isProbing = false;
@@ -73,18 +68,18 @@ export class Upstream {
 
   /** Call when the server has sent the first token of a request. */
   succeeded(nowMs: number): void {
-    this.#failures = 0;
-    this.#backoffMs = minBackoffMs;
+    this.#failures.reset();
     this.#probeAtMs = nowMs + this.#options.settings.probeIntervalMs;
   }
 
   /** Call when a request has failed. */
-  failed({ kind, message }: UpstreamFailure, nowMs: number): void {
+  failed(failure: UpstreamFailure, nowMs: number): void {
+    const { kind, message } = failure;
     if (kind === "busy") this.counts.busy++;
     if (kind === "busy" || kind === "refused") return;
     this.counts.failures++;
-    this.#failures += kind === "connection" && message === "ECONNREFUSED" ? failuresToOpen : 1;
-    if (!this.#isOpen && this.#failures >= failuresToOpen) this.#open(`${kind}: ${message}`, nowMs);
+    const isTooMany = this.#failures.add(failure);
+    if (!this.#isOpen && isTooMany) this.#open(`${kind}: ${message}`, nowMs);
   }
 
   /** Probes the server if it is time. Never rejects. */
@@ -96,16 +91,16 @@ export class Upstream {
       else await this.connection.json("GET", "/v1/models", null, this.#timeoutMs);
       this.#probeAtMs = performance.now() + this.#options.settings.probeIntervalMs;
       if (this.#isOpen) this.#close();
-      else this.#failures = 0;
+      else this.#failures.clear();
     } catch (error) {
       const failure = error instanceof UpstreamFailure ? error : new UpstreamFailure("failed", String(error));
-      this.#probeAtMs = performance.now() + this.#backoffMs;
+      this.#probeAtMs = performance.now() + this.#failures.backoffMs;
       if (this.#isOpen) {
         const reason = `${failure.kind}: ${failure.message}`;
         const isNew = this.#downSinceMs === 0 && this.#reason !== reason;
         if (isNew) this.#options.onNotice(`${this.url} gets no requests (${reason})`);
         this.#reason = reason;
-        this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
+        this.#failures.backOff();
       } else this.failed(failure, performance.now());
     } finally {
       this.#isProbing = false;
@@ -160,14 +155,14 @@ export class Upstream {
     this.#isOpen = true;
     this.#reason = reason;
     this.#downSinceMs = nowMs;
-    this.#probeAtMs = nowMs + this.#backoffMs;
+    this.#probeAtMs = nowMs + this.#failures.backoffMs;
     this.#options.onNotice(`${this.url} failed (${reason}); it gets no requests until it answers GET /v1/models`);
   }
 
   #close(): void {
     this.#isOpen = false;
     // One more failure takes the server out again, for longer.
-    this.#failures = failuresToOpen - 1;
+    this.#failures.allowNone();
     const seconds = ((performance.now() - this.#downSinceMs) / 1000).toFixed(1);
     const again = this.#downSinceMs === 0 ? "answers now" : `answers again after ${seconds} s`;
     this.#options.onNotice(`${this.url} ${again}; it gets requests`);

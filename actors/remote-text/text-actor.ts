@@ -14,13 +14,11 @@ import { fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/error
 import { Gate } from "../../runtime/queues/gate.ts";
 import { changedContent, openContent } from "../api/sealed-content.ts";
 import { type RemoteTextProtocol, remoteTextChannel, remoteTextWindow } from "../messages.ts";
+import { retryDelayMs } from "../remote-model/failure-count.ts";
 import { attemptsFailed, noServer, queueTimeout, refusedByServer } from "../remote-model/failures.ts";
 import { callText } from "./text-call.ts";
 import { chooseByText, type TextUpstream } from "./text-upstreams.ts";
 
-/** Wait before a further attempt, if every server has failed or is busy; each further wait is twice as long. */
-const retryMs = 200;
-const maxRetryMs = 5000;
 /** Time between two looks for room, in ms, while every server that answers is full. */
 const fullMs = 50;
 
@@ -152,7 +150,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
         avoided.add(upstream);
         if (avoided.size === upstreams.length) {
           avoided.clear();
-          await sleep(Math.min(error.retryAfterMs ?? retryMs * 2 ** (attempt - 1), maxRetryMs));
+          await sleep(retryDelayMs(attempt, error));
         }
       } finally {
         upstream.outstanding--;

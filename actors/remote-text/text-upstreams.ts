@@ -5,11 +5,7 @@ import { UpstreamConnection } from "../../engines/remote/connection.ts";
 import { list, record } from "../../engines/remote/json-shape.ts";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import { chooseUpstream } from "../remote-model/choose-upstream.ts";
-
-const minBackoffMs = 500;
-const maxBackoffMs = 30_000;
-/** Failures in a row after which a server gets no requests. One is enough if there is no connection to it. */
-const failuresToOpen = 3;
+import { FailureCount } from "../remote-model/failure-count.ts";
 
 export class TextUpstream {
   readonly url: string;
@@ -19,8 +15,7 @@ export class TextUpstream {
   outstanding = 0;
   reason = "it has not answered yet";
   readonly #slots: number;
-  #failures = 0;
-  #backoffMs = minBackoffMs;
+  readonly #failures = new FailureCount();
   #closedUntilMs = 0;
   /** Whether the server has failed, and gets one request to find out whether it answers. */
   #isTrying = false;
@@ -41,19 +36,18 @@ export class TextUpstream {
   }
 
   succeeded(): void {
-    this.#failures = 0;
-    this.#backoffMs = minBackoffMs;
+    this.#failures.reset();
     this.#isTrying = false;
   }
 
   /** Returns whether the server gets no requests from now on. */
-  failed({ kind, message }: UpstreamFailure): boolean {
+  failed(failure: UpstreamFailure): boolean {
+    const { kind, message } = failure;
     if (kind === "busy" || kind === "refused") return false;
     this.reason = `${kind}: ${message}`;
-    this.#failures += kind === "connection" && message === "ECONNREFUSED" ? failuresToOpen : 1;
-    if (this.#failures < failuresToOpen) return false;
-    this.#closedUntilMs = performance.now() + this.#backoffMs;
-    this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
+    if (!this.#failures.add(failure)) return false;
+    this.#closedUntilMs = performance.now() + this.#failures.backoffMs;
+    this.#failures.backOff();
     this.#isTrying = true;
     return true;
   }
