@@ -1,5 +1,4 @@
 // Web search of a server: options of the web thread from the settings, and the embedding model that ranks results.
-
 import type { Inference } from "../../../actors/api/inference.ts";
 import { type EmbedTexts, WebClient } from "../../../actors/front/web-client.ts";
 import { packedTexts } from "../../../http/shared/fields/embed-inputs.ts";

@@ -57,7 +57,8 @@ describe("settings of web search", () => {
     const inference: Pick<Inference, "embed"> = {
       embed: async (request) => {
         requests.push(request);
-        return { vectors: [Float32Array.of(1, 0), Float32Array.of(0, 1), Float32Array.of(1, 0)], promptTokens: 3 };
+        const ofPassages = [Float32Array.of(0, 1), Float32Array.of(1, 0)];
+        return { vectors: request.inputType === "query" ? [Float32Array.of(1, 0)] : ofPassages, promptTokens: 3 };
       },
     };
     const flags = {
@@ -74,10 +75,15 @@ describe("settings of web search", () => {
         ["about two", "about one"],
       );
       assert.deepEqual(paths, ["/search"]);
-      const [{ model, client, inputs } = assert.fail("no embeddings")] = requests;
       assert.deepEqual(
-        [model, client, new TextDecoder().decode(inputs.values as Uint8Array)],
-        ["local", "c", "whichabout oneabout two"],
+        requests.map(({ model, client, inputType, inputs }) => [
+          ...[model, client, inputType],
+          new TextDecoder().decode(inputs.values as Uint8Array),
+        ]),
+        [
+          ["local", "c", "query", "which"],
+          ["local", "c", "document", "about oneabout two"],
+        ],
       );
       const page = { url: `http://127.0.0.1:${port}/page/one`, options: defaultWebOptions, client: "c" };
       await assert.rejects(web.read(page, never), /expected a URL with one of the ports 80, 443, 8080, 8443/);
