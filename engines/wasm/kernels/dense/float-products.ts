@@ -17,15 +17,15 @@ const BLOCK_BYTES: i32 = 256 << 10;
  * constant in every iteration.
  */
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
-/** Factor of the sums for F16: 2^32. The activations include the other part (2^80) of the total factor 2^112. */
-const F16_SUM_SCALE: f32 = 4294967296.0;
+/** Size in bytes of the factor of the sums, in all lanes. F16 has it after the values of each group (floats.ts). */
+export const FACTOR_BYTES: usize = 16;
 
 /**
  * Multiplies the matrix by n columns of activations. The matrix is read in four streams, one for each quarter of its
  * rows, because one stream would not use the full memory bandwidth.
  */
 export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
-  const groupBytes = <usize>k * (sizeof<T>() << 2);
+  const groupBytes = <usize>k * (sizeof<T>() << 2) + (isFactored<T>() ? FACTOR_BYTES : 0);
   const quarterGroups = rows >> 4;
   const apart = <usize>quarterGroups * groupBytes;
   const yApart = <usize>quarterGroups << 4;
@@ -57,7 +57,14 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   }
 }
 
-/** Returns the values of a group of rows in one column. F16 values are multiplied by 2^-112. */
+/** Returns whether the sums have to be multiplied by a factor: only F16. */
+// @ts-expect-error: decorator
+@inline
+function isFactored<T>(): bool {
+  return !isFloat<T>() && isSigned<T>();
+}
+
+/** Returns the values of a group of rows in one column. For F16, they lack a factor; see floats.ts. */
 // @ts-expect-error: decorator
 @inline
 function column<T>(at: usize, mask: v128): v128 {
@@ -75,10 +82,11 @@ function nextColumn<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at, 8), 13), mask);
 }
 
+/** Stores sums, multiplied by the factor at the address `factor`, where the values of the group end. */
 // @ts-expect-error: decorator
 @inline
-function storeSums<T>(y: usize, sums: v128): void {
-  v128.store(y, isFloat<T>() || !isSigned<T>() ? sums : f32x4.mul(sums, f32x4.splat(F16_SUM_SCALE)));
+function storeSums<T>(y: usize, sums: v128, factor: usize): void {
+  v128.store(y, isFactored<T>() ? f32x4.mul(sums, v128.load(factor)) : sums);
 }
 
 /** Multiplies two groups of rows by four columns of activations. */
@@ -111,17 +119,17 @@ function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize,
     groups += sizeof<T>() << 2;
     other += sizeof<T>() << 2;
   }
-  storeSums<T>(y, a0);
-  storeSums<T>(y + yApart, b0);
+  storeSums<T>(y, a0, groups);
+  storeSums<T>(y + yApart, b0, other);
   y += yStride;
-  storeSums<T>(y, a1);
-  storeSums<T>(y + yApart, b1);
+  storeSums<T>(y, a1, groups);
+  storeSums<T>(y + yApart, b1, other);
   y += yStride;
-  storeSums<T>(y, a2);
-  storeSums<T>(y + yApart, b2);
+  storeSums<T>(y, a2, groups);
+  storeSums<T>(y + yApart, b2, other);
   y += yStride;
-  storeSums<T>(y, a3);
-  storeSums<T>(y + yApart, b3);
+  storeSums<T>(y, a3, groups);
+  storeSums<T>(y + yApart, b3, other);
 }
 
 /** Multiplies two groups of rows by three columns of activations. */
@@ -149,14 +157,14 @@ function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize
     groups += sizeof<T>() << 2;
     other += sizeof<T>() << 2;
   }
-  storeSums<T>(y, a0);
-  storeSums<T>(y + yApart, b0);
+  storeSums<T>(y, a0, groups);
+  storeSums<T>(y + yApart, b0, other);
   y += yStride;
-  storeSums<T>(y, a1);
-  storeSums<T>(y + yApart, b1);
+  storeSums<T>(y, a1, groups);
+  storeSums<T>(y + yApart, b1, other);
   y += yStride;
-  storeSums<T>(y, a2);
-  storeSums<T>(y + yApart, b2);
+  storeSums<T>(y, a2, groups);
+  storeSums<T>(y + yApart, b2, other);
 }
 
 /** Multiplies four groups of rows by two columns of activations. */
@@ -193,17 +201,17 @@ function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApar
     r += sizeof<T>() << 2;
     s += sizeof<T>() << 2;
   }
-  storeSums<T>(y, a0);
-  storeSums<T>(y + yStride, a1);
+  storeSums<T>(y, a0, p);
+  storeSums<T>(y + yStride, a1, p);
   y += yApart;
-  storeSums<T>(y, b0);
-  storeSums<T>(y + yStride, b1);
+  storeSums<T>(y, b0, q);
+  storeSums<T>(y + yStride, b1, q);
   y += yApart;
-  storeSums<T>(y, c0);
-  storeSums<T>(y + yStride, c1);
+  storeSums<T>(y, c0, r);
+  storeSums<T>(y + yStride, c1, r);
   y += yApart;
-  storeSums<T>(y, d0);
-  storeSums<T>(y + yStride, d1);
+  storeSums<T>(y, d0, s);
+  storeSums<T>(y + yStride, d1, s);
 }
 
 /**
@@ -231,8 +239,8 @@ function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart
     r += sizeof<T>() << 3;
     s += sizeof<T>() << 3;
   }
-  storeSums<T>(y, a);
-  storeSums<T>(y + yApart, b);
-  storeSums<T>(y + yApart * 2, c);
-  storeSums<T>(y + yApart * 3, d);
+  storeSums<T>(y, a, p);
+  storeSums<T>(y + yApart, b, q);
+  storeSums<T>(y + yApart * 2, c, r);
+  storeSums<T>(y + yApart * 3, d, s);
 }

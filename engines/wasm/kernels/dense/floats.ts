@@ -1,17 +1,24 @@
 // Float matrices: F32, F16 and BF16, each stored in its own type. Rows are stored in groups of four. A group has a
 // vector for each column, with one row per lane. Each activation is copied to all lanes, so products need no sums
 // across lanes.
+//
+// F16: the bits of a value, moved to their positions in an F32, give the value times 2^-112. A subnormal F16 would give
+// a subnormal F32, and a product of such a number takes 100 cycles and more on Intel CPUs. Groups of rows without
+// values of 128 and above, so nearly all groups, are therefore stored with an exponent that is larger by 10: then
+// all values are normal, exact, and multiplied by 2^-102. After its values, each group has the factor of its sums.
 
 import { F16, F32 } from "../types";
-import { multiplyFloats } from "./float-products";
+import { FACTOR_BYTES, multiplyFloats } from "./float-products";
 
-/** 2^112. The bits of an F16, moved to their positions in an F32, give the F16's value times 2^-112. */
-const F16_SCALE: f32 = 5.192296858534828e33;
 /**
- * Part of the factor 2^112 that is applied to the activations: 2^80. The other part, 2^32, is applied to the sums.
+ * Part of the factor 2^112 or 2^102 that is applied to the activations: 2^80. The other part is applied to the sums.
  * Activations, products and sums thus stay in range.
  */
-const F16_ACTIVATION_SCALE: f32 = 1.2089258196146292e24;
+const F16_ACTIVATION_FACTOR: f32 = 1.2089258196146292e24;
+/** Factor of the sums for values in F16's own encoding: 2^32. */
+const F16_SUM_FACTOR: f32 = 4294967296.0;
+/** Factor of the sums for values with a larger exponent: 2^22. */
+const SHIFTED_SUM_FACTOR: f32 = 4194304.0;
 
 // @ts-expect-error: decorator
 @inline
@@ -19,25 +26,34 @@ function valueBytes(type: i32): i32 {
   return type == F32 ? 4 : 2;
 }
 
+/** Returns the bytes of a group of four rows. */
+// @ts-expect-error: decorator
+@inline
+function groupBytes(type: i32, k: i32): usize {
+  return <usize>(k * valueBytes(type) * 4) + (type == F16 ? FACTOR_BYTES : 0);
+}
+
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
-  return rows * k * valueBytes(type);
+  return (rows >> 2) * <i32>groupBytes(type, k);
 }
 
 /** Packs rows and checks for NaN and infinity; see kernel-exports.ts. */
 export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
   const rowBytes = <usize>(k * valueBytes(type));
   const padded = (count + 15) & ~15;
-  target += <usize>firstRow * rowBytes;
+  const bytes = groupBytes(type, k);
+  target += <usize>(firstRow >> 2) * bytes;
   for (let row = 0; row < padded; row += 4) {
     const present = min(count - row, 4);
     if (present <= 0) {
-      memory.fill(target, 0, rowBytes << 2);
+      memory.fill(target, 0, bytes);
     } else {
       const bad = packGroup(type, source, target, rowBytes, present);
       if (bad) return row + bad;
+      if (type == F16) shiftExponents(target, target + bytes - FACTOR_BYTES);
     }
     source += rowBytes << 2;
-    target += rowBytes << 2;
+    target += bytes;
   }
   return 0;
 }
@@ -78,6 +94,42 @@ function packGroup(type: i32, source: usize, target: usize, rowBytes: usize, pre
   return v128.any_true(badD) ? 4 : 0;
 }
 
+/** Makes the exponents of the packed F16 values from `at` to `end` larger by 10 if possible, and stores the factor. */
+function shiftExponents(at: usize, end: usize): void {
+  const withoutSign = i16x8.splat(0x7fff);
+  let largest = i16x8.splat(0);
+  for (let from = at; from != end; from += 16) {
+    largest = i16x8.max_s(largest, v128.and(v128.load(from), withoutSign));
+  }
+  // Exponents have five bits; 128 has the exponent 22.
+  const isShifted = !v128.any_true(i16x8.ge_s(largest, i16x8.splat(22 << 10)));
+  v128.store(end, f32x4.splat(isShifted ? SHIFTED_SUM_FACTOR : F16_SUM_FACTOR));
+  if (!isShifted) return;
+  const shift = i16x8.splat(10 << 10);
+  for (; at != end; at += 16) {
+    const values = v128.load(at);
+    const isSmall = i16x8.lt_s(v128.and(values, withoutSign), i16x8.splat(1 << 10));
+    const shifted = i16x8.add(values, shift);
+    v128.store(at, v128.any_true(isSmall) ? v128.bitselect(shiftedSubnormals(values), shifted, isSmall) : shifted);
+  }
+}
+
+/** Returns subnormal F16 values and zeros with an exponent that is larger by 10. Other values give undefined results. */
+function shiftedSubnormals(values: v128): v128 {
+  const multiples = v128.and(values, i16x8.splat(0x03ff)); // of 2^-24
+  const lower = normalized(i32x4.extend_low_i16x8_u(multiples));
+  const upper = normalized(i32x4.extend_high_i16x8_u(multiples));
+  return v128.or(i16x8.narrow_i32x4_s(lower, upper), v128.and(values, i16x8.splat(-0x8000)));
+}
+
+/** Returns the exponents and fractions of multiples of 2^-24, at the positions of F16. An exponent of 1 means 2^-24. */
+// @ts-expect-error: decorator
+@inline
+function normalized(multiples: v128): v128 {
+  const bits = i32x4.shr_u(f32x4.convert_i32x4_s(multiples), 13);
+  return i32x4.max_s(i32x4.sub(bits, i32x4.splat(126 << 10)), i32x4.splat(0));
+}
+
 // @ts-expect-error: decorator
 @inline
 function notFinite(type: i32, values: v128, exponent: v128): v128 {
@@ -115,18 +167,21 @@ function storeNarrowColumns(a: v128, b: v128, c: v128, d: v128, target: usize): 
 
 export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, out: usize): void {
   const size = <usize>valueBytes(type);
-  let from = matrix + (<usize>(row & ~3) * <usize>k + <usize>(row & 3)) * size;
+  const group = matrix + <usize>(row >> 2) * groupBytes(type, k);
+  const factor = type == F16 ? load<f32>(group + (<usize>k << 3)) * F16_ACTIVATION_FACTOR : 1;
+  let from = group + <usize>(row & 3) * size;
   for (const end = out + (<usize>k << 2); out != end; out += 4) {
-    store<f32>(out, readValue(type, from));
+    store<f32>(out, readValue(type, from) * factor);
     from += size << 2;
   }
 }
 
+/** Returns a value; for F16 it lacks the factor. */
 // @ts-expect-error: decorator
 @inline
 function readValue(type: i32, at: usize): f32 {
   if (type == F32) return load<f32>(at);
-  if (type == F16) return reinterpret<f32>((<i32>load<i16>(at) << 13) & 0x8fffe000) * F16_SCALE;
+  if (type == F16) return reinterpret<f32>((<i32>load<i16>(at) << 13) & 0x8fffe000);
   return reinterpret<f32>(<i32>load<u16>(at) << 16);
 }
 
@@ -139,7 +194,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
  * together.
  */
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
-  const scale = f32x4.splat(type == F16 ? F16_ACTIVATION_SCALE : 1);
+  const scale = f32x4.splat(type == F16 ? F16_ACTIVATION_FACTOR : 1);
   const rowBytes = <usize>stride << 2;
   for (; n >= 4; n -= 4) {
     prepareFour(x, rowBytes, k, scale, out);

@@ -217,4 +217,59 @@ for (const variant of variants) {
       });
     });
   }
+
+  describe(`F16 matrices on the ${variant} kernels, in every encoding`, () => {
+    /** All finite values below the magnitude `end`, with both signs; a multiple of 32 of them. */
+    const below = (end: number) => Uint16Array.from({ length: 2 * end }, (_, i) => (i >> 1) | ((i & 1) << 15));
+
+    it("return every value unchanged: of groups with values below 128 only, and of others", () => {
+      for (const end of [0x5800, 0x7c00]) {
+        rig.reset();
+        const stored = below(end);
+        const k = stored.length / 16;
+        const matrix = createMatrix("F16", 16, k, stored);
+        const at = pack(rig, matrix);
+        const out = rig.reserve(k * floatBytes);
+        for (let row = 0; row < 16; row++) {
+          rig.kernels.readRow(types.F16, at, row, 16, k, out);
+          assert.deepEqual([...rig.floats(out, k)], [...matrix.values.subarray(row * k, (row + 1) * k)], `row ${row}`);
+        }
+      }
+    });
+
+    it("multiply groups with a value of 128, and groups without one", () => {
+      const [rows, k] = [64, 96];
+      const { stored } = randomMatrix("F16", rows, k, 8);
+      for (const row of [0, 21, 38, 63]) stored[row * k + row] = row % 2 === 0 ? 0x5800 : 0xd800;
+      const matrix = createMatrix("F16", rows, k, stored);
+      for (const n of [1, 2, 3, 4, 9]) {
+        rig.reset();
+        const x = randomFloats(n * k, n);
+        assertProducts(matrix, x, multiply(rig, "F16", pack(rig, matrix), rows, k, x));
+      }
+    });
+
+    it("take no more time for subnormal values than for others", () => {
+      rig.reset();
+      const [rows, k, n] = [64, 512, 32];
+      const [subnormal, normal] = [0x0155, 0x2555].map((bits) =>
+        pack(rig, createMatrix("F16", rows, k, new Uint16Array(rows * k).fill(bits))),
+      ) as [number, number];
+      const prepared = rig.reserve(rig.kernels.activationBytes(types.F16, n, k));
+      rig.kernels.prepare(types.F16, rig.place(randomFloats(n * k, 9)), k, n, k, prepared);
+      const y = rig.reserve(n * rows * floatBytes);
+      const least = (at: number) => {
+        let ms = Number.POSITIVE_INFINITY;
+        for (let round = 0; round < 20; round++) {
+          const startMs = performance.now();
+          rig.kernels.multiply(types.F16, at, rows, k, prepared, n, y, rows);
+          ms = Math.min(ms, performance.now() - startMs);
+        }
+        return ms;
+      };
+      least(normal);
+      const ratio = least(subnormal) / least(normal);
+      assert.ok(ratio < 2, `${ratio.toFixed(1)} times as long`);
+    });
+  });
 }
