@@ -63,7 +63,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 8192,
     license: { fileName: "licenses.engine.txt" },
     rolldownOptions: {
-      // The compression takes most of the time, which is no fault.
+      // The compression takes most of the time, which is not a fault.
       checks: { bundlerTimings: false },
       input: ["page-worker", "gpu-worker"].map((name) => fileURLToPath(new URL(`./${name}.ts`, import.meta.url))),
       output: { entryFileNames: "[name].js" },

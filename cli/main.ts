@@ -12,19 +12,19 @@ import { configWithDefault } from "./default-config.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
 import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
-import { cacheCommand } from "./tools/cache.ts";
-import { loginCommand } from "./tools/login.ts";
-import { modelsCommand } from "./tools/models.ts";
+import { cacheCommand } from "./commands/cache.ts";
+import { loginCommand } from "./commands/login.ts";
+import { modelsCommand } from "./commands/models.ts";
 import { version } from "./version.ts";
 
 const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {
   models: modelsCommand,
   cache: cacheCommand,
-  quantize: async (args) => (await import("./tools/quantize.ts")).quantizeCommand(args),
-  uqff: async (args) => (await import("./tools/uqff/uqff.ts")).uqffCommand(args),
+  quantize: async (args) => (await import("./commands/quantize.ts")).quantizeCommand(args),
+  uqff: async (args) => (await import("./commands/uqff/uqff.ts")).uqffCommand(args),
   login: loginCommand,
-  doctor: async (args) => (await import("./tools/doctor.ts")).doctorCommand(args),
-  completions: async (args) => (await import("./tools/completions.ts")).completionsCommand(args),
+  doctor: async (args) => (await import("./commands/doctor.ts")).doctorCommand(args),
+  completions: async (args) => (await import("./commands/completions.ts")).completionsCommand(args),
 };
 
 try {

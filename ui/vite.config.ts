@@ -22,7 +22,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 4096,
     // The style sheet allows no inlined images of other origins; small ones are inlined as data.
     license: { fileName: "licenses.txt" },
-    // The compression takes most of the time, which is no fault.
+    // The compression takes most of the time, which is not a fault.
     rolldownOptions: { checks: { bundlerTimings: false } },
   },
 });

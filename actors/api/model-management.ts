@@ -52,7 +52,7 @@ export interface ModelLibrary {
   /**
    * Downloads a model and adds it to those of the server, not loaded. Resolves at once if the server has it. A download in progress
    * is joined. It ends when the signals of all that wait for it are aborted; what was downloaded is kept for the next try. Throws
-   * invalid_value if `name` is no name of a model to download, queue_full, and the errors of downloads.
+   * invalid_value if `name` is not a name of a model to download, queue_full, and the errors of downloads.
    */
   download(name: string, signal: AbortSignal, onProgress: (download: Download) => void): Promise<void>;
   /**

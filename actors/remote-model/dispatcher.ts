@@ -37,7 +37,7 @@ export interface DispatcherOptions {
 interface Waiting {
   readonly client: string;
   readonly job: Pick<SequenceJob, "priority">;
-  /** Start of this wait, in ms of performance.now(). A repeated attempt waits anew. */
+  /** Start of this wait, in ms of performance.now(). A repeated attempt waits again. */
   readonly queuedMs: number;
   /** First tokens, for the choice of the server. */
   readonly prompt: Int32Array;

@@ -38,7 +38,7 @@ export class InputEncoder {
   readonly #id: string;
   readonly #vocabulary: Vocabulary;
   readonly #prompts: EmbeddingPrompts | null;
-  /** Null: the model is no ColBERT model. */
+  /** Null: the model is not a ColBERT model. */
   readonly #markers: Markers | null;
   /** Guard against control tokens in texts behind a prompt that has some. Created at first use, because most prompts have none. */
   #guard: UserTextGuard | null = null;

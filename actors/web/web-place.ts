@@ -12,7 +12,7 @@ import { openProvider } from "./providers/open-provider.ts";
 import { Extractor } from "./readers/extractor.ts";
 import { WebService, type WebServiceOptions } from "./web-service.ts";
 
-/** Ports of pages. Other ports belong to services that are no web sites. */
+/** Ports of pages. Other ports belong to services that are not web sites. */
 const pagePorts = [80, 443, 8080, 8443];
 const embedMs = 30_000;
 

@@ -15,7 +15,7 @@ const replicas = 3;
 const slots = 32;
 const threads = 1;
 const contextEach = 1024;
-const requestsEach = 240;
+const requestsEach = 160;
 const idleRequests = 12;
 const busyRequests = 160;
 const shape = { wordCount: 60, sharedCount: 0, spread: 0.5 };
@@ -46,9 +46,11 @@ export async function checkTable({ model, flags: given, rates, seed }: CheckOpti
     const times = { ...measured, requestMs: await load.requestMs(measured) };
     const atOnce = await load.stepsAtOnce();
     const most = mostPerSecond(times, atOnce);
+    process.stderr.write(`${atOnce.toFixed(2)} steps at once, at most ${most.toFixed(1)} requests/s\n`);
     const tables: string[] = [];
     for (const perSecond of rates ?? [0.5, 0.7, 0.9].map((share) => Number((share * most).toFixed(1)))) {
       tables.push(findingsTable(`${perSecond} requests/s`, await compare(load, perSecond, times, atOnce)));
+      process.stderr.write(`${tables.at(-1)}\n`);
     }
     const points = times.decode.map(([count, ms]) => `${ms.toFixed(1)} ms for ${count}`).join(", ");
     const head =

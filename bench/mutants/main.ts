@@ -1,4 +1,4 @@
-// `bench mutants`: damaged images, audio files, videos and models, and small files that claim much. Nothing may crash a server, hang, take
+// `bench mutants`: damaged images, audio files, videos and models, and small files with huge contents. Nothing may crash a server, hang, take
 // unbounded memory, or be refused without a name.
 import { appendFileSync } from "node:fs";
 import { loadavg } from "node:os";
@@ -13,7 +13,7 @@ import { runModels } from "./model-trials.ts";
 import { type Kind, kinds, type Outcome, type Trials } from "./outcome.ts";
 import { PeakMemory } from "./peak-memory.ts";
 import { runReloads } from "./reload-trials.ts";
-import { runSpecial, type SpecialOutcome, specials } from "./special.ts";
+import { runOversized, type OversizedOutcome, oversizedFiles } from "./oversized-files.ts";
 
 export const usage = `npm run bench -- mutants [FLAGS]: damaged images, audio files, videos and models
 
@@ -67,7 +67,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const server = await MediaServer.start();
   const memory = new PeakMemory(server.pid);
   const lines: Line[] = [];
-  const special: SpecialOutcome[] = [];
+  const oversized: OversizedOutcome[] = [];
   let hasEnded = true;
   try {
     for (const kind of chosen) {
@@ -75,13 +75,13 @@ export async function main(argv: readonly string[]): Promise<void> {
       const trials = { seed, first: flags["--first"] ?? 0, count: share };
       lines.push(await runKind(kind, trials, server, flags["--log"] ?? null));
     }
-    if (only === null) for (const one of specials) special.push(await tellSpecial(await runSpecial(one, server)));
+    if (only === null) for (const one of oversizedFiles) oversized.push(await tellOversized(await runOversized(one, server)));
     hasEnded = server.hasEnded;
   } finally {
     memory.stop();
     await server.stop();
   }
-  const findings = findingsOf(lines, special, memory, { hasEnded, restarts: server.restarts });
+  const findings = findingsOf(lines, oversized, memory, { hasEnded, restarts: server.restarts });
   report(
     {
       name: "mutants",
@@ -91,7 +91,7 @@ export async function main(argv: readonly string[]): Promise<void> {
         "real files by their structure (test/fixtures/mutants). Images, audio and videos are read by the server's decoders, and one of " +
         `${every} is sent to a server; models are loaded and compute a little. Bytes of memory are resident. Load of the machine by other ` +
         `programs at the beginning (load average of a minute): ${load}.`,
-      body: [linesTable(lines), specialTable(special), findingsTable("mutants", findings)].filter(Boolean).join("\n\n"),
+      body: [linesTable(lines), oversizedTable(oversized), findingsTable("mutants", findings)].filter(Boolean).join("\n\n"),
     },
     flags["--save"] ?? false,
   );
@@ -128,7 +128,7 @@ async function inServer(run: (server: MediaServer) => Promise<void>): Promise<vo
   }
 }
 
-function tellSpecial(outcome: SpecialOutcome): SpecialOutcome {
+function tellOversized(outcome: OversizedOutcome): OversizedOutcome {
   const { name, answer, ms, holds } = outcome;
   process.stderr.write(
     `${name}: ${answer.status} ${answer.message.slice(0, 200)}, ${(ms / 1000).toFixed(1)} s${holds ? "" : ": BROKEN"}\n`,
@@ -138,7 +138,7 @@ function tellSpecial(outcome: SpecialOutcome): SpecialOutcome {
 
 function findingsOf(
   lines: readonly Line[],
-  special: readonly SpecialOutcome[],
+  oversized: readonly OversizedOutcome[],
   memory: PeakMemory,
   { hasEnded, restarts }: Pick<MediaServer, "hasEnded" | "restarts">,
 ): readonly Finding[] {
@@ -151,7 +151,7 @@ function findingsOf(
     ...broken
       .slice(0, shownBroken)
       .map(({ kind, outcome }) => told(`${kind} ${outcome.number}`, outcome.detail.slice(0, 150))),
-    exactly("special files with another answer", special.filter(({ holds }) => !holds).length, 0),
+    exactly("oversized files with another answer", oversized.filter(({ holds }) => !holds).length, 0),
     exactly("ends of the server", Number(hasEnded), 0),
     exactly("ends of its models' processes", restarts, 0),
     atMost(
@@ -190,11 +190,11 @@ function linesTable(lines: readonly Line[]): string {
   );
 }
 
-function specialTable(special: readonly SpecialOutcome[]): string {
-  if (special.length === 0) return "";
+function oversizedTable(oversized: readonly OversizedOutcome[]): string {
+  if (oversized.length === 0) return "";
   return table(
-    ["special file", "status", "seconds", "largest process (MiB)", "all processes (MiB)", "as promised"],
-    special.map(({ name, answer, ms, peak, holds }) => [
+    ["oversized file", "status", "seconds", "largest process (MiB)", "all processes (MiB)", "as promised"],
+    oversized.map(({ name, answer, ms, peak, holds }) => [
       ...[name, String(answer.status), (ms / 1000).toFixed(1), String(Math.round(peak.largestChildMiB))],
       ...[String(Math.round(peak.allMiB)), holds ? "yes" : "NO"],
     ]),

@@ -10,7 +10,7 @@ import type { ModelKind } from "../../test/fixtures/mutants/model-sources.ts";
 import { residentKiB } from "../proc.ts";
 import type { Outcome, Trials } from "./outcome.ts";
 
-const program = fileURLToPath(new URL("./place.js", import.meta.url));
+const program = fileURLToPath(new URL("./model-process.js", import.meta.url));
 const watchMs = 100;
 /** Number of mutants of a process: the memory of a damaged model is given back when garbage is collected, which may be late. */
 const batch = 100;

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
 import { gguf, json, onnx } from "../../test/fixtures/mutants/model-formats.ts";
 import { diceOf, mutantOf, type Source } from "../../test/fixtures/mutants/mutate.ts";
-import { blackPng, silentWav } from "../../test/fixtures/mutants/special-files.ts";
+import { blackPng, silentWav } from "../../test/fixtures/mutants/oversized-files.ts";
 import type { Alias, Answer, MediaServer } from "./media-server.ts";
 import type { Outcome, Trials } from "./outcome.ts";
 

@@ -7,7 +7,7 @@ import type { Config } from "../config/config.ts";
 
 /**
  * Returns the folder without links in its path; null: the command gives each session a separate folder. Throws
- * config_invalid if it is no folder, or if it contains the user's home folder, which may have keys and passwords.
+ * config_invalid if it is not a folder, or if it contains the user's home folder, which may have keys and passwords.
  */
 export function userFolder({ command, run }: Pick<Config, "command" | "run">): string | null {
   if (command !== "run") return null;

@@ -1,6 +1,6 @@
 // Report of a tuning as text: a table of the candidates, and the recommended command.
 import type { TuneCandidate, TuneResult } from "../../actors/api/tuning.ts";
-import { textTable } from "../tools/table.ts";
+import { textTable } from "../commands/table.ts";
 
 /** `configPath`: file with the recommended settings; null: none was written. */
 export function report(result: TuneResult, configPath: string | null): string {

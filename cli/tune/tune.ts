@@ -5,7 +5,7 @@ import { wireTuneResult } from "../../http/models/tune-operation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
 import { localEngine } from "../assembly/models/model-specs.ts";
-import { sourceWishesOf } from "../assembly/quantization/wishes.ts";
+import { sourceOptionsOf } from "../assembly/quantization/load-options.ts";
 import type { Config, ModelConfig, Origin } from "../config/config.ts";
 import { appliesTo, entryAt, groups } from "../config/keys.ts";
 import { createProgress } from "../progress.ts";
@@ -54,7 +54,7 @@ async function settingsOf(config: Config, model: ModelConfig, path: string): Pro
     budgetMs: budget * 1000,
     level: isq === null ? null : String(isq),
     dtype: model.dtype,
-    source: await sourceWishesOf(model, (message) => void notes.push(message)),
+    source: await sourceOptionsOf(model, (message) => void notes.push(message)),
     engine: localEngine(config),
     cpu: model.device.cpu,
     threads: threads === 0 ? null : threads,
@@ -77,7 +77,7 @@ const decided: ReadonlySet<string> = new Set([
   ...["modelId", "isq", "engine", "threads", "maxSeqs", "maxNumBatchedTokens", "maxModelLen", "kvCache"],
 ]);
 
-/** Returns the settings of the user that the recommendation keeps, except those that are no single value. */
+/** Returns the settings of the user that the recommendation keeps, except those that are not a single value. */
 function keptSettings(config: Config, model: ModelConfig): KeptSetting[] {
   return config.origins.flatMap(({ group, field }) => {
     const entry = entryAt(group as "models", field as "modelId");

@@ -7,13 +7,13 @@ import type { EngineName } from "../../engines/engine.ts";
 import { findLocalModel } from "../../engines/files/hub/local-model.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
-import type { SourceWishes } from "../../engines/quantization/conversion/plan-model.ts";
+import type { SourceOptions } from "../../engines/quantization/conversion/plan-model.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { dtypes } from "../../engines/quantization/plan/types.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { hostFacts } from "../../runtime/host/system.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
-import { sourceWishesOf } from "../assembly/quantization/wishes.ts";
+import { sourceOptionsOf } from "../assembly/quantization/load-options.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import { keys } from "../config/keys.ts";
 import type { DeviceMemory } from "./fit.ts";
@@ -27,7 +27,7 @@ const stopMs = 1000;
 /** Budget of a tuning that a client requests. */
 const requestBudgetMs = keys.tune.budget.default * 1000;
 
-const plainSource: SourceWishes = {
+const plainSource: SourceOptions = {
   ...{ overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
 
@@ -132,7 +132,7 @@ async function settingsOf(config: Config, request: TuneRequest): Promise<TuneSet
     dtype,
     cpu,
     notes,
-    source: model === null ? plainSource : await sourceWishesOf(model, (message) => void notes.push(message)),
+    source: model === null ? plainSource : await sourceOptionsOf(model, (message) => void notes.push(message)),
   };
 }
 

@@ -5,7 +5,7 @@ import type { TuneCandidate, TuneProfile, TuneResult } from "../../actors/api/tu
 import type { EngineName } from "../../engines/engine.ts";
 import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
 import type { ModelSource } from "../../engines/quantization/conversion/model-source.ts";
-import { openModelSource, type SourceWishes } from "../../engines/quantization/conversion/plan-model.ts";
+import { openModelSource, type SourceOptions } from "../../engines/quantization/conversion/plan-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
 import { type DeviceMemory, type Fit, fitOf, usableShare } from "./fit.ts";
@@ -27,7 +27,7 @@ export interface TuneJob {
   readonly level: string | null;
   /** GGUF type of floats that are not quantized; null: as in the files. */
   readonly floatType: number | null;
-  readonly source: SourceWishes;
+  readonly source: SourceOptions;
   readonly engines: readonly EngineName[];
   readonly backend: string;
   readonly memory: DeviceMemory;

@@ -130,7 +130,7 @@ async function checkParts(path: string, isXl: boolean): Promise<void> {
   );
 }
 
-/** Reads scheduler_config.json, in which Python may write -Infinity, which is no JSON. */
+/** Reads scheduler_config.json, in which Python may write -Infinity, which is not JSON. */
 async function schedulerConfig(folder: TokenizerFolder): Promise<JsonField> {
   const name = "scheduler/scheduler_config.json";
   const text = await folder.text(name);

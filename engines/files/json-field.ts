@@ -26,7 +26,7 @@ export class JsonField {
     return this.value === undefined || this.value === null;
   }
 
-  /** Returns a field of this object; absent if this field is no object. */
+  /** Returns a field of this object; absent if this field is not an object. */
   get(key: string): JsonField {
     const value = isRecord(this.value) && Object.hasOwn(this.value, key) ? this.value[key] : undefined;
     const shown = key.length > maxName ? `${key.slice(0, maxName)}…` : key;

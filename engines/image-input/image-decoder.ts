@@ -42,7 +42,7 @@ export function checkImageLibrary(param: "mmproj" | "kind"): void {
 
 /**
  * Decodes an image. `maxEdge`: longest edge in pixels, to which a larger image is scaled; null: none. Throws
- * `invalid_value` if the bytes are no image, or exceed a limit.
+ * `invalid_value` if the bytes are not an image, or exceed a limit.
  */
 export async function cutImage(
   bytes: Uint8Array,

@@ -29,7 +29,7 @@ export function chatBody(model: string, request: GenerateRequest, content: Reque
     messages: prompt.messages.map(wireMessage),
     stream: true,
     stream_options: { include_usage: true },
-    // What a request leaves out is left to the other side, whose model has its own defaults.
+    // What a request leaves out is left to the upstream, whose model has its own defaults.
     ...(temperature !== null && { temperature }),
     ...(topP !== null && { top_p: topP }),
     ...(presencePenalty !== null && { presence_penalty: presencePenalty }),

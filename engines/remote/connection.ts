@@ -5,7 +5,7 @@ import { EventLines } from "./event-lines.ts";
 import { errorText } from "./json-shape.ts";
 import { type FailureKind, UpstreamFailure } from "./upstream.ts";
 
-/** Maximum length of a response that is no stream, in bytes. */
+/** Maximum length of a response that is not a stream, in bytes. */
 const maxBodyBytes = 64 * 2 ** 20;
 /** Maximum length of the text of an error, in bytes. */
 const maxErrorBytes = 64 * 1024;

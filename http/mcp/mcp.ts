@@ -138,7 +138,7 @@ export class Mcp {
     } else await this.#send(exchange, await this.#sessionless.fetch(request, message));
   }
 
-  /** `before`: called before a response that is no error is sent. */
+  /** `before`: called before a response that is not an error is sent. */
   async #serveIn(
     session: Session,
     exchange: Exchange,

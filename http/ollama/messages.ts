@@ -61,7 +61,7 @@ type WireMessages = NonNullable<z.output<typeof messagesField>>;
 type WireMessage = WireMessages[number];
 type WireCall = NonNullable<WireMessage["tool_calls"]>[number];
 
-/** Returns the messages. Their images are added to `media`. Throws invalid_value if an image is no base64. */
+/** Returns the messages. Their images are added to `media`. Throws invalid_value if an image is not base64. */
 export function conversation(messages: WireMessages, media: MediaCollector): readonly ChatMessage[] {
   const calls = new CallIds();
   return messages.map((message, i) => {

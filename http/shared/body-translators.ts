@@ -16,7 +16,7 @@ import { rerankTranslator } from "../rerank/translator.ts";
 import { compactTranslator, messageTranslator, responseTranslator } from "../responses/request/translator.ts";
 import { goOn, goOnName } from "../responses/request/whole-request.ts";
 import { sessionTranslator } from "../sessions/translator.ts";
-import { takeAudio, takeAudioName } from "./audio/body-without-audio.ts";
+import { takeAudio, takeAudioName } from "./audio/extract-audio.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;

@@ -10,8 +10,8 @@ import { after, before, describe, it } from "node:test";
 import { type Excerpt, writeExcerpt } from "../../engines/files/gguf/excerpt.ts";
 import { readTensorTable } from "../../engines/files/gguf/tensors.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
-import { keepRecord, trialKey } from "../../engines/trial/record.ts";
-import { findTrial } from "../../engines/trial/trial.ts";
+import { keepRecord, trialKey } from "../../engines/engine-choice/record.ts";
+import { findTrial } from "../../engines/engine-choice/trial.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { errorShare, feedForAll } from "../fixtures/feeding.ts";
 import { realModel, specOf } from "../fixtures/models/models.ts";
@@ -205,7 +205,7 @@ describe("a trial of the engines", () => {
   it("leaves no file where its server is killed while it runs", async () => {
     const path = join(folder, "model.gguf");
     const temporary = mkdtempSync(join(folder, "tmp-"));
-    const module = new URL("../../engines/trial/trial.js", import.meta.url).href;
+    const module = new URL("../../engines/engine-choice/trial.js", import.meta.url).href;
     const script = `import(${JSON.stringify(module)}).then((m) => m.findTrial(${JSON.stringify(specOf(path))}, { path: null, version: "1" }))`;
     const server = spawn(process.execPath, ["-e", script], {
       env: { ...process.env, TMPDIR: temporary },

@@ -9,7 +9,7 @@ import { Batch } from "../../engines/batch.ts";
 import type { Engine } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { convert } from "../../engines/quantization/conversion/conversion.ts";
-import { type ModelWishes, planModel } from "../../engines/quantization/conversion/plan-model.ts";
+import { type ModelOptions, planModel } from "../../engines/quantization/conversion/plan-model.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { ggmlBytes, ggmlOf } from "../fixtures/gguf/ggml-file.ts";
@@ -17,14 +17,14 @@ import { specOf } from "../fixtures/models/models.ts";
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-sources-"));
-const nothing: ModelWishes = {
+const nothing: ModelOptions = {
   ...{ level: null, organization: "default", topology: [], floatType: null, importance: null },
   ...{ overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
 const tokens = Int32Array.from({ length: 20 }, (_, i) => (i * 37 + 11) % 256);
 
-async function converted(path: string, target: string, wishes: Partial<ModelWishes>): Promise<boolean> {
-  const { conversion, isSame } = await planModel(path, { ...nothing, ...wishes }, () => {});
+async function converted(path: string, target: string, options: Partial<ModelOptions>): Promise<boolean> {
+  const { conversion, isSame } = await planModel(path, { ...nothing, ...options }, () => {});
   await convert(conversion, { target, threads: 1 });
   return isSame;
 }

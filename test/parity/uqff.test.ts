@@ -75,11 +75,11 @@ describe("mistral.rs", () => {
   it("loads UQFF of this program, and answers", async () => {
     const into = join(folder, "ours");
     const level = parseLevel("Q8_0", "isq");
-    const wishes = {
+    const options = {
       ...{ level, organization: "default" as const, topology: [], floatType: null },
       ...{ importance: null, overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
     };
-    const { files } = await planUqff(join(model, "config.json"), wishes, {
+    const { files } = await planUqff(join(model, "config.json"), options, {
       stem: "q8_0",
       producer: "test",
       warn: () => {},

@@ -63,7 +63,7 @@ export class Engine {
         }
       };
     });
-    // The error is shown by whoever waits for the load, and as the state of the model.
+    // The error is shown by the page that waits for the load, and as the state of the model.
     this.loaded.catch(() => {});
     onState({ status: "loading", id, fraction: 0 });
     this.#send({ kind: "load", model });

@@ -53,7 +53,7 @@ export async function modelFile(name: string): Promise<File | null> {
 
 /**
  * Copies a model into the browser. Its progress is in `copying`. Throws if a model of this name is kept or being copied, if the
- * content is no GGUF file, or if the browser has no room for it.
+ * content is not a GGUF file, or if the browser has no room for it.
  */
 export async function keepModel(name: string, open: (signal: AbortSignal) => Promise<ModelContent>): Promise<void> {
   await copyModel(name, {

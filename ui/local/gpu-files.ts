@@ -90,7 +90,7 @@ export async function gpuModelFiles(name: string): Promise<ReadonlyMap<string, F
 
 /**
  * Copies a model into the browser. Its progress is in `copyingGpu`. Throws if a model of this name is kept or being copied, if the
- * folder is no model, if this machine's GPU cannot run it, if a file is damaged, or if the browser has no room.
+ * folder is not a model, if this machine's GPU cannot run it, if a file is damaged, or if the browser has no room.
  */
 export async function keepGpuModel(name: string, source: ModelSource): Promise<void> {
   await copyModel(name, {

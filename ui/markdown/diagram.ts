@@ -7,7 +7,7 @@ let count = 0;
 
 mermaid.initialize({ startOnLoad: false, securityLevel: "strict", htmlLabels: false, maxTextSize: maxCharacters });
 
-/** Replaces the code of a diagram by the diagram. Code that is no diagram stays. */
+/** Replaces the code of a diagram by the diagram. Code that is not a diagram stays. */
 export async function draw(code: HTMLElement): Promise<void> {
   const text = code.textContent ?? "";
   if (text.length > maxCharacters) return;

@@ -8,8 +8,8 @@ import {
   gainByFasterNode,
   quickerEngine,
   type TrialFigures,
-} from "../../../engines/trial/figures.ts";
-import type { TrialFindings } from "../../../engines/trial/trial.ts";
+} from "../../../engines/engine-choice/figures.ts";
+import type { TrialFindings } from "../../../engines/engine-choice/trial.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { EngineReport } from "../../../runtime/host/system.ts";
 

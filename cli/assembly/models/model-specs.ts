@@ -13,7 +13,7 @@ import { resolveModel } from "../../../engines/files/hub/resolve-model.ts";
 import { readProjectorFile } from "../../../engines/files/projector.ts";
 import { maxNativeSequences } from "../../../engines/llama/context-sizes.ts";
 import type { NativeHost } from "../../../engines/llama/native/native-host.ts";
-import { findTrial } from "../../../engines/trial/trial.ts";
+import { findTrial } from "../../../engines/engine-choice/trial.ts";
 import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
@@ -84,7 +84,7 @@ export function otherModel(model: ModelConfig, modelId: string): ModelConfig {
   };
 }
 
-/** Returns the path of a model's GGUF file. Converts the model if it is no GGUF file, or if the settings quantize it. */
+/** Returns the path of a model's GGUF file. Converts the model if it is not a GGUF file, or if the settings quantize it. */
 export async function fetchModel(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<string> {
   const path = await resolveSource(config, model, log, progress);
   return await prepareModel(path, { model, threads: config.troupe.threads, log, progress });

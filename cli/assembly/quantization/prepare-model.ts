@@ -7,7 +7,7 @@ import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
 import { convertedFolder, defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { formatOf, type ModelFormat } from "../../../engines/files/model-format.ts";
 import { type Conversion, convert } from "../../../engines/quantization/conversion/conversion.ts";
-import { checkpointName, type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { checkpointName, type ModelOptions, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
 import type { Importance } from "../../../engines/quantization/importance/importance-file.ts";
 import type { Level } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -17,7 +17,7 @@ import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { levelToCreate } from "./quant.ts";
 import { importanceOfText } from "./text-importance.ts";
-import { changesFile, wishesOf } from "./wishes.ts";
+import { changesFile, modelOptionsOf } from "./load-options.ts";
 
 /** Interval in ms at which a process looks whether another one has converted the model. */
 const lockPollMs = 500;
@@ -44,16 +44,16 @@ export async function prepareModel(path: string, preparation: Preparation): Prom
   const format = await formatOf(path);
   checkFormat(path, format, model);
   const warn = (message: string) => log.warn({ model: id }, message);
-  const given = await wishesOf(model, warn);
+  const given = await modelOptionsOf(model, warn);
   const { quant } = model.quantization;
   if (quant === null && format === "gguf" && !changesFile(given)) return path;
-  const wishes =
+  const options =
     quant === null ? given : await withQuant(path, quant, given, (message) => log.info({ model: id }, message));
-  if (format === "gguf" && !changesFile(wishes)) return path;
-  const importance = preparation.importance ?? (await importanceFromText(path, preparation)) ?? wishes.importance;
-  const { conversion, isSame } = await planModel(path, { ...wishes, importance }, warn);
+  if (format === "gguf" && !changesFile(options)) return path;
+  const importance = preparation.importance ?? (await importanceFromText(path, preparation)) ?? options.importance;
+  const { conversion, isSame } = await planModel(path, { ...options, importance }, warn);
   if (isSame) return path;
-  return await convertedFile(fileName(path, wishes.level?.name ?? null, conversion.key), conversion, preparation);
+  return await convertedFile(fileName(path, options.level?.name ?? null, conversion.key), conversion, preparation);
 }
 
 /** Returns the path of a converted file in the cache. Converts it if it is not there. */
@@ -102,19 +102,19 @@ function unquantized(model: ModelConfig): ModelConfig {
   return { ...model, quantization, device: { ...model.device, topology: null } };
 }
 
-/** Returns the wishes with the level that `quant` needs. */
+/** Returns the options with the level that `quant` needs. */
 async function withQuant(
   path: string,
   quant: string | number,
-  wishes: ModelWishes,
+  options: ModelOptions,
   log: (message: string) => void,
-): Promise<ModelWishes> {
+): Promise<ModelOptions> {
   const quiet = () => {};
   // The importance belongs to the level that is not known yet.
-  const bare = { ...wishes, importance: null };
+  const bare = { ...options, importance: null };
   const { sourceType } = await planModel(path, bare, quiet);
   const bytesAt = async (level: Level) => (await planModel(path, { ...bare, level }, quiet)).conversion.head.fileBytes;
-  return { ...wishes, level: await levelToCreate(quant, sourceType, bytesAt, log) };
+  return { ...options, level: await levelToCreate(quant, sourceType, bytesAt, log) };
 }
 
 /** Returns the name of the converted file: model, level and the digest of all that decides its bytes. */

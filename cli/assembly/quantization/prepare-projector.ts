@@ -7,7 +7,7 @@ import { planProjector } from "../../../engines/quantization/conversion/plan-pro
 import { dtypes } from "../../../engines/quantization/plan/types.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { convertedFile, fileName, type Preparation } from "./prepare-model.ts";
-import { tokenizerOf } from "./wishes.ts";
+import { tokenizerOf } from "./load-options.ts";
 
 /**
  * Returns the path of the projector file of the model at `source`; null: the model takes no images. Throws `config_invalid`,

@@ -10,7 +10,7 @@ const maxImages = 16;
 const maxImageBytes = 16 * 2 ** 20;
 const pngSignature = Buffer.from("\x89PNG\r\n\x1a\n", "latin1");
 
-/** Converts the value that a tool returned. A text that is too long is cut in the middle. Throws if it is no result. */
+/** Converts the value that a tool returned. A text that is too long is cut in the middle. Throws if it is not a result. */
 export function resultOf(value: unknown): ServerToolResult {
   if (isIllustrated(value)) return success(value.content, pngImages(value.images));
   return success(typeof value === "string" ? value : jsonText(value), []);

@@ -1,7 +1,7 @@
 // Scores of candidates: their speed, weighted with their quality as the profile says.
 import type { TuneProfile, TuneQuality, TuneSpeeds } from "../../../actors/api/tuning.ts";
 
-/** Assumed number of computed prompt tokens for each generated token (engines/trial/figures.ts). */
+/** Assumed number of computed prompt tokens for each generated token (engines/engine-choice/figures.ts). */
 const promptTokensPerNewToken = 2;
 
 /**

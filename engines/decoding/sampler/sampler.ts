@@ -160,13 +160,13 @@ function logprob(logit: number, logSum: number): number {
   return logit === Number.POSITIVE_INFINITY ? 0 : logit - logSum;
 }
 
-function chooseKernel(vocabSize: number, wish: string): RowKernel {
-  if (!["", "0", "1"].includes(wish)) {
-    throw new ServerError("config_invalid", `SAMPLER_SIMD must be 0 or 1, or not be set; got "${wish}"`);
+function chooseKernel(vocabSize: number, setting: string): RowKernel {
+  if (!["", "0", "1"].includes(setting)) {
+    throw new ServerError("config_invalid", `SAMPLER_SIMD must be 0 or 1, or not be set; got "${setting}"`);
   }
-  if (wish === "0") return new ReferenceKernel(vocabSize);
+  if (setting === "0") return new ReferenceKernel(vocabSize);
   const kernel = WasmKernel.create(vocabSize);
-  if (kernel === null && wish === "1") {
+  if (kernel === null && setting === "1") {
     const message = "SAMPLER_SIMD=1 asks for the SIMD kernel, but this machine's WebAssembly has no SIMD; unset it";
     throw new ServerError("config_invalid", message);
   }

@@ -117,7 +117,7 @@ export interface GivenRows extends Size {
 
 /**
  * Quantised values times a scale for each block of `blockRows` x `blockColumns` values. The blocks of each matrix of
- * `matrixRows` rows begin anew.
+ * `matrixRows` rows start again.
  */
 export interface BlockScaledRows extends Size {
   readonly kind: "blockScaled";

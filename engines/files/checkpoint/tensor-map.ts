@@ -29,7 +29,7 @@ export interface SourceTensor extends Shaped {
   readonly storedType: number;
 }
 
-/** Tensors of the parts of a model that are not text, and buffers that are computed anew. */
+/** Tensors of the parts of a model that are not text, and buffers that are computed again. */
 const leftOut = [
   /^(?:mlp|vit|vpm|siglip2|conformer|merger|resampler|sound_encoder|sound_projection|speech_embeddings)/,
   /visual\.|vision[._]|audio[._]|talker\.|token2wav\.|code2wav\.|projector\.|pre_mm_projector_norm|image_newline/,

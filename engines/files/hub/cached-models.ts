@@ -1,5 +1,5 @@
 // Cached models: lists the models of the hub cache, of the package cache and those that were converted, with their size on disk, and removes
-// models. Never follows links out of the cache. Called by cli/tools/cache.ts and cli/tools/models.ts.
+// models. Never follows links out of the cache. Called by cli/commands/cache.ts and cli/commands/models.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedSizes, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";

@@ -1,5 +1,5 @@
 // Models that other programs have downloaded: `ollama:NAME[:TAG]` and `lmstudio:PUBLISHER/REPOSITORY[/FILE]`. The
-// folders of these programs are never written. Called by resolve-model.ts and cli/tools/models.ts.
+// folders of these programs are never written. Called by resolve-model.ts and cli/commands/models.ts.
 import type { Dirent } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";

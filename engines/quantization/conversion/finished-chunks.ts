@@ -42,7 +42,7 @@ export class FinishedChunks {
       const isSame = record.key === key && bits.length === bytes && (await stat(partial)).size === fileBytes;
       if (isSame) return new FinishedChunks(path, key, bits, true);
     } catch {
-      // A missing record or file and a damaged record have the same effect: the conversion begins anew.
+      // A missing record or file and a damaged record have the same effect: the conversion starts again.
     }
     await rm(path, { force: true });
     return new FinishedChunks(path, key, new Uint8Array(bytes), false);

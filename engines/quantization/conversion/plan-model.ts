@@ -1,4 +1,4 @@
-// Planned model: from a model's path and the user's wishes to the conversion that writes its GGUF file.
+// Planned model: from a model's path and the user's settings to the conversion that writes its GGUF file.
 import { basename, dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { openCheckpoint } from "../../files/checkpoint/checkpoint.ts";
@@ -22,7 +22,7 @@ import { type Conversion, planConversion } from "./conversion.ts";
 import { blockRows, type ModelSource, openGgufSource, type SourceTensor } from "./model-source.ts";
 
 /** How the files of a model are read. */
-export interface SourceWishes {
+export interface SourceOptions {
   /** Changes of a checkpoint's config.json. */
   readonly overrides: JsonObject;
   /** Folder or file that has the tokenizer of a checkpoint; null: its own folder. */
@@ -35,7 +35,7 @@ export interface SourceWishes {
   readonly queryHeads: number;
 }
 
-export interface ModelWishes extends TypeOptions, SourceWishes {
+export interface ModelOptions extends TypeOptions, SourceOptions {
   /** Importance of the columns of matrices; null: all count the same. */
   readonly importance: Importance | null;
 }
@@ -58,15 +58,15 @@ const versionPair: [string, TypedValue] = ["general.quantization_version", { typ
  */
 export async function planModel(
   path: string,
-  wishes: ModelWishes,
+  options: ModelOptions,
   warn: (message: string) => void,
 ): Promise<PlannedModel> {
   const format = await formatOf(path);
-  const source = await openModelSource(path, wishes, warn);
-  const types = planTypes(source.tensors, wishes);
+  const source = await openModelSource(path, options, warn);
+  const types = planTypes(source.tensors, options);
   checkDecodable(source, types);
-  warnOfTypes(source.tensors, types, wishes, warn);
-  const importance = wishes.importance === null ? new Map() : fittingImportance(source, types, wishes.importance);
+  warnOfTypes(source.tensors, types, options, warn);
+  const importance = options.importance === null ? new Map() : fittingImportance(source, types, options.importance);
   const fileType = fileTypeOf(nameOf(mostCommon(source, types)));
   const conversion = await planConversion({ source, types, importance, fileType });
   return {
@@ -80,18 +80,18 @@ export async function planModel(
 /** Opens the model at `path`, as `planModel` does. Reads no weights. */
 export async function openModelSource(
   path: string,
-  options: SourceWishes,
+  options: SourceOptions,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
   const format = await formatOf(path);
-  refuseUnusedWishes(path, format, options);
+  refuseUnusedOptions(path, format, options);
   if (format === "ggml") return await openGgmlSource(path, options, warn);
   if (format === "gguf") return await openGgufSource(path, options.architecture);
   return await openCheckpointSource(path, options, warn);
 }
 
 /** Formats that each setting changes, with whether it is given. */
-function uses({ overrides, tokenizer, slice, architecture, queryHeads }: SourceWishes) {
+function uses({ overrides, tokenizer, slice, architecture, queryHeads }: SourceOptions) {
   return [
     ["tok_model_id", tokenizer !== null, ["plain", "uqff", "ggml"]],
     ["hf_overrides", Object.keys(overrides).length > 0, ["plain", "uqff", "ggml"]],
@@ -109,8 +109,8 @@ const formatNames = {
 } as const;
 
 /** Throws `config_invalid` for a setting that does not change how a model of the format is read. */
-export function refuseUnusedWishes(path: string, format: ModelFormat, wishes: SourceWishes): void {
-  for (const [param, isGiven, formats] of uses(wishes)) {
+export function refuseUnusedOptions(path: string, format: ModelFormat, options: SourceOptions): void {
+  for (const [param, isGiven, formats] of uses(options)) {
     if (!isGiven || formats.some((one) => one === format)) continue;
     const expected = new Intl.ListFormat("en-GB", { type: "disjunction" }).format(
       formats.map((one) => formatNames[one]),
@@ -128,7 +128,7 @@ export function checkpointName(folder: string): string {
 
 async function openCheckpointSource(
   path: string,
-  { overrides, tokenizer, slice, architecture: named }: SourceWishes,
+  { overrides, tokenizer, slice, architecture: named }: SourceOptions,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
   const folder = dirname(path);
@@ -151,7 +151,7 @@ async function openCheckpointSource(
 
 async function openGgmlSource(
   path: string,
-  { overrides, tokenizer, queryHeads }: SourceWishes,
+  { overrides, tokenizer, queryHeads }: SourceOptions,
   warn: (message: string) => void,
 ): Promise<ModelSource> {
   const { pairs, vocabulary, vocabSize, tensors } = await openGgml(path, { queryHeads, overrides });

@@ -4,9 +4,9 @@ import { openVisionPart } from "../../files/checkpoint/vision/vision-part.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
 import { planTypes, type TypeOptions } from "../plan/types.ts";
 import { type Conversion, planConversion } from "./conversion.ts";
-import { checkpointName, type SourceWishes } from "./plan-model.ts";
+import { checkpointName, type SourceOptions } from "./plan-model.ts";
 
-export type ProjectorWishes = Pick<TypeOptions, "floatType"> & Pick<SourceWishes, "overrides" | "tokenizer">;
+export type ProjectorOptions = Pick<TypeOptions, "floatType"> & Pick<SourceOptions, "overrides" | "tokenizer">;
 
 /**
  * Plans the projector file of the checkpoint in a folder. Vectors become F32; matrices are not quantized. Reads no weights. Throws `model_file_invalid`, and `unsupported` for
@@ -14,7 +14,7 @@ export type ProjectorWishes = Pick<TypeOptions, "floatType"> & Pick<SourceWishes
  */
 export async function planProjector(
   folder: string,
-  { overrides, tokenizer, floatType }: ProjectorWishes,
+  { overrides, tokenizer, floatType }: ProjectorOptions,
 ): Promise<Conversion> {
   const { files, pairs, tensors } = await openVisionPart(folder, overrides, tokenizer ?? folder);
   const all = new Map<string, TypedValue>([

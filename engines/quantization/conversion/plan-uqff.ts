@@ -1,4 +1,4 @@
-// Planned UQFF: from a checkpoint and the user's wishes to the conversions that write its weights in UQFF. The matrices keep the
+// Planned UQFF: from a checkpoint and the user's settings to the conversions that write its weights in UQFF. The matrices keep the
 // names and the order of rows of the checkpoint. Stacks of experts get the names that mistral.rs gives them.
 import { dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -20,7 +20,7 @@ import { uqffVersion, versionNames } from "../../files/uqff/uqff-files.ts";
 import { planTypes } from "../plan/types.ts";
 import { type Conversion, type FileHead, planFile } from "./conversion.ts";
 import type { SourceTensor } from "./model-source.ts";
-import { fittingImportance, type ModelWishes, refuseUnusedWishes, warnOfTypes } from "./plan-model.ts";
+import { fittingImportance, type ModelOptions, refuseUnusedOptions, warnOfTypes } from "./plan-model.ts";
 
 export interface PlannedUqff {
   /** Conversions by the name of the file: the shards, and residual.safetensors. */
@@ -60,7 +60,7 @@ interface Part {
  */
 export async function planUqff(
   path: string,
-  wishes: ModelWishes,
+  options: ModelOptions,
   {
     stem,
     producer,
@@ -68,8 +68,8 @@ export async function planUqff(
   }: { readonly stem: string; readonly producer: string; readonly warn: (message: string) => void },
 ): Promise<PlannedUqff> {
   const uqff = isUqff(path) ? path : null;
-  const { overrides, architecture: named, slice } = wishes;
-  refuseUnusedWishes(path, await formatOf(path), wishes);
+  const { overrides, architecture: named, slice } = options;
+  refuseUnusedOptions(path, await formatOf(path), options);
   if (slice !== null) throw noSlice(slice.name);
   const { architecture, files, tensors } = await openCheckpoint(dirname(path), {
     overrides,
@@ -79,11 +79,11 @@ export async function planUqff(
   const planned = tensors.map(({ name, shape, storedType, isMatrix, rows }) => {
     return { name, shape, type: storedType, isMatrix, values: rows };
   });
-  const types = planTypes(planned, wishes);
-  warnOfTypes(planned, types, wishes, warn);
+  const types = planTypes(planned, options);
+  warnOfTypes(planned, types, options, warn);
   const pairs = new Map([["general.architecture", { type: "string", value: architecture } as const]]);
   const given =
-    wishes.importance === null ? new Map() : fittingImportance({ pairs, tensors: planned }, types, wishes.importance);
+    options.importance === null ? new Map() : fittingImportance({ pairs, tensors: planned }, types, options.importance);
   const { layers, residual } = partsOf(tensors, types);
   const metadata = { "uqff.producer": producer, "uqff.version": Object.values(uqffVersion).join(".") };
   const made = new Map<string, Conversion>();

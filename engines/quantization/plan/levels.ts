@@ -42,7 +42,7 @@ const oneUp: Readonly<Record<LevelName, LevelName>> = {
 };
 
 /**
- * Types for rows whose length is no multiple of the type's block. The replacement has blocks of 32 values and at least as many
+ * Types for rows whose length is not a multiple of the type's block. The replacement has blocks of 32 values and at least as many
  * bits.
  */
 const forOddRows: ReadonlyMap<number, number> = new Map(

@@ -44,7 +44,7 @@ export function missingDecoder(): string | null {
 }
 
 /**
- * Decodes the audio file at `path`. Throws `invalid_value` for a file that is no audio, that is damaged, or that is longer than
+ * Decodes the audio file at `path`. Throws `invalid_value` for a file that has no audio, that is damaged, or that is longer than
  * `maxSeconds`; `unsupported` if the decoder is not installed or does not know the format.
  */
 export async function decodeAudio(path: string, maxSeconds: number, signal: AbortSignal): Promise<Float32Array> {

@@ -2,7 +2,7 @@
 import { type AudioProjectorFile, readAudioProjectorFile, windowPositions } from "../../files/audio-projector.ts";
 import { MelSpectrogram, windowFrames } from "../../speech/whisper/mel.ts";
 import { MediaEncoder } from "../load/media-encoder.ts";
-import { kernelFrames } from "./audio-ends.ts";
+import { kernelFrames } from "./audio-outer-layers.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
 
 export class AudioEncoder {

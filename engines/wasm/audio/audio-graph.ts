@@ -5,7 +5,7 @@ import { type AudioProjectorFile, windowPositions } from "../../files/audio-proj
 import type { Graph, GraphStep } from "../graph/graph.ts";
 import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
-import { type AudioStep, kernelFrames } from "./audio-ends.ts";
+import { type AudioStep, kernelFrames } from "./audio-outer-layers.ts";
 
 /**
  * Builds the graph. A token is a position, and its input row has two frames of the first convolution, each padded. Throws

@@ -4,13 +4,13 @@
 
 import { activationNumbers, multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
-import { type AudioEnds, kernelFrames } from "./audio-ends.ts";
+import { type AudioOuterLayers, kernelFrames } from "./audio-outer-layers.ts";
 
 /** Epsilon of the projector's norms in llama.cpp. */
 const projectorEpsilon = 1e-6;
 
 export interface AudioParts extends StepParts {
-  readonly audio: AudioEnds;
+  readonly audio: AudioOuterLayers;
   readonly divided: Pick<DividedGraph, "embedding" | "projector">;
   /** The thread's memory, and the input rows that all threads share: for each position an even frame and an odd one. */
   readonly floats: Float32Array;

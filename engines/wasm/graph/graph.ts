@@ -2,8 +2,8 @@
 // found, and its shape and type are checked. A tensor of the file that the graph does not use is an error. Plain data,
 // sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
-import type { AudioEnds } from "../audio/audio-ends.ts";
-import type { VisionEnds } from "../vision/vision-ends.ts";
+import type { AudioOuterLayers } from "../audio/audio-outer-layers.ts";
+import type { VisionOuterLayers } from "../vision/vision-outer-layers.ts";
 import type {
   Architecture,
   AttentionStep,
@@ -11,7 +11,7 @@ import type {
   FeedForwardStep,
   LayerStep,
 } from "./architectures/architecture.ts";
-import { findEnds, type GraphEnds } from "./graph-ends.ts";
+import { findOuterLayers, type OuterLayers } from "./outer-layers.ts";
 import { type GraphPooling, readPooling } from "./graph-pooling.ts";
 import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
 import { Keys } from "./keys.ts";
@@ -73,14 +73,14 @@ interface ExpertsGraphStep extends Pick<ExpertsStep, "kind" | "activation" | "no
   readonly down: MatrixStack;
 }
 
-export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, GraphEnds {
+export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, OuterLayers {
   readonly normKind: Architecture["norm"];
   readonly layers: readonly (readonly GraphStep[])[];
   readonly pooling: GraphPooling;
-  /** Ends of an image encoder; null: the model takes tokens. */
-  readonly vision: VisionEnds | null;
-  /** Ends of an audio encoder; null or absent: the model takes tokens or images. */
-  readonly audio?: AudioEnds | null;
+  /** Outer layers of an image encoder; null: the model takes tokens. */
+  readonly vision: VisionOuterLayers | null;
+  /** Outer layers of an audio encoder; null or absent: the model takes tokens or images. */
+  readonly audio?: AudioOuterLayers | null;
 }
 
 /** Builds the graph of a model. Throws `model_file_invalid` or `unsupported` naming the tensor. */
@@ -91,7 +91,7 @@ export function buildGraph(architecture: Architecture, shape: Hyperparameters, t
     pairing: architecture.pairing,
     normKind: architecture.norm,
     isEncoder: architecture.isEncoder,
-    ...findEnds(architecture, shape, tensors),
+    ...findOuterLayers(architecture, shape, tensors),
     layers: Array.from({ length: shape.layers }, (_, layer) =>
       new LayerBuilder(architecture, shape, tensors, layer).steps(),
     ),

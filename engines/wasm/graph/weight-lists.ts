@@ -2,7 +2,7 @@
 // thread-memory.ts assigns addresses to the weights; weights.ts loads them.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
-import { resamplerOf } from "../vision/vision-ends.ts";
+import { resamplerOf } from "../vision/vision-outer-layers.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 import { projectorMatrices } from "./projector-matrices.ts";

@@ -158,7 +158,7 @@ export class ThreadKv {
 
 /**
  * Returns the slope of the position bias of each head: powers of two, as in the paper on ALiBi (arXiv 2108.12409). If the
- * number of heads is no power of two, the remaining heads have slopes between those of the others.
+ * number of heads is not a power of two, the remaining heads have slopes between those of the others.
  */
 function slopesOf({ heads, alibi }: PartitionPlan["shape"]): number[] {
   const power = 2 ** Math.floor(Math.log2(heads));

@@ -46,7 +46,7 @@ export interface KernelModule {
  * unsigned operand of the dot instruction limited to 7 bits.
  */
 const variable = "TROUPE_WASM_KERNELS";
-const wishes = ["", "relaxed", "relaxed-narrow", "plain"];
+const settings = ["", "relaxed", "relaxed-narrow", "plain"];
 
 const firstV8WithRightLiftoff = 12;
 const largestNarrowOperand = 127;
@@ -72,22 +72,22 @@ const indexBytes = 256;
  * forces a variant that fails on this machine, `unsupported` if no variant works.
  */
 export async function loadKernels(): Promise<KernelModule> {
-  const wish = process.env[variable] ?? "";
-  if (!wishes.includes(wish)) {
-    const known = wishes.filter(Boolean).join(", ");
-    throw new ServerError("config_invalid", `${variable} must be one of ${known}, or not be set; got "${wish}"`);
+  const setting = process.env[variable] ?? "";
+  if (!settings.includes(setting)) {
+    const known = settings.filter(Boolean).join(", ");
+    throw new ServerError("config_invalid", `${variable} must be one of ${known}, or not be set; got "${setting}"`);
   }
   let plainBecause: string | undefined;
-  if (wish !== "plain") {
+  if (setting !== "plain") {
     const relaxed = compile("relaxed");
     plainBecause = await findFault(relaxed, largestNarrowOperand);
     if (relaxed && plainBecause === undefined) {
-      const wideDot = wish !== "relaxed-narrow" && (await findFault(relaxed, largestWideOperand)) === undefined;
+      const wideDot = setting !== "relaxed-narrow" && (await findFault(relaxed, largestWideOperand)) === undefined;
       return { module: relaxed, variant: "relaxed", wideDot, plainBecause };
     }
   }
-  if (wish.startsWith("relaxed")) {
-    const message = `${variable}=${wish} asks for relaxed SIMD, but ${plainBecause}; unset it`;
+  if (setting.startsWith("relaxed")) {
+    const message = `${variable}=${setting} asks for relaxed SIMD, but ${plainBecause}; unset it`;
     throw new ServerError("config_invalid", message);
   }
   const plain = compile("plain");

@@ -5,7 +5,7 @@ import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
-import { resamplerOf } from "../vision/vision-ends.ts";
+import { resamplerOf } from "../vision/vision-outer-layers.ts";
 import type { Mixture } from "./mixture.ts";
 
 /** Plan from which every thread computes the same division of the rows. The plan is sent to every compute thread. */
@@ -172,7 +172,7 @@ export interface DividedGraph {
   readonly classifier: readonly (readonly Share[])[];
   /** Second convolution of the patches of an image encoder; null = none. */
   readonly secondEmbedding: readonly Share[] | null;
-  /** Matrices of projectorMatrices(); empty if the model is no image or audio encoder. */
+  /** Matrices of projectorMatrices(); empty if the model is not an image or audio encoder. */
   readonly projector: readonly (readonly Share[])[];
   /** Matrices of the resampler of an image encoder; every thread has all queries. Null: it has none. */
   readonly resampler: DividedResampler | null;

@@ -10,7 +10,7 @@ import { classifierPieces, matrices, stepShares, threadPieces, vectors } from ".
 import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
 import { type DividedGraph, kvLayers, type PartitionPlan, rowGrain, type Share } from "../plan/partition-plan.ts";
-import { resamplerOf } from "../vision/vision-ends.ts";
+import { resamplerOf } from "../vision/vision-outer-layers.ts";
 
 /** Address of the first byte after the WebAssembly page that the kernels reserve. */
 const firstByte = 65_536;

@@ -5,7 +5,7 @@
 import type { StepParts } from "../pass/step-runner.ts";
 import type { DividedResampler } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
-import type { ResamplerStep } from "./vision-ends.ts";
+import type { ResamplerStep } from "./vision-outer-layers.ts";
 
 const floatBytes = 4;
 /** Value of `behind` and `ahead` that means all positions. */

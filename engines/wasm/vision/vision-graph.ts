@@ -7,7 +7,7 @@ import type { AttentionGraphStep, FeedForwardGraphStep, Graph, GraphStep, HeadNo
 import type { GraphTensors, Matrix, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
 import { plainFrequencies, type Rope } from "../graph/ropes.ts";
-import type { ProjectorStep, VisionEnds } from "./vision-ends.ts";
+import type { ProjectorStep, VisionOuterLayers } from "./vision-outer-layers.ts";
 
 /** Number of positions of a side of MiniCPM-V's table; no key of the file has it. */
 const minicpmBuckets = 70;
@@ -77,7 +77,7 @@ function outputNorm(tensors: GraphTensors, projector: ProjectorKind, width: numb
   return tensors.has(name) ? tensors.norm(name, true, [width]) : null;
 }
 
-function mergeKind(projector: ProjectorKind): VisionEnds["merge"]["kind"] {
+function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"] {
   switch (projector) {
     case "gemma3":
       return "average";

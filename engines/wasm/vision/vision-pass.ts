@@ -6,13 +6,13 @@ import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { Resampler } from "./resampler.ts";
-import { type ProjectorStep, resamplerOf, type VisionEnds } from "./vision-ends.ts";
+import { type ProjectorStep, resamplerOf, type VisionOuterLayers } from "./vision-outer-layers.ts";
 
 const floatBytes = 4;
 
 export interface VisionParts extends StepParts {
   readonly pass: PassDescriptor;
-  readonly vision: VisionEnds;
+  readonly vision: VisionOuterLayers;
   readonly divided: Pick<DividedGraph, "embedding" | "secondEmbedding" | "projector" | "resampler">;
   /** The thread's memory, and the input rows that all threads share. */
   readonly floats: Float32Array;

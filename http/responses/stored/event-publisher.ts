@@ -1,6 +1,6 @@
 // Event publisher: publishes the events of a running background response for readers on other replicas. If the shared state is
 // lost, it tries again with what the log still has. The last events are published when the final state is stored, so that
-// whoever has read them also finds that state.
+// a client that has read them also finds that state.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Replicas } from "../../../actors/api/state/replicas.ts";
 import { maxStoredBytes } from "../../../actors/api/stored-responses.ts";

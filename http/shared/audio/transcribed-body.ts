@@ -7,7 +7,7 @@ import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
 import type { Context } from "../../context.ts";
 import type { Exchange } from "../../exchange.ts";
 import { clientOf } from "../../server/client.ts";
-import { type AudioPart, type BodyWithoutAudio, bodyWith, takeAudioName } from "./body-without-audio.ts";
+import { type AudioPart, type BodyWithoutAudio, bodyWith, takeAudioName } from "./extract-audio.ts";
 
 const AUDIO = Buffer.from('"input_audio"');
 

@@ -52,7 +52,7 @@ function checkPages(file: number, size: number): void {
   }
 }
 
-/** Returns the size of a page, and the number of pages as of the last commit. Throws if the file is no database. */
+/** Returns the size of a page, and the number of pages as of the last commit. Throws if the file is not a database. */
 export function newestMeta(file: number): { readonly pageSize: number; readonly pages: number } {
   const first = metaAt(file, 0);
   const pageSize = first?.readUInt32LE(pageSizeAt) ?? 0;

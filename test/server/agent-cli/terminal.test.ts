@@ -245,7 +245,7 @@ describe("a session", () => {
     assert.match(messages[3]!.content, /secret-42/);
   });
 
-  it("begins anew after /clear", async () => {
+  it("starts again after /clear", async () => {
     user.script({ calls: [python("x = 1")] }, "Set.", { calls: [python("print('x' in globals())")] }, "Looked.");
     const terminal = user.terminal(["run", "--agent", "--yes"]);
     await terminal.sees(/> $/);

@@ -137,7 +137,7 @@ describe("a process that ends", () => {
     ["with process.exit", "process.exit(3);", 3],
     ["of an error that nobody catches", 'throw new Error("boom");', 1],
   ] as const) {
-    it(`${how} leaves what was logged before to whoever reads on`, async () => {
+    it(`${how} leaves what was logged before to a reader that goes on`, async () => {
       const ended = await run(logMuch + code, true);
       assert.deepEqual([ended.exitCode, ended.signal], [exitCode, null]);
       assert.match(ended.text, /"i":3999,/);

@@ -5,7 +5,7 @@ import { MediaServer } from "../../../bench/mutants/media-server.ts";
 import { runMedia } from "../../../bench/mutants/media-trials.ts";
 import { runModels } from "../../../bench/mutants/model-trials.ts";
 import type { Kind, MediaKind, Outcome } from "../../../bench/mutants/outcome.ts";
-import { quickSpecials, runSpecial } from "../../../bench/mutants/special.ts";
+import { quickFiles, runOversized } from "../../../bench/mutants/oversized-files.ts";
 
 const seed = 2;
 /** A mutant of this many is also sent to a server. */
@@ -42,9 +42,9 @@ describe("damaged media", () => {
     });
   }
 
-  for (const special of quickSpecials) {
+  for (const special of quickFiles) {
     it(`${special.name}: ${special.refusal === null ? "read" : "refused"}`, async () => {
-      const { holds, answer } = await runSpecial(special, server);
+      const { holds, answer } = await runOversized(special, server);
       assert.ok(holds, `${answer.status} ${answer.message}`);
     });
   }

@@ -20,7 +20,7 @@ describe("the MCP server", async () => {
   const server = await startMcp("node");
   after(() => server.stop());
 
-  it("answers in plain JSON whoever asks for that, session or not", async () => {
+  it("answers in plain JSON if the client asks for that, session or not", async () => {
     const begun = await post(server, initialize, { accept: "application/json" });
     assert.equal(begun.headers.get("content-type"), "application/json");
     const { result } = JSON.parse(begun.body);

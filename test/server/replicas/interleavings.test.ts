@@ -101,7 +101,7 @@ class Scene {
   /** Checks a whole stream: no event lost or doubled, one end, and the end that every replica then has. */
   async #checkStream(id: string, stream: Follower, after: number): Promise<void> {
     const last = await stream.first(isLast);
-    // Whoever has the last event finds the final state on every replica.
+    // A client that has the last event finds the final state on every replica.
     if (last !== undefined) {
       const { status } = (await (await this.#get(`/v1/responses/${id}`)).json()) as { status: string };
       assert.equal(status, statusOf(last), "final state");

@@ -42,7 +42,7 @@ describe("what a host has for the native engine", () => {
     assert.equal(await host.gpu(), null);
   });
 
-  it("says anew after a while how much memory is free, once for all who ask", async () => {
+  it("says again after a while how much memory is free, once for all who ask", async () => {
     let now = 0;
     let probes = 0;
     const host = nativeHost({

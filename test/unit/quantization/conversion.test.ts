@@ -18,7 +18,7 @@ import { readTensorTable, type TensorInfo, tensorTypes } from "../../../engines/
 import { ggufHead } from "../../../engines/files/gguf/writer.ts";
 import { BlockCodec } from "../../../engines/quantization/codec/block-codec.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
-import { type ModelWishes, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { type ModelOptions, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
 import { readTypedPairs } from "../../../engines/quantization/conversion/typed-pairs.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
@@ -28,13 +28,13 @@ const source = join(folder, "source.gguf");
 const target = join(folder, "target.gguf");
 /** Path of the unfinished file of a conversion. */
 const partialOf = (key: string) => `${target}.${key.slice(0, 8)}.partial`;
-const nothing: ModelWishes = {
+const nothing: ModelOptions = {
   ...{ level: null, organization: "default", topology: [], floatType: null },
   ...{ importance: null, overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
 const silent = () => {};
 
-async function convertTo(level: string, changes: Partial<ModelWishes> = {}, signal?: AbortSignal): Promise<void> {
+async function convertTo(level: string, changes: Partial<ModelOptions> = {}, signal?: AbortSignal): Promise<void> {
   const { conversion } = await planModel(source, { ...nothing, level: parseLevel(level, "isq"), ...changes }, silent);
   await convert(conversion, { target, threads: 2, signal });
 }

@@ -12,7 +12,7 @@ import { chooseShards } from "../../../engines/files/hub/choice/uqff-choice.ts";
 import { findLocalModel } from "../../../engines/files/hub/local-model.ts";
 import { readUqff } from "../../../engines/files/uqff/uqff-files.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
-import { type ModelWishes, openModelSource, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
+import { type ModelOptions, openModelSource, planModel } from "../../../engines/quantization/conversion/plan-model.ts";
 import { planUqff } from "../../../engines/quantization/conversion/plan-uqff.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { checkValues } from "../../../engines/quantization/rows/check-values.ts";
@@ -29,7 +29,7 @@ import {
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-uqff-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
-const nothing: ModelWishes = {
+const nothing: ModelOptions = {
   ...{ level: null, organization: "default", topology: [], floatType: null },
   ...{ importance: null, overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
@@ -152,7 +152,7 @@ describe("weights in UQFF", () => {
   it("refuse settings that they would not follow, and go by the named architecture", async () => {
     const source = join(folder, "settings");
     await writeSmallCheckpoint(source);
-    const planned = (changes: Partial<ModelWishes>) => {
+    const planned = (changes: Partial<ModelOptions>) => {
       const wishes = { ...levelOf("Q8_0"), ...changes };
       return planUqff(join(source, "config.json"), wishes, { stem: "w", producer: "test", warn: silent });
     };

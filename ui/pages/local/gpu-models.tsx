@@ -54,7 +54,7 @@ function Models() {
         <input
           ref={(input) => {
             chooser.current = input;
-            // The name of this property is no attribute of Preact's types.
+            // The name of this property is not an attribute of Preact's types.
             input?.toggleAttribute("webkitdirectory", true);
           }}
           type="file"

@@ -14,7 +14,7 @@ export function pageKind(document: DomDocument): PageKind {
   const scripts = [...document.querySelectorAll('script[type="application/ld+json"]')];
   const jsonLd = scripts.map((script) => mainType(script.textContent ?? ""));
   const types = [...microdata, ...jsonLd];
-  // The questions of an FAQPage are no discussion: pages of all kinds have such a section.
+  // The questions of an FAQPage are not a discussion: pages of all kinds have such a section.
   if (types.some((type) => discussions.has(type)) && !types.includes("FAQPage")) return "discussion";
   const property = document.querySelector('meta[property="og:type"]')?.getAttribute("content");
   return property === "product" || jsonLd.some((type) => products.has(type)) ? "product" : "other";

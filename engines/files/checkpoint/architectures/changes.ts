@@ -87,7 +87,7 @@ export function llama3Tensors(config: Config): readonly (Shaped & { name: string
   return factors === null ? [] : [vector("rope_freqs.weight", factors)];
 }
 
-export const ends: TensorTable = { embed_tokens: "token_embd", norm: "output_norm", lm_head: "output" };
+export const outerTensors: TensorTable = { embed_tokens: "token_embd", norm: "output_norm", lm_head: "output" };
 
 export const attention: TensorTable = {
   "layers.{l}.self_attn.q_proj": "blk.{l}.attn_q",

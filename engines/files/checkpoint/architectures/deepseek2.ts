@@ -3,7 +3,7 @@ import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import { picked, transposed } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { ends, experts, feedForward, preNorms } from "./changes.ts";
+import { outerTensors, experts, feedForward, preNorms } from "./changes.ts";
 
 /** Shared experts, and the bias that chooses experts. */
 export const sharedExperts: TensorTable = {
@@ -70,7 +70,7 @@ export const deepseek2: CheckpointArchitecture = {
     if (mscale !== undefined) pairs.floats({ "rope.scaling.yarn_log_multiplier": 0.1 * mscale });
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     ...feedForward,
     ...experts,

@@ -2,7 +2,7 @@
 import { gatingFunctions } from "../hyperparameters.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, experts, feedForward, headNorms, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, feedForward, headNorms, preNorms } from "./changes.ts";
 import { sharedExperts } from "./deepseek2.ts";
 
 export const dots1: CheckpointArchitecture = {
@@ -27,7 +27,7 @@ export const dots1: CheckpointArchitecture = {
     pairs.floats({ expert_weights_scale: config.number("routed_scaling_factor") });
     pairs.truth("expert_weights_norm", config.truth(false, "norm_topk_prob"));
   },
-  tensors: { ...ends, ...preNorms, ...attention, ...headNorms, ...feedForward, ...experts, ...sharedExperts },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...headNorms, ...feedForward, ...experts, ...sharedExperts },
 };
 
 export const minimaxM2: CheckpointArchitecture = {
@@ -44,7 +44,7 @@ export const minimaxM2: CheckpointArchitecture = {
     });
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     ...attention,
     ...headNorms,

@@ -1,7 +1,7 @@
 // ERNIE 4.5, dense and mixtures of experts: Llama whose heads are rotated by neighbouring values in the official class, too.
 import { reshaped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, experts, feedForward, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, feedForward, preNorms } from "./changes.ts";
 import { sharedExperts } from "./deepseek2.ts";
 
 export const ernie45: CheckpointArchitecture = {
@@ -9,7 +9,7 @@ export const ernie45: CheckpointArchitecture = {
   classes: ["Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"],
   prefixes: ["ernie."],
   defaults: { rms_norm_eps: 1e-5 },
-  tensors: { ...ends, ...preNorms, ...attention, ...feedForward },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...feedForward },
 };
 
 const oneRow: Change = ({ rows }) => ({

@@ -1,7 +1,7 @@
 // EuroBERT and NeoBERT: encoders built like Llama, with attention to both sides.
 import { swapped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, feedForward, preNorms } from "./changes.ts";
+import { attention, outerTensors, feedForward, preNorms } from "./changes.ts";
 
 export const euroBert: CheckpointArchitecture = {
   name: "eurobert",
@@ -13,7 +13,7 @@ export const euroBert: CheckpointArchitecture = {
     pairs.counts({ vocab_size: config.count("vocab_size") });
     pairs.text("rope.scaling.type", "none");
   },
-  tensors: { ...ends, ...preNorms, ...attention, ...feedForward, lm_head: null },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...feedForward, lm_head: null },
   pools: true,
 };
 

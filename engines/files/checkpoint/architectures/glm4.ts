@@ -3,7 +3,7 @@ import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, experts, feedForward, headNorms, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, feedForward, headNorms, preNorms } from "./changes.ts";
 import { sharedExperts } from "./deepseek2.ts";
 
 function addRotated(config: Config, pairs: Pairs): void {
@@ -17,7 +17,7 @@ export const glm4: CheckpointArchitecture = {
   defaults: { rms_norm_eps: 1.5625e-7, head_dim: 128 },
   addPairs: addRotated,
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     ...attention,
     "layers.{l}.post_self_attn_layernorm": "blk.{l}.post_attention_norm",
@@ -43,7 +43,7 @@ export const glm4moe: CheckpointArchitecture = {
     pairs.truth("expert_weights_norm", config.truth(true, "norm_topk_prob"));
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...attention,
     ...headNorms,
     ...feedForward,

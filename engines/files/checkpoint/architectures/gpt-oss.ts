@@ -1,7 +1,7 @@
 // gpt-oss: experts in MXFP4, attention with sinks and sliding windows.
 import { picked, reshaped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { attention, both, ends, turned } from "./changes.ts";
+import { attention, both, outerTensors, turned } from "./changes.ts";
 
 /** Matrices of experts: those in MXFP4 are stored by rows, others transposed. */
 const byRows: Change = (tensor, config) => (tensor.rows.kind === "mxfp4" ? tensor : turned(tensor, config));
@@ -34,7 +34,7 @@ export const gptOss: CheckpointArchitecture = {
     });
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...attention,
     "layers.{l}.input_layernorm": "blk.{l}.attn_norm",
     "layers.{l}.post_attention_layernorm": "blk.{l}.post_attention_norm",

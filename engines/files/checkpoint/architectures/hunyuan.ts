@@ -3,7 +3,7 @@ import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { attention, ends, experts, feedForward, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, feedForward, preNorms } from "./changes.ts";
 
 /** Length of the contexts that a changed base is made for; the configs name a shorter one. */
 const longContext = 2 ** 18;
@@ -36,7 +36,7 @@ export const hunyuanDense: CheckpointArchitecture = {
     addBase(config, pairs);
     for (const key of ["expert_count", "expert_used_count"]) pairs.remove(key);
   },
-  tensors: { ...ends, ...preNorms, ...attention, ...feedForward, ...headNorms },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...feedForward, ...headNorms },
 };
 
 /** Returns a number that a config gives for all layers, or once for each. */
@@ -65,7 +65,7 @@ export const hunyuanMoe: CheckpointArchitecture = {
     });
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     ...attention,
     ...headNorms,

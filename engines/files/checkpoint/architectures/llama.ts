@@ -2,7 +2,7 @@
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { ends, feedForward, gateAndUp, llama3Tensors, preNorms, turnedAttention } from "./changes.ts";
+import { outerTensors, feedForward, gateAndUp, llama3Tensors, preNorms, turnedAttention } from "./changes.ts";
 
 /** Pairs of the architectures that are built like Llama. */
 export function addLlamaPairs(config: Config, pairs: Pairs): void {
@@ -15,7 +15,7 @@ const llamaDefaults = {
   ...{ max_position_embeddings: 2048, vocab_size: 32_000 },
 };
 
-export const llamaTensors: TensorTable = { ...ends, ...preNorms, ...turnedAttention, ...feedForward };
+export const llamaTensors: TensorTable = { ...outerTensors, ...preNorms, ...turnedAttention, ...feedForward };
 
 /** Arcee (AFM): Llama with squared ReLU instead of a gate. */
 export const arcee: CheckpointArchitecture = {

@@ -1,6 +1,6 @@
 // Llama 4, text: chunked attention, experts beside a shared one.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, gateAndUp, llama3Tensors, preNorms, turned } from "./changes.ts";
+import { attention, outerTensors, gateAndUp, llama3Tensors, preNorms, turned } from "./changes.ts";
 import { addLlamaPairs } from "./llama.ts";
 
 export const llama4: CheckpointArchitecture = {
@@ -41,7 +41,7 @@ export const llama4: CheckpointArchitecture = {
     });
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     ...attention,
     "layers.{l}.feed_forward.gate_proj": "blk.{l}.ffn_gate",

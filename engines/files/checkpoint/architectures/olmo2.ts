@@ -1,6 +1,6 @@
 // OLMo 2 and 3: norms behind both blocks; OLMo 3 has sliding windows.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, feedForward, headNorms } from "./changes.ts";
+import { attention, outerTensors, feedForward, headNorms } from "./changes.ts";
 
 export const olmo2: CheckpointArchitecture = {
   name: "olmo2",
@@ -18,7 +18,7 @@ export const olmo2: CheckpointArchitecture = {
     );
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...attention,
     ...headNorms,
     ...feedForward,

@@ -1,6 +1,6 @@
 // OLMoE: a mixture of experts with norms of queries and keys as whole rows.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, experts, headNorms, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, headNorms, preNorms } from "./changes.ts";
 
 export const olmoe: CheckpointArchitecture = {
   name: "olmoe",
@@ -11,5 +11,5 @@ export const olmoe: CheckpointArchitecture = {
     config.mustBe("num_key_value_heads", config.heads);
     if (config.value("clip_qkv") !== undefined) throw config.unsupported("clip_qkv", config.value("clip_qkv"), "none");
   },
-  tensors: { ...ends, ...preNorms, ...attention, ...headNorms, ...experts },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...headNorms, ...experts },
 };

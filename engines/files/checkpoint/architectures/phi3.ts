@@ -2,7 +2,7 @@
 import { type Config, isObject } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { ends, preNorms, vector } from "./changes.ts";
+import { outerTensors, preNorms, vector } from "./changes.ts";
 
 function rotated(config: Config): number {
   return Math.floor(
@@ -41,7 +41,7 @@ export const phi3: CheckpointArchitecture = {
     if (isLong(config)) pairs.floats({ "rope.scaling.attn_factor": attentionFactor(config) });
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     "layers.{l}.self_attn.qkv_proj": "blk.{l}.attn_qkv",
     "layers.{l}.self_attn.o_proj": "blk.{l}.attn_output",

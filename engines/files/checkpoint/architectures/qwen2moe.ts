@@ -1,6 +1,6 @@
 // Qwen 1.5 and 2, mixtures of experts with a shared expert.
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { attention, ends, experts, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, preNorms } from "./changes.ts";
 
 export const sharedExpert: TensorTable = {
   "layers.{l}.mlp.shared_expert.gate_proj": "blk.{l}.ffn_gate_shexp",
@@ -21,5 +21,5 @@ export const qwen2moe: CheckpointArchitecture = {
       expert_shared_feed_forward_length: config.countOr(undefined, "shared_expert_intermediate_size"),
     });
   },
-  tensors: { ...ends, ...preNorms, ...attention, ...experts, ...sharedExpert },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...experts, ...sharedExpert },
 };

@@ -1,6 +1,6 @@
 // Qwen 3, mixtures of experts.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, experts, headNorms, preNorms } from "./changes.ts";
+import { attention, outerTensors, experts, headNorms, preNorms } from "./changes.ts";
 
 export const qwen3moe: CheckpointArchitecture = {
   name: "qwen3moe",
@@ -12,5 +12,5 @@ export const qwen3moe: CheckpointArchitecture = {
     config.mustBe("decoder_sparse_step", 1);
     pairs.counts({ expert_feed_forward_length: config.countOr(undefined, "moe_intermediate_size") });
   },
-  tensors: { ...ends, ...preNorms, ...attention, ...headNorms, ...experts },
+  tensors: { ...outerTensors, ...preNorms, ...attention, ...headNorms, ...experts },
 };

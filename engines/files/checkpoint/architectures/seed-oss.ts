@@ -1,13 +1,13 @@
 // Seed-OSS: Qwen 2 with the norm of the feed-forward under another name.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, feedForward } from "./changes.ts";
+import { attention, outerTensors, feedForward } from "./changes.ts";
 
 export const seedOss: CheckpointArchitecture = {
   name: "seed_oss",
   classes: ["SeedOssForCausalLM"],
   defaults: { rms_norm_eps: 1e-6, head_dim: 128 },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...attention,
     ...feedForward,
     "layers.{l}.input_layernorm": "blk.{l}.attn_norm",

@@ -1,7 +1,7 @@
 // StableLM: layer norms, partly rotated heads, blocks side by side in some models.
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, ends, feedForward, preNorms } from "./changes.ts";
+import { attention, outerTensors, feedForward, preNorms } from "./changes.ts";
 
 export const stablelm: CheckpointArchitecture = {
   name: "stablelm",
@@ -15,7 +15,7 @@ export const stablelm: CheckpointArchitecture = {
     pairs.remove("attention.layer_norm_rms_epsilon");
   },
   tensors: {
-    ...ends,
+    ...outerTensors,
     ...preNorms,
     ...attention,
     ...feedForward,

@@ -1,5 +1,5 @@
 // Slice of a MatFormer checkpoint: the config and the tensors of the smaller model, as if they were the files' own. Layers are left
-// out and numbered anew, feed-forwards lose their last values, and the tables that have a part for each layer lose those parts.
+// out and renumbered, feed-forwards lose their last values, and the tables that have a part for each layer lose those parts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import type { Shaped } from "../architectures/architecture.ts";

@@ -33,7 +33,7 @@ export const llavaVision: VisionClass = {
   },
 };
 
-/** LLaVA-NeXT: a large image is cut into a grid of tiles. The mark of the ends of rows (image_newline) is not used. */
+/** LLaVA-NeXT: a large image is cut into a grid of tiles. The row separator (image_newline) is not used. */
 export const llavaNextVision: VisionClass = {
   ...llavaVision,
   classes: ["LlavaNextForConditionalGeneration"],

@@ -1,5 +1,5 @@
 // Hub API: lists the files of a repository, describes a file, and finds the owner of a token. Responses are validated
-// here, because names in them become paths. Called by hub-model.ts and cli/tools/login.ts.
+// here, because names in them become paths. Called by hub-model.ts and cli/commands/login.ts.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { withRetries } from "../download/retry.ts";

@@ -1,5 +1,5 @@
 // Hub context: address, token, limits on attempts and waits, and the caller's abort signal. All requests of one fetch
-// share it. Created by default-model.ts, resolve-model.ts, resolve-adapter.ts and cli/tools/login.ts.
+// share it. Created by default-model.ts, resolve-model.ts, resolve-adapter.ts and cli/commands/login.ts.
 import type { Environment, FetchOptions, HubLimits } from "../download/fetch-options.ts";
 import { hubEndpoint } from "./hub-locations.ts";
 import { readToken } from "./hub-token.ts";

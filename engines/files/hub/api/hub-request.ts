@@ -111,8 +111,8 @@ async function refuseTemporary(response: Response, url: URL, isHub: boolean): Pr
   if (status < 500 && status !== 408 && status !== 429 && !isStale) return;
   await response.body?.cancel();
   const retryAfterMs = readRetryAfter(headers.get("retry-after"));
-  const wish = retryAfterMs === null ? "" : `, asking to wait ${Math.ceil(retryAfterMs / 1000)} s`;
-  throw new TemporaryFailure(`${url.host} answered ${status}${wish}`, { retryAfterMs });
+  const wait = retryAfterMs === null ? "" : `, asking to wait ${Math.ceil(retryAfterMs / 1000)} s`;
+  throw new TemporaryFailure(`${url.host} answered ${status}${wait}`, { retryAfterMs });
 }
 
 /** Converts a Retry-After header, in seconds or as a date, to milliseconds; null if absent or invalid. */

@@ -180,7 +180,7 @@ describe("a server that goes away", () => {
     assert.equal(error?.code, "queue_timeout");
   });
 
-  it("a request that is repeated waits anew", async (t) => {
+  it("a request that is repeated waits again", async (t) => {
     const after =
       (ms: number, answer: Answer): Answer =>
       async (...call) => {

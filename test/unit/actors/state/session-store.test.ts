@@ -131,7 +131,7 @@ describe("the session store", () => {
     assert.deepEqual(ended?.splices, [{ at: 3, remove: 1, messages: [call, result, assistant("y")] }]);
   });
 
-  it("recognises a call whose arguments the client has written anew", async () => {
+  it("recognises a call whose arguments the client has written again", async () => {
     const { sessions } = new Rig();
     const calling = (args: string): ChatMessage => ({
       role: "assistant",

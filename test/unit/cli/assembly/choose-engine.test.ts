@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { chooseEngine, type EngineQuestions } from "../../../../cli/assembly/models/choose-engine.ts";
-import type { EngineFigures, TrialFigures } from "../../../../engines/trial/figures.ts";
+import type { EngineFigures, TrialFigures } from "../../../../engines/engine-choice/figures.ts";
 
 interface Host {
   readonly configured?: EngineQuestions["configured"];

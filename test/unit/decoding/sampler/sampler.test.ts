@@ -278,8 +278,8 @@ describe("Sampler", () => {
   it("obeys SAMPLER_SIMD and refuses what it does not know", () => {
     const before = process.env.SAMPLER_SIMD;
     try {
-      for (const wish of ["0", "1", ""]) {
-        process.env.SAMPLER_SIMD = wish;
+      for (const setting of ["0", "1", ""]) {
+        process.env.SAMPLER_SIMD = setting;
         assert.equal(Sampler.create(10).vocabSize, 10);
       }
       process.env.SAMPLER_SIMD = "yes";

@@ -13,8 +13,8 @@ import {
 import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, beforeEach, describe, it, type TestContext } from "node:test";
-import { cacheCommand } from "../../../../cli/tools/cache.ts";
-import { loginCommand } from "../../../../cli/tools/login.ts";
+import { cacheCommand } from "../../../../cli/commands/cache.ts";
+import { loginCommand } from "../../../../cli/commands/login.ts";
 import { modelBytes, repo, useHub } from "./hub-rig.ts";
 
 const rig = await useHub();
@@ -178,7 +178,7 @@ describe("troupe login", () => {
 
   it("reads a piped token, and refuses what is none without repeating it", async () => {
     hub.accounts.set("me", "hf_good");
-    const address = JSON.stringify(new URL("../../../../cli/tools/login.js", import.meta.url).href);
+    const address = JSON.stringify(new URL("../../../../cli/commands/login.js", import.meta.url).href);
     const child = spawn(process.execPath, [
       "--input-type=module",
       "-e",

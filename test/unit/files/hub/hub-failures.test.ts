@@ -27,7 +27,7 @@ describe("a hub that fails for a while", () => {
     "answers 500 to the list": [2, isListing, { status: 500 }],
     "answers 503 to the question for the file": [2, isHead, { status: 503 }],
     "answers 502 to a range": [2, isCdn, { status: 502 }],
-    "answers 429 without a wish": [2, isListing, { status: 429 }],
+    "answers 429 without a time to wait": [2, isListing, { status: 429 }],
     "sends an address that has expired": [2, isCdn, { status: 403 }],
     "breaks off a list": [1, isListing, { dropAfter: 10 }],
     "sends another range": [1, isCdn, { headers: { "content-range": "bytes 7-1006/4500" } }],
@@ -64,8 +64,8 @@ describe("a hub that fails for a while", () => {
 
   it("is given up when it asks for too long a wait, in seconds or by a date", async () => {
     rig.put({ [file]: bytes });
-    for (const wish of ["3600", new Date(Date.now() + 3_600_000).toUTCString()]) {
-      hub.fault = failing(1, isListing, { status: 429, headers: { "retry-after": wish } });
+    for (const wait of ["3600", new Date(Date.now() + 3_600_000).toUTCString()]) {
+      hub.fault = failing(1, isListing, { status: 429, headers: { "retry-after": wait } });
       await rig.assertRefused(
         repo,
         "model_source_unreachable",

@@ -59,7 +59,7 @@ describe("an interrupted download", () => {
     assert.deepEqual(hub.ranges(), ["bytes=2500-2999"]);
   });
 
-  it("starts anew where its record is damaged, fits no more, or its bytes are wrong", async () => {
+  it("starts again where its record is damaged, fits no more, or its bytes are wrong", async () => {
     rig.put({ [file]: bytes });
     const done = [partBytes, partBytes, partBytes, partBytes, 500];
     const records = [

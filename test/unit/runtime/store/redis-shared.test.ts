@@ -48,7 +48,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
       (await waiting)?.map(({ first, next, isEnd }) => [first, next, isEnd]),
       [[5, 6, true]],
     );
-    // Whoever has all events still learns of the end.
+    // A follower that has all events still learns of the end.
     assert.deepEqual(await read(5), ["5-6 end"]);
     await writer.append({ id: "t", first: 0, next: 4, text: Buffer.from("a"), keptFrom: 0, isEnd: false });
     await writer.append({ id: "t", first: 4, next: 8, text: Buffer.from("b"), keptFrom: 4, isEnd: false });

@@ -43,7 +43,7 @@ export function buildsAll(merges: readonly Merge[], texts: Iterable<string>): bo
 export interface MergeScores {
   readonly scores: ReadonlyMap<string, number>;
   /**
-   * Number of pairs that this algorithm joins in another order than the merges, or although they are no merge. Infinity: the
+   * Number of pairs that this algorithm joins in another order than the merges, or although they are not merges. Infinity: the
    * tokens are too long to compare.
    */
   readonly differences: number;
@@ -75,7 +75,7 @@ export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>
   return { scores, differences: differences + (differences > most ? 0 : countMissing(pairs, texts)) };
 }
 
-/** Returns the number of pairs of texts that make a text but are no merge. */
+/** Returns the number of pairs of texts that make a text but are not merges. */
 function countMissing(pairs: ReadonlySet<string>, texts: ReadonlySet<string>): number {
   let missing = 0;
   let work = 0;

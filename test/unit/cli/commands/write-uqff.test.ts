@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { it, type TestContext } from "node:test";
 import { parseArguments } from "../../../../cli/arguments.ts";
 import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.ts";
-import { writeUqff } from "../../../../cli/tools/uqff/write-uqff.ts";
+import { writeUqff } from "../../../../cli/commands/uqff/write-uqff.ts";
 import { writeSmallCheckpoint } from "../../../fixtures/checkpoints/small-checkpoint.ts";
 
 /** Writes a small checkpoint, and UQFF of it into a folder. */

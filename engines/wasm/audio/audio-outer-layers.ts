@@ -1,4 +1,4 @@
-// Ends of an audio encoder: what comes before and after its layers. Plain data, part of the graph. The embedding of such a graph is
+// Outer layers of an audio encoder: its parts before and after its layers. Plain data, part of the graph. The embedding of such a graph is
 // the first convolution; audio-graph.ts builds the graph, audio-pass.ts computes it.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
@@ -16,7 +16,7 @@ export type AudioStep =
   | { readonly kind: "gelu" }
   | { readonly kind: "gated" };
 
-export interface AudioEnds {
+export interface AudioOuterLayers {
   /** Second convolution, from three frames to a position. Its columns are [width][3]. */
   readonly convolution: Matrix;
   /** true: each pair of positions becomes its average, before the output norm. */

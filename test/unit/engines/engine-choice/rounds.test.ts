@@ -2,9 +2,9 @@
 // the faster engine in spite of noise.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type EngineFigures, quickerEngine } from "../../../../engines/trial/figures.ts";
-import { timeInRounds } from "../../../../engines/trial/rounds.ts";
-import { type Workload, workloadsFor } from "../../../../engines/trial/workloads.ts";
+import { type EngineFigures, quickerEngine } from "../../../../engines/engine-choice/figures.ts";
+import { timeInRounds } from "../../../../engines/engine-choice/rounds.ts";
+import { type Workload, workloadsFor } from "../../../../engines/engine-choice/workloads.ts";
 
 const limits = { clearMs: 300, closeMs: 800 };
 const chat = workloadsFor(256, true);

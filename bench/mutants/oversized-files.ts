@@ -1,4 +1,4 @@
-// Special files: small ones that claim much. Each is sent to a server, which reads it or refuses it by name, within limits.
+// Oversized files: small ones with huge contents. Each is sent to a server, which reads it or refuses it by name, within limits.
 import { ffmpegTone, imageSources } from "../../test/fixtures/mutants/media-sources.ts";
 import {
   blackPng,
@@ -9,18 +9,18 @@ import {
   silentMp3,
   silentOpus,
   silentWav,
-} from "../../test/fixtures/mutants/special-files.ts";
+} from "../../test/fixtures/mutants/oversized-files.ts";
 import type { Answer, MediaServer } from "./media-server.ts";
 import { PeakMemory } from "./peak-memory.ts";
 
-interface Special {
+interface OversizedFile {
   readonly name: string;
   /** The message that refuses the file; null: it is read. */
   readonly refusal: RegExp | null;
   send(server: MediaServer): Promise<Answer>;
 }
 
-export interface SpecialOutcome {
+export interface OversizedOutcome {
   readonly name: string;
   readonly answer: Answer;
   readonly ms: number;
@@ -32,7 +32,7 @@ const tenHours = 36_000;
 const tooLong = /at most 1800 s of audio \(max_audio_secs\)/;
 
 /** Small files that are quick to read or refuse. */
-export const quickSpecials: readonly Special[] = [
+export const quickFiles: readonly OversizedFile[] = [
   {
     name: "PNG of 20,000 x 20,000 pixels",
     refusal: /it has 20000 x 20000 pixels; expected .* at most 67108864 pixels/,
@@ -82,7 +82,7 @@ export const quickSpecials: readonly Special[] = [
   },
 ];
 
-const slowSpecials: readonly Special[] = [
+const slowFiles: readonly OversizedFile[] = [
   {
     name: "PNG of 8000 x 8000 pixels of 16 bits (512 MB)",
     refusal: null,
@@ -108,9 +108,9 @@ const slowSpecials: readonly Special[] = [
   },
 ];
 
-export const specials: readonly Special[] = [...quickSpecials, ...slowSpecials];
+export const oversizedFiles: readonly OversizedFile[] = [...quickFiles, ...slowFiles];
 
-export async function runSpecial({ name, refusal, send }: Special, server: MediaServer): Promise<SpecialOutcome> {
+export async function runOversized({ name, refusal, send }: OversizedFile, server: MediaServer): Promise<OversizedOutcome> {
   const memory = new PeakMemory(server.pid);
   const beginMs = performance.now();
   const answer = await send(server).catch((error: unknown) => ({

@@ -11,7 +11,7 @@ import { convert } from "../../../engines/quantization/conversion/conversion.ts"
 import { type PlannedUqff, planUqff } from "../../../engines/quantization/conversion/plan-uqff.ts";
 import { stemOfType } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { wishesOf } from "../../assembly/quantization/wishes.ts";
+import { modelOptionsOf } from "../../assembly/quantization/load-options.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { version } from "../../version.ts";
@@ -76,8 +76,8 @@ async function writeLevel(
   stem: string,
   { model, threads, progress, warn }: UqffOptions,
 ): Promise<Written> {
-  const wishes = await wishesOf({ ...model, quantization: { ...model.quantization, isq: level } }, warn);
-  const planned = await planUqff(source, wishes, { stem, producer: "troupe", warn });
+  const loadOptions = await modelOptionsOf({ ...model, quantization: { ...model.quantization, isq: level } }, warn);
+  const planned = await planUqff(source, loadOptions, { stem, producer: "troupe", warn });
   const start = performance.now();
   const { signal } = progress;
   for (const [name, conversion] of planned.files) {

@@ -18,7 +18,7 @@ import {
   threadCheck,
 } from "../../../../cli/system/checks.ts";
 import { mcpCheck } from "../../../../cli/system/mcp-check.ts";
-import { report } from "../../../../cli/tools/doctor.ts";
+import { report } from "../../../../cli/commands/doctor.ts";
 import { bareInspector, type Check } from "../../../../runtime/host/system.ts";
 
 const GIB = 2 ** 30;

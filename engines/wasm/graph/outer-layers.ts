@@ -1,11 +1,11 @@
-// Graph ends: the parts of a model before and after its layers. The embedding and the tables that encoders add to it
+// Outer layers: the parts of a model before and after its layers. The embedding and the tables that encoders add to it
 // come before the layers. The output norm and the output matrix come after them; encoders have no output matrix. Plain
 // data, part of the graph. Built once per load.
 import type { Architecture } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./shape.ts";
 
-export interface GraphEnds {
+export interface OuterLayers {
   readonly embedding: Matrix;
   /**
    * Tables from which one row is added to a token's embedding: the row of its position, and the row of token type 0.
@@ -24,12 +24,12 @@ export interface GraphEnds {
   readonly output: Matrix | null;
 }
 
-/** Finds the tensors of the graph's ends. Throws `model_file_invalid` or `unsupported` naming the tensor. */
-export function findEnds(
+/** Finds the tensors of the outer layers. Throws `model_file_invalid` or `unsupported` naming the tensor. */
+export function findOuterLayers(
   { norm, encoder }: Architecture,
   { width, vocabSize, trainedContext }: Hyperparameters,
   tensors: GraphTensors,
-): GraphEnds {
+): OuterLayers {
   const findNorm = (name: string) => tensors.norm(name, norm === "layer", [width]);
   const embedding = tensors.matrix("token_embd", vocabSize, width);
   if (encoder) {

@@ -1,4 +1,4 @@
-// Ends of an image encoder: what comes before and after its layers. Plain data, part of the graph. The embedding of such a
+// Outer layers of an image encoder: its parts before and after its layers. Plain data, part of the graph. The embedding of such a
 // graph is the matrix that multiplies patches; vision-graph.ts builds the graph, vision-pass.ts computes it.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
@@ -31,7 +31,7 @@ export function resamplerOf(projector: readonly ProjectorStep[]): ResamplerStep 
   return projector.find((step) => step.kind === "resampler") ?? null;
 }
 
-export interface VisionEnds {
+export interface VisionOuterLayers {
   /** Matrix of a second convolution of the patches, added to the first; null: none. Video would give it the next frame. */
   readonly secondEmbedding: Matrix | null;
   /** Vector that is the first token, before the patches; null: none. It is dropped after the layers. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
-import { completionScript } from "../../../../cli/tools/completions.ts";
+import { completionScript } from "../../../../cli/commands/completions.ts";
 
 /** Shells that may be installed here. Bash is always installed where the tests run. */
 const parsers = { bash: "bash", zsh: "zsh", fish: "fish" } as const;

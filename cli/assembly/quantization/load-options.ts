@@ -1,8 +1,8 @@
-// Wishes for the weights of a model: settings and the files that they name, read and checked.
+// Load options of a model: the settings for its weights and the files that they name, read and checked.
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type MatformerSlice, readSlice, readSlices } from "../../../engines/files/checkpoint/matformer/slice-file.ts";
-import type { ModelWishes, SourceWishes } from "../../../engines/quantization/conversion/plan-model.ts";
+import type { ModelOptions, SourceOptions } from "../../../engines/quantization/conversion/plan-model.ts";
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { parseTopology } from "../../../engines/quantization/plan/topology.ts";
@@ -11,7 +11,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelConfig } from "../../config/config.ts";
 
 /** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
-export async function wishesOf(model: ModelConfig, warn: (message: string) => void): Promise<ModelWishes> {
+export async function modelOptionsOf(model: ModelConfig, warn: (message: string) => void): Promise<ModelOptions> {
   const { isq, isqOrganization, quant, imatrix, calibrationFile } = model.quantization;
   const { topology } = model.device;
   const level = isq === null ? null : parseLevel(isq, "isq");
@@ -28,12 +28,12 @@ export async function wishesOf(model: ModelConfig, warn: (message: string) => vo
     topology: rules,
     floatType: dtypes[model.dtype],
     importance: imatrix === null ? null : await readImportance(resolve(imatrix)),
-    ...(await sourceWishesOf(model, warn)),
+    ...(await sourceOptionsOf(model, warn)),
   };
 }
 
-/** Returns how the files of a model are to be read. Throws and warns as wishesOf() does. */
-export async function sourceWishesOf(model: ModelConfig, warn: (message: string) => void): Promise<SourceWishes> {
+/** Returns how the files of a model are to be read. Throws and warns as modelOptionsOf() does. */
+export async function sourceOptionsOf(model: ModelConfig, warn: (message: string) => void): Promise<SourceOptions> {
   return {
     overrides: model.hfOverrides ?? {},
     tokenizer: tokenizerOf(model),
@@ -60,9 +60,9 @@ async function sliceOf(
   return null;
 }
 
-/** Whether the wishes ask for more than a GGUF file as it is. Some are refused for such a file when it is planned. */
-export function changesFile(wishes: ModelWishes): boolean {
-  const { level, topology, floatType, tokenizer, overrides, slice, architecture, queryHeads } = wishes;
+/** Whether the options ask for more than a GGUF file as it is. Some are refused for such a file when it is planned. */
+export function changesFile(options: ModelOptions): boolean {
+  const { level, topology, floatType, tokenizer, overrides, slice, architecture, queryHeads } = options;
   return (
     level !== null ||
     topology.length > 0 ||

@@ -15,7 +15,7 @@ import { computeThreads } from "../../runtime/host/cores.ts";
 import { createLogger } from "../../runtime/log/log.ts";
 import { modelKinds, parseArguments } from "../arguments.ts";
 import { resolveSource } from "../assembly/models/model-specs.ts";
-import { wishesOf } from "../assembly/quantization/wishes.ts";
+import { modelOptionsOf } from "../assembly/quantization/load-options.ts";
 import { type Config, type ModelConfig, resolveConfig } from "../config/config.ts";
 import { createProgress, type Progress } from "../progress.ts";
 import { endOnSignals, unlessEnded } from "../run/signals.ts";
@@ -165,8 +165,8 @@ async function writeLevel(
   progress: Progress,
 ): Promise<Written> {
   const [model] = config.models as readonly [ModelConfig];
-  const wishes = await wishesOf({ ...model, quantization: { ...model.quantization, isq: level } }, warn);
-  const planned = await planModel(source, wishes, warn);
+  const options = await modelOptionsOf({ ...model, quantization: { ...model.quantization, isq: level } }, warn);
+  const planned = await planModel(source, options, warn);
   const { conversion } = planned;
   const target = targetOf(level);
   if (await isSourceFile(target, conversion.files))
