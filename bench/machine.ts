@@ -1,5 +1,5 @@
-// Description of the machine for a benchmark's result: CPU with the features that decide its speed, cores, quota, governor,
-// Node version.
+// Description of the machine for a benchmark's result: CPU with the features that affect the speed, number of cores, CPU quota,
+// frequency governor, Node version.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import os from "node:os";

@@ -1,6 +1,6 @@
-// Gaps of a text stream: how a stream of one client goes while a server does something else.
+// Gaps of a text stream: pauses that one client sees while the server also does other work.
 
-/** Returns the milliseconds between the pieces of a text stream of the model "chat". `url`: address of the server. */
+/** Streams `tokens` tokens of the model "chat" from the server at `url`. Returns the pauses between the received pieces, in ms. */
 export async function gapsOf(url: string, tokens: number): Promise<number[]> {
   const reply = await fetch(`${url}/v1/chat/completions`, {
     method: "POST",

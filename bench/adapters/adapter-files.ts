@@ -26,17 +26,14 @@ export class AdapterFiles {
     process.once("exit", () => this.remove());
   }
 
-  /** Returns the first `count` adapters that change the matrices that `targets` names. */
+  /** Returns the first `count` adapters for the matrices that `targets` selects. Writes their files if necessary. */
   async take(count: number, targets: Targets): Promise<AdapterFile[]> {
     const files: AdapterFile[] = [];
     for (let index = 0; index < count; index++) files.push(await this.#one(index, targets));
     return files;
   }
 
-  /**
-   * Returns the path of a GGUF file for llama-server. It has the same weights as the first adapter that changes the
-   * matrices that `targets` names.
-   */
+  /** Returns the path of a GGUF file for llama-server with the same weights as the first adapter for the matrices of `targets`. */
   async gguf(targets: Targets): Promise<string> {
     const path = join(this.#folder, `${targets}.gguf`);
     await writeGgufAdapter(path, this.#options(0, targets));

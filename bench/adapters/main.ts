@@ -14,12 +14,12 @@ const partNames = ["wasm", "peer", "curve", "churn"] as const;
 type Part = (typeof partNames)[number];
 const targetNames = ["attention", "all-linear"] as const;
 
-export const usage = `npm run bench -- adapters [FLAGS]: what LoRA adapters cost, over HTTP
+export const usage = `npm run bench -- adapters [FLAGS]: cost of LoRA adapters, measured over HTTP
 
-  --part PART           wasm, peer, curve or churn; repeat it for several; else all
-  --targets all-linear  modules of the adapters: attention or all-linear
-  --answer-tokens 128   tokens of each answer
-  --changes 1000        adapters that are loaded and unloaded
+  --part PART           wasm, peer, curve or churn; repeatable; default: all
+  --targets all-linear  matrices that the adapters change: attention or all-linear
+  --answer-tokens 128   tokens of each response
+  --changes 1000        number of loads, replacements and unloads of adapters in the part churn
 ${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {

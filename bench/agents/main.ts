@@ -40,11 +40,11 @@ const tokensOfRun = 1536;
 const contextLength = 4 * tokensOfRun;
 const python = "service_execute_python";
 
-export const usage = `npm run bench -- agents -m MODEL [FLAGS]: agent runs with tools, over the same tokens without
+export const usage = `npm run bench -- agents -m MODEL [FLAGS]: speed of agent runs with real tools, compared with instant tools
 
   -m MODEL        model
-  --runs 64       agent runs at once
-  --pairs 3       pairs of measurements, without and with tools
+  --runs 64       number of simultaneous agent runs
+  --pairs 3       pairs of measurements, with instant and with real tools
   --save          write bench/results/agents.md`;
 
 const log = createLogger({ level: "error", format: "text" });

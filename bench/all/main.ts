@@ -12,14 +12,14 @@ import { ServerError } from "../../runtime/errors.ts";
 import { encoderFile } from "../choice/encoder-file.ts";
 import { machineFacts, machineName } from "../machine.ts";
 
-export const usage = `npm run bench -- all --peer-dir DIR [FLAGS]: every comparison of speed, as one page about this machine
+export const usage = `npm run bench -- all --peer-dir DIR [FLAGS]: all speed comparisons, as one page about this machine
 
-  --peer-dir DIR        has llama-server, llama-bench and llama-batched-bench
-  --model ID            repeat it for several; else the default model
-  --encoder ID          a model of embeddings; repeat it for several
-  --long ID             a model for prompts of 4,096 and 16,384 tokens; else the first one, for 4,096
+  --peer-dir DIR        folder with llama-server, llama-bench and llama-batched-bench
+  --model ID            repeatable; default: the default model
+  --encoder ID          embedding model; repeatable
+  --long ID             model for prompts of 4,096 and 16,384 tokens; default: the first --model, with 4,096 tokens only
   --threads 2 --rounds 2
-  --save                writes bench/results/machine-NAME.md
+  --save                write bench/results/machine-NAME.md
 `;
 
 const bench = fileURLToPath(new URL("../main.js", import.meta.url));

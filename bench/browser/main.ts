@@ -25,15 +25,15 @@ const sentence = "The quick brown fox jumps over the lazy dog near the old river
 const sentences = 32;
 const context = 4096;
 
-export const usage = `npm run bench -- browser [FLAGS]: the wasm engine in Chromium, and in this Node.js
+export const usage = `npm run bench -- browser [FLAGS]: speed of the wasm engine in Chromium, compared with Node.js
 
-  --wllama FOLDER       the unpacked npm package @wllama/wllama to compare with
+  --wllama FOLDER       unpacked npm package @wllama/wllama, to compare with too
   --chromium PROGRAM    default /usr/bin/chromium
   --model ID            repeatable; default: the default model
   --threads 2 --rounds 3 --save
 `;
 
-/** Times of one answer. */
+/** Times of one response. */
 interface Timed {
   readonly firstMs: number;
   readonly decodeMs: number;
@@ -128,7 +128,7 @@ function versionOf(folder: string): string {
 }
 
 /**
- * Measures prefill and decode of a side that has just been started, after a short warm-up answer, and closes the side.
+ * Measures prefill and decode of a side that has just been started, after a short warm-up request, and closes the side.
  */
 async function measure({ label, ask, close }: Side, round: number, rates: Map<string, Rates>): Promise<void> {
   await ask("Say hello.", 16);

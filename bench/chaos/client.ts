@@ -1,4 +1,4 @@
-// Client of the chaos suite: one request with its answer, whether it is JSON or a stream of events. Records how the answer ended.
+// Client of the chaos suite: sends one request, reads the response (JSON or server-sent events) and records how it ended.
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 
 /** One event of a stream. */
@@ -8,11 +8,11 @@ export interface StreamEvent {
 }
 
 export type Ending =
-  /** The answer is complete. */
+  /** The response is complete. */
   | "whole"
-  /** The connection was cut or never made. */
+  /** The connection broke or was never established. */
   | "cut"
-  /** The client has left. */
+  /** The client closed the connection. */
   | "left";
 
 export interface CallOptions {
@@ -23,11 +23,11 @@ export interface CallOptions {
 
 /** A request that has been sent. */
 export class Call {
-  /** HTTP status; 0 until the head of the answer has arrived. */
+  /** HTTP status; 0 until the response headers have arrived. */
   status = 0;
-  /** Body of an answer that is not a stream. */
+  /** Body of a response that is not a stream. */
   text = "";
-  /** Why the connection was cut. */
+  /** Why the connection broke; "" if it did not. */
   reason = "";
   /** Whether the stream has ended with [DONE]. */
   isDone = false;
@@ -72,7 +72,7 @@ export class Call {
     return Number.isFinite(this.endedMs);
   }
 
-  /** Body as JSON; null: it is not JSON. */
+  /** Body parsed as JSON; null if it is not JSON. */
   get json(): Record<string, unknown> | null {
     try {
       return JSON.parse(this.text) as Record<string, unknown>;
@@ -81,7 +81,7 @@ export class Call {
     }
   }
 
-  /** Resolves to whether there is an event that fits; false: the answer has ended without one. */
+  /** Waits for an event for which `fits` returns true. Resolves to false if the response ends without one. */
   async has(fits: (event: StreamEvent) => boolean): Promise<boolean> {
     for (;;) {
       if (this.events.some(fits)) return true;
@@ -124,7 +124,7 @@ export class Call {
   }
 }
 
-/** Sends a request and resolves when its answer has ended. */
+/** Sends a request and resolves when the response has ended. After `limitMs`, the client closes the connection. */
 export async function answered(url: string, options: CallOptions = {}, limitMs = 30_000): Promise<Call> {
   const call = new Call(url, options);
   const timer = setTimeout(() => call.leave(), limitMs);

@@ -1,58 +1,67 @@
-// Ledger of the chaos suite: what was promised to clients, and every broken promise. An error or a cut connection is a broken
-// promise unless a fault of the schedule explains it.
+// Ledger of the chaos suite: records the responses that clients know and every violation of the server's guarantees. An error or a
+// broken connection is a violation unless a fault of the schedule explains it.
 import { type ErrorCode, errorCodes } from "../../runtime/errors.ts";
 import type { Call, Ending } from "./client.ts";
 import type { ChaosServer } from "./rig/server.ts";
 
-/** What a fault may do to clients. */
+/** Effects of a fault that clients may see. */
 export interface Effects {
-  /** Error codes that it may cause. */
+  /** Error codes that the fault may cause. */
   readonly codes: readonly ErrorCode[];
-  /** Whether connections to a server may be cut while its process lives. */
+  /** Whether client connections may break although the server's process keeps running. */
   readonly cuts?: boolean;
-  /** Whether responses and events that were stored may be lost. */
+  /** Whether stored responses and their events may be lost. */
   readonly loses?: boolean;
+  /** Whether the fault makes the store unreachable. */
+  readonly cutsStore?: boolean;
+  /** Whether the fault kills a server. */
+  readonly kills?: boolean;
 }
 
 /** A response whose id a client knows. */
 export interface KnownResponse {
   readonly id: string;
   readonly what: string;
-  /** Server that generates it. */
+  /** Server that generates the response. */
   readonly server: ChaosServer;
   readonly isBackground: boolean;
   readonly hasEvents: boolean;
-  /** Tokens that its text has at its end. */
+  /** Number of tokens in the text of the complete response. */
   readonly tokens: number;
-  /** Whole text, or longer; null: it is not known. */
+  /** Text of which the response's text must be a prefix; null if unknown. */
   readonly reference: string | null;
-  /** Texts of its events by number. */
+  /** JSON texts of the response's stream events, by sequence number. */
   readonly events: Map<number, string>;
-  /** Status in the last event or body that a client has seen; null: none. */
+  /** Final status of the response that a client has seen; null if no client has seen the end. */
   seenEnd: string | null;
-  /** Whether a client was told that it is deleted, or may have deleted it. */
+  /** "asked": a client has sent a DELETE request; "done": the server has confirmed the deletion. */
   deletion: "none" | "asked" | "done";
 }
 
 export const terminalTypes = ["response.completed", "response.incomplete", "response.failed", "response.cancelled"];
 
-/** Cut connections are judged later than this, because the exit of a process is known a moment later. */
+/** Delay in ms before a broken connection is judged, because the exit of a server process is noticed a little later. */
 const graceMs = 400;
 
 export class Ledger {
   readonly violations: string[] = [];
   readonly responses = new Map<string, KnownResponse>();
-  /** Number of operations by outcome. */
+  /** Number of operations for each outcome. */
   readonly outcomes = new Map<string, number>();
   readonly #effects: Effects[] = [];
 
-  /** Notes that a fault begins. */
+  /** Records the effects of a fault, so that they do not count as violations. */
   expect(effects: Effects): void {
     this.#effects.push(effects);
   }
 
+  /**
+   * Whether stored responses may be lost. A server that is killed while it cannot reach the store loses the responses that it has
+   * not stored yet: an id waits at most 1 s for the store.
+   */
   get mayLose(): boolean {
-    return this.#effects.some(({ loses }) => loses === true);
+    const has = (effect: "loses" | "cutsStore" | "kills"): boolean => this.#effects.some((one) => one[effect] === true);
+    return has("loses") || (has("cutsStore") && has("kills"));
   }
 
   explains(code: string): boolean {
@@ -73,7 +82,7 @@ export class Ledger {
     return known;
   }
 
-  /** Judges how an answer ended. Returns whether it is a success. */
+  /** Judges how a request ended. `accepted`: error codes that are no violation here. Returns whether the request succeeded. */
   async judge(
     what: string,
     call: Call,
@@ -101,7 +110,7 @@ export class Ledger {
     return false;
   }
 
-  /** Judges an error that a client got. */
+  /** Judges an error that a client received: it needs a documented code that a fault explains. */
   judgeError(what: string, code: string | null, details: string): void {
     this.count(`error ${code}`);
     if (code === null || !(errorCodes as readonly string[]).includes(code))
@@ -111,8 +120,9 @@ export class Ledger {
   }
 
   /**
-   * Checks the events of a response's stream from the number `from` on: numbers without gaps, one end, the same events as in its
-   * other streams. Returns the status at its end; null: the stream was cut, or ended with an error.
+   * Checks a response's stream that starts at sequence number `from`: the numbers have no gaps, there is one final event, and the
+   * events equal those of earlier streams of the same response. Returns the final status; null if the stream broke or contains an
+   * error.
    */
   judgeEvents(what: string, call: Call, known: KnownResponse, from: number, ending: Ending): string | null {
     let status: string | null = null;
@@ -133,12 +143,12 @@ export class Ledger {
         this.broken(
           `${what}: event ${from + i} differs between streams: ${earlier.slice(0, 150)} | ${text.slice(0, 150)}`,
         );
-      // The end that a failed server could not store is replaced by another one.
+      // After an error the final event is not recorded: if the failed server could not store it, another final event replaces it.
       if (!hasError) known.events.set(from + i, text);
       if (terminalTypes.includes(type)) status = String((data.response as { status?: string }).status);
     }
     if (ending === "whole" && call.status === 200) {
-      // A reader that has all events gets none.
+      // A reader that asks for events after the last one gets an empty stream.
       const hasAll = call.events.length === 0 && from > 0 && call.isDone;
       if (status === null && !hasError && !hasAll)
         this.broken(`${what}: the stream ended after ${call.events.length} events without an end`);

@@ -1,20 +1,20 @@
-// `bench chaos`: random schedules of faults against real servers, judged by what was promised to clients.
-import { appendFileSync } from "node:fs";
+// `bench chaos`: runs random schedules of faults and client requests against real servers, and reports every violated guarantee.
+import { appendFileSync, copyFileSync } from "node:fs";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 import { ChaosRig, type RigKind } from "./rig/rig.ts";
 import { type Outcome, Stage } from "./schedule.ts";
 
-export const usage = `npm run bench -- chaos [FLAGS]: random schedules of faults, and the promises that they break
+export const usage = `npm run bench -- chaos [FLAGS]: random schedules of faults, and the guarantees that the server violates
 
   --schedules N   number of schedules (20)
-  --seed S        seed of the first one; the others have the next numbers (random)
-  --rig KIND      lmdb (one server) or redis (three replicas); else half of the schedules each
-  --fault NAME    only this fault; repeat it for several
-  --fresh N       schedules after which a rig is replaced by a new one (40)
-  --log FILE      appends the outcome of each schedule as a JSON line
-  --save
+  --seed S        seed of the first schedule; each further schedule adds 1 (random)
+  --rig KIND      lmdb (one server) or redis (three replicas); default: half of the schedules on each
+  --fault NAME    only this fault; repeatable
+  --fresh N       number of schedules after which the servers are replaced by new ones (40)
+  --log FILE      append the outcome of each schedule as a JSON line, and copy the servers' logs of broken ones next to FILE
+  --save          write bench/results/chaos.md
 `;
 
 const shownBroken = 6;
@@ -46,10 +46,14 @@ export async function main(argv: readonly string[]): Promise<void> {
         fresh: flags["--fresh"] ?? 40,
         only: flags["--fault"] ?? null,
       },
-      (outcome) => {
+      (outcome, logFiles) => {
         outcomes.push({ kind, outcome });
         const line = { kind, ...outcome, outcomes: Object.fromEntries(outcome.outcomes) };
-        if (flags["--log"] !== undefined) appendFileSync(flags["--log"], `${JSON.stringify(line)}\n`);
+        const log = flags["--log"];
+        if (log !== undefined) appendFileSync(log, `${JSON.stringify(line)}\n`);
+        if (log !== undefined && outcome.violations.length > 0) {
+          for (const [i, file] of logFiles.entries()) copyFileSync(file, `${log}.${kind}-${outcome.seed}-${i}.log`);
+        }
         const verdict =
           outcome.violations.length === 0
             ? "ok"
@@ -80,16 +84,17 @@ interface Run {
   readonly only: readonly string[] | null;
 }
 
-/** Runs schedules with the seeds from `seed` on. */
+/** Runs `count` schedules with the seeds `seed`, `seed` + 1, ... */
 export async function runSchedules(
   { kind, seed, count, fresh, only }: Run,
-  tell: (outcome: Outcome) => void,
+  tell: (outcome: Outcome, logFiles: readonly string[]) => void,
 ): Promise<void> {
   for (let done = 0; done < count; done += fresh) {
     const rig = await ChaosRig.start(kind);
     try {
       const stage = await Stage.prepare(rig);
-      for (let i = done; i < Math.min(count, done + fresh); i++) tell(await stage.run(seed + i, { only }));
+      const logFiles = rig.servers.map(({ logFile }) => logFile);
+      for (let i = done; i < Math.min(count, done + fresh); i++) tell(await stage.run(seed + i, { only }), logFiles);
     } finally {
       await rig.stop();
     }

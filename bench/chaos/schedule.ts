@@ -1,4 +1,4 @@
-// Schedule: random operations of clients and random faults on a rig, all drawn from one seed, then the judgement.
+// Schedule: random client operations and random faults on a rig, all drawn from one seed, followed by a check of the final state.
 import { availableParallelism, loadavg } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Dice } from "../../test/fixtures/hostile/dice.ts";
@@ -28,7 +28,7 @@ export interface Outcome {
   readonly ms: number;
 }
 
-/** A rig after its warm-up, on which schedules run one after another. */
+/** Runner of schedules: a rig that has warmed up, on which schedules run one after another. */
 export class Stage {
   readonly rig: ChaosRig;
   readonly #shared: SharedWork;
@@ -43,14 +43,14 @@ export class Stage {
     const first = rig.servers[0] as ChaosServer;
     const references = await References.of(first.url, ["tiny", "code"]);
     const stage = new Stage(rig, { references, embeddings: new Map() });
-    // Operations without faults load all code, start all threads, and must all succeed.
+    // The warm-up runs operations without faults. It loads all code and starts all threads, and every operation must succeed.
     const warmUp = await stage.run(0, { only: [] });
     if (warmUp.violations.length > 0) throw new Error(`without a fault:\n${warmUp.violations.join("\n")}`);
     for (const server of rig.servers) stage.#baselines.set(server, baselineOf(rig, server));
     return stage;
   }
 
-  /** Runs the schedule of a seed. `only`: names of the faults that may be drawn; null: all. */
+  /** Runs the schedule of a seed. `only`: names of the faults that may be drawn; null = all. */
   async run(seed: number, { only = null as readonly string[] | null } = {}): Promise<Outcome> {
     const began = performance.now();
     const { rig } = this;
@@ -69,9 +69,9 @@ export class Stage {
     const work = planWork(dice, rig.servers.length, spanMs);
     const limitMs = limit();
     for (const { fault } of planned) ledger.expect(fault.effects);
-    // Limits of time of the server end requests on a machine without free cores.
+    // On a machine without free cores, the server's time limits end some requests.
     if (load() > 1) ledger.expect({ codes: ["timeout"] });
-    // Redis then does not answer within 3 s.
+    // Under this load, Redis may not reply within its limit of 3 s.
     if (load() > 4 && rig.kind === "redis") ledger.expect({ codes: ["storage_unavailable"] });
     const locks = new Map<object, Promise<void>>();
     const alone = (resource: object, action: () => Promise<void>): Promise<void> => {
@@ -120,7 +120,7 @@ export class Stage {
     };
   }
 
-  /** A server that no fault has ended must still run. */
+  /** Reports and restarts servers that have exited without a fault. Every fault restarts the servers that it stops. */
   async #revive(ledger: Ledger): Promise<void> {
     for (const server of this.rig.servers) {
       if (server.isUp) continue;
@@ -131,12 +131,12 @@ export class Stage {
   }
 }
 
-/** Load of the machine by other programs too, as a multiple of what its cores can do. */
+/** Returns the machine's load average of the last minute divided by its number of cores; includes other programs. */
 function load(): number {
   return (loadavg()[0] ?? 0) / availableParallelism();
 }
 
-/** Time within which an answer must end; longer on a machine with other load. */
+/** Returns the time limit of a response in ms. It grows with the load of the machine. */
 function limit(): number {
   return usualLimitMs * Math.max(1, load() / 3);
 }

@@ -1,5 +1,5 @@
-// End of a schedule: all faults are healed. Every response that a client knows must be there with the end that the client saw, on
-// every replica; servers must answer, and have nothing left over.
+// Final check of a schedule, after all faults are repaired. Every replica must have each response that a client knows, with the
+// final status that the client saw. Every server must respond to requests, and no request, file or thread may be left over.
 import { readdirSync, readlinkSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { answered } from "./client.ts";
@@ -9,9 +9,9 @@ import type { ChaosServer } from "./rig/server.ts";
 import { judgeText, type Resource } from "./work/responses.ts";
 
 const pollMs = 50;
-/** Working directories of sessions are kept for 30 minutes. */
+/** Largest number of session folders that may remain, because sessions keep their working directory for 30 minutes. */
 const mostSessions = 128;
-/** File descriptors, threads and temporary entries beyond those after the warm-up that may be open for a while. */
+/** Allowed growth since the warm-up of the numbers of file descriptors, threads, temporary entries and child processes. */
 const slack = { handles: 40, threads: 24, entries: 10 + mostSessions, places: 0 };
 
 export interface Baseline {
@@ -30,7 +30,10 @@ export function baselineOf(rig: ChaosRig, { pid, places }: ChaosServer): Baselin
   };
 }
 
-/** Open files, sockets and pipes, without modules: Node.js does not close those that a thread was reading when a fault ended it. */
+/**
+ * Returns the number of open files, sockets and pipes of a process. JavaScript modules are not counted, because Node.js does not
+ * close a module that a thread was reading when a fault ended the thread.
+ */
 function handlesOf(pid: number): number {
   const folder = `/proc/${pid}/fd`;
   return readdirSync(folder).filter((name) => {
@@ -42,7 +45,7 @@ function handlesOf(pid: number): number {
   }).length;
 }
 
-/** Repeats a check until it returns null. Returns what was wrong at the limit; null: nothing. */
+/** Repeats a check until it returns null (no problem) or the limit is reached. Returns the last result of the check. */
 async function until(check: () => Promise<string | null>, limitMs: number): Promise<string | null> {
   const end = performance.now() + limitMs;
   for (;;) {
@@ -63,7 +66,7 @@ export async function settle(
   await Promise.all(rig.servers.map((server) => nothingLeft(rig, server, ledger, baselines.get(server), limitMs)));
 }
 
-/** A healthy server answers requests and stores responses. */
+/** Checks that a server responds to chat requests and creates stored responses. */
 async function answers(server: ChaosServer, ledger: Ledger, limitMs: number): Promise<void> {
   for (const model of ["tiny", "caller"]) {
     const wrong = await until(async () => {
@@ -105,7 +108,7 @@ async function judgeStored(rig: ChaosRig, ledger: Ledger, known: KnownResponse, 
     await judgeLog(rig, ledger, known, limitMs);
 }
 
-/** The events of a response whose end a client has seen are all stored. */
+/** Checks that every server has stored all events of a response whose end a client has seen. */
 async function judgeLog(rig: ChaosRig, ledger: Ledger, known: KnownResponse, limitMs: number): Promise<void> {
   const { id, what } = known;
   const wrong = await until(async () => {

@@ -60,7 +60,7 @@ function isControl(word: string): boolean {
   return /^\[.+\]$/.test(word);
 }
 
-/** Returns a word piece as GGUF files spell it: U+2581 before a token that begins a word, no mark before a continuation. */
+/** Returns a word piece as GGUF files spell it: U+2581 before a token that begins a word, no prefix before a continuation. */
 function tokenOf(word: string): string {
   if (isControl(word)) return word;
   return word.startsWith("##") ? word.slice(2) : `\u2581${word}`;

@@ -20,10 +20,10 @@ import { type RunningServer, type ServerSettings, startTroupe } from "../serving
 import type { EndpointName } from "../serving/target.ts";
 import { encoderFile } from "./encoder-file.ts";
 
-export const usage = `npm run bench -- choice [FLAGS]: whether auto takes the engine that serves a model better
+export const usage = `npm run bench -- choice [FLAGS]: whether engine = "auto" chooses the faster engine
 
-  --model ID            asked for chats; repeat it for several; without any and --encoder, the default model
-  --encoder ID          asked for embeddings; repeat it for several; or a folder of a bert with model.safetensors
+  --model ID            chat model; repeatable; default without --encoder: the default model
+  --encoder ID          embedding model, or a folder with a BERT model's model.safetensors; repeatable
   --concurrency 1,8,32 --prompt-tokens 64 --max-tokens 64
   --threads 0 --rounds 2 --save
 `;

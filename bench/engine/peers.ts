@@ -23,7 +23,7 @@ export type Speeds = ReadonlyMap<string, number>;
 export const prefillKey = "prefill";
 export const decodeKey = (sequences: number): string => `decode ${sequences}`;
 
-/** Flags with which llama.cpp's programs put all layers on the GPU, or none. */
+/** Returns the flags of llama.cpp's programs that put all layers on the GPU, or none. */
 export function layersOnGpu(gpu: boolean): string[] {
   return ["-ngl", gpu ? "999" : "0"];
 }

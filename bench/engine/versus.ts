@@ -20,11 +20,11 @@ interface OurRound {
   readonly rows: readonly Row[];
 }
 
-export const usage = `npm run bench -- engine [FLAGS]: tokens/s of prefill and decode, beside llama.cpp's own programs
+export const usage = `npm run bench -- engine [FLAGS]: tokens/s of prefill and decode, compared with llama.cpp's own programs
 
   --engine llama        wasm or llama
-  --peer PROGRAM        llama-bench or llama-batched-bench; repeat it for both
-  --node PROGRAM        a Node to run on; repeat it for several; else this one
+  --peer PROGRAM        llama-bench or llama-batched-bench; repeatable
+  --node PROGRAM        Node.js to run on; repeatable; default: this one
   --gpu                 on the GPU, both sides
   --model ID --threads 2 --rounds 3 --save
 `;

@@ -1,4 +1,4 @@
-// Judge of everyday answers: checks whether an answer ended by itself, repeats itself, and follows its instruction.
+// Judge of everyday answers: checks whether an answer ended before the token limit, repeats itself, and follows the instruction.
 import type { EverydayPrompt } from "./prompts.ts";
 
 /** An answer loops if a sequence of `loopWords` words occurs at least `loopCount` times. */
@@ -31,7 +31,7 @@ export function loops(text: string): boolean {
   return false;
 }
 
-/** Returns the beginning of an answer without leading quotes and marks of emphasis. */
+/** Returns the beginning of an answer without leading quotation marks and Markdown emphasis characters. */
 function openingOf(text: string): string {
   return text
     .trimStart()

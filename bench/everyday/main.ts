@@ -1,6 +1,6 @@
-// `bench everyday`: thirty everyday prompts with default settings and several seeds. Counts the answers that end by
-// themselves, the answers that repeat themselves, and the answers whose first words follow the instruction.
-// llama-server with its own defaults is the comparison.
+// `bench everyday`: sends thirty everyday prompts with default settings and several seeds. Counts the answers that end
+// before the token limit, the answers that repeat themselves, and the answers whose first words follow the instruction.
+// Compares them with llama-server and its own default settings.
 
 import { basename } from "node:path";
 import arg from "arg";
@@ -15,8 +15,8 @@ const sizes = { sequences: 12, tokensEach: 1024 };
 
 export const usage = `npm run bench -- everyday [FLAGS]: ${everydayPrompts.length} everyday prompts with default settings
 
-  --cap 512             tokens after which an answer counts as not ended
-  --rounds 3            seeds for each prompt
+  --cap 512             token limit; an answer that reaches it counts as not ended
+  --rounds 3            number of seeds for each prompt
 ${sideUsage}`;
 
 interface Judged {

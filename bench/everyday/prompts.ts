@@ -1,5 +1,5 @@
 // Everyday prompts: thirty fixed questions, each with a check of how the answer must begin. The checks are lenient about case,
-// quotes and Markdown marks, because they judge whether the instruction was followed, not whether the answer is right.
+// quotes and Markdown emphasis, because they judge whether the instruction was followed, not whether the answer is right.
 
 export interface EverydayPrompt {
   readonly text: string;

@@ -1,4 +1,4 @@
-// Comparison of the simulation with three real replicas, which share the cores of this machine.
+// Check of the simulation: compares its throughput and latencies with three real replicas, which share the cores of this machine.
 import os from "node:os";
 import { atMost, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { type LoadResult, type Outcome, runLoad } from "../serving/client/load.ts";
@@ -19,17 +19,17 @@ const requestsEach = 160;
 const idleRequests = 12;
 const busyRequests = 160;
 const shape = { wordCount: 60, sharedCount: 0, spread: 0.5 };
-/** Mean tokens of a prompt with its template, and of an answer. */
+/** Mean number of tokens of a prompt, including the chat template. */
 const meanPrompt = 84;
 const meanAnswer = 48;
-/** The simulation has no drafts, and the engine must be the one whose times were measured. */
+/** Flags of the measured servers. The step times are of the wasm engine, and the simulation has no speculative decoding. */
 const fixedFlags = ["--engine", "wasm", "--speculation", "off"];
 const mostError = 0.15;
 
 export interface CheckOptions {
   readonly model: string;
   readonly flags: readonly string[];
-  /** Requests a second; null: shares of what the simulation can do. */
+  /** Rates in requests per second; null = fixed shares of the estimated maximum rate. */
   readonly rates: readonly number[] | null;
   readonly seed: number;
 }
@@ -62,7 +62,7 @@ export async function checkTable({ model, flags: given, rates, seed }: CheckOpti
   }
 }
 
-/** Requests a second of the three replicas together when all slots are busy. */
+/** Estimates the maximum rate of the three replicas together, with all slots busy, in requests per second. */
 function mostPerSecond(times: StepTimes, atOnce: number): number {
   const decodeMs = (stepMs(times, slots, 0) / slots) * meanAnswer;
   const prefillMs = times.promptTokenMs * meanPrompt;
@@ -100,7 +100,7 @@ async function compare(load: RealLoad, perSecond: number, times: StepTimes, atOn
   ];
 }
 
-/** Real requests to the replicas. */
+/** Load generator: sends requests to the real replicas. */
 class RealLoad {
   readonly #servers: readonly RunningServer[];
   readonly #prompts: PromptSource;
@@ -113,7 +113,7 @@ class RealLoad {
     this.#seed = seed;
   }
 
-  /** Milliseconds that a request takes beside the computation, measured on an idle server. */
+  /** Measures on an idle server the half of the time to first token that is not computation, in ms. */
   async requestMs(times: StepTimes): Promise<number> {
     const [server] = this.#servers;
     if (server === undefined) throw new Error("no server");
@@ -121,13 +121,14 @@ class RealLoad {
     const beside = outcomes
       .filter(({ error }) => error === null)
       .map(({ startMs, firstTextMs, usage }) => firstTextMs - startMs - stepMs(times, 0, computedTokens(usage)));
-    // Half before the computation and half after it.
+    // Half of this overhead is assumed to be before the computation, the other half after it.
     return Math.max(percentiles(beside).p50, 0) / 2;
   }
 
   /**
-   * Number of steps that the machine can run at once at full speed: the speed of all servers at once, with all slots busy, divided by
-   * that of one. It is below the number of cores, because HTTP and this process need processor time too, and cores share caches.
+   * Measures how many steps the machine can run at once at full speed: the speed of all servers running at once, divided by the speed
+   * of one server, with all slots busy. The result is below the number of cores, because HTTP and this process need CPU time too, and
+   * because cores share caches.
    */
   async stepsAtOnce(): Promise<number> {
     const one = await this.#tokensPerSecond(this.#servers.slice(0, 1));
@@ -143,7 +144,7 @@ class RealLoad {
     return (tokens.reduce((sum, count) => sum + count, 0) / wallMs) * 1000;
   }
 
-  /** Sends requests at random times. Returns what happened, and what the simulation is to do: the same times and lengths. */
+  /** Sends requests at random times. Returns the results, and the same requests (times and lengths) as input for the simulation. */
   async run(perSecond: number): Promise<{ results: LoadResult[]; asks: Ask[] }> {
     const round = ++this.#rounds;
     const results = await Promise.all(
@@ -175,7 +176,7 @@ class RealLoad {
   }
 }
 
-/** Prompt tokens that were not in the prefix cache, as those of the chat template are. */
+/** Returns the number of prompt tokens that were computed. The prefix cache has the others, such as the start of the chat template. */
 function computedTokens(usage: Outcome["usage"]): number {
   return Math.max((usage?.prompt_tokens ?? 0) - (usage?.prompt_tokens_details?.cached_tokens ?? 0), 1);
 }

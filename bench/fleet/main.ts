@@ -1,5 +1,5 @@
-// `bench fleet`: how many machines a load needs, by a simulation of the fleet with the real scheduler and measured step times.
-// With --check, compares the simulation with three real replicas.
+// `bench fleet`: estimates how many machines a load needs. It simulates the fleet with the real scheduler and measured step times.
+// With --check, it compares the simulation with three real replicas.
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
@@ -18,26 +18,26 @@ import { measureStepTimes, parseStepTimes, type StepTimes } from "./step-times.t
 export const usage = `npm run bench -- fleet [FLAGS]: how many machines a load needs
 
 The load
-  --users 1000000 --every 600       each user begins a conversation every so many seconds on average
+  --users 1000000 --every 600       number of users, and mean seconds between two conversations of a user
   --turns 3 --think 20              turns of a conversation, and seconds between an answer and the next question
   --prompt-tokens 200 --answer-tokens 200   mean lengths of a question and an answer, which vary by half
 The fleet
-  --ttft-p99 1000                   wanted: 99 % of the first tokens within so many milliseconds, and none refused
-  --router ${Object.keys(routers).join("|")}    of the load balancer; default: all, one after the other
+  --ttft-p99 1000                   target: 99 % of the first tokens within this many milliseconds, no request rejected
+  --router ${Object.keys(routers).join("|")}    algorithm of the load balancer; default: all, one after another
   --slots 32 --max-queue 512
   --seconds 300                     simulated time
-The step times, measured on this machine, or given
+The step times, measured on this machine or given
   --model ID --threads 2 --troupe-flags="..."
-  --step-times 1:6,8:14,32:40/0.9/5 milliseconds: decode by sequences, one prompt token, one request
+  --step-times 1:6,8:14,32:40/0.9/5 milliseconds: of a decode step for 1, 8 and 32 sequences / per prompt token / per request
 The comparison with three real replicas on this machine
-  --check [--rates 1,2,3]           requests a second; default: 50, 70 and 90 % of what the simulation can do
+  --check [--rates 1,2,3]           rates in requests per second; default: 50, 70 and 90 % of the estimated maximum
 The result
   --seed 1 --save
 `;
 
 const warmupShare = 0.2;
 const leastUtilization = 0.1;
-/** Conversations a second of the part of the load with which the number of machines is searched for. */
+/** Conversations per second of the reduced load with which the search for the number of machines begins. */
 const searchedPerSecond = 30;
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -119,7 +119,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 }
 
 interface FleetLoad {
-  /** New conversations in a second. */
+  /** New conversations per second. */
   readonly perSecond: number;
   readonly turns: number;
   readonly thinkMs: number;
@@ -132,8 +132,8 @@ interface FleetLoad {
 type Fleet = { readonly slots: number; readonly maxQueue: number; readonly times: StepTimes };
 
 /**
- * Searches for the smallest fleet: in steps of 1 % with a part of the load, since a fleet of a tenth needs about a tenth of the
- * machines, then with the whole load.
+ * Searches for the smallest fleet that meets the target. It first searches with a part of the load, to within 1 %, because a tenth
+ * of the load needs about a tenth of the machines. Then it scales the result up and checks it with the whole load.
  */
 function smallestFleet(name: string, fleet: Fleet, load: FleetLoad, wantedMs: number): string[] {
   const router = routers[name];
@@ -154,12 +154,12 @@ function smallestFleet(name: string, fleet: Fleet, load: FleetLoad, wantedMs: nu
   };
   const part = { ...load, perSecond: Math.min(load.perSecond, searchedPerSecond) };
   const scale = load.perSecond / part.perSecond;
-  // A fleet below this number cannot even decode the answers.
+  // A smaller fleet is too slow to decode all responses.
   const [most, mostMs] = fleet.times.decode.at(-1) ?? [1, 1];
   let low = Math.max(1, Math.floor((part.perSecond * load.turns * load.answerTokens * mostMs) / most / 1000));
   let found = run(low, part);
   while (!found.holds) {
-    // A fleet that is mostly idle is as fast as any larger one.
+    // This fleet is mostly idle and still misses the target, so a larger fleet would miss it too.
     if (found.result.utilization < leastUtilization) return row(name, found.replicas, found.result, part, wantedMs);
     low = found.replicas;
     found = run(Math.ceil(low * 1.5), part);
@@ -205,7 +205,7 @@ function row(name: string, replicas: number, result: FleetResult, load: FleetLoa
   ];
 }
 
-/** Requests that were sent after the warm-up and before the end of the load. */
+/** Returns the requests that count: those sent after the warm-up and before the end of the load. */
 function countedOf({ done }: FleetResult, { ms }: FleetLoad): Done[] {
   return done.filter(({ ask }) => ask.sentMs >= ms * warmupShare && ask.sentMs < ms);
 }

@@ -1,4 +1,4 @@
-// Replica of a simulated fleet: the real scheduler over a model that only takes time.
+// Replica of a simulated fleet: the real scheduler with a model that computes nothing and only has step times.
 import { Batch } from "../../engines/batch.ts";
 import { defaultStepLimits, type SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -16,9 +16,9 @@ export interface ReplicaSettings {
 /** Request of a simulated client. */
 export interface Ask {
   readonly client: string;
-  /** Time at which the client sent it, in simulated milliseconds. */
+  /** Time at which the client sent the request, in simulated milliseconds. */
   readonly sentMs: number;
-  /** Conversation that it belongs to. Its prompt begins with the prompt and the answer of the turn before. */
+  /** Number of the conversation. The prompt begins with the prompt and the response of the previous turn. */
   readonly conversation: number;
   readonly turn: number;
   readonly promptTokens: number;
@@ -39,9 +39,9 @@ export class Replica {
   readonly #scheduler: Scheduler<AskedSequence>;
   readonly #batch: Batch;
   readonly #times: StepTimes;
-  /** Number of requests that it has and has not answered. */
+  /** Number of accepted requests whose response is not complete. */
   outstanding = 0;
-  /** Sum of the times of its steps when it has the cores for itself. */
+  /** Total duration of the steps in ms, as if no other replica used the cores. */
   busyMs = 0;
 
   constructor({ slots, maxQueue, times }: ReplicaSettings) {
@@ -65,7 +65,7 @@ export class Replica {
     this.#times = times;
   }
 
-  /** Takes a request, unless its queue is full. */
+  /** Accepts a request. Returns false if the queue is full. */
   take(nowMs: number, ask: Ask): boolean {
     this.#scheduler.advance(nowMs);
     try {
@@ -78,7 +78,7 @@ export class Replica {
     return true;
   }
 
-  /** Begins a step. Returns its duration with all cores; null if there is nothing to run. */
+  /** Begins a step. Returns its duration in ms on cores that no other replica uses; null if there is nothing to run. */
   begin(nowMs: number): number | null {
     this.#scheduler.advance(nowMs);
     if (!this.#scheduler.schedule(this.#batch)) return null;
@@ -88,7 +88,7 @@ export class Replica {
     return ms;
   }
 
-  /** Ends the step after `ms`. Returns the requests whose answers are complete. */
+  /** Ends the step, which took `ms` milliseconds. Returns the requests whose response is complete. */
   end(nowMs: number, ms: number): Done[] {
     const done: Done[] = [];
     const { requestMs } = this.#times;
@@ -132,7 +132,10 @@ function promptOf(conversation: number, length: number): Int32Array {
   return prompt;
 }
 
-/** Token of a conversation at a place. Prompts and answers have the same rule, so that later turns find earlier ones cached. */
+/**
+ * Returns the token at a position of a conversation. Prompts and responses use the same rule, so that the prefix cache has the earlier
+ * turns of a conversation.
+ */
 function tokenAt(conversation: number, place: number): number {
   return (Math.imul(conversation + 1, 0x9e3779b1) ^ Math.imul(place + 1, 0x85ebca6b)) & 0x7fffffff;
 }

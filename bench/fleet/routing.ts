@@ -1,4 +1,4 @@
-// Routing of a simulated load balancer: which replica gets a request.
+// Algorithms of a simulated load balancer: choose the replica for each request.
 import type { Ask } from "./replica.ts";
 
 /** Returns the index of the replica for a request. */
@@ -9,7 +9,7 @@ export const routers: Readonly<Record<string, () => Router>> = {
     let count = 0;
     return (_ask, { length }) => count++ % length;
   },
-  /** The replica with the fewest requests; of several, the next one in turn. */
+  /** Chooses the replica with the fewest unfinished requests; if several have the fewest, the next of them in turn. */
   "least-connections": () => {
     let last = -1;
     return (_ask, replicas) => {
@@ -22,7 +22,7 @@ export const routers: Readonly<Record<string, () => Router>> = {
       return least;
     };
   },
-  /** All requests of a conversation on one replica. */
+  /** Sends all requests of a conversation to the same replica. */
   hash:
     () =>
     (ask, { length }) => {

@@ -1,19 +1,19 @@
-// Simulation of a fleet by discrete events: arrivals of requests, and ends of steps. Time passes only between events.
+// Discrete event simulation of a fleet. The events are arrivals of requests and ends of steps. Time advances from event to event.
 import { createRequire } from "node:module";
 import type heap from "mnemonist/heap";
 import type { Ask, Done, ReplicaSettings } from "./replica.ts";
 import { Replica } from "./replica.ts";
 import type { Router } from "./routing.ts";
 
-// Loaded like the classes in runtime/collections.ts, which has only what the server needs.
+// Loaded in the same way as the classes in runtime/collections.ts, which exports only the classes that the server uses.
 const Heap: typeof heap.default = createRequire(import.meta.url)("mnemonist/heap");
 
 export interface FleetSettings extends ReplicaSettings {
   readonly replicas: number;
   readonly router: Router;
   /**
-   * Replicas that share the cores of one machine, and how many of their steps the cores can run at once at full speed; null: each
-   * has a machine of its own.
+   * `replicas`: number of replicas that share the cores of one machine; `steps`: number of steps that these cores can run at once at
+   * full speed. null = each replica has a separate machine.
    */
   readonly sharing: { readonly replicas: number; readonly steps: number } | null;
 }
@@ -21,7 +21,7 @@ export interface FleetSettings extends ReplicaSettings {
 export interface FleetResult {
   readonly done: readonly Done[];
   readonly refused: number;
-  /** Share of the time in which the replicas computed. */
+  /** Share of the time in which the replicas computed, from 0 to 1. */
   readonly utilization: number;
   readonly endMs: number;
   /** Number of simulated events: arrivals and ends of steps. */
@@ -31,16 +31,16 @@ export interface FleetResult {
 interface Step {
   readonly replica: Replica;
   readonly startMs: number;
-  /** Milliseconds that it still takes with cores of its own. */
+  /** Remaining duration of the step in ms, on cores that no other replica uses. */
   leftMs: number;
 }
 
-/** Machine: the running steps of its replicas share its cores. */
+/** Machine whose cores are shared by the running steps of its replicas. */
 class Machine {
   readonly steps = new Map<Replica, Step>();
   readonly #atOnce: number;
   #atMs = 0;
-  /** Number of changes of its steps. An event of an earlier number is void. */
+  /** Incremented when the set of running steps changes. Events with an older version are ignored, because their time is wrong. */
   version = 0;
 
   constructor(atOnce: number) {
@@ -51,13 +51,13 @@ class Machine {
     return Math.min(1, this.#atOnce / this.steps.size);
   }
 
-  /** Lets time pass. */
+  /** Advances the running steps to `nowMs`. */
   advance(nowMs: number): void {
     for (const step of this.steps.values()) step.leftMs -= (nowMs - this.#atMs) * this.#rate;
     this.#atMs = nowMs;
   }
 
-  /** Time at which the next step ends; Infinity if none runs. */
+  /** Time at which the next running step ends, in ms; Infinity if none runs. */
   get nextEndMs(): number {
     let least = Infinity;
     for (const { leftMs } of this.steps.values()) least = Math.min(least, leftMs);
@@ -72,8 +72,8 @@ type Event =
 const rounding = 1e-9;
 
 /**
- * Runs a fleet until all requests are answered. `first` are the first requests of conversations by time; `next` returns the next
- * request of a conversation after an answer, null if it has ended.
+ * Simulates a fleet until all requests are complete. `first`: first requests of all conversations, in order of time. `next`: returns
+ * the next request of a conversation after a response; null if the conversation has ended.
  */
 export function simulate(
   settings: FleetSettings,

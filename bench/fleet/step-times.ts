@@ -1,23 +1,23 @@
-// Step times of a replica: how long a step takes, measured by `troupe bench` on a machine of the fleet.
+// Step times of a replica: durations of the engine's steps, measured by `troupe bench` on this machine or given as a flag.
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { Row } from "../../cli/bench/report.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { troupe } from "../command.ts";
 
-/** Tokens of the prompt and of the answer with which the times are measured, unless the load has others. */
+/** Default lengths for the measurement, in tokens. */
 const usualLengths = { prompt: 256, answer: 64 };
 
 export interface StepTimes {
-  /** Milliseconds of a step that only decodes, by number of sequences, ascending. */
+  /** Duration in ms of a step that only decodes, by number of sequences, in ascending order. */
   readonly decode: readonly (readonly [sequences: number, ms: number])[];
-  /** Milliseconds of one more prompt token in a step. */
+  /** Additional duration of a step for each prompt token, in ms. */
   readonly promptTokenMs: number;
-  /** Milliseconds from the arrival of a request until the engine could begin with it, and from its first token to the client. */
+  /** Overhead of a request in ms: once from its arrival to the engine, and again from the engine's token to the client. */
   readonly requestMs: number;
 }
 
-/** Returns the milliseconds of a step, interpolated between the measured numbers of sequences. */
+/** Returns the duration of a step in ms, interpolated between the measured numbers of sequences. */
 export function stepMs({ decode, promptTokenMs }: StepTimes, decodes: number, promptTokens: number): number {
   return decodeMs(decode, decodes) + promptTokens * promptTokenMs;
 }
@@ -34,7 +34,7 @@ function decodeMs(points: StepTimes["decode"], sequences: number): number {
   return low[1] + ((high[1] - low[1]) * (sequences - low[0])) / (high[0] - low[0]);
 }
 
-/** Measures the step times of a model on this machine, without HTTP: `requestMs` is 0. */
+/** Measures the step times of a model on this machine. The measurement does not use HTTP, so `requestMs` is 0. */
 export async function measureStepTimes(
   model: string,
   threads: number,
@@ -48,7 +48,7 @@ export async function measureStepTimes(
     { maxBuffer: 2 ** 24 },
   );
   const { rows } = JSON.parse(stdout) as { rows: readonly Row[] };
-  // The report has some numbers of sequences twice.
+  // The report lists some numbers of sequences twice, so a map keeps one value for each.
   const bySequences = new Map(
     rows
       .filter(({ kind }) => kind === "decode")
@@ -65,7 +65,7 @@ export async function measureStepTimes(
   return { decode, promptTokenMs: 1000 / prefill.tokensPerSecond, requestMs: 0 };
 }
 
-/** Reads step times that were written by hand: `1:6,8:14,32:40/0.9/5`, decode by sequences, prompt token, request. */
+/** Parses step times such as `1:6,8:14,32:40/0.9/5`: decode times by number of sequences / ms per prompt token / ms per request. */
 export function parseStepTimes(text: string): StepTimes {
   const [points = "", promptTokenMs = Number.NaN, requestMs = 0] = text
     .split("/")

@@ -36,15 +36,15 @@ export interface HostileOptions {
   readonly save: boolean;
 }
 
-export const usage = `npm run bench -- hostile [FLAGS]: what hostile clients and faults cost the other clients
+export const usage = `npm run bench -- hostile [FLAGS]: effect of hostile clients and faults on the other clients
 
-  --probe TEXT          probes whose names contain it, in any case; repeat it for several; else all
-  --edge E --engine E   one edge (uws, uws-compat, node), one engine (wasm, llama); else all that load here
-  --all                 every probe on every edge and engine, not only those that concern them
-  --random N --seed S   N random grammars, schemas, regexes and templates instead
-  --faults ROUNDS       rounds of engines killed and models' files removed instead
+  --probe TEXT          run the probes whose names contain TEXT, in upper or lower case; repeatable; default: all
+  --edge E --engine E   one HTTP server (uws, uws-compat, node), one engine (wasm, llama); default: all that work here
+  --all                 run every probe on every HTTP server and engine, even if its result does not depend on them
+  --random N --seed S   send N random grammars, schemas, regexes and templates instead
+  --faults ROUNDS       rounds in which engines are killed and model files removed instead
   --server DIR          attack the server of another built checkout
-  --heap MB             heap of the server
+  --heap MB             heap limit of the server
   --model ID --save
 `;
 

@@ -54,12 +54,12 @@ interface Measured extends Workload {
   readonly load: RoundMetrics;
 }
 
-export const usage = `npm run bench -- http [FLAGS]: what the front costs by itself, with a model that has no weights
+export const usage = `npm run bench -- http [FLAGS]: cost of the main thread, with a model without weights
 
   --endpoints chat,responses,messages
-  --rates 1000,20000    tokens a second of all streams
-  --streams 32,512      streams at once
-  --seconds 8           of each
+  --rates 1000,20000    tokens per second, of all streams together
+  --streams 32,512      numbers of simultaneous streams
+  --seconds 8           duration of each measurement
   --model ID --save
 `;
 

@@ -1,4 +1,4 @@
-// `bench images`: a text model streams alone and beside a job of a diffusion model.
+// `bench images`: compares a text model's stream without other load and during a job of a diffusion model.
 import { mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { report } from "../results.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { gapsOf } from "../stream-gaps.ts";
 
-export const usage = `npm run bench -- images [FLAGS]: a text stream beside a diffusion job
+export const usage = `npm run bench -- images [FLAGS]: a text stream during a diffusion job
 
   --model FOLDER        diffusion model; default: a tiny one with random weights
   --size 512x512        size of the images

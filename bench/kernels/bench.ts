@@ -22,14 +22,14 @@ interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "mi
   readonly types: readonly string[];
 }
 
-export const usage = `npm run bench -- kernels [FLAGS]: matrix kernels of the wasm engine over what memory and dot instruction allow
+export const usage = `npm run bench -- kernels [FLAGS]: matrix kernels of the wasm engine, relative to memory and dot product peaks
 
-  --types Q8_0,Q4_0,... number types; else all
-  --rows 1,4,8,32,256   rows of activations
+  --types Q8_0,Q4_0,... number types; default: all
+  --rows 1,4,8,32,256   numbers of activation rows
   --shape 2048,2048     rows and columns of the weights
   --variants relaxed,plain kernels with relaxed or plain SIMD
-  --threads N[,N]       compute threads
-  --rounds 5 --ms 50    rounds, and time of each measurement
+  --threads N[,N]       numbers of compute threads
+  --rounds 5 --ms 50    number of rounds, and duration of each measurement in ms
   --save
 `;
 

@@ -34,8 +34,8 @@ const growthMiB = 16;
 export const usage = `npm run bench -- lifecycle [FLAGS]: models unloaded, reloaded and killed under load
 
   --reloads 50 --deaths 20
-  --streams 32          clients meanwhile
-  --only TEXT           scenarios whose names contain it
+  --streams 32          streaming clients on each model
+  --only TEXT           only scenarios whose names contain TEXT
   --model ID --save
 `;
 

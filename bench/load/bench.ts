@@ -22,7 +22,7 @@ interface Subject {
 }
 
 /**
- * Ways to load a model. The first is the baseline of the others. A mapped file is neither read nor copied before it is used.
+ * Ways to load a model. The others are compared with the first one. A mapped file is neither read nor copied before it is used.
  */
 const subjects: Readonly<Record<string, Subject>> = {
   llama: { engine: "llama", mmap: true },
@@ -45,10 +45,10 @@ const bigShape: RandomShape = {
   vocabSize: 49_152,
 };
 
-export const usage = `npm run bench -- load [FLAGS]: time and memory that loading a model takes
+export const usage = `npm run bench -- load [FLAGS]: time and memory needed to load a model
 
-  --subjects A[,B]      who loads it; else all
-  --big                 a model of more than a gigabyte too, made for this
+  --subjects A[,B]      llama, llama-read (without mmap), wasm; default: all
+  --big                 also measure a generated model of more than a gigabyte
   --model ID --threads 2 --rounds 5 --save
 `;
 

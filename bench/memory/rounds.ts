@@ -1,5 +1,5 @@
-// Leak test of loading and unloading a model: runs many rounds and reads the resident memory after each. Runs in a model
-// thread, as the server does, and also inside one process, which shows leaks of native code.
+// Leak test: loads and unloads a model many times and reads this process's resident memory after each round. A round
+// loads the model in a separate model process, or inside this process, which also shows leaks of native code.
 import { readFileSync } from "node:fs";
 import type { ModelPlaceInit, ModelPlaceReady } from "../../actors/messages.ts";
 import { modelModule } from "../../actors/placement.ts";
@@ -107,7 +107,7 @@ async function residentAfterEach(rounds: number, once: () => Promise<void>): Pro
   return resident;
 }
 
-/** Reads only anonymous memory. Pages of a mapped file belong to the page cache, so they are not a leak. */
+/** Returns the anonymous resident memory of this process in MiB. Pages of a mapped file belong to the page cache, so they are no leak. */
 function residentMiB(): number {
   const status = readFileSync("/proc/self/status", "utf8");
   return Number(/RssAnon:\s+(\d+)/.exec(status)?.[1]) / 1024;

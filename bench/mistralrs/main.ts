@@ -1,4 +1,4 @@
-// `bench mistralrs`: troupe beside mistral.rs with the same model file, in alternating rounds.
+// `bench mistralrs`: compares troupe with mistral.rs on the same model file, in alternating rounds.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
@@ -12,8 +12,9 @@ const defaultRounds = 3;
 const contextEach = 1024;
 const maxSequences = 32;
 
-export const usage = `npm run bench -- mistralrs [FLAGS]: troupe beside mistral.rs, on the CPU
-  --python PROGRAM      Python with the package mistralrs, in an environment of its own:
+export const usage = `npm run bench -- mistralrs [FLAGS]: troupe compared with mistral.rs, on the CPU
+
+  --python PROGRAM      Python with the package mistralrs, in a separate environment:
                         python3 -m venv DIR && DIR/bin/pip install mistralrs==0.9.5
   --concurrency 1,8,32 --prompt-tokens 64 --max-tokens 64 --requests N
 ${sideUsage}`;

@@ -1,5 +1,5 @@
-// `bench mutants`: damaged images, audio files, videos and models, and small files with huge contents. Nothing may crash a server, hang, take
-// unbounded memory, or be refused without a name.
+// `bench mutants`: feeds damaged images, audio files, videos and models, and small files with huge contents, to decoders and servers.
+// No file may crash a server, hang, use unbounded memory, or be rejected without an error code and message.
 import { appendFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import arg from "arg";
@@ -11,21 +11,21 @@ import { MediaServer } from "./media-server.ts";
 import { runMedia } from "./media-trials.ts";
 import { runModels } from "./model-trials.ts";
 import { type Kind, kinds, type Outcome, type Trials } from "./outcome.ts";
+import { type OversizedOutcome, oversizedFiles, runOversized } from "./oversized-files.ts";
 import { PeakMemory } from "./peak-memory.ts";
 import { runReloads } from "./reload-trials.ts";
-import { runOversized, type OversizedOutcome, oversizedFiles } from "./oversized-files.ts";
 
 export const usage = `npm run bench -- mutants [FLAGS]: damaged images, audio files, videos and models
 
   --seed S      seed of the mutants (random)
-  --count N     number of mutants, of all kinds together (1000)
-  --first K     number of the first mutant of each kind (0); with --kind and --count 1 this replays one
-  --kind KIND   images, audio, video, onnx, mmproj or reload (models in a running server); else all
-  --log FILE    appends the outcome of each mutant as a JSON line
+  --count N     total number of mutants (1000)
+  --first K     number of the first mutant of each kind (0); with --kind and --count 1, replays one mutant
+  --kind KIND   images, audio, video, onnx, mmproj or reload (models in a running server); default: all
+  --log FILE    append the outcome of each mutant as a JSON line
   --save        write bench/results/mutants.md
 `;
 
-/** Share of each kind among the mutants. */
+/** Shares of the kinds in the total number of mutants. */
 const shares: Readonly<Record<Kind, number>> = {
   images: 0.35,
   audio: 0.3,
@@ -34,17 +34,17 @@ const shares: Readonly<Record<Kind, number>> = {
   mmproj: 0.115,
   reload: 0.005,
 };
-/** A mutant of this many is also sent to a server. */
+/** Every `every`-th image, audio file or video is sent to a server instead of being decoded here. */
 const every = 10;
 const shownBroken = 5;
-/** Memory of a decoder: its limit of 1 GiB, and what it can take until the next look at it. */
+/** Allowed memory of a decoder process: its limit of 1 GiB plus the memory that it can allocate before the next check. */
 const decoderMiB = 1400;
 
 interface Line {
   readonly kind: Kind;
   readonly outcomes: readonly Outcome[];
   readonly seconds: number;
-  /** Largest process below this one, in MiB. */
+  /** Peak memory of the largest descendant of this process, in MiB; the server is not counted. */
   readonly largestMiB: number;
 }
 
@@ -75,7 +75,8 @@ export async function main(argv: readonly string[]): Promise<void> {
       const trials = { seed, first: flags["--first"] ?? 0, count: share };
       lines.push(await runKind(kind, trials, server, flags["--log"] ?? null));
     }
-    if (only === null) for (const one of oversizedFiles) oversized.push(await tellOversized(await runOversized(one, server)));
+    if (only === null)
+      for (const one of oversizedFiles) oversized.push(await tellOversized(await runOversized(one, server)));
     hasEnded = server.hasEnded;
   } finally {
     memory.stop();
@@ -91,7 +92,9 @@ export async function main(argv: readonly string[]): Promise<void> {
         "real files by their structure (test/fixtures/mutants). Images, audio and videos are read by the server's decoders, and one of " +
         `${every} is sent to a server; models are loaded and compute a little. Bytes of memory are resident. Load of the machine by other ` +
         `programs at the beginning (load average of a minute): ${load}.`,
-      body: [linesTable(lines), oversizedTable(oversized), findingsTable("mutants", findings)].filter(Boolean).join("\n\n"),
+      body: [linesTable(lines), oversizedTable(oversized), findingsTable("mutants", findings)]
+        .filter(Boolean)
+        .join("\n\n"),
     },
     flags["--save"] ?? false,
   );
@@ -118,7 +121,7 @@ async function runKind(kind: Kind, trials: Trials, server: MediaServer, log: str
   return { kind, outcomes, seconds, largestMiB: memory.largestChildMiB };
 }
 
-/** Runs with a server of its own. */
+/** Starts a separate server, calls `run` with it, and stops it. */
 async function inServer(run: (server: MediaServer) => Promise<void>): Promise<void> {
   const server = await MediaServer.start();
   try {

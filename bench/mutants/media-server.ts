@@ -1,4 +1,5 @@
-// Server that gets damaged files: generated models that see, hear and transcribe.
+// Server that receives the damaged files. Its models are generated: one for images and video, one for audio input, one that
+// transcribes.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +16,7 @@ export interface Answer {
   readonly message: string;
 }
 
-/** Time after which a request counts as hanging: above all limits of decoders. */
+/** Time after which a request counts as hanging, in ms; longer than all limits of the decoders. */
 const hangMs = 400_000;
 const textWidth = 128;
 const whisperFiles = ["onnx/encoder_model.onnx", "onnx/decoder_model_merged.onnx", "config.json", "tokenizer.json"];
@@ -54,7 +55,7 @@ export class MediaServer {
     return new MediaServer(await startCommand(["from-config", "-f", config]), folder);
   }
 
-  /** Damageable files of each model. */
+  /** Paths of the files of each model that the trials may damage. */
   get files(): Readonly<Record<Alias, readonly string[]>> {
     const inFolder = (names: readonly string[]) => names.map((name) => join(this.#folder, name));
     return {
@@ -68,7 +69,7 @@ export class MediaServer {
     return this.#server.process.pid ?? 0;
   }
 
-  /** Number of model processes that were started again. */
+  /** Number of restarts of model processes. */
   get restarts(): number {
     return this.#server.enginePids().length - this.#places;
   }
@@ -82,7 +83,7 @@ export class MediaServer {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** Sends a mutant. `turn` decides between the ways that audio can take. */
+  /** Sends a mutant and judges the response. Audio is transcribed if `turn` is even, and sent in a chat if it is odd. */
   async verdictOn(kind: MediaKind, bytes: Buffer, turn: number): Promise<Pick<Outcome, "result" | "detail">> {
     try {
       const { status, code, message } = await this.#answerTo(kind, bytes, turn);
@@ -124,7 +125,7 @@ export class MediaServer {
     return this.#post("/v1/audio/transcriptions", { body: form });
   }
 
-  /** Loads a model again from its files. */
+  /** Makes the server reload a model from its files. */
   reload(alias: Alias): Promise<Answer> {
     const headers = { "content-type": "application/json" };
     return this.#post("/v1/models/reload", { headers, body: JSON.stringify({ model_id: alias }) });

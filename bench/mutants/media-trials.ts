@@ -1,5 +1,5 @@
-// Trials of images, audio and videos: each mutant is read by the server's own decoder, in processes with limits, and some are sent to a
-// server.
+// Trials of images, audio files and videos: the server's own decoders, in processes with limits, decode the mutants. Some mutants are
+// sent to a server instead.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { diceOf, mutantOf, type Source } from "../../test/fixtures/mutants/mutat
 import type { MediaServer } from "./media-server.ts";
 import { judged, type MediaKind, type Outcome, type Trials } from "./outcome.ts";
 
-/** A server that gets every `every`-th mutant. */
+/** Server that receives every `every`-th mutant. */
 interface ServerShare {
   readonly server: MediaServer;
   readonly every: number;
@@ -39,7 +39,7 @@ const mediaSources: Readonly<Record<MediaKind, () => Promise<readonly Source[]>>
   video: videoSources,
 };
 
-/** Runs the trials, one a core at a time, and passes each outcome to `tell`. */
+/** Runs the trials, as many at a time as there are cores, and passes each outcome to `tell`. */
 export async function runMedia(
   kind: MediaKind,
   { seed, first, count }: Trials,

@@ -1,6 +1,7 @@
-// Program of model-trials.ts: loads damaged models, and writes the outcome of each as a line of JSON. A crash of native code ends it.
+// Child process of model-trials.ts: loads damaged models one after another, and prints each outcome as a JSON line. A crash in native
+// code ends this process only.
 //
-// Arguments: the folder for the models, their kind, the seed, the number of the first mutant, the number of mutants.
+// Arguments: folder for the models, kind of the models, seed, number of the first mutant, number of mutants.
 import { writeFileSync } from "node:fs";
 import { ServerError } from "../../runtime/errors.ts";
 import { type ModelKind, modelSources } from "../../test/fixtures/mutants/model-sources.ts";

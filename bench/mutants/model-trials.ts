@@ -1,5 +1,5 @@
-// Trials of models: a child process (place.ts) loads damaged models one after the other. A process that ends, hangs or takes too much
-// memory is reported, and the next one continues with the next mutant.
+// Trials of models: a child process (model-process.ts) loads damaged models one after another. If the process ends, hangs or uses too
+// much memory, this is the outcome of the current mutant, and a new process continues with the next one.
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,13 +12,13 @@ import type { Outcome, Trials } from "./outcome.ts";
 
 const program = fileURLToPath(new URL("./model-process.js", import.meta.url));
 const watchMs = 100;
-/** Number of mutants of a process: the memory of a damaged model is given back when garbage is collected, which may be late. */
+/** Mutants per process. The number is limited because the memory of a damaged model is freed only by a later garbage collection. */
 const batch = 100;
-/** Time for one mutant, and for the start of the process: many times what either needs, because other programs may run. */
+/** Time limit for a mutant and for the start of the process, in ms; generous, because other programs may use the machine. */
 const limitMs = 60_000;
 const limitMiB = 2048;
 
-/** Runs the trials in one process at a time, and passes each outcome to `tell`. */
+/** Runs the trials in child processes, one process at a time, and passes each outcome to `tell`. */
 export async function runModels(kind: ModelKind, trials: Trials, tell: (outcome: Outcome) => void): Promise<void> {
   const end = trials.first + trials.count;
   for (let next = trials.first; next < end; ) {
@@ -26,7 +26,7 @@ export async function runModels(kind: ModelKind, trials: Trials, tell: (outcome:
   }
 }
 
-/** Runs trials in one process, until it has ended. Returns the number of the next mutant. */
+/** Runs trials in one child process until it exits. Returns the number of the next mutant to run. */
 async function runBatch(kind: ModelKind, { seed, first, count }: Trials, tell: (outcome: Outcome) => void) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-mutants-"));
   const child = spawn(process.execPath, [program, folder, kind, String(seed), String(first), String(count)], {
@@ -41,7 +41,7 @@ async function runBatch(kind: ModelKind, { seed, first, count }: Trials, tell: (
   });
   const lines = createInterface({ input: child.stdout });
   lines.on("line", (line) => {
-    // Libraries print, too.
+    // Libraries print other lines to the same output.
     if (!line.startsWith("{")) return;
     const outcome = JSON.parse(line) as Outcome;
     tell(outcome);
@@ -60,7 +60,8 @@ async function runBatch(kind: ModelKind, { seed, first, count }: Trials, tell: (
   rmSync(folder, { recursive: true, force: true });
   if (next >= first + count) return next;
   const detail = `${reason ?? signal} ${errors.trim()}`;
-  // An exit code is that of an error that the program did not catch. What is killed for its time or memory has hung or taken too much.
+  // An exit code means an uncaught error, and `reason` means a hang or too much memory; both are violations. A crash in native code
+  // ends the process by a signal, which a server survives.
   const isBroken = reason !== null || signal.startsWith("exit");
   tell({ number: next, name: kind, result: isBroken ? "broken" : "ended", detail, ms: performance.now() - lastMs });
   return next + 1;

@@ -1,4 +1,5 @@
-// Oversized files: small ones with huge contents. Each is sent to a server, which reads it or refuses it by name, within limits.
+// Oversized files: small files with huge decoded contents. Each is sent to a server, which must read it or reject it with a message,
+// within its limits of time and memory.
 import { ffmpegTone, imageSources } from "../../test/fixtures/mutants/media-sources.ts";
 import {
   blackPng,
@@ -15,7 +16,7 @@ import { PeakMemory } from "./peak-memory.ts";
 
 interface OversizedFile {
   readonly name: string;
-  /** The message that refuses the file; null: it is read. */
+  /** Pattern of the error message with which the server rejects the file; null if the server reads it. */
   readonly refusal: RegExp | null;
   send(server: MediaServer): Promise<Answer>;
 }
@@ -31,7 +32,7 @@ export interface OversizedOutcome {
 const tenHours = 36_000;
 const tooLong = /at most 1800 s of audio \(max_audio_secs\)/;
 
-/** Small files that are quick to read or refuse. */
+/** Files that the server reads or rejects quickly. */
 export const quickFiles: readonly OversizedFile[] = [
   {
     name: "PNG of 20,000 x 20,000 pixels",
@@ -44,7 +45,7 @@ export const quickFiles: readonly OversizedFile[] = [
     send: async (server) => server.sendImages([await jpegOf(60_000)]),
   },
   {
-    // The decoder fills up what is missing.
+    // The decoder fills in the missing pixels.
     name: "JPEG whose head says 3000 x 3000 pixels",
     refusal: null,
     send: async (server) => server.sendImages([await jpegOf(3000)]),
@@ -110,7 +111,10 @@ const slowFiles: readonly OversizedFile[] = [
 
 export const oversizedFiles: readonly OversizedFile[] = [...quickFiles, ...slowFiles];
 
-export async function runOversized({ name, refusal, send }: OversizedFile, server: MediaServer): Promise<OversizedOutcome> {
+export async function runOversized(
+  { name, refusal, send }: OversizedFile,
+  server: MediaServer,
+): Promise<OversizedOutcome> {
   const memory = new PeakMemory(server.pid);
   const beginMs = performance.now();
   const answer = await send(server).catch((error: unknown) => ({
@@ -126,7 +130,7 @@ export async function runOversized({ name, refusal, send }: OversizedFile, serve
   return { name, answer, ms: performance.now() - beginMs, peak: memory, holds: holds && !server.hasEnded };
 }
 
-/** Returns a JPEG whose frame header says another size. */
+/** Returns a JPEG whose frame header claims a size of `side` x `side` pixels. */
 async function jpegOf(side: number): Promise<Buffer> {
   const source = (await imageSources()).find(({ name }) => name === "jpeg");
   const bytes = Buffer.from(source?.bytes ?? []);

@@ -1,17 +1,20 @@
-// Peak memory of a process and its descendants, sampled. Linux only: elsewhere it is 0.
+// Sampler of the peak resident memory of a process and its descendants. Works on Linux only; on other systems the values are 0.
 import { childrenOf, family, residentKiB } from "../proc.ts";
 
 const sampleMs = 25;
 
 export class PeakMemory {
-  /** Largest sum of all processes, and largest process below the watched one, in MiB. Pages that processes share count for each. */
+  /**
+   * Peak of the total memory of all processes, in MiB. `largestChildMiB`: peak of the largest descendant. A page that several processes
+   * share counts once for each of them.
+   */
   allMiB = 0;
   largestChildMiB = 0;
   readonly #pid: number;
   readonly #without: number | null;
   readonly #timer: NodeJS.Timeout;
 
-  /** `without`: child process that is not watched. */
+  /** `without`: id of a child process that is not counted. */
   constructor(pid: number, without: number | null = null) {
     this.#pid = pid;
     this.#without = without;

@@ -1,5 +1,5 @@
-// Trials of damaged models in a server: a model is loaded again from a damaged file and asked something. The other models answer
-// meanwhile, and the model answers again when its file is whole.
+// Trials of damaged models in a running server: a model is reloaded from a damaged file and gets a request. The other models must still
+// respond. When the file is restored, the model must load and respond again.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
 import { gguf, json, onnx } from "../../test/fixtures/mutants/model-formats.ts";

@@ -18,9 +18,9 @@ const scenarios: Readonly<Record<string, (options: ScenarioOptions) => Promise<F
   fairness,
 };
 
-export const usage = `npm run bench -- overload [FLAGS]: more is asked of the server than it can give, scenario by scenario
+export const usage = `npm run bench -- overload [FLAGS]: behaviour of the server under more load than it can serve
 
-  --scenario NAME       repeat it for several; else all
+  --scenario NAME       repeatable; default: all
   --model ID --threads 0 --rounds 3 --save
 `;
 

@@ -50,13 +50,13 @@ interface Shape {
   readonly allAlone: boolean;
 }
 
-export const usage = `npm run bench -- oversubscribe [FLAGS]: many long generations on a KV cache that holds a part of them
+export const usage = `npm run bench -- oversubscribe [FLAGS]: many long generations on a KV cache that holds only a part of them
 
   --engine wasm         wasm or llama
-  --sequences 64        generations
-  --share 0.25          of them that the KV cache holds
+  --sequences 64        number of simultaneous generations
+  --share 0.25          capacity of the KV cache, as a share of the tokens of all sequences
   --prompt-tokens 64 --new-tokens 448
-  --all-alone           compare with each sequence run alone, not all together
+  --all-alone           also run every prompt alone, not only the prompts whose outputs differ
   --model ID --threads 2 --save
 `;
 

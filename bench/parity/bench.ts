@@ -34,15 +34,15 @@ interface Lengths {
   readonly windowTokens: number;
 }
 
-export const usage = `npm run bench -- parity [FLAGS]: whether the wasm engine says what llama.cpp says, in each number type
+export const usage = `npm run bench -- parity [FLAGS]: whether the wasm engine's output equals llama.cpp's, in each number type
 
-  --types A[,B]         number types; else all
-  --forms A[,B]         how the model is made; else all
-  --engines wasm,llama  beside the reference
+  --types A[,B]         number types; default: all
+  --forms A[,B]         how the tested model gets its tokens: chunks or decode; default: both
+  --engines wasm,llama  engines to compare with the reference
   --tokens 4096 --window 4096
   --cache-type auto     number type of the KV cache
-  --model FILE          this file as it is, instead of the number types
-  --gpu                 llama.cpp on the GPU, beside the wasm engine
+  --model FILE          test this file only, instead of the number types
+  --gpu                 test llama.cpp on the GPU, with the wasm engine as the reference
   --save
 `;
 
@@ -77,7 +77,7 @@ export async function main(argv: readonly string[]): Promise<void> {
       const isFloor = !gpu && engine === "llama" && referencePath === path;
       const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
       const subject = await load(engine, path, lengths, subjectCache, gpu);
-      // Only llama.cpp tokenizes by itself.
+      // Only the llama engine has a tokenizer of its own. On the GPU, llama is the tested model, otherwise the reference.
       const tokens = textTokens(gpu ? subject : reference, tokenCount + 1);
       // llama.cpp runs in decode form only, because the copy of a long KV exceeds the llama engine's size limit for copies, and
       // because chunks do not change its results.

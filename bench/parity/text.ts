@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { LoadedModel } from "../../engines/engine.ts";
 
-/** Returns the first `count` tokens of the README of a package of npm, encoded by the model's own tokenizer. */
+/** Returns the first `count` tokens of the README of an npm package, encoded by the model's own tokenizer. */
 export function textTokens(model: LoadedModel, count: number, packageName = "yauzl"): Int32Array {
   if (model.tokenize === null) throw new Error(`${model.card.engine} has no tokenizer of its own`);
   const entry = fileURLToPath(import.meta.resolve(packageName));

@@ -16,9 +16,9 @@ const scenarios: Readonly<Record<string, (options: SideOptions) => Promise<strin
   restart,
 };
 
-export const usage = `npm run bench -- prefix [FLAGS]: what the prefix cache saves, scenario by scenario
+export const usage = `npm run bench -- prefix [FLAGS]: savings by the prefix cache, in several scenarios
 
-  --scenario NAME       repeat it for several; else all
+  --scenario NAME       repeatable; default: all
 ${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {

@@ -1,5 +1,5 @@
-// A checkpoint of any size with random weights, for measurements that depend only on the size: config.json, one file of safetensors
-// in F16, a tokenizer of bytes.
+// Generator of a checkpoint of any size with random weights, for measurements that depend only on the size. It writes config.json,
+// one safetensors file in F16, and a byte-level tokenizer.
 import { randomFillSync } from "node:crypto";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -57,7 +57,7 @@ function tensorsOf({ layers, width, feedForward, heads, kvHeads, vocabSize }: Ra
   return tensors;
 }
 
-/** Random bytes as F16 of small magnitude: exponents from 2^-10 to 2^-7. */
+/** Returns random F16 values of small magnitude, with exponents from 2^-10 to 2^-7. */
 function randomHalves(): Buffer {
   const bytes = randomFillSync(Buffer.alloc(pieceBytes));
   for (let at = 1; at < bytes.length; at += 2) {

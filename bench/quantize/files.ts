@@ -1,4 +1,5 @@
-// Speed of quantizing a whole file: ours, with reading, worker threads and writing, over llama.cpp's quantizer on as many threads.
+// Speed of quantizing a whole file, compared with llama.cpp's quantizer on the same number of threads. Our time includes reading, worker
+// threads and writing.
 import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +11,7 @@ import { openGgufSource } from "../../engines/quantization/conversion/model-sour
 import { withQuantizationSource } from "../../test/fixtures/gguf/quantize.ts";
 import { report } from "../results.ts";
 
-/** Numbers of llama.cpp's file types. */
+/** llama.cpp's numbers for the file types. */
 const fileTypes = { Q4_0: 2, Q8_0: 7, Q4_K: 14 } as const;
 const threads = 2;
 const mega = 1e6;
@@ -19,7 +20,7 @@ export async function compareFiles(rounds: number, save: boolean): Promise<void>
   const folder = await mkdtemp(join(tmpdir(), "troupe-files-"));
   const rows: string[][] = [];
   try {
-    // The padded model in F16: all three types fit its rows.
+    // The source is the padded model in F16, because its row lengths suit the blocks of all three types.
     await withQuantizationSource("Q4_K", async (source) => {
       for (const type of Object.keys(fileTypes) as (keyof typeof fileTypes)[]) {
         process.stderr.write(`${type} ...\n`);

@@ -1,5 +1,6 @@
-// Files quantized with an importance matrix, for the comparison of perplexities: ours, and those with the bytes that llama.cpp's
-// encoder (ggml_quantize_chunk) writes for the same values, types and matrix. The matrix is made from a text of this repository.
+// Files quantized with an importance matrix, for the comparison of perplexities: one file from our encoder, and one with the bytes of
+// llama.cpp's encoder (ggml_quantize_chunk) for the same values, types and matrix. The matrix is computed on a text of this
+// repository.
 import assert from "node:assert/strict";
 import { closeSync, copyFileSync, openSync, readFileSync, writeSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -14,12 +15,12 @@ import { createRowReader } from "../../engines/quantization/rows/rows.ts";
 import { type NativeCodec, openNativeCodec } from "../../test/fixtures/quantization/native-codec.ts";
 import { squaredError } from "../../test/fixtures/quantization/rows.ts";
 
-/** Text that the model reads for the matrix; the perplexity is judged on another one. */
+/** Calibration text, on which the importance matrix is computed. The perplexity is measured on another text. */
 export const calibrationText = "docs/models.md";
-/** Characters of the text that are read: about 4,000 tokens. */
+/** Length of the calibration text in characters: about 4,000 tokens. */
 const textLength = 16_000;
 
-/** Returns the importance of the columns of the model at `path`. */
+/** Returns the importance of each column of the matrices of the model at `path`. */
 export async function collectImportance(path: string): Promise<Importance> {
   const text = readFileSync(fileURLToPath(new URL(`../../../${calibrationText}`, import.meta.url)), "utf8");
   const options = { threads: availableParallelism(), text: text.slice(0, textLength), onProgress: () => {} };
@@ -27,18 +28,19 @@ export async function collectImportance(path: string): Promise<Importance> {
   return importanceOf(sums);
 }
 
-/** Squared errors of our files over those of llama.cpp's, weighted by the importance of columns. */
+/** Quantization errors of our file divided by the errors of llama.cpp's file: squared errors, weighted by column importance. */
 export interface ErrorRatios {
-  /** Geometric mean of the tensors. */
+  /** Geometric mean of the tensors' ratios. */
   readonly mean: number;
-  /** Largest of a tensor. */
+  /** Largest ratio of a tensor. */
   readonly largest: number;
 }
 
 /**
- * Writes the model at `from` in the types of the file `like`, which llama.cpp's quantizer wrote without importance: `ours`, and
- * `theirs`. Returns the errors of the tensors that have an importance. Throws if llama.cpp's encoder does not give the bytes of
- * `like` without importance.
+ * Quantizes the model at `from` with an importance matrix: with our encoder to the file `ours`, with llama.cpp's encoder to `theirs`.
+ * The tensors get the types of the file `like`, which llama.cpp's quantizer wrote without an importance matrix. Returns the error
+ * ratios of the tensors that have an importance. Throws if llama.cpp's encoder without importance does not reproduce the bytes of
+ * `like`.
  */
 export async function writeWithImportance(
   { from, like, ours, theirs }: Readonly<Record<"from" | "like" | "ours" | "theirs", string>>,

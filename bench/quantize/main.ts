@@ -1,5 +1,5 @@
-// Benchmark of the block encoders (`bench quantize`): megabytes of F32 per second, over llama.cpp's ggml_quantize_chunk on as
-// many threads, for every type.
+// `bench quantize`: speed of our block encoders in MB of F32 per second for every type, compared with llama.cpp's ggml_quantize_chunk
+// on the same number of threads.
 import arg from "arg";
 import { median, table } from "../../cli/bench/report.ts";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
@@ -16,18 +16,18 @@ const placeTimeoutMs = 600_000;
 const mega = 1e6;
 const f32 = 0;
 
-export const usage = `npm run bench -- quantize [FLAGS]: our block encoders over llama.cpp's, MB/s of F32
+export const usage = `npm run bench -- quantize [FLAGS]: speed of our block encoders compared with llama.cpp's, in MB of F32 per second
 
-  --types Q4_0,Q4_K,... number types; else all
-  --threads 1,2         threads that encode at the same time, each its own rows
+  --types Q4_0,Q4_K,... number types; default: all
+  --threads 1,2         numbers of threads that encode at the same time, each its own rows
   --shape 512,4096      rows and columns that a thread encodes at once
-  --importance no,yes   without and with the importance of columns
-  --rounds 5 --ms 100   rounds, and time of each measurement
-  --files               whole files instead, over llama.cpp's quantizer
-  --memory LEVEL        peak memory of loading 1.5 GB of safetensors at this level instead
-  --perplexity          perplexity of the default model instead, over llama.cpp's quantizer; with --importance yes, with the
-                        importance matrix of a text
-  --text yauzl          package of npm whose README is the text of --perplexity
+  --importance no,yes   without and with an importance of the columns
+  --rounds 5 --ms 100   number of rounds, and duration of each measurement in ms
+  --files               measure whole files instead, compared with llama.cpp's quantizer
+  --memory LEVEL        measure the peak memory of loading 1.5 GB of safetensors at this quantization level instead
+  --perplexity          measure the perplexity of the default model instead, compared with llama.cpp's quantizer;
+                        with --importance yes, using the importance matrix of a text
+  --text yauzl          npm package whose README is the text for --perplexity
   --save
 `;
 

@@ -1,4 +1,4 @@
-// Peak memory of a start that quantizes: a checkpoint of 1.5 GB, loaded at a level, on both engines, over the size of the result.
+// Peak memory of a start that quantizes a checkpoint of 1.5 GB, on both engines, compared with the size of the quantized file.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
@@ -39,7 +39,7 @@ export async function compareMemory(level: string, save: boolean): Promise<void>
   }
 }
 
-/** Loads the model twice: the first start converts it, the second finds it in the cache. */
+/** Runs `troupe bench` once with an empty cache, so that it quantizes the checkpoint. Returns the engine's table row. */
 async function start(engine: string, level: string, folder: string, checkpoint: string): Promise<string[]> {
   const cache = join(folder, `cache-${engine}`);
   const lengths = ["--prompt-len", "32", "--gen-len", "8", "--depth", "4", "--iterations", "1", "--warmup", "0"];

@@ -1,5 +1,5 @@
-// Perplexity of the default model in each number type: our files over those of llama.cpp's quantizer. Both files have the same
-// type for each tensor, so the same size; llama.cpp runs both.
+// Perplexity of the default model in each number type: our quantized files compared with the files of llama.cpp's quantizer. Both
+// files have the same type for each tensor and so the same size. llama.cpp runs both.
 import { mkdtemp, rm, stat } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -23,19 +23,19 @@ import { textTokens } from "../parity/text.ts";
 import { report } from "../results.ts";
 import { calibrationText, collectImportance, writeWithImportance } from "./importance.ts";
 
-/** Types without blocks. Their encoding is exact up to rounding. */
+/** Types without blocks. They are not compared, because their encoding is exact up to rounding. */
 const floats: readonly string[] = ["F32", "F16", "BF16"];
-/** Types whose encoding does not depend on importance. */
+/** Types whose encoding does not depend on an importance matrix. */
 const withoutImportance: readonly string[] = ["Q8_0"];
 const importanceMethod =
   ` Both files are encoded with the same importance matrix: that of the first 4,000 tokens of ${calibrationText}, read by the ` +
   "wasm engine (setting calibration_file). llama.cpp's bytes are those of ggml_quantize_chunk, which gives the bytes of its " +
   "quantizer without importance (checked for each tensor). Error: squared errors of the weights times the importance of their " +
   "columns, ours over llama.cpp's: geometric mean of the matrices, and the largest of a matrix.";
-/** Length of a window. As many windows as sequences run at once. */
+/** Length of a window in tokens. All windows run at once, each in one sequence. */
 const windowTokens = 128;
 
-/** Compares all types, or those in `types`; with an importance matrix those that use one. */
+/** Compares the types in `types`. null = all types, or with an importance matrix all types whose encoding uses it. */
 export async function comparePerplexity(
   types: readonly string[] | null,
   hasImportance: boolean,
@@ -97,7 +97,7 @@ async function compare(type: QuantizedType, hasImportance: boolean, text: string
   }
 }
 
-/** Runs the model at `from` and the two files made from it over a text. */
+/** Runs the model at `from` and its two quantized files on a text. Returns the table cells with perplexities and divergences. */
 async function judge(text: string, from: string, theirs: string, ours: string): Promise<string[]> {
   const reference = await load(from);
   const subjects = [await load(theirs), await load(ours)];
@@ -109,7 +109,7 @@ async function judge(text: string, from: string, theirs: string, ours: string): 
   return [...perplexities, other.meanKl.toFixed(5), own.meanKl.toFixed(5)];
 }
 
-/** Importance by the size of the source, which is the model or the padded one. */
+/** Importance matrices that were already computed, by file size. There are two source files: the model and the padded model. */
 const known = new Map<number, Importance>();
 
 async function importanceFor(path: string): Promise<Importance> {

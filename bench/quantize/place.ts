@@ -1,5 +1,5 @@
-// Thread of the benchmark of block encoders: encodes its rows with our codec and with llama.cpp's, while the other threads
-// do the same.
+// Thread of the benchmark of block encoders: encodes its rows with our codec and with llama.cpp's codec, while the other threads do
+// the same.
 import { performance } from "node:perf_hooks";
 import { BlockCodec } from "../../engines/quantization/codec/block-codec.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -15,22 +15,22 @@ export interface QuantizeBenchInit {
   readonly rounds: number;
   readonly millisecondsEach: number;
   readonly threads: number;
-  /** Barrier of two words, initially zero; see meet(). */
+  /** Barrier of two 32-bit words, initially zero; see meet(). */
   readonly meeting: SharedArrayBuffer;
 }
 
-/** Bytes of F32 per second. */
+/** Encoding rates, in bytes of F32 input per second. */
 export interface Rates {
   readonly ours: number;
   readonly theirs: number;
 }
 
-/** Rounds of each type, in the order of init.types. */
+/** Rates of each round, for each type in the order of init.types. */
 export type QuantizeBenchReady = readonly (readonly Rates[])[];
 
 export const quantizeBenchModule = new URL(import.meta.url);
 
-/** Number of rows that are encoded by one call, so that a measurement ends soon after its time. */
+/** Number of rows encoded by one call. It is small, so that a measurement ends soon after its planned duration. */
 const rowsPerCall = 16;
 
 export async function start({ init }: PlaceContext<QuantizeBenchInit>): Promise<QuantizeBenchReady> {
@@ -57,7 +57,7 @@ export async function start({ init }: PlaceContext<QuantizeBenchInit>): Promise<
   });
 }
 
-/** Starts together with all threads, and measures for the time of the plan. */
+/** Starts at the same time as all other threads, calls `call` for the planned duration, and returns the rate. */
 function bytesPerSecond(init: QuantizeBenchInit, bytesPerCall: number, call: () => void): number {
   meet(new Int32Array(init.meeting), init.threads);
   const startMs = performance.now();

@@ -1,4 +1,4 @@
-// `bench remote`: a model on a llama-server, asked through troupe (engine = "remote") and directly, in alternating rounds.
+// `bench remote`: compares requests to a llama-server through troupe (engine = "remote") with direct requests, in alternating rounds.
 import arg from "arg";
 import { report } from "../results.ts";
 import { measureServers } from "../serving/bench.ts";
@@ -11,7 +11,8 @@ const defaultRounds = 5;
 const contextEach = 1024;
 const maxSequences = 32;
 
-export const usage = `npm run bench -- remote [FLAGS]: troupe in front of a llama-server, beside direct use of that llama-server
+export const usage = `npm run bench -- remote [FLAGS]: a llama-server behind troupe, compared with direct use of the same llama-server
+
   --concurrency 1,8,32 --prompt-tokens 64 --max-tokens 64
 ${sideUsage}`;
 
@@ -30,7 +31,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     save,
   } = await sideOptions(flags, defaultRounds);
   const sizes = { model, threads, sequences: maxSequences, context: maxSequences * contextEach };
-  // Both sides get the same prompts, so the second would find them in the cache.
+  // The prompt cache is off, because both sides send the same prompts to this llama-server and the second side would profit from it.
   const far = await startPeer(peerProgram ?? "llama-server", { ...sizes, flags: ["--no-cache-prompt", ...peerFlags] });
   const near = await startTroupe({ ...sizes, flags: ["--engine", "remote", "--url", far.url, ...troupeFlags] });
   try {

@@ -1,5 +1,5 @@
-// `bench replicas`: three servers behind a proxy while one is killed, one is stopped and Redis is restarted, with what the clients
-// saw. The short form is test/server/load-balancer/proxied.test.ts.
+// `bench replicas`: runs three servers behind a proxy while one is killed, one is stopped and Redis is restarted, and reports the errors
+// that clients saw. test/server/load-balancer/proxied.test.ts is a short version.
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
@@ -15,7 +15,7 @@ export const usage = `npm run bench -- replicas [FLAGS]: three servers behind a 
   --model NAME       model of the servers; default: the default model of tests
   --streams 32       streams on each server
   --tokens 96        tokens of each stream
-  --rounds 2         rounds; Redis is restarted after the other faults, in every second round before them
+  --rounds 2         number of rounds; Redis is restarted after the other faults, or before them in every second round
   --save             write bench/results/replicas-PROXY.md
 `;
 

@@ -48,7 +48,7 @@ const cases: Readonly<Record<string, Partial<Sampling>>> = {
   "greedy, logprobs 5": { temperature: 0, topLogprobs: 5 },
 };
 
-export const usage = `npm run bench -- sampler [VOCAB_SIZE]: microseconds a row of logits, SIMD kernel beside the plain reference
+export const usage = `npm run bench -- sampler [VOCAB_SIZE]: microseconds per row of logits, SIMD kernel compared with the plain reference
 `;
 
 /** Prints the table for rows of `argv[0]` logits; 49152 by default. */

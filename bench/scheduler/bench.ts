@@ -46,7 +46,7 @@ const workloads: readonly Workload[] = [
   { name: "prompts come, answers end", promptTokens: 200, newTokens: 64 },
 ];
 
-export const usage = `npm run bench -- scheduler [FLAGS]: what the scheduling policy costs a step, without an engine
+export const usage = `npm run bench -- scheduler [FLAGS]: CPU time of the scheduling policy per step, without an engine
 
   --sequences 32,256,2048
   --steps 2000 --save

@@ -52,30 +52,30 @@ export interface StartOptions {
   readonly frontDelay: boolean;
 }
 
-export const usage = `npm run bench -- serving [FLAGS]: a load on any OpenAI-compatible server, beside a peer
+export const usage = `npm run bench -- serving [FLAGS]: load generator for any OpenAI-compatible server; can compare two servers
 
-The servers: either running ones
+The servers: either already running
   --url URL --pid N[,N]            server to measure, and its processes for their memory
-  --vs URL --vs-pid N[,N]          peer: rounds alternate between the two
-  --model NAME --api-key KEY       else the first model of /v1/models, and no key
+  --vs URL --vs-pid N[,N]          second server to compare with (peer); rounds alternate between the two
+  --model NAME --api-key KEY       default: the first model of /v1/models, and no key
 or started here, with equal settings
   --troupe-model FILE              GGUF file for troupe
   --peer-server PROGRAM            llama-server, with the same file
   --threads 2 --context 65536 --sequences 32
-  --gpu                            compute on the GPU; else on the CPU
+  --gpu                            compute on the GPU instead of the CPU
   --troupe-flags="..." --peer-flags="..."
-  --front-delay                    watch the event loop of troupe's front, at some cost to it
+  --front-delay                    measure the event loop delay of troupe's main thread, which slows it down a little
 The load
-  --concurrency 1,8,32             clients at once, or
-  --rate R[,R]                     Poisson arrivals a second
-  --requests N --warmup N          a round: 4 a client, at least 16; before: 1 a client
+  --concurrency 1,8,32             numbers of simultaneous clients, or
+  --rate R[,R]                     Poisson arrivals per second
+  --requests N --warmup N          requests of a round (default: 4 per client, at least 16), and before it (1 per client)
   --rounds 3 --seed 1
 The requests
   --endpoint chat|responses|messages|completions|embeddings   the first three stream
   --prompt-tokens 64 --shared-prefix 0 --max-tokens 64 --ignore-eos --temperature 0
-  --spread 0                       lengths of prompts and answers vary by this share of the mean, 0.5 = by half
-The bound
-  --batched-bench PROGRAM          llama-batched-bench, with --model-file FILE (else --troupe-model)
+  --spread 0                       prompt and response lengths vary by this share of the mean; 0.5 = by half
+The upper bound
+  --batched-bench PROGRAM          llama-batched-bench, with --model-file FILE (default: --troupe-model)
 The result
   --json FILE --save
 `;

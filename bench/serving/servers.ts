@@ -16,7 +16,7 @@ const pollMs = 50;
 const keptOutput = 8_000;
 
 const probe = new URL("./loop-delay-probe.js", import.meta.url);
-/** The program is not compiled: it is run from the sources. */
+/** Path in the source tree, because the Python program is not copied to the build output. */
 const mistralRsProgram = fileURLToPath(new URL("../../../bench/mistralrs/serve.py", import.meta.url));
 
 export interface RunningServer {

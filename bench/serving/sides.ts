@@ -18,7 +18,7 @@ export const sideFlags = {
 } as const;
 
 /** Usage text of the shared flags. */
-export const sideUsage = `  --peer-server PROGRAM a llama-server to compare with
+export const sideUsage = `  --peer-server PROGRAM llama-server to compare with
   --troupe-flags="..." --peer-flags="..."
   --model ID --threads 2 --rounds N --save
 `;

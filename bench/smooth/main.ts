@@ -27,10 +27,10 @@ interface Course {
   readonly promptTokens: number;
 }
 
-export const usage = `npm run bench -- smooth [FLAGS]: streams that decode while long prompts arrive
+export const usage = `npm run bench -- smooth [FLAGS]: pauses of decoding streams while long prompts arrive
 
-  --seconds 180         with prompts, after --quiet-seconds 60 without
-  --every 15            seconds from one prompt to the next
+  --seconds 180         duration with long prompts, after --quiet-seconds 60 without
+  --every 15            seconds between the starts of two long prompts
   --prompt-tokens 4096
 ${sideUsage}`;
 

@@ -1,4 +1,4 @@
-// `bench soak`: a steady load with all features on one server for minutes or hours. Fails if a resource grows in the second half.
+// `bench soak`: runs a steady load of all features for minutes or hours. Fails if a server resource grows in the second half.
 import { loadavg } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
@@ -17,18 +17,22 @@ import { type Sample, type Trend, takeSample, trendsOf } from "./samples.ts";
 
 export const usage = `npm run bench -- soak [FLAGS]: all features at a steady load, and whether the server's resources grow
 
-  --minutes N       duration after the warm-up (20); from 90 on, entries of temporary and state folders are judged too
+  --minutes N       duration after the warm-up (20); from 90 minutes, the numbers of files in the temporary and state
+                    folders are checked too
   --rig KIND        lmdb or redis (lmdb)
-  --share X         load as a fraction of the rate that the server sustains (0.8)
+  --share X         load as a fraction of the maximum sustained rate (0.8)
   --snapshots DIR   folder for heap snapshots of the main thread: after the warm-up, and at the end
   --seed S --save
 `;
 
-/** Largest growth of a resource over the second half. */
+/** Largest allowed growth of a resource over the second half, as a fraction. */
 const mostGrowth = 0.03;
-/** Growth below this number of units is noise: of MiB, handles, threads, entries. */
+/** Growth below this number of units (MiB, handles, threads or entries) is ignored as noise. */
 const noise = 4;
-/** Sessions and files expire after 30 minutes, so the entries of shorter runs are shown and not judged. */
+/**
+ * Minimum duration of a run in which the numbers of folder entries are judged. Shorter runs only show them, because sessions and files
+ * expire after 30 minutes.
+ */
 const judgedEntriesMinutes = 90;
 const samplesInAll = 120;
 const probeMs = 20_000;
@@ -88,7 +92,7 @@ class Soak {
     this.#rig = rig;
     this.#shared = shared;
     this.#seed = seed;
-    // On a machine with other load, limits of time end requests.
+    // On a machine with other load, the server's time limits end some requests.
     this.ledger.expect({ codes: ["timeout"] });
   }
 
@@ -97,7 +101,10 @@ class Soak {
     return new Soak(rig, { references, embeddings: new Map() }, seed);
   }
 
-  /** Operations per second of clients that send one after another. It is the warm-up too. */
+  /**
+   * Measures the sustained rate in operations per second, with a few clients that each send one operation after another. This is also
+   * the warm-up.
+   */
   async sustained(): Promise<number> {
     const end = performance.now() + probeMs;
     let count = 0;
@@ -108,7 +115,7 @@ class Soak {
     return (count * 1000) / probeMs;
   }
 
-  /** Sends operations at a rate for a time, and takes samples. */
+  /** Starts `perSecond` operations per second for `ms` milliseconds, and returns samples of the server's resources. */
   async run(ms: number, perSecond: number): Promise<Sample[]> {
     const samples: Sample[] = [];
     const [began, running] = [performance.now(), new Set<Promise<void>>()];
@@ -119,7 +126,7 @@ class Soak {
       await sleep((-Math.log(1 - random()) / perSecond) * 1000);
       const one = this.#operation().finally(() => running.delete(one));
       running.add(one);
-      // Slower than the load: the clients wait, so that requests do not pile up without end.
+      // If the server is slower than the load, the clients wait, so that requests do not pile up without limit.
       if (running.size > 16 * probeClients) await Promise.race(running);
       if (performance.now() < nextSample) continue;
       nextSample += every;
@@ -175,7 +182,7 @@ class Soak {
     return takeSample({ pid: server.pid, places: server.places, temporaryFolder, stateDir, heapBytes });
   }
 
-  /** The ledger of a soak keeps only the last responses, because it runs for hours. */
+  /** Removes all but the last 1000 responses from the ledger, because a run lasts for hours. */
   #forgetResponses(): void {
     for (const id of [...this.ledger.responses.keys()].slice(0, -1000)) this.ledger.responses.delete(id);
   }

@@ -1,8 +1,8 @@
-// Samples of a server's use of resources during a soak, and the trend of their second half.
+// Samples of a server's resource usage during a soak run, and the trend in the second half of the run.
 import { readdirSync } from "node:fs";
 import { ownKiB, residentKiB, threadsOf } from "../proc.ts";
 
-/** Resources that are sampled. */
+/** Names of the sampled resources. */
 export const resources = [
   "heap MiB",
   "RSS MiB",
@@ -59,7 +59,7 @@ export function trendsOf(samples: readonly Sample[]): Trend[] {
   });
 }
 
-/** Least-squares line through values at equal distances: its first and its last value. */
+/** Fits a least-squares line to equally spaced values. Returns the line's first and last value. */
 function lineThrough(values: readonly number[]): { readonly start: number; readonly end: number } {
   const middle = (values.length - 1) / 2;
   const mean = values.reduce((a, b) => a + b, 0) / values.length;

@@ -20,9 +20,9 @@ interface Measured {
   readonly accepted: number | null;
 }
 
-export const usage = `npm run bench -- speculation [FLAGS]: one client's tokens/s with drafts over without
+export const usage = `npm run bench -- speculation [FLAGS]: one client's tokens/s with speculative decoding, relative to without
 
-  --tokens 400          of each answer
+  --tokens 400          tokens of each response
 ${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {

@@ -1,5 +1,5 @@
-// `bench speech`: speech out and in over HTTP. Sentences are spoken by Piper and Kokoro voices and transcribed by Whisper; a text model
-// streams beside a speech job. Damaged files are read by `bench mutants`.
+// `bench speech`: speech synthesis and transcription over HTTP. Piper and Kokoro voices speak sentences, and Whisper transcribes them.
+// It also measures a text model's stream while a speech job runs. `bench mutants` tests damaged audio files.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,18 +16,18 @@ import { percentiles } from "../serving/client/statistics.ts";
 import { gapsOf } from "../stream-gaps.ts";
 import { japaneseSentences, phonemesHeard, sentences, wordErrors, wordsOf } from "./sentences.ts";
 
-export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech out and in
+export const usage = `npm run bench -- speech --whisper FOLDER [FLAGS]: speech synthesis and transcription
 
   --whisper FOLDER      Whisper-base in ONNX, in the layout of the model hub; without it nothing is transcribed
-  --voice piper         model that speaks: piper or kokoro; several are measured one after another, the first beside a text stream
-  --clips FOLDER        write the clips that Whisper-base is compared on, and what it wrote (texts.json)
-  --reference FILE      texts of another implementation for these clips, a JSON list
+  --voice piper         speech model: piper or kokoro; repeatable; only the first one is also measured during a text stream
+  --clips FOLDER        write the spoken clips and Whisper's transcripts of them (texts.json) to this folder
+  --reference FILE      JSON list of another implementation's transcripts of these clips, to compare with
   --stream-tokens 400   tokens of a text stream
   --save                write bench/results/speech.md
 `;
 
 const clipCount = 20;
-/** Models that speak: their aliases, and the voice that speaks English. */
+/** English voice of each speech model, by the model's alias. */
 const englishVoices: Readonly<Record<string, string>> = { piper: "en_US-joe-medium", kokoro: "af_heart" };
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -189,7 +189,7 @@ async function transcribeClips(
   return texts;
 }
 
-/** Japanese: the phonemes of the transcripts are compared, because kanji and kana may stand for each other. */
+/** Speaks and transcribes Japanese sentences. Compares phonemes, because the same word can be written in kanji or in kana. */
 async function speakJapanese(server: RunningServer, findings: Finding[]): Promise<void> {
   let [errors, total] = [0, 0];
   for (const sentence of japaneseSentences) {

@@ -1,4 +1,4 @@
-// Sentences that `bench speech` has spoken and transcribed: everyday English and Japanese, without numerals and names.
+// Test sentences of `bench speech`: everyday English and Japanese, without numerals and names. Also counts transcription errors.
 import { japanesePhonemes } from "../../engines/speech/voices/kokoro/japanese.ts";
 
 export const sentences: readonly string[] = [
@@ -77,7 +77,7 @@ export const japaneseSentences: readonly string[] = [
   "来年はもっと旅行したいと思います。",
 ];
 
-/** Returns the phonemes of a Japanese text, without spaces and marks; none if it cannot be read. */
+/** Returns the phonemes of a Japanese text, without spaces and punctuation; an empty list if the text cannot be converted. */
 export async function phonemesHeard(text: string): Promise<readonly string[]> {
   const asWritten = async (words: string): Promise<string> => words;
   const phonemes = await japanesePhonemes(text, new AbortController().signal, asWritten).catch(() => "");

@@ -1,5 +1,5 @@
-// `bench store`: cost of stored responses in Redis and in LMDB, as the main thread of a server sees it: a response is added while
-// it runs, replaced at its end, found and read.
+// `bench store`: cost of stored responses in Redis and in LMDB for the main thread of a server. Each response is added while it
+// runs, replaced at its end, looked up and read.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,15 +26,15 @@ export const usage = `npm run bench -- store [FLAGS]: stored responses in Redis 
 
 const limits = { maxEntries: 5000, maxBytes: 2 ** 30, maxEntryBytes: 64 * 2 ** 20, maxAgeMs: 1e9 };
 const silent = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, fatal() {} } as never;
-/** Time in which the delay of an idle event loop is measured: what other programs on the machine cause. */
+/** Duration in ms of the measurement of an idle event loop's delay, which shows the influence of other programs on the machine. */
 const IDLE_MS = 3000;
 const sides = ["lmdb", "redis"] as const;
 type Side = (typeof sides)[number];
 
 interface Measured {
-  /** Milliseconds of each response. */
+  /** Time to store and read each response, in ms. */
   readonly times: number[];
-  /** p99 of the event loop's delay in each round, in ms. */
+  /** 99th percentile of the event loop delay in each round, in ms. */
   readonly loop: number[];
 }
 
@@ -68,7 +68,7 @@ export async function main(argv: readonly string[]): Promise<void> {
       const measured = { lmdb: empty(), redis: empty() };
       for (const side of sides) await round(stores[side].responses, atOnce, Math.min(200, count), bytes, empty());
       for (let i = 0; i < rounds; i++) {
-        // The side that begins alternates.
+        // LMDB and Redis alternate in going first.
         for (const side of i % 2 === 0 ? sides : sides.toReversed()) {
           await round(stores[side].responses, atOnce, count, bytes, measured[side]);
         }

@@ -34,10 +34,10 @@ const free = { ignore_eos: true };
 const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
 const plainPeer = ["--no-cache-prompt"];
 
-export const usage = `npm run bench -- structured [FLAGS]: what JSON schemas cost answers, and new schemas the streams beside
+export const usage = `npm run bench -- structured [FLAGS]: cost of JSON schemas for responses, and of new schemas for other streams
 
-  --clients N           repeat it for several crowds
-  --seconds 20          of new schemas
+  --clients N           number of simultaneous clients; repeatable
+  --seconds 20          duration of the measurement with new schemas
 ${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {

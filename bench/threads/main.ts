@@ -11,12 +11,12 @@ import { physicalCores } from "../../runtime/host/cores.ts";
 import { engineName, output, troupe } from "../command.ts";
 import { report } from "../results.ts";
 
-export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by number of threads, compared with its own choice
+export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by number of threads, compared with its default number
 
-  --engine NAME         wasm or llama; repeat it; else both
-  --threads 1,2,4,8,16  by hand; else those of the list that this machine has cores for
-  --cpus LIST           of the hardware threads, as taskset has them
-  --quota CORES         of processor time, by a cgroup; needs root
+  --engine NAME         wasm or llama; repeatable; default: both
+  --threads 1,2,4,8,16  thread counts; default: those of this list that are not above the number of cores
+  --cpus LIST           hardware threads to use, in the format of taskset
+  --quota CORES         CPU quota in cores, by a cgroup; needs root
   --model ID --rounds 3 --save
 `;
 

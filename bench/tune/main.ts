@@ -1,5 +1,5 @@
-// `bench tune`: the tokens/s of what `troupe tune` picks, over the best of a grid that `troupe bench` measures, and the estimated
-// memory over the measured one.
+// `bench tune`: checks `troupe tune`. Compares the speed of the configuration that it recommends with the best one of a grid measured by
+// `troupe bench`, and its memory estimates with the measured memory.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,10 +14,10 @@ import { output, troupe } from "../command.ts";
 import { report } from "../results.ts";
 import { memoryMethod, memoryRows } from "./memory.ts";
 
-export const usage = `npm run bench -- tune [FLAGS]: what tune picks over the best of a grid, and its estimates of memory
+export const usage = `npm run bench -- tune [FLAGS]: speed of the recommendation of troupe tune, relative to the best of a grid, and memory estimates
 
-  --model ID            model; else the default model
-  --budget 60           seconds of a tuning
+  --model ID            model; default: the default model
+  --budget 60           duration of a tuning in seconds
   --tunings 3           number of tunings
   --rounds 2            rounds over the grid, in alternating order
   --prompt-tokens 128 --new-tokens 8
@@ -99,7 +99,7 @@ async function tune(path: string, budget: number): Promise<Tuned> {
   return JSON.parse(await output(process.execPath, [troupe, "tune", ...flags])) as Tuned;
 }
 
-/** All quantizations and engines that a tuning lists, with all numbers of threads. */
+/** Returns all combinations of the first tuning's quantizations and engines with all thread counts. */
 function gridOf([first]: readonly Tuned[]): Cell[] {
   const counts = threadCounts(computeThreads(0));
   return (first?.candidates ?? []).flatMap(({ isq, engine }) => counts.map((threads) => ({ isq, engine, threads })));
@@ -115,7 +115,7 @@ interface GridSizes {
   readonly newTokens: number;
 }
 
-/** Returns the speed of each cell in its fastest round: other programs on the machine only make a round slower. */
+/** Returns the speed of each cell in its fastest round, because other programs on the machine can only slow a round down. */
 async function measureGrid(path: string, cells: readonly Cell[], { rounds, ...sizes }: GridSizes): Promise<number[]> {
   const speeds = new Map<Cell, number>();
   for (let round = 0; round < rounds; round++) {
@@ -131,7 +131,7 @@ async function measureGrid(path: string, cells: readonly Cell[], { rounds, ...si
 async function measureCell(path: string, cell: Cell, sizes: Omit<GridSizes, "rounds">): Promise<number> {
   const { isq, engine, threads } = cell;
   const lengths = ["--prompt-len", String(sizes.promptTokens), "--gen-len", String(sizes.newTokens)];
-  // With 32 slots, bench also measures half of them: 16 sequences.
+  // `troupe bench` also measures half of the slots. With 32 slots this gives the speed of 16 sequences.
   const flags = ["--engine", engine, "--threads", String(threads), "--max-seqs", String(2 * batched), "--cpu"];
   const quantization = isq === null ? [] : ["--isq", isq];
   const rounds = ["--iterations", "2", "--warmup", "0", "--json"];

@@ -1,4 +1,4 @@
-// Process of the tune benchmark that loads a model and fills its KV cache. Returns by how much its resident memory grew.
+// Process of the tune benchmark that loads a model and fills its KV cache. Returns the growth of its resident memory.
 
 import { Batch } from "../../engines/batch.ts";
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";

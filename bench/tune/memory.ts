@@ -1,5 +1,5 @@
-// Memory part of the tune benchmark: the estimate of `troupe tune` over the resident memory of a process that loads the model
-// and fills its KV cache.
+// Memory part of the tune benchmark: compares the estimate of `troupe tune` with the resident memory of a process that loads the
+// model and fills its KV cache.
 import { join } from "node:path";
 import { type Fit, fitOf } from "../../cli/tune/fit.ts";
 import { modelSizes } from "../../cli/tune/model-sizes.ts";

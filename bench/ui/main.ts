@@ -1,4 +1,4 @@
-// `bench ui`: the web UI under load. Measures typing while answers grow, and many visitors at the same time.
+// `bench ui`: the web UI under load. Measures typing while responses stream in, and many visitors at the same time.
 import arg from "arg";
 import { defaultPackage } from "../../engines/files/hub/catalog.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
@@ -13,7 +13,7 @@ export const usage = `npm run bench -- ui [FLAGS]: the web UI in Chromium, under
   --save
 `;
 
-/** Maximum growth of the page's heap: several times the size of the answers' texts. */
+/** Maximum growth of the page's heap, in MB: several times the size of the responses' texts. */
 const flatMegabytes = 12;
 
 export async function main(argv: readonly string[]): Promise<void> {

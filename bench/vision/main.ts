@@ -1,5 +1,5 @@
-// `bench vision`: images as input. The encoder alone, beside llama.cpp's multimodal library; then chats about one image, and a text stream
-// beside an encode. All encoders have random weights.
+// `bench vision`: speed of image input. First the image encoder is compared with llama.cpp's multimodal library, then chats about one
+// image are measured, then a text stream while images are encoded. All encoders have random weights.
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -21,7 +21,7 @@ import { gapsOf } from "../stream-gaps.ts";
 export const usage = `npm run bench -- vision [FLAGS]: images as input
 
   --peer PROGRAM   program of test/fixtures/image-input/mtmd-reference.cpp, which times llama.cpp's encoder
-  --rounds 3       rounds of the encoders, in turns
+  --rounds 3       rounds of the encoders, which alternate
   --save           write bench/results/vision.md
 `;
 
@@ -29,13 +29,16 @@ const side = 448;
 const encodesPerRound = 3;
 const chats = 32;
 const streamTokens = 300;
-/** Sizes of SigLIP-base. */
+/** Dimensions of the SigLIP-base encoder. */
 const siglip = { width: 768, heads: 12, layers: 12, feedForward: 3072, patchSize: 16, imageSize: side, mergeSide: 4 };
-/** Sizes of SmolVLM-256M, the vision model whose text part is SmolLM2-135M: an image is cut into 4 x 4 tiles, and one of the whole. */
+/**
+ * Dimensions of the encoder of SmolVLM-256M, a vision model built on SmolLM2-135M. An image is cut into 4 x 4 tiles; one more tile is the
+ * whole image, scaled down.
+ */
 const smolvlm = { ...siglip, imageSize: 512, gridEdge: 2048 };
-/** Tokens of an image of SmolVLM in the prompt, without the texts between the tiles. */
+/** Number of prompt tokens of an image in SmolVLM, without the text tokens between the tiles. */
 const imageTokens = 17 * (smolvlm.imageSize / smolvlm.patchSize / smolvlm.mergeSide) ** 2;
-/** Hidden length of SmolLM2-135M. */
+/** Hidden size of SmolLM2-135M. */
 const chatLength = 576;
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -118,14 +121,14 @@ async function peerEncode(program: string, args: readonly string[]): Promise<num
   return Math.min(...times);
 }
 
-/** Returns the data URL of a picture in one colour. */
+/** Returns the data URL of a picture with a single colour. */
 function picture(red: number): string {
   const data = new Uint8Array(side * side * 3);
   for (let at = 0; at < data.length; at += 3) data.set([red, 128, 255], at);
   return `data:image/png;base64,${Buffer.from(pngOf({ width: side, height: side, data })).toString("base64")}`;
 }
 
-/** Asks about an image. Returns the milliseconds until the first and only token. */
+/** Asks about an image. Returns the time to the first and only token, in ms. */
 async function ask({ url }: RunningServer, image: string, question: string): Promise<number> {
   const content = [
     { type: "image_url", image_url: { url: image } },
@@ -164,7 +167,7 @@ async function streamBeside(server: RunningServer): Promise<Finding[]> {
   const alone = percentiles(await gapsOf(url, streamTokens));
   const images = await gapsWhile(url, async (i) => void (await ask(server, picture(i), "What?")));
   const texts = await gapsWhile(url, async (i) => {
-    // Numbers of one digit and spaces between them are a token each.
+    // Each digit and each space between digits is one token, so this prompt has `imageTokens` tokens.
     const prompt = Array.from({ length: imageTokens / 2 }, (_, k) => ((k * (i + 3)) % 7) + (k % 3)).join(" ");
     const body = JSON.stringify({ model: "chat", max_tokens: 1, prompt });
     const headers = { "content-type": "application/json" };
@@ -182,11 +185,11 @@ async function streamBeside(server: RunningServer): Promise<Finding[]> {
 interface Gaps {
   readonly p50: number;
   readonly p99: number;
-  /** Number of tasks that ran meanwhile. */
+  /** Number of tasks that ran during the stream. */
   readonly count: number;
 }
 
-/** Measures the gaps of a text stream while tasks run one after the other. */
+/** Measures the pauses of a text stream while tasks run one after another. */
 async function gapsWhile(url: string, task: (index: number) => Promise<void>): Promise<Gaps> {
   let isStreaming = true;
   let count = 0;

@@ -11,7 +11,7 @@ export interface Counted {
   /** Time at which the entry was added, in milliseconds since 1970. */
   readonly born: number;
   readonly bytes: number;
-  /** Time of expiry in milliseconds since 1970; null: the entry never expires. */
+  /** Time of expiry in milliseconds since 1970; null if the entry never expires. */
   readonly expiresAt: number | null;
 }
 
@@ -76,7 +76,8 @@ export class Ledger {
   }
 
   /**
-   * Returns the places of the newest entries, the newest first. With `before`, returns only older entries than this.
+   * Returns the positions (time of addition and key) of the newest entries, the newest first. If `before` is given, returns
+   * only entries older than `before`.
    */
   newest(limit: number, before: AgePlace | null): readonly AgePlace[] {
     const from = before === null ? undefined : [before.born, before.key];
@@ -89,12 +90,12 @@ export class Ledger {
   }
 
   /**
-   * Returns the row of the oldest entry of the largest share. The entry `spared` is never returned. null: there is no
-   * other entry.
+   * Returns the row of the oldest entry of the largest share. The entry `spared` is never returned. null if there is no other
+   * entry.
    */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
-    // Two shares are enough. If the largest share has only the spared entry, the second share has an entry.
+    // Two shares are enough. If the largest share has only the spared entry, the second largest share has an entry to return.
     for (const [, , share] of most.last(2)) {
       for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
         if (owner === share && key !== spared)

@@ -14,8 +14,8 @@ export interface Entry<Head, Content = Uint8Array> {
   readonly share: string;
   readonly parts: Readonly<Record<string, Content>>;
   /**
-   * Expiry in milliseconds since 1970 (wallTime() of runtime/clock.ts). After that time, the entry is not found. Absent or
-   * null: it never expires.
+   * Expiry in milliseconds since 1970 (wallTime() of runtime/clock.ts). After that time, the entry is not found. Absent or null
+   * if the entry never expires.
    */
   readonly expiresAt?: number | null;
 }
@@ -32,7 +32,7 @@ export interface KeptEntry<Head> extends Entry<Head, Part> {
 export type NextEntry<Head> = Entry<Head, Uint8Array | Part>;
 
 export interface ListRequest {
-  /** Only keys with this prefix are listed; absent: all keys. */
+  /** Only keys with this prefix are listed; if absent, all keys. */
   readonly prefix?: string;
   /** Cursor of the previous page; null for the first page. */
   readonly cursor: string | null;
@@ -43,7 +43,7 @@ export interface ListRequest {
 export interface ListPage<Head> {
   /** Entries of the page, sorted by key. A page may have fewer entries than the limit, or none, even if more pages follow. */
   readonly entries: readonly (KeptEntry<Head> & { readonly key: string })[];
-  /** Cursor for the next page; null: there are no more entries. */
+  /** Cursor for the next page; null if there are no more entries. */
   readonly cursor: string | null;
 }
 
@@ -63,7 +63,7 @@ export interface NewestRequest {
 export interface NewestPage<Head> {
   /** Entries of the page, the newest first. A page may have fewer entries than the limit, or none, even if more follow. */
   readonly entries: ListPage<Head>["entries"];
-  /** Position of the end of the page; null: there are no more entries. */
+  /** Position of the end of the page; null if there are no more entries. */
   readonly next: AgePlace | null;
 }
 
@@ -110,9 +110,10 @@ export interface Store<Head> {
   compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean>;
   /**
    * Calls the listener after each change by any process that has the store open. The returned function ends the watch. Changes
-   * made through this store object are reported at once. Other changes are reported within 100 ms, because LMDB does not
-   * notify; Redis reports all changes as messages. Several changes of one key in that time count as one. Hiding an entry because of its age or expiry does not count
-   * as a change, but its later removal does. Throws storage_unavailable if the store cannot be read now.
+   * made through this store object are reported at once. LMDB sends no notifications, so its other changes are found by polling
+   * and reported within 100 ms; several changes of one key in that time count as one. Redis reports every change with a
+   * message. Hiding an entry because of its age or expiry does not count as a change, but its later removal does. Throws
+   * storage_unavailable if the store cannot be read now.
    */
   watch(target: WatchTarget, listener: WatchListener): () => void;
   /**

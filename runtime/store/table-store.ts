@@ -30,7 +30,10 @@ import { WriteQueue } from "./write-queue.ts";
 const STALE_MS = 3_600_000;
 /** Maximum number of entries that one write evicts. */
 const MOST_REMOVED = 32;
-/** Bytes of entries after which one write evicts no more. A full disk has space set aside for the removal of about as many. */
+/**
+ * Number of bytes of entries after which one write evicts no more entries. The space that is reserved for removals on a full
+ * disk suffices for about this number of bytes.
+ */
 const MOST_REMOVED_BYTES = 64 * 1024 * 1024;
 
 interface Kept<Head> extends KeptEntry<Head> {
@@ -55,7 +58,7 @@ export class TableStore<Head> implements Store<Head> {
   #tidying: Promise<void> | null = null;
   #isClosing = false;
 
-  /** `now` returns milliseconds since 1970, without jumps. */
+  /** `now` returns milliseconds since 1970. Its value must not jump when the system clock is changed. */
   constructor(tables: Tables, limits: StoreLimits, now: () => number = wallTime) {
     this.#tables = tables;
     this.#limits = limits;

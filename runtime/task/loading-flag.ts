@@ -1,19 +1,22 @@
-// Loading flag: tells the thread that started a worker, through shared memory, whether the worker loads modules. A worker must not be
-// ended meanwhile: Node then leaves files of modules open, and may abort the whole process while the worker starts (Node 20:
-// "v8::FromJust Maybe value is Nothing" in PatchProcessObject).
+// Loading flag: a flag in memory that a worker shares with the thread that started it. The flag shows whether the worker is
+// loading modules. A worker must not be terminated while it loads modules, because Node would leave module files open and might
+// abort the whole process (Node 20: "v8::FromJust Maybe value is Nothing" in PatchProcessObject).
 import { setTimeout as sleep } from "node:timers/promises";
 
 const LOADING = 0;
 const LOADED = 1;
-/** The worker is about to be ended, and must not begin to load. */
+/** The worker is about to be terminated and must not load further modules. */
 const ENDING = 2;
-/** Time in ms after which a worker that still loads modules is ended all the same. */
+/** Time in ms after which a worker is terminated even if it is still loading modules. */
 const MOST_LOAD_MS = 10_000;
 const LOOK_MS = 10;
-/** Time in ms for which a thread that exits waits for its workers, because Node ends them with the thread. */
+/**
+ * Maximum time in ms for which an exiting thread waits until its workers have loaded their modules. Node terminates the workers
+ * together with the thread.
+ */
 const MOST_EXIT_MS = 5000;
 
-/** Flags of the workers of this thread that have not ended. */
+/** Flags of the workers that this thread has started and that have not ended. */
 const workers = new Set<LoadingFlag>();
 
 process.on("exit", () => {
@@ -22,10 +25,12 @@ process.on("exit", () => {
 });
 
 export class LoadingFlag {
-  /** Passed to the worker. At first the worker loads modules. */
+  /**
+   * Shared memory of the flag, passed to the worker. Its initial value is LOADING, because a worker first loads its modules.
+   */
   readonly memory: SharedArrayBuffer;
   readonly #flag: Int32Array;
-  /** Number of loads that the worker has begun and not ended. */
+  /** Number of loads in progress in the worker. */
   #loads = 0;
 
   constructor(memory = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)) {
@@ -33,7 +38,7 @@ export class LoadingFlag {
     this.#flag = new Int32Array(memory);
   }
 
-  /** In the worker: loads modules. Throws if the worker is about to be ended. */
+  /** Called in the worker: runs `load`, which loads modules. Throws if the worker is about to be terminated. */
   async during<T>(load: () => Promise<T>): Promise<T> {
     if (Atomics.compareExchange(this.#flag, 0, LOADED, LOADING) === ENDING)
       throw new Error("the worker is being ended");
@@ -49,7 +54,10 @@ export class LoadingFlag {
     }
   }
 
-  /** In the thread that has started the worker: from now on, an exit of this thread waits until the worker has loaded its modules. */
+  /**
+   * Called in the thread that has started the worker. If this thread exits later, it first waits until the worker has loaded
+   * its modules.
+   */
   started(): void {
     workers.add(this);
   }
@@ -58,20 +66,20 @@ export class LoadingFlag {
     workers.delete(this);
   }
 
-  /** Resolves when the worker loads no modules, and will load none. */
+  /** Resolves when the worker is not loading modules and can no longer begin to. Waits for at most MOST_LOAD_MS. */
   async loaded(): Promise<void> {
     const until = performance.now() + MOST_LOAD_MS;
     while (workers.has(this) && !this.#forbid() && performance.now() < until) await sleep(LOOK_MS);
   }
 
-  /** Blocks this thread until the worker loads no modules, and will load none. */
+  /** Blocks this thread until the worker is not loading modules and can no longer begin to, but at most for `limitMs`. */
   block(limitMs: number): void {
     const until = performance.now() + limitMs;
     while (!this.#forbid() && performance.now() < until)
       Atomics.wait(this.#flag, 0, LOADING, until - performance.now());
   }
 
-  /** Keeps the worker from loading modules. Returns false if it loads some now. */
+  /** Forbids the worker to load further modules. If the worker is loading modules now, changes nothing and returns false. */
   #forbid(): boolean {
     return Atomics.compareExchange(this.#flag, 0, LOADED, ENDING) !== LOADING;
   }

@@ -1,6 +1,6 @@
-// Task crew: the workers of a task pool. Decides the number of workers, which shared values each worker loads, and when a
-// worker is replaced. The pool gives them tasks and receives the results. A quick worker permanently becomes a slow
-// worker with its first slow task.
+// Task crew: the workers of a task pool. Decides how many workers there are, which shared values (see TaskPool.share) each
+// worker loads, and when a worker is replaced. The pool sends tasks to the workers and receives the results. A quick worker
+// permanently becomes a slow worker with its first slow task.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
@@ -113,7 +113,7 @@ export class TaskCrew {
     for (const worker of this.#workers) worker.unshare(key);
   }
 
-  /** True if a quick worker has the shared value of a key, or will load it. Slow workers load it later. */
+  /** Returns whether a quick worker has the shared value of a key, or will load it. Slow workers load it later. */
   mayHave(key: string): boolean {
     return this.#shared.has(key) && this.#kind(false).some((worker) => !worker.refusedKeys.has(key));
   }
@@ -131,6 +131,7 @@ export class TaskCrew {
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
     this.#wantedSlow = wantedSlow;
+    for (const worker of this.#workers) if (worker.isBroken) this.drop(worker);
     for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
     // Replace slow workers that are full or lack a value, because a slow worker must have every value that quick workers have.
     for (const worker of this.freeSlow) if (worker.isFull || worker.refusedKeys.size > 0) this.drop(worker);

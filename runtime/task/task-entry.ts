@@ -41,7 +41,8 @@ async function share(key: string, value: unknown, handlers: TaskHandlers): Promi
     const answer = await handlers.share(key, value);
     report({ type: "shared", key, value: answer, heapBytes: heapBytes() });
   } catch (error) {
-    report({ type: "not-shared", key, error: toErrorRecord(error) });
+    const isBroken = isOutOfDescriptors(error);
+    report({ type: "not-shared", key, error: toErrorRecord(isBroken ? clientError(error) : error), isBroken });
   }
 }
 
@@ -50,7 +51,8 @@ async function run(kind: string, input: unknown, handlers: TaskHandlers): Promis
     const { value, transfer } = await handlers.run(kind, input, (phase) => report({ type: "phase", phase }));
     port.postMessage({ type: "done", value, heapBytes: heapBytes() } satisfies TaskReport, [...(transfer ?? [])]);
   } catch (error) {
-    report({ type: "failed", error: toErrorRecord(clientError(error)), heapBytes: heapBytes() });
+    const isBroken = isOutOfDescriptors(error);
+    report({ type: "failed", error: toErrorRecord(clientError(error)), heapBytes: heapBytes(), isBroken });
   }
 }
 
@@ -62,8 +64,16 @@ function clientError(error: unknown): ServerError {
     const message = `the request is too large or too deeply nested to be read (${error.message}); make it smaller`;
     return new ServerError("unsupported", message, { cause: error });
   }
+  if (isOutOfDescriptors(error)) {
+    const message = "the server has no free file descriptor to load a module; send the request again";
+    return new ServerError("storage_unavailable", message, { cause: error });
+  }
   process.stderr.write(`a task failed: ${error instanceof Error ? error.stack : String(error)}\n`);
   return new ServerError("internal", "internal error while the request was read; details are in the server's log");
+}
+
+function isOutOfDescriptors(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE");
 }
 
 function heapBytes(): number {

@@ -37,13 +37,14 @@ export class TaskLanes<Task extends WaitingTask> {
   }
 
   /**
-   * Returns the error that rejects a new task of this client; null: the task may wait. It may displace another client's task.
+   * Returns the error that rejects a new task of this client; null if the task may enter a lane. If the lanes are full, the new
+   * task may displace a task of another client.
    */
   refusalFor(client: string): ServerError | null {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
 
-  /** If the lanes are full, rejects the newest task of the client that has the most. */
+  /** If the lanes are full, rejects the newest task of the client with the most waiting tasks. */
   makeRoomFor(client: string): void {
     const newestOf = (other: string) => this.#newestOf(other);
     for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {

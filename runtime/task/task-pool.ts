@@ -65,7 +65,7 @@ interface Task extends TaskRequest {
   worker: TaskWorker | null;
   timer: NodeJS.Timeout | undefined;
   startedMs: number;
-  /** Processor time in ms that the worker had used before the task; null: unknown. */
+  /** Processor time in ms that the worker had used before the task; null if unknown. */
   usedBeforeMs: number | null;
   isGivenUp: boolean;
 }
@@ -153,7 +153,10 @@ export class TaskPool {
     return { waiting: this.#lanes.size, slow: this.#slowEver };
   }
 
-  /** Ends all workers. Running and waiting tasks reject with `draining` at once. Resolves when no worker is still loading modules (ending one then may abort the process). */
+  /**
+   * Ends all workers. Running and waiting tasks reject with `draining` at once. Resolves when no worker is still loading
+   * modules, because terminating a worker that loads modules may abort the process.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     const closed = this.#crew.close(draining());

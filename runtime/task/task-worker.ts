@@ -50,6 +50,8 @@ export class TaskWorker {
   phase = "";
   /** True if the worker's heap has grown so much that it should be replaced. */
   isFull = false;
+  /** True if the worker could not load a module: Node does not load it again, so the worker must be replaced. */
+  isBroken = false;
   isReady = false;
   readonly #worker: Worker;
   readonly #loading = new LoadingFlag();
@@ -60,7 +62,7 @@ export class TaskWorker {
   #sharedBytes = 0;
   #hasTask = false;
   #isSlow = false;
-  /** Thread id of the worker in the operating system; null: unknown. */
+  /** Thread id of the worker in the operating system; null if unknown. */
   #number: number | null = null;
   #hasEnded = false;
 
@@ -83,7 +85,7 @@ export class TaskWorker {
 
   /** True if the worker can take a command. */
   get isFree(): boolean {
-    return this.isReady && !this.#hasTask && this.load === null;
+    return this.isReady && !this.isBroken && !this.#hasTask && this.load === null;
   }
 
   /** True if the worker runs only slow tasks, at a lower priority. */
@@ -97,7 +99,7 @@ export class TaskWorker {
     this.#isSlow = true;
   }
 
-  /** Processor time that the thread has used so far, in ms; null: unknown. */
+  /** Processor time that the thread has used so far, in ms; null if unknown. */
   get usedMs(): number | null {
     return this.#number === null ? null : processorMs(this.#number);
   }
@@ -123,7 +125,10 @@ export class TaskWorker {
     this.#send({ type: "run", kind, input }, transfer);
   }
 
-  /** Ends the thread, without calling the hooks: immediately, or when it has loaded its modules. Resolves when it is being ended. */
+  /**
+   * Terminates the thread without calling the hooks. If the thread is loading modules, waits until they are loaded. Resolves
+   * when the termination has begun.
+   */
   async end(): Promise<void> {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -153,14 +158,19 @@ export class TaskWorker {
         break;
       case "not-shared":
         this.refusedKeys.add(report.key);
+        this.isBroken ||= report.isBroken;
         this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
         this.load = null;
         break;
       default:
         this.#hasTask = false;
         this.isFull = report.heapBytes - this.#sharedBytes > fullBytes;
-        if (report.type === "done") this.#hooks.onResult(this, report.value);
-        else this.#hooks.onFailure(this, fromErrorRecord(report.error));
+        if (report.type === "done") {
+          this.#hooks.onResult(this, report.value);
+        } else {
+          this.isBroken ||= report.isBroken;
+          this.#hooks.onFailure(this, fromErrorRecord(report.error));
+        }
     }
     this.#hooks.onFree(this);
   }

@@ -18,7 +18,10 @@ export interface TaskHandlers {
   run(kind: string, input: unknown, enter: (phase: string) => void): TaskOutput | Promise<TaskOutput>;
 }
 
-/** Type of the function `start` that a module of tasks exports. `load` imports a module; the worker is not ended meanwhile. */
+/**
+ * Type of the function `start` that a module of tasks exports. `load` imports a module; the worker is not terminated during the
+ * import.
+ */
 export type StartTasks<Init> = (init: Init, load: (url: string) => Promise<unknown>) => Promise<TaskHandlers>;
 
 /** Initial data of a task worker. */
@@ -39,10 +42,10 @@ export type TaskCommand =
 export type TaskReport =
   | { readonly type: "ready"; readonly thread: number | null }
   | { readonly type: "shared"; readonly key: string; readonly value: unknown; readonly heapBytes: number }
-  | { readonly type: "not-shared"; readonly key: string; readonly error: ErrorRecord }
+  | { readonly type: "not-shared"; readonly key: string; readonly error: ErrorRecord; readonly isBroken: boolean }
   | { readonly type: "phase"; readonly phase: string }
   | { readonly type: "done"; readonly value: unknown; readonly heapBytes: number }
-  | { readonly type: "failed"; readonly error: ErrorRecord; readonly heapBytes: number };
+  | { readonly type: "failed"; readonly error: ErrorRecord; readonly heapBytes: number; readonly isBroken: boolean };
 
 /** Reason why a task was ended without a result. */
 export type EndReason = "time" | "memory" | "crash";

@@ -1,4 +1,9 @@
 import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { TaskEnded } from "../../runtime/task/task.ts";
@@ -24,6 +29,28 @@ function createPool(t: TestContext, changes: Partial<TaskPoolOptions> = {}) {
   t.after(() => pool.close());
   const run = (kind: string, input: unknown = null, client = "a") => pool.run({ kind, input, client });
   return { pool, run };
+}
+
+/** Makes this process unable to open files until `lift` is called. Open files are not affected. */
+async function withoutDescriptors(t: TestContext): Promise<{ lift(): Promise<void> }> {
+  const { pid } = process;
+  const [soft] = execFileSync("prlimit", ["--pid", String(pid), "--nofile", "--noheadings", "--output=SOFT"], {
+    encoding: "utf8",
+  })
+    .trim()
+    .split(/\s+/);
+  const shell = spawn("sh", [
+    "-c",
+    `prlimit --pid ${pid} --nofile=3: && echo set && read _ && prlimit --pid ${pid} --nofile=${soft}: && echo lifted`,
+  ]);
+  t.after(() => shell.stdin.end("\n"));
+  await once(shell.stdout, "data");
+  return {
+    async lift() {
+      shell.stdin.write("\n");
+      await once(shell.stdout, "data");
+    },
+  };
 }
 
 async function timed<T>(work: Promise<T>): Promise<{ value: T; ms: number }> {
@@ -52,7 +79,7 @@ describe("a task pool", () => {
   it("lets a slow task delay others by the quick limit at most", async (t) => {
     const { run } = createPool(t);
     await run("echo");
-    await sleep(300); // The spare worker starts in this time.
+    await sleep(300); // let the spare worker start
     const slow = run("spin", 900, "slow");
     const waits: number[] = [];
     for (let i = 0; i < 10; i++) waits.push((await timed(run("echo", i, "b"))).ms);
@@ -63,7 +90,7 @@ describe("a task pool", () => {
   it("runs a task with a large input beside quick ones from its start", async (t) => {
     const { pool, run } = createPool(t, { quickMs: 60_000 });
     await run("echo");
-    await sleep(300); // The spare worker starts in this time.
+    await sleep(300); // let the spare worker start
     const input = 500;
     const large = pool.run({ kind: "spin", input, client: "slow", transfer: [new ArrayBuffer(9 * 2 ** 20)] });
     const { ms } = await timed(run("echo", 1, "b"));
@@ -93,7 +120,7 @@ describe("a task pool", () => {
   it("makes a client of slow tasks wait for slow tasks, while others stay quick", async (t) => {
     const { run } = createPool(t, { limitMs: 10_000 });
     await run("echo", 0, "b");
-    await sleep(2100); // After this time the pool trusts client "b".
+    await sleep(2100); // after this time the pool trusts client "b"
     await run("echo", 0, "b");
     const spins = ["x", "x", "x", "y", "z"].map((client) => run("spin", 1000, client));
     await sleep(20);
@@ -102,8 +129,8 @@ describe("a task pool", () => {
       waits.push((await timed(run("echo", i, "b"))).ms);
       await sleep(20);
     }
-    // The slow tasks come from three clients that the pool does not trust yet. Each client may occupy the quick worker once,
-    // while there is a spare worker.
+    // The slow tasks come from three clients that the pool does not trust yet. Each of them may occupy the quick worker
+    // once, as long as there is a spare worker.
     assert.ok(Math.max(...waits) < 4 * quickMs, `waited ${waits.map(Math.round)} ms`);
     assert.deepEqual(
       await Promise.all(spins),
@@ -115,7 +142,7 @@ describe("a task pool", () => {
     if (process.platform !== "linux") return t.skip("the system does not tell the processor time of a thread");
     const { run } = createPool(t);
     await run("echo", 0, "b");
-    await sleep(2100); // After this time the pool trusts client "b".
+    await sleep(2100); // after this time the pool trusts client "b"
     await run("echo", 0, "b");
     assert.equal(await run("sleep", 0.8 * quickMs, "b"), "slept");
     const stranger = run("spin", 0.9 * quickMs, "stranger");
@@ -268,7 +295,7 @@ describe("a task pool", () => {
   it("serves tasks that need no shared value while a worker loads the first one", async (t) => {
     const { pool, run } = createPool(t, { loadLimitMs: 5000 });
     await run("echo");
-    await sleep(300); // The spare worker starts in this time.
+    await sleep(300); // let the spare worker start
     const loading = pool.share("k", "long");
     const { ms } = await timed(run("echo", 1));
     assert.ok(ms < 500, `${ms} ms`);
@@ -286,6 +313,20 @@ describe("a task pool", () => {
     const { ms } = await timed(run("echo", 1, "b"));
     assert.ok(ms < 2 * quickMs, `${ms} ms`);
     await Promise.all([loading, slow]);
+  });
+
+  it("refuses a task that finds no file descriptor for a module, and loads the module for the next one", async (t) => {
+    const { run } = createPool(t);
+    const folder = mkdtempSync(join(tmpdir(), "troupe-task-pool-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const module = join(folder, "module.mjs");
+    writeFileSync(module, "export const value = 5;");
+    await run("echo");
+    await sleep(300); // let the spare worker start
+    const limit = await withoutDescriptors(t);
+    await assert.rejects(run("import", module), { code: "storage_unavailable", message: /file descriptor/ });
+    await limit.lift();
+    assert.equal(await run("import", module), 5);
   });
 
   it("refuses tasks if its workers do not start", async (t) => {

@@ -1,4 +1,4 @@
-// Fault of a schedule: what it does to a rig, for how long, and how it may affect clients.
+// Fault of a schedule: its action on the servers or on Redis, and the effects that clients may see.
 import type { Dice } from "../../../test/fixtures/hostile/dice.ts";
 import type { Effects, Ledger } from "../ledger.ts";
 import type { ChaosRig } from "../rig/rig.ts";
@@ -9,22 +9,22 @@ export interface FaultTarget {
   readonly server: ChaosServer;
   readonly dice: Dice;
   readonly ledger: Ledger;
-  /** Runs an action alone among the actions of the same server, or of Redis. */
+  /** Runs an action after all earlier actions on the same resource (a server, a Redis link or the whole rig) have ended. */
   alone(resource: object, action: () => Promise<void>): Promise<void>;
 }
 
 export interface Fault {
   readonly name: string;
   readonly effects: Effects;
-  /** How often it is drawn, relative to the others. */
+  /** How often the fault is drawn, relative to the other faults. */
   readonly weight: number;
-  /** Whether the rig has what the fault harms. */
+  /** Whether the fault is possible on this rig, for example because the rig uses Redis. */
   fits(rig: ChaosRig): boolean;
-  /** Causes the fault and heals it. */
+  /** Causes the fault and repairs it. */
   run(target: FaultTarget): Promise<void>;
 }
 
-/** Codes of a part of the server that ends and is started again. */
+/** Error codes that clients may get when a process or thread of the server ends and is restarted. */
 export const partEnded = [
   "peer_gone",
   "model_failed",

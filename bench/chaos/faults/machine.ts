@@ -28,7 +28,7 @@ export const machineFaults: readonly Fault[] = [
   {
     name: "clock jumps",
     weight: 2,
-    // Files and sessions expire if the clock jumps ahead.
+    // Files and sessions expire if the clock jumps forward.
     effects: { codes: ["timeout"], loses: true },
     fits: ({ hasClock }) => hasClock,
     async run({ rig, dice, alone }) {
@@ -42,7 +42,7 @@ export const machineFaults: readonly Fault[] = [
   },
 ];
 
-/** Writes until no block is free. */
+/** Fills the file system of `path` until no block is free. */
 function fill(path: string): void {
   const { bavail, bsize } = statfsSync(join(path, ".."));
   try {

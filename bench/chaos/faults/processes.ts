@@ -32,10 +32,10 @@ function signalled(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** Runs a text of JavaScript on the threads of a name, if the server still runs. */
+/** Runs JavaScript code on the threads of the given name. Does nothing if the server does not run. */
 async function onThreads(server: ChaosServer, name: string, expression: string): Promise<void> {
   if (!server.isUp) return;
-  // The server may be killed meanwhile.
+  // Another fault may kill the server during the call.
   await server.evaluate((thread) => thread === name, expression).catch(() => {});
 }
 
@@ -43,7 +43,7 @@ export const processFaults: readonly Fault[] = [
   {
     name: "server killed",
     weight: 3,
-    effects: { codes: partEnded },
+    effects: { codes: partEnded, kills: true },
     fits: always,
     run: (target) => restarted(target, "SIGKILL"),
   },
@@ -60,7 +60,7 @@ export const processFaults: readonly Fault[] = [
     effects: { codes: ["peer_gone", "timeout"] },
     fits: always,
     async run({ server, dice, alone }) {
-      // Some pauses are longer than the lease of a replica.
+      // Some pauses are longer than a replica's lease, so that the other replicas consider it dead.
       const ms = dice.chance(0.15) ? 5500 : dice.int(50, 1200);
       await alone(server, () => paused([server.pid], ms));
     },
@@ -131,7 +131,7 @@ export const processFaults: readonly Fault[] = [
         const open = readdirSync(`/proc/${pid}/fd`).length;
         limited(pid, "nofile", open + room);
         await sleep(ms);
-        limited(pid, "nofile", 20_000);
+        for (const one of [pid, ...server.places]) limited(one, "nofile", 20_000);
       });
     },
   },
@@ -148,8 +148,9 @@ export const processFaults: readonly Fault[] = [
         const pid = atModel ? (places[which % Math.max(1, places.length)] ?? server.pid) : server.pid;
         limited(pid, "as", addressSpace(pid) + 8 * 2 ** 20);
         await sleep(ms);
-        limited(pid, "as", "unlimited");
-        // The process may have aborted for lack of memory.
+        // A process that was started meanwhile has inherited the limit.
+        for (const one of [pid, ...server.places]) limited(one, "as", "unlimited");
+        // The process may have aborted because it ran out of memory.
         await sleep(50);
         if (!server.isUp) await server.start();
       });

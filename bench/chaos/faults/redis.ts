@@ -11,7 +11,7 @@ export const redisFaults: readonly Fault[] = [
   {
     name: "Redis killed and restarted",
     weight: 3,
-    effects: { codes: lost },
+    effects: { codes: lost, cutsStore: true },
     fits: shared,
     run: ({ rig, dice, alone }) => {
       const ms = dice.int(0, 1500);
@@ -26,7 +26,7 @@ export const redisFaults: readonly Fault[] = [
   {
     name: "Redis paused",
     weight: 2,
-    effects: { codes: lost },
+    effects: { codes: lost, cutsStore: true },
     fits: shared,
     run: ({ rig, dice, alone }) => {
       const ms = dice.chance(0.2) ? 4500 : dice.int(50, 1500);
@@ -48,12 +48,12 @@ export const redisFaults: readonly Fault[] = [
   {
     name: "Redis failed over (planned)",
     weight: 2,
-    effects: { codes: lost },
+    effects: { codes: lost, cutsStore: true },
     fits: shared,
     run: ({ rig, alone }) =>
       alone(rig, async () => {
         const [old, next] = [primaryOf(rig), otherOf(rig)];
-        // After a restart of the primary its replica connects again.
+        // The replica may still be reconnecting after a restart of the primary. The failover needs a connected replica.
         for (let i = 0; !/state=online/.test(await redisCommand(old, "INFO replication")) && i < 500; i++)
           await sleep(20);
         const reply = await redisCommand(old, `FAILOVER TO 127.0.0.1 ${portOf(next)} TIMEOUT 5000`);
@@ -84,14 +84,14 @@ export const redisFaults: readonly Fault[] = [
   {
     name: "connections to Redis cut",
     weight: 2,
-    effects: { codes: lost },
+    effects: { codes: lost, cutsStore: true },
     fits: shared,
     run: async ({ rig, dice }) => dice.pick(rig.links).cut(),
   },
   {
     name: "replica partitioned from Redis",
     weight: 2,
-    effects: { codes: lost },
+    effects: { codes: lost, cutsStore: true },
     fits: shared,
     run: ({ rig, dice, alone }) => {
       const [link, ms] = [dice.pick(rig.links), dice.chance(0.3) ? 6000 : dice.int(100, 3500)];
@@ -112,7 +112,7 @@ function otherOf(rig: ChaosRig) {
   return rig.redis[1 - rig.primary] as (typeof rig.redis)[number];
 }
 
-/** Leads the links to the other Redis server. */
+/** Makes the other Redis server the primary and redirects all links to it. */
 function promoted(rig: ChaosRig): void {
   const next = otherOf(rig);
   rig.primary = 1 - rig.primary;

@@ -1,4 +1,5 @@
-// Models of the chaos suite: tiny files made from seeds. The texts of the first depend on the prompt; the second calls the shell.
+// Models of the chaos suite: tiny generated models. The output of `tiny` depends on the prompt, `caller` calls the shell tool, and
+// `encoder` computes embeddings.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { writePeftAdapter } from "../../../test/fixtures/lora/lora.ts";
@@ -6,7 +7,7 @@ import { writeTinyEncoder } from "../../../test/fixtures/models/tiny-encoder.ts"
 import { writeTinyModel } from "../../../test/fixtures/models/tiny-gguf.ts";
 import { writeToolCaller } from "./tool-caller.ts";
 
-/** Writes the models and returns the path of a configuration that serves them as `tiny`, `caller` and `encoder`. */
+/** Writes the models. Returns the path of a configuration file that serves them as `tiny`, `caller` and `encoder`. */
 export async function writeModels(folder: string): Promise<string> {
   const file = (name: string): string => join(folder, name);
   const tiny = file("tiny.gguf");

@@ -1,5 +1,5 @@
-// Link to Redis: a TCP proxy between a server and Redis, which can be cut, can lose all packets silently, and can lead to another
-// Redis server.
+// Link to Redis: a TCP proxy between a server and Redis. It can close its connections, drop all data silently, and switch to
+// another Redis server.
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
@@ -14,7 +14,7 @@ export class RedisLink {
     this.#server = createServer((socket) => this.#join(socket));
   }
 
-  /** Opens a proxy to a port of this machine. */
+  /** Opens a proxy to port `target` of this machine. */
   static async open(target: number): Promise<RedisLink> {
     const link = new RedisLink(target);
     link.#server.listen(0, "127.0.0.1");
@@ -26,13 +26,13 @@ export class RedisLink {
     return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Closes all connections; new ones lead to `target`. */
+  /** Closes all connections. New connections go to port `target`. */
   cut(target = this.#target): void {
     this.#target = target;
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Keeps connections open and forwards nothing, as if packets were lost. Healing cuts them. */
+  /** true: keeps connections open but forwards no data, as if packets were lost. false: forwards again, and closes the old connections. */
   partition(isSilent: boolean): void {
     this.#isSilent = isSilent;
     if (!isSilent) this.cut();

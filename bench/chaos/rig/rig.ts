@@ -1,5 +1,5 @@
-// Rig of the chaos suite: one server with its state in LMDB on a small file system, or three replicas with their state in Redis,
-// each behind a link that can be cut.
+// Rig of the chaos suite, the servers under test: one server with its state in LMDB on a small file system, or three replicas with
+// shared state in Redis. Each replica reaches Redis through a proxy that can interrupt the connection.
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { ChaosServer } from "./server.ts";
 
 export type RigKind = "lmdb" | "redis";
 
-/** Seconds of the lease of a replica. */
+/** Duration of a replica's lease, in seconds. */
 export const leaseSecs = 4;
 const diskMiB = 48;
 const fakeTimeLibrary = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
@@ -24,11 +24,11 @@ export class ChaosRig {
   readonly servers: ChaosServer[] = [];
   readonly links: RedisLink[] = [];
   readonly redis: RedisServer[];
-  /** Index of the Redis server that the links lead to. */
+  /** Index in `redis` of the primary server, to which the links connect. */
   primary = 0;
-  /** Whether the state is on a file system of its own, which can be filled. */
+  /** Whether the state is on a separate file system, which a fault can fill. */
   readonly hasDisk: boolean;
-  /** Whether the servers' clock can be set. Then tools run without the sandbox, which libfaketime disturbs. */
+  /** Whether the servers' clock can be set, by libfaketime. If so, tools run without the sandbox, which libfaketime breaks. */
   readonly hasClock: boolean;
 
   private constructor(
@@ -70,12 +70,12 @@ export class ChaosRig {
     return join(this.folder, "tmp");
   }
 
-  /** Sets the servers' clock, as an offset such as "+3600" (seconds). */
+  /** Sets the servers' clock to an offset in seconds from the real time, such as "+3600". */
   setClock(offset: string): void {
     writeFileSync(join(this.folder, "clock"), offset);
   }
 
-  /** Entries of the folder that servers use for temporary files. */
+  /** Names of the entries in the servers' folder for temporary files. */
   temporaryEntries(): string[] {
     return readdirSync(this.temporaryFolder);
   }
@@ -119,7 +119,7 @@ export function portOf({ url }: RedisServer): number {
   return Number(new URL(url).port);
 }
 
-/** Makes one Redis server a replica of another. */
+/** Makes one Redis server a replica of another, and waits until they are connected. */
 export async function replicate(replica: RedisServer, primary: RedisServer): Promise<void> {
   await redisCommand(replica, `REPLICAOF 127.0.0.1 ${portOf(primary)}`);
   for (let i = 0; i < 500; i++) {
@@ -129,7 +129,7 @@ export async function replicate(replica: RedisServer, primary: RedisServer): Pro
   throw new Error("a Redis server did not become a replica");
 }
 
-/** Runs one command and returns the beginning of its answer. */
+/** Sends one command to Redis. Returns the first data of the reply, which may be incomplete. */
 export async function redisCommand(server: RedisServer, command: string): Promise<string> {
   const { connect } = await import("node:net");
   const socket = connect(portOf(server), "127.0.0.1");
@@ -144,7 +144,7 @@ export async function redisCommand(server: RedisServer, command: string): Promis
   }
 }
 
-/** Mounts a small file system; false: this user may not. */
+/** Mounts a small file system on `folder`. Returns false if the mount fails, for example for lack of permission. */
 function mounted(folder: string): boolean {
   try {
     execFileSync("mount", ["-t", "tmpfs", "-o", `size=${diskMiB}m`, "tmpfs", folder], { stdio: "ignore" });
@@ -154,7 +154,7 @@ function mounted(folder: string): boolean {
   }
 }
 
-/** Unmounts the file system of a rig and removes its folder. */
+/** Unmounts the rig's file system and removes the rig's folder. */
 function removed(folder: string): void {
   spawnSync("umount", ["-l", join(folder, "state")], { stdio: "ignore" });
   rmSync(folder, { recursive: true, force: true });

@@ -1,4 +1,4 @@
-// Server of the chaos suite: the real command on a port that stays, which can be killed and started again. Its threads can be
+// Server of the chaos suite: runs the real `troupe` command on a fixed port. It can be killed and restarted. Its threads can be
 // ended or blocked through Node's inspector.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -16,11 +16,11 @@ export interface ServerOptions {
   readonly config: string;
   readonly flags: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** File to which everything that the server prints is appended. */
+  /** File to which the server's whole output is appended. */
   readonly logFile: string;
 }
 
-/** A time in which the server did not answer because its process was dead or being started. */
+/** Period in which the server could not respond, because its process had ended or was starting. */
 export interface Downtime {
   readonly fromMs: number;
   toMs: number;
@@ -28,19 +28,22 @@ export interface Downtime {
 
 export class ChaosServer {
   readonly url: string;
+  readonly logFile: string;
   readonly downtimes: Downtime[] = [];
   readonly #options: ServerOptions;
   readonly #file: WriteStream;
   #child: ChildProcess | null = null;
   #log = "";
   #isReady = false;
+  readonly #kill = (): void => void this.#child?.kill("SIGKILL");
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    this.#file = createWriteStream(options.logFile, { flags: "a" });
+    this.logFile = options.logFile;
+    this.#file = createWriteStream(this.logFile, { flags: "a" });
     this.url = `http://127.0.0.1:${options.port}`;
     this.downtimes.push({ fromMs: 0, toMs: Number.POSITIVE_INFINITY });
-    process.on("exit", () => this.#child?.kill("SIGKILL"));
+    process.on("exit", this.#kill);
   }
 
   get pid(): number {
@@ -51,22 +54,22 @@ export class ChaosServer {
     return this.#isReady && this.#child !== null && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Last part of what the server has printed since its start. */
+  /** Last part of the server's output since its latest start. */
   get log(): string {
     return this.#log;
   }
 
-  /** Exit code or signal of a process that has ended. */
+  /** Exit code or signal of the server's process; null while it runs. */
   get exit(): number | string | null {
     return this.#child?.signalCode ?? this.#child?.exitCode ?? null;
   }
 
-  /** Ids of the processes of its places. */
+  /** Process ids of the server's child processes (actors in separate processes). */
   get places(): number[] {
     return this.#child === null ? [] : childrenOf(this.pid);
   }
 
-  /** Starts the process and waits until it serves. */
+  /** Starts the server and waits until it accepts requests. */
   async start(): Promise<void> {
     const { port, config, flags, environment } = this.#options;
     const argv = ["from-config", "-f", config, "--host", "127.0.0.1", "--port", String(port), ...flags];
@@ -96,7 +99,7 @@ export class ChaosServer {
     if (last !== undefined) last.toMs = performance.now();
   }
 
-  /** Whether the process was down at any time between two times. */
+  /** Whether the server was down at any moment between `fromMs` and `toMs`. */
   wasDown(fromMs: number, toMs: number): boolean {
     return this.downtimes.some((down) => down.fromMs <= toMs && down.toMs >= fromMs);
   }
@@ -105,12 +108,13 @@ export class ChaosServer {
     this.#child?.kill(name);
   }
 
-  /** Ends the process and waits for its end. */
+  /** Sends the signal and waits until the process has exited. Returns its exit code or signal. */
   async end(signal: NodeJS.Signals = "SIGKILL"): Promise<number | string | null> {
     const child = this.#child;
     if (child === null) return null;
     if (child.exitCode === null && child.signalCode === null) {
-      // A server that drains accepts no connections, and the end of a killed one may be known late on a busy machine.
+      // The server counts as down from now on: a draining server accepts no connections, and on a busy machine the exit of a killed
+      // process may be noticed late.
       this.#down();
       const exit = once(child, "exit");
       child.kill(signal);
@@ -122,10 +126,11 @@ export class ChaosServer {
   }
 
   close(): void {
+    process.off("exit", this.#kill);
     this.#file.end();
   }
 
-  /** Runs a text of JavaScript on the threads whose name fits. Returns the names of these threads. */
+  /** Runs JavaScript code on the worker threads whose name passes `fits`. Returns the names of these threads. */
   async evaluate(fits: (name: string) => boolean, expression: string): Promise<string[]> {
     const inspector = await Inspector.open(/ws:\/\/\S+/.exec(this.#log)?.[0] ?? "");
     try {
@@ -138,7 +143,7 @@ export class ChaosServer {
     }
   }
 
-  /** Runs a text of JavaScript on the main thread and returns its value. */
+  /** Runs JavaScript code on the main thread and returns its value. */
   async ask(expression: string): Promise<unknown> {
     const inspector = await Inspector.open(/ws:\/\/\S+/.exec(this.#log)?.[0] ?? "");
     try {
@@ -161,7 +166,7 @@ interface Thread {
   readonly name: string;
 }
 
-/** Time within which a thread answers, on a machine with other load too. */
+/** Time limit in ms for a reply of the inspector: long enough for a machine with other load. */
 const inspectorLimitMs = 60_000;
 
 /** Connection to Node's inspector. */
@@ -190,7 +195,8 @@ class Inspector {
 
   evaluate(session: string, expression: string): void {
     const message = JSON.stringify({ id: 1, method: "Runtime.evaluate", params: { expression } });
-    void this.#call("NodeWorker.sendMessageToWorker", { sessionId: session, message });
+    // The server may be killed before it replies.
+    this.#call("NodeWorker.sendMessageToWorker", { sessionId: session, message }).catch(() => {});
   }
 
   async ask(expression: string): Promise<unknown> {
@@ -199,7 +205,7 @@ class Inspector {
     return result.value;
   }
 
-  /** Waits until the messages so far have been taken. */
+  /** Waits until the main thread has received all earlier messages. */
   async settle(): Promise<void> {
     await this.#call("Runtime.evaluate", { expression: "0" });
   }

@@ -1,6 +1,6 @@
-// Tool caller: a GGUF model whose weights make each token determine the next one. Its answer to a request with tools is one call;
-// its answer to the result of a call, or to a request without tools, is "done". So a test runs the whole way of a tool call, from
-// the chat template to the sandbox, with a real engine.
+// Tool caller: a GGUF model whose weights make each token determine the next one. It responds to a request with tools with one tool
+// call, and to a tool result, or to a request without tools, with "done". So a test with a real engine runs a complete tool call,
+// from the chat template to the sandbox.
 import { GGUFValueType } from "@huggingface/gguf";
 import { spellBytes } from "../../../engines/text/tokenizer/byte-alphabet.ts";
 import {
@@ -18,7 +18,7 @@ const width = 64;
 const vocabularySize = 320;
 const endToken = 2;
 
-/** Ends with the token that decides the answer. */
+/** Chat template. It ends the prompt with the token that decides the response: `<|call|>` or `<|answer|>`. */
 const template =
   "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}{{ message['content'] }}" +
   "{% if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>\n" +
@@ -27,7 +27,7 @@ const template =
   "{% if tools and messages[-1]['role'] != 'tool' %}<|call|>{% else %}<|answer|>{% endif %}";
 
 export interface ToolCallerOptions {
-  /** Name and arguments of the call. */
+  /** Name of the called tool; `args`: arguments of the call. */
   readonly name: string;
   readonly args: object;
 }
@@ -67,7 +67,8 @@ export async function writeToolCaller(path: string, { name, args }: ToolCallerOp
       "tokenizer.ggml.token_type": list(types, GGUFValueType.INT32),
     },
     tensors: tensorsOf([
-      // The grammar of calls writes all characters that are certain. The model chooses after those that are not.
+      // The grammar for tool calls forces all characters that have no alternative. The model chooses only the tokens after "_", " ",
+      // ":" and ">".
       ...endingWith("_", called),
       ...endingWith(" ", given),
       ...endingWith(":", given),
@@ -80,7 +81,7 @@ export async function writeToolCaller(path: string, { name, args }: ToolCallerOp
   });
 }
 
-/** Blocks that change nothing, and an output matrix that gives the highest logit to the successor of a token. */
+/** Returns layers without effect, and an output matrix that gives the highest logit to the token that follows the current one. */
 function tensorsOf(successors: readonly (readonly [token: number, next: number])[]): Tensor[] {
   const gaussian = seededGaussian(7);
   const zeros = (name: string): Tensor => ({ name, shape: [width, width], values: new Float32Array(width * width) });

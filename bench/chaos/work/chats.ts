@@ -4,7 +4,7 @@ import { answered, Call } from "../client.ts";
 import type { Work } from "./operation.ts";
 import { type ChatChoice, greedy, maxTokens, prompts } from "./texts.ts";
 
-/** A streamed chat whose tokens are compared with the reference, and its usage with the tokens received. */
+/** Streams a chat, and compares its tokens with the reference tokens and its usage with the number of received tokens. */
 export async function chatStream(work: Work, model = "tiny"): Promise<void> {
   const { server, dice, ledger, references } = work;
   const prompt = dice.pick(prompts);
@@ -111,7 +111,7 @@ export async function structured({ server, dice, ledger, what, limitMs }: Work):
   ledger.count("structured");
 }
 
-/** A client that was still waiting at its limit waits for ever. */
+/** Waits for the end of a call. If the client gave up at its time limit, this is a violation. */
 export async function stuckIsBroken(call: Call, what: string, ledger: Work["ledger"]): Promise<Awaited<Call["ended"]>> {
   const ending = await call.ended;
   if (ending === "left")

@@ -1,4 +1,4 @@
-// Operation on files: an upload whose bytes every replica returns, and which is deleted again.
+// Operation on files: uploads a file, reads it back from any replica, and deletes it.
 import { answered } from "../client.ts";
 import { stuckIsBroken } from "./chats.ts";
 import type { Work } from "./operation.ts";

@@ -1,11 +1,11 @@
-// Operation: what a client of the chaos suite does, and what it is given for that.
+// Operation: one action of a client of the chaos suite, such as a chat, with the data that it needs.
 import type { Dice } from "../../../test/fixtures/hostile/dice.ts";
 import type { Call, Ending } from "../client.ts";
 import type { Ledger } from "../ledger.ts";
 import type { ChaosServer } from "../rig/server.ts";
 import type { References } from "./texts.ts";
 
-/** What all operations of a rig share. */
+/** Data that all operations on a rig share. */
 export interface SharedWork {
   readonly references: References;
   readonly embeddings: Map<string, string>;
@@ -19,11 +19,11 @@ export interface Work {
   readonly ledger: Ledger;
   readonly references: References;
   readonly shared: SharedWork;
-  /** Time within which every answer ends. */
+  /** Time limit in ms for the end of a response. */
   readonly limitMs: number;
-  /** Picks any server. */
+  /** Picks a random server, which may be the same one. */
   others(): ChaosServer;
-  /** Waits for the end of an answer. An answer without an end is a broken promise. */
+  /** Waits for the end of a response. A response that does not end within the limit is a violation. */
   ended(call: Call, limitMs?: number): Promise<Ending>;
 }
 

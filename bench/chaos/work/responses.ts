@@ -1,4 +1,5 @@
-// Operations on stored responses: streamed, in the background, followed, cancelled, continued and deleted on any replica.
+// Operations on stored responses: they are streamed, generated in the background, followed, cancelled, continued by another
+// response, and deleted, each on any replica.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Dice } from "../../../test/fixtures/hostile/dice.ts";
 import { answered, Call } from "../client.ts";
@@ -23,7 +24,7 @@ function ask(dice: Dice, fields: object): Asked {
   return { prompt, tokens, body };
 }
 
-/** A stored response that its client streams or waits for. */
+/** Creates a stored response and streams it or waits for it. */
 export async function responseWaiting(work: Work): Promise<void> {
   const { server, dice, ledger } = work;
   const isStream = dice.chance(0.75);
@@ -51,7 +52,7 @@ export async function responseWaiting(work: Work): Promise<void> {
   judgeText(work, answer, stored);
 }
 
-/** A response in the background: followed, cancelled and deleted on random replicas while it runs. */
+/** Creates a background response. While it runs, random replicas stream, cancel or delete it. */
 export async function background(work: Work): Promise<void> {
   const { server, dice, ledger, others } = work;
   const { prompt, tokens, body } = ask(dice, { stream: true, background: true });
@@ -78,7 +79,7 @@ export async function background(work: Work): Promise<void> {
   await Promise.all(rest);
 }
 
-/** A conversation of two turns, the second on another replica. */
+/** Runs a conversation of two turns. A random replica gets the second turn. */
 export async function conversation(work: Work): Promise<void> {
   const { server, dice, ledger, others, limitMs } = work;
   const first = ask(dice, { stream: false });
@@ -108,7 +109,7 @@ export async function conversation(work: Work): Promise<void> {
   ledger.count("conversation");
 }
 
-/** A run whose model calls the shell in the sandbox. */
+/** Runs a response whose model calls the shell tool in the sandbox. */
 export async function shellRun(work: Work): Promise<void> {
   const { server, dice, ledger, limitMs } = work;
   const leavesAfter = dice.chance(0.2) ? dice.int(0, 800) : null;
@@ -140,7 +141,7 @@ export interface Resource {
   readonly usage: { readonly output_tokens: number } | null;
 }
 
-/** Response in the first event that has one. */
+/** Returns the response object in the first stream event that contains one. */
 function resourceIn(call: Call): Resource | undefined {
   return call.events.find(({ data }) => data.response !== undefined)?.data.response as Resource | undefined;
 }
@@ -175,7 +176,7 @@ function judgeStream(
   return status;
 }
 
-/** Compares the text of a response with the reference, and its usage with the tokens asked for. */
+/** Compares the text of a response with the reference text, and its usage with the requested number of tokens. */
 export function judgeText(
   { ledger }: Pick<Work, "ledger">,
   answer: Resource,
@@ -206,7 +207,7 @@ async function follow(
   const call = new Call(`${plan.on.url}${path}/${known.id}?stream=true${query}`);
   const ending = await work.ended(call);
   const what = `${work.what}, follower`;
-  // The events of a response whose server has failed are not stored.
+  // If the server that generated the response has failed, the events of the response are not stored.
   const failed =
     known.server.wasDown(0, Number.POSITIVE_INFINITY) || work.ledger.explains("peer_gone") ? ["not_found"] : [];
   await work.ledger.judge(what, call, plan.on, ending, [...absent(work.ledger, known.id), ...failed]);
@@ -222,7 +223,7 @@ async function cancel(
   await sleep(plan.afterMs);
   const call = await answered(`${plan.on.url}${path}/${id}/cancel`, { method: "POST" }, limitMs);
   const ending = await stuckIsBroken(call, `${what}, cancel`, ledger);
-  // It has ended already.
+  // The server responds `not_found` to the cancellation of a response that has already ended.
   if (!(await ledger.judge(`${what}, cancel`, call, plan.on, ending, ["not_found"]))) return;
   const { status } = call.json as unknown as Resource;
   if (status !== "cancelled") ledger.broken(`${what}: a cancelled response is ${status}`);
@@ -241,7 +242,7 @@ async function remove(
   if (await ledger.judge(`${what}, delete`, call, plan.on, ending, absent(ledger, known.id))) known.deletion = "done";
 }
 
-/** Codes of a response that may be gone: it was deleted meanwhile, or a fault may lose it. */
+/** Returns the accepted error codes: `not_found` if the response may have been deleted or lost by a fault. */
 function absent({ responses, mayLose }: Work["ledger"], id: string): string[] {
   return mayLose || responses.get(id)?.deletion !== "none" ? ["not_found"] : [];
 }

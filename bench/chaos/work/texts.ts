@@ -1,4 +1,4 @@
-// Reference texts: what the tiny model answers to each prompt, token by token. Greedy decoding gives the same tokens in any batch.
+// Reference texts: the tokens that the tiny model generates for each prompt. With greedy decoding they are the same in every batch.
 import { answered } from "../client.ts";
 
 export const prompts = ["hi", "the sea", "once upon a time there was", "count the stars ".repeat(12), "a".repeat(300)];
@@ -12,7 +12,7 @@ export interface Reference {
 export class References {
   readonly #texts = new Map<string, Reference>();
 
-  /** Asks a server for all texts. */
+  /** Generates the reference texts on a server, for each model and prompt. */
   static async of(url: string, models: readonly string[]): Promise<References> {
     const references = new References();
     for (const model of models) {
@@ -33,7 +33,7 @@ export class References {
     return this.#texts.get(`${model} ${prompt}`)?.tokens ?? [];
   }
 
-  /** Text of the first tokens. */
+  /** Returns the text of the first `count` tokens. */
   text(model: string, prompt: string, count: number): string {
     return Buffer.concat(this.tokens(model, prompt).slice(0, count)).toString();
   }
@@ -50,7 +50,7 @@ export function greedy(tokens: number): object {
   return { max_tokens: tokens, temperature: 0, ignore_eos: true };
 }
 
-/** Whether a text is a beginning of the reference. The end of a text that was cut may be an incomplete character. */
+/** Returns whether the text is a prefix of the reference. An incomplete character at the end of a cut text is ignored. */
 export function isBeginning(text: string, reference: string): boolean {
   return reference.startsWith(text.replace(/\uFFFD+$/, ""));
 }

@@ -1,4 +1,4 @@
-// Work of a schedule: operations of clients, drawn from the seed.
+// Work of a schedule: the client operations, drawn at random from the seed.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Dice } from "../../../test/fixtures/hostile/dice.ts";
 import type { Ledger } from "../ledger.ts";
@@ -7,7 +7,7 @@ import { files } from "./files.ts";
 import type { Operation, Work } from "./operation.ts";
 import { background, conversation, responseWaiting, shellRun } from "./responses.ts";
 
-/** Operations with their weights. */
+/** Operations. An operation with a larger weight is drawn more often. */
 const operations: readonly (readonly [weight: number, name: string, run: Operation])[] = [
   [5, "chat stream", (work) => chatStream(work)],
   [2, "chat", chatWhole],
@@ -25,7 +25,7 @@ export interface PlannedWork {
   readonly name: string;
   readonly run: Operation;
   readonly atMs: number;
-  /** Index of the server. */
+  /** Index of the server to which the operation sends its requests. */
   readonly server: number;
 }
 
@@ -38,7 +38,7 @@ export function planWork(dice: Dice, servers: number, spanMs: number): PlannedWo
   });
 }
 
-/** Waits for an answer, and makes its client leave at the limit. */
+/** Returns a function that waits for the end of a response. After the limit it reports a violation and disconnects the client. */
 export function waiterFor(what: string, ledger: Ledger, usualMs: number): Work["ended"] {
   return async (call, limitMs = usualMs) => {
     const stop = new AbortController();

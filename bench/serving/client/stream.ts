@@ -11,7 +11,7 @@ import { startTroupe } from "../servers.ts";
 const newTokens = 256;
 const question = "Tell a long story about a lighthouse.";
 
-export const usage = `npm run bench -- stream [FLAGS]: decode rate seen through HTTP over the step loop's alone
+export const usage = `npm run bench -- stream [FLAGS]: decode rate over HTTP, relative to the step loop without HTTP
 
   --model ID --rounds 5 --save
 `;

@@ -1,4 +1,5 @@
-// Bucket URL: the form of files_url, `s3://bucket[/prefix]?endpoint=http[s]://host[:port]&region=NAME`. The keys are not part of it.
+// Bucket URL: the form of files_url, `s3://bucket[/prefix]?endpoint=http[s]://host[:port]&region=NAME`. The access keys are not
+// part of the URL.
 import { ServerError } from "../../errors.ts";
 
 const form = "s3://bucket[/prefix]?endpoint=https://host[:port][&region=NAME]";
@@ -7,11 +8,11 @@ export interface BucketAddress {
   /** URL of the bucket, with the bucket in its path. */
   readonly endpoint: string;
   readonly region: string;
-  /** Beginning of the names of all objects; "" or ending with a slash. */
+  /** Prefix of the names of all objects. It is "" or ends with a slash. */
   readonly prefix: string;
 }
 
-/** Without an endpoint, the bucket is one of Amazon S3, which needs the region. Throws config_invalid. */
+/** Parses a bucket URL. Without an endpoint, the bucket is on Amazon S3, and the region is required. Throws config_invalid. */
 export function bucketAddress(text: string): BucketAddress {
   if (!URL.canParse(text)) throw invalid();
   const url = new URL(text);

@@ -1,5 +1,5 @@
-// Bucket: files as objects of an S3-compatible server. Bodies are streamed between disk and network. A request that fails for a
-// reason that may pass is repeated. Requests are signed with keys of the environment, which no message shows.
+// Bucket: files as objects of an S3-compatible server. Bodies are streamed between disk and network. A request that fails with
+// a temporary error is retried. Requests are signed with access keys from the environment. No error message contains the keys.
 import { createWriteStream, openAsBlob } from "node:fs";
 import { rm } from "node:fs/promises";
 import { Readable, Transform } from "node:stream";
@@ -11,11 +11,11 @@ import { ServerError } from "../../errors.ts";
 import { Gate } from "../../queues/gate.ts";
 import { bucketAddress } from "./bucket-url.ts";
 
-/** Time limit in ms of a request with its body. */
+/** Time limit in ms of a request, including the transfer of its body. */
 const REQUEST_MS = 120_000;
 const TRIES = 4;
 const FIRST_WAIT_MS = 200;
-/** Maximum number of bodies that are sent or received at once. */
+/** Maximum number of concurrent uploads and downloads. */
 const MOST_BODIES = 8;
 const PAGE_LENGTH = 1000;
 
@@ -26,7 +26,7 @@ export interface BucketKeys {
 
 export interface BucketObject {
   readonly name: string;
-  /** Milliseconds since 1970, by the clock of the server. */
+  /** Time of the last change in milliseconds since 1970, by the clock of the S3 server. */
   readonly changedAt: number;
 }
 
@@ -56,7 +56,7 @@ export class Bucket {
     return bucket;
   }
 
-  /** Stores the bytes of a file. Throws storage_unavailable. */
+  /** Uploads the file at `path`, which has `bytes` bytes, as the object `name`. Throws storage_unavailable. */
   async put(name: string, path: string, bytes: number): Promise<void> {
     await this.#bodies.pass(() =>
       this.#repeated(async () => {
@@ -75,8 +75,8 @@ export class Bucket {
   }
 
   /**
-   * Writes the bytes of an object to a new file. Returns false, and leaves no file, if there is no object of this size. Throws
-   * storage_unavailable.
+   * Downloads an object to a new file at `path`. Returns false, and leaves no file, if there is no such object or it has less
+   * than `bytes` bytes. Throws storage_unavailable, also if the object has more bytes.
    */
   async get(name: string, path: string, bytes: number): Promise<boolean> {
     const received = await this.#bodies
@@ -89,12 +89,12 @@ export class Bucket {
     return received === bytes;
   }
 
-  /** Throws storage_unavailable. */
+  /** Deletes an object. Throws storage_unavailable. */
   async remove(name: string): Promise<void> {
     await this.#repeated(() => this.#client.deleteObject(this.#prefix + name));
   }
 
-  /** Yields all objects. Throws storage_unavailable. */
+  /** Yields all objects of this bucket and prefix. Throws storage_unavailable. */
   async *list(): AsyncGenerator<BucketObject> {
     let token: string | undefined;
     do {
@@ -106,7 +106,7 @@ export class Bucket {
     } while (token !== undefined);
   }
 
-  /** Returns the number of bytes that were written; null: there is no such object. */
+  /** Downloads an object to a file. Returns the number of bytes written; null if there is no such object. */
   async #receive(name: string, path: string, bytes: number): Promise<number | null> {
     const reply = await this.#client.getObjectResponse(this.#prefix + name);
     if (reply?.body == null) return reply === null ? null : 0;
@@ -114,7 +114,7 @@ export class Bucket {
     const count = new Transform({
       transform(piece: Uint8Array, _, done) {
         received += piece.byteLength;
-        // More bytes than were stored are not written.
+        // Fail at once if the object is larger than expected, so that the excess is not written to the disk.
         if (received > bytes) done(new ServerError("storage_unavailable", `an object has more than ${bytes} bytes`));
         else done(null, piece);
       },
@@ -123,7 +123,7 @@ export class Bucket {
     return received;
   }
 
-  /** Runs a request, and repeats it if it fails for a reason that may pass. */
+  /** Runs a request. Retries it after temporary errors (see mayPass). */
   async #repeated<T>(request: () => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
@@ -139,7 +139,7 @@ export class Bucket {
   }
 }
 
-/** Failures of the network, and of a server that is busy or broken. */
+/** Returns whether an error may be temporary: a failure of the network, or a server that is busy (429) or broken (5xx). */
 function mayPass(error: unknown): boolean {
   if (error instanceof S3ServiceError) return error.status >= 500 || error.status === 429;
   return !(error instanceof ServerError);

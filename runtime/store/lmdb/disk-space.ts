@@ -1,28 +1,37 @@
-// Disk space of a database file ahead of its pages. Without it, a commit on a full disk ends the process: the binding (lmdb 3.5.6)
-// writes its message about the failed write into a buffer that is too small. So zeros are written behind the pages before a
-// transaction changes anything, and their pages are what LMDB can take. Free pages in the file are not counted, because LMDB
-// does not tell their number.
+// Disk space: reserves space at the end of a database file before a transaction changes anything. Without it, a commit on a
+// full disk would end the process, because the LMDB binding (lmdb 3.5.6) writes its message about the failed write into a
+// buffer that is too small. The space is reserved by appending zeros to the file; LMDB then writes its new pages there. Free
+// pages inside the file are not counted, because LMDB does not report their number.
 import { closeSync, fstatSync, openSync, writeSync } from "node:fs";
 import { newestMeta } from "./database-file.ts";
 
-/** The file grows by steps of this many bytes. */
+/** Number of bytes by which the file grows at a time. */
 const growthBytes = 1024 * 1024;
-/** Pages that a transaction may write once: the upper levels of all trees, and the list of free pages. */
+/** Number of pages reserved once for each transaction: for the upper levels of all trees, and for the list of free pages. */
 const basePages = 96;
-/** Pages that a put may write beside its value: a leaf, and what it splits. */
+/** Number of pages reserved for each put in addition to its value: a leaf, and the pages that a split of the leaf adds. */
 const putPages = 4;
-/** Removals of a transaction that may each write a page. Further ones are those of a part's chunks, whose keys are neighbours. */
+/**
+ * Number of removals in a transaction for which one page each is reserved. Further removals are removals of a part's chunks,
+ * whose keys are adjacent, so that many are on one page.
+ */
 const singleRemovals = 64;
-/** Number of neighbours on a page, at least. */
+/** Minimum number of adjacent keys on one page. */
 const neighbours = 16;
-/** Pages that only transactions which remove something may take, so that a full disk can be cleared. */
+/**
+ * Number of pages that are reserved for transactions that remove something, so that entries can be removed even if the disk is
+ * full.
+ */
 const removalPages = 512;
 
-/** The methods are called during a write transaction, whose lock excludes other processes. They throw the error of the file system. */
+/**
+ * Reserves the disk space of one write transaction at a time. The methods must be called during the transaction, because its
+ * lock excludes other processes. They throw the error of the file system.
+ */
 export class LmdbSpace {
   readonly #file: number;
   #pageSize = 4096;
-  /** Pages of the file that the transaction cannot have taken yet. */
+  /** Number of unused pages at the end of the file that the transaction has not reserved yet. */
   #pages = 0;
   #removals = 0;
 
@@ -30,7 +39,7 @@ export class LmdbSpace {
     this.#file = openSync(path, "r+");
   }
 
-  /** Begins a transaction. */
+  /** Begins a transaction: counts the unused pages at the end of the file. */
   begin(): void {
     const newest = newestMeta(this.#file);
     this.#pageSize = newest.pageSize;
@@ -38,13 +47,16 @@ export class LmdbSpace {
     this.#removals = 0;
   }
 
-  /** Makes space for a value of so many bytes. What removals write about themselves is small. */
+  /**
+   * Reserves space for a value of `bytes` bytes. A value of at most one page that is written after a removal counts as part of
+   * the removal, so it may use the pages reserved for removals.
+   */
   take(bytes: number): void {
     const isOfRemoval = this.#removals > 0 && bytes <= this.#pageSize;
     this.#take(putPages + Math.ceil(bytes / this.#pageSize), isOfRemoval ? 0 : removalPages);
   }
 
-  /** Makes space for the removal of a key. */
+  /** Reserves space for the removal of a key. */
   takeRemoval(): void {
     this.#removals++;
     const writes = this.#removals <= singleRemovals || this.#removals % neighbours === 0;
@@ -55,7 +67,7 @@ export class LmdbSpace {
     try {
       closeSync(this.#file);
     } catch {
-      // The file system closed it.
+      // The error is ignored, because the file is no longer used.
     }
   }
 

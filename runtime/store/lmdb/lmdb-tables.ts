@@ -22,7 +22,7 @@ export class LmdbTables implements Tables {
   readonly #folder: string;
   readonly #tables = new Map<string, LmdbTable>();
   /**
-   * Null while it is closed. After an error from which LMDB does not recover, the environment is closed
+   * The open environment; null while it is closed. After an error from which LMDB does not recover, the environment is closed
    * until the next access.
    */
   #environment: Environment | null = null;
@@ -157,7 +157,7 @@ class LmdbTable implements Table {
     this.#name = name;
   }
 
-  /** Returns false if the table does not exist and is not created either. */
+  /** Opens the table. If the table does not exist, creates it if `create` is true, and returns false otherwise. */
   attach(root: RootDatabase, space: LmdbSpace, create: boolean): boolean {
     // The declarations of the binding lack `create`.
     const options: DatabaseOptions & { name: string; create: boolean } = {
@@ -191,7 +191,7 @@ class LmdbTable implements Table {
   }
 
   last(limit: number, before?: TableKey): readonly TableKey[] {
-    // LMDB begins with the key itself if it exists.
+    // LMDB includes the start key in the result. So one more key is read, in case `before` itself exists.
     const options = before === undefined ? { limit } : { start: [...before], limit: limit + 1 };
     const keys = [...this.#opened.getKeys({ ...options, reverse: true })].map(tableKey);
     return keys.filter((key) => before === undefined || !isSame(key, before)).slice(0, limit);
@@ -212,7 +212,7 @@ function isSame(one: TableKey, other: TableKey): boolean {
   return one.length === other.length && one.every((element, i) => element === other[i]);
 }
 
-/** Code of an error of LMDB, which is a number, or of the file system; null: another error. */
+/** Returns the numeric code of an error of LMDB or of the file system; null for any other error. */
 function systemCode(error: unknown): number | null {
   if (!(error instanceof Error)) return null;
   const { code, errno } = error as { readonly code?: unknown; readonly errno?: number };

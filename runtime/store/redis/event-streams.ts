@@ -1,30 +1,34 @@
-// Event streams: the events of running responses, for readers on other replicas. A Redis stream a response: the id of an entry
-// is the number of the event after its last one, so a reader finds the events after any number, and an event that is added
-// twice is refused. A message tells readers of new events.
+// Event streams: the events of running responses, for readers on other replicas. Each response has one Redis stream, and each
+// entry of the stream contains several consecutive events. The id of an entry is the number of its last event plus 1. So a
+// reader finds the events after any number, and Redis refuses an entry that is added twice. A published message notifies
+// readers of new events.
 import type { RedisConnection } from "./redis-connection.ts";
 import { appendScript } from "./scripts.ts";
 
-/** Life of a stream in ms since its last event: of a running response, and of an ended one, whose events are then stored. */
+/**
+ * Time in ms after its last event at which a stream is removed. RUNNING_MS applies to a running response. ENDED_MS applies to
+ * an ended response, whose events are already in the store.
+ */
 const RUNNING_MS = 24 * 3_600_000;
 const ENDED_MS = 10 * 60_000;
-/** Maximum number of entries that are read at once. */
+/** Maximum number of entries in one read. */
 const MOST_ENTRIES = 64;
-/** Time in ms for which a subscription stays, because a reader asks again at once. */
+/** Time in ms for which a subscription is kept after a read, because readers usually read again at once. */
 const LINGER_MS = 10_000;
 
 export interface NewEvents {
   readonly id: string;
-  /** Numbers of the first of the events, and of the event after the last one. */
+  /** `first` is the number of the first event; `next` is the number of the last event plus 1. */
   readonly first: number;
   readonly next: number;
   readonly text: Uint8Array;
-  /** Number of the first event that is still kept. Earlier ones are removed. */
+  /** Number of the first event to keep. Earlier events are removed from the stream. */
   readonly keptFrom: number;
-  /** Whether no event follows. */
+  /** True if these are the last events of the response. */
   readonly isEnd: boolean;
 }
 
-/** Events as added; `text` has those from `first` to `next - 1`. */
+/** Events of one entry, as they were added. `text` contains the events from `first` to `next - 1`. */
 export type AddedEvents = Omit<NewEvents, "id" | "keptFrom">;
 
 interface Watch {
@@ -41,15 +45,15 @@ export class EventStreams {
     this.#connection = connection;
   }
 
-  /** Adds events to a stream. Does nothing if they were added already. Throws storage_unavailable. */
+  /** Adds events to a stream. Does nothing if they have been added already. Throws storage_unavailable. */
   async append({ id, first, next, text, keptFrom, isEnd }: NewEvents): Promise<void> {
     const life = isEnd ? ENDED_MS : RUNNING_MS;
     await this.#connection.run(appendScript, keyOf(id), [next, isEnd ? 1 : 0, first, text, keptFrom + 1, life]);
   }
 
   /**
-   * Returns the events after number `after`, or waits for them for `waitMs`; null: there are none yet. Throws
-   * storage_unavailable.
+   * Returns the events with numbers above `after`. If there are none yet, waits for them for at most `waitMs`, and then returns
+   * null. Throws storage_unavailable.
    */
   async read(id: string, after: number, waitMs: number): Promise<readonly AddedEvents[] | null> {
     const now = await this.#read(id, after);
@@ -84,7 +88,8 @@ export class EventStreams {
   }
 
   async #read(id: string, after: number): Promise<readonly AddedEvents[] | null> {
-    // From the end of a stream whose last event has the number `after`, or else from the entry with the next event.
+    // An entry has the id `next`-`isEnd`. The range begins with the entry that contains the event after + 1. If the stream has
+    // ended with the event `after`, it begins with the last entry, so that the reader learns of the end.
     const args = ["XRANGE", keyOf(id), `${after + 1}-1`, "+", "COUNT", MOST_ENTRIES];
     type Row = readonly [place: Buffer, fields: readonly Buffer[]];
     const rows = (await this.#connection.command(...args)) as unknown as readonly Row[];

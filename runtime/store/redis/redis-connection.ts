@@ -1,6 +1,7 @@
-// Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached, or does not answer,
-// commands fail at once, so that callers never queue behind a lost store. Both connections reconnect with backoff.
+// Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached or does not reply,
+// commands fail at once, so that callers never wait for a lost connection. Both connections reconnect with backoff.
 import { createClient, RESP_TYPES } from "redis";
+import { wallTime } from "../../clock.ts";
 import { ServerError } from "../../errors.ts";
 import { clientOptions, shownUrl } from "./redis-url.ts";
 import type { Script } from "./scripts.ts";
@@ -8,12 +9,12 @@ import { Subscriptions } from "./subscriptions.ts";
 
 type Client = ReturnType<typeof createClient>;
 
-/** Value of a reply. Strings are bytes. */
+/** Value of a reply. Strings are returned as bytes. */
 export type Value = Buffer | number | null | readonly Value[];
 
 export type Argument = string | number | Uint8Array;
 
-/** Counts of the commands since the start. */
+/** Counters since the start: commands, failed commands, total seconds that commands took, and reconnects. */
 export interface StoreStatistics {
   readonly isConnected: boolean;
   readonly commands: number;
@@ -22,7 +23,10 @@ export interface StoreStatistics {
   readonly reconnects: number;
 }
 
-/** `isReplaced`: the server was restarted, or another one has taken its place, so that it may lack the last writes. */
+/**
+ * Called when the connection is lost or restored. `isReplaced` is true if the server was restarted or replaced by another
+ * server, which may lack the last writes.
+ */
 export type ConnectionListener = (state: {
   readonly isConnected: boolean;
   readonly reason: string;
@@ -30,9 +34,9 @@ export type ConnectionListener = (state: {
 }) => void;
 
 const CONNECT_MS = 5000;
-/** Milliseconds after which a command without a reply fails. */
+/** Time in ms after which a command without a reply fails. */
 const COMMAND_MS = 3000;
-/** A connection on which nothing arrives for so many milliseconds is closed and opened again. A ping is sent every second. */
+/** Time in ms without received data after which a connection is closed and opened again. A ping is sent every second. */
 const SILENT_MS = 6000;
 const PING_MS = 1000;
 const MAX_BACKOFF_MS = 2000;
@@ -53,8 +57,9 @@ export class RedisConnection {
   #isStalled = false;
   #wasConnected = true;
   #reason = "";
-  /** Identity of the server that was connected last; "": not known. */
+  /** Identity of the server that was connected last; "" if unknown. */
   #server = "";
+  #clockAheadMs = 0;
   #commands = 0;
   #errors = 0;
   #seconds = 0;
@@ -70,8 +75,8 @@ export class RedisConnection {
   }
 
   /**
-   * Connects. Throws config_invalid if Redis cannot be reached, refuses the login, or is older than 6.2. `onChange` is called
-   * when the connection is lost and when it is back.
+   * Opens the connection. Throws config_invalid if Redis cannot be reached, refuses the login, or is older than 6.2. `onChange`
+   * is called when the connection is lost and when it is back.
    */
   static async open(url: string, scripts: readonly Script[], onChange: ConnectionListener): Promise<RedisConnection> {
     const options = clientOptions(url);
@@ -102,6 +107,14 @@ export class RedisConnection {
     return this.#client.isReady && !this.#isStalled;
   }
 
+  /**
+   * Time of Redis minus wallTime(), in ms, when the connection was made. All replicas expire entries by the time of Redis, because
+   * the clock of a machine may have been wrong when its server started.
+   */
+  get clockAheadMs(): number {
+    return this.#clockAheadMs;
+  }
+
   statistics(): StoreStatistics {
     const [commands, errors, seconds, reconnects] = [this.#commands, this.#errors, this.#seconds, this.#reconnects];
     return { isConnected: this.isConnected, commands, errors, seconds, reconnects };
@@ -112,7 +125,7 @@ export class RedisConnection {
     try {
       return await this.command("EVALSHA", script.sha, 1, prefix, ...args);
     } catch (error) {
-      // Redis was restarted, or its scripts were flushed.
+      // NOSCRIPT: Redis does not have the script, because Redis was restarted or its scripts were flushed.
       if (!(error instanceof ServerError) || !error.message.includes("NOSCRIPT")) throw error;
       return await this.command("EVAL", script.source, 1, prefix, ...args);
     }
@@ -148,7 +161,10 @@ export class RedisConnection {
     return this.#subscriptions.add(channel, listener);
   }
 
-  /** Calls the listener whenever the subscriptions are back after messages may have been lost. */
+  /**
+   * Calls the listener each time the subscriptions were restored after a lost connection, because messages may have been
+   * missed.
+   */
   onResubscribed(listener: () => void): () => void {
     return this.#subscriptions.onBack(listener);
   }
@@ -170,6 +186,7 @@ export class RedisConnection {
     if (Number(major) * 100 + Number(minor) < 602)
       throw new Error(`expected Redis 6.2 or newer, got ${major}.${minor}`);
     this.#server = serverIn(info);
+    this.#clockAheadMs = clockAheadIn(info);
   }
 
   async #info(): Promise<string> {
@@ -183,7 +200,7 @@ export class RedisConnection {
   #stall(reply: Promise<Value>, reason: string): void {
     this.#isStalled = true;
     this.#lost(reason);
-    // Any reply, or a new connection, ends the stall.
+    // The stall ends with the late reply to this command, or with a new connection.
     reply.then(
       () => this.#back(),
       () => {},
@@ -201,7 +218,9 @@ export class RedisConnection {
     this.#isStalled = false;
     this.#reason = "";
     await this.#loadScripts().catch(() => {});
-    const server = await this.#info().then(serverIn, () => "");
+    const info = await this.#info().catch(() => "");
+    const server = serverIn(info);
+    if (info !== "") this.#clockAheadMs = clockAheadIn(info);
     if (this.#wasConnected || !this.isConnected) return;
     const isReplaced = server === "" || server !== this.#server;
     this.#server = server;
@@ -220,10 +239,19 @@ export class RedisConnection {
   }
 }
 
-/** Identity of a server, which changes if it is restarted, and if it becomes the primary after another one; "": not known. */
+/**
+ * Returns the identity of a server, from the reply to INFO; "" if unknown. The identity changes when the server is restarted,
+ * or is promoted to primary.
+ */
 function serverIn(info: string): string {
   const ids = ["run_id", "master_replid"].map((field) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "");
   return ids.join(" ").trim();
+}
+
+/** Returns the time of Redis in a reply to INFO minus wallTime(), in ms. */
+function clockAheadIn(info: string): number {
+  const [, microseconds] = /^server_time_usec:(\d+)/m.exec(info) ?? [];
+  return microseconds === undefined ? 0 : Number(microseconds) / 1000 - wallTime();
 }
 
 function sent(argument: Argument): string | Buffer {

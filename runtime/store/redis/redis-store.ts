@@ -1,6 +1,7 @@
 // Redis store: the store interface over Redis or Valkey, shared by any number of replicas. Each read and each write is one Lua
-// script, so it is atomic and needs one round trip. Parts are strings of their own, read in pieces. A large part is written
-// ahead in pieces, so that Redis serves other clients between them; the script of the write then only adds it.
+// script, so it is atomic and needs one round trip. Each part is a separate Redis string and is read in pieces. A large part is
+// written in pieces before its entry, so that Redis can serve other clients between the pieces. The script that writes the
+// entry then only refers to the part.
 import assert from "node:assert";
 import { randomInt } from "node:crypto";
 import { pack, unpack } from "msgpackr";
@@ -23,23 +24,23 @@ import type {
 import type { Argument, RedisConnection, Value } from "./redis-connection.ts";
 import { evictScript, getScript, listScript, newestScript, type Script, writeScript } from "./scripts.ts";
 
-/** Maximum bytes of the parts in the command that writes the entry. */
+/** Maximum total size in bytes of the parts that are sent in the command that writes the entry. */
 const INLINE_BYTES = 2 ** 20;
-/** Size of the pieces in which larger parts are written ahead, and all parts are read. */
+/** Size in bytes of the pieces in which large parts are written ahead, and in which all parts are read. */
 const PIECE_BYTES = 2 ** 20;
 /**
- * Maximum number of pieces that are read at once. A connection sends them one after another, and the time limit of each begins
- * when it is asked for, so further pieces would be late on a slow connection.
+ * Maximum number of pieces that are read concurrently. Redis sends them one after another, but the time limit of each piece
+ * begins with its request. With more concurrent reads, the last pieces would exceed the limit on a slow connection.
  */
 const READ_PIECES = 2;
-/** Size up to which a piece is read at once, whatever else is being read. */
+/** Maximum size in bytes of a piece that is read without waiting for other reads; it does not count towards READ_PIECES. */
 const SHORT_BYTES = 64 * 1024;
-/** Time in ms after which a part that was written ahead but not added is removed, because its writer is gone. */
+/** Time in ms after which a part is removed that was written ahead but not added to an entry, because its writer is gone. */
 const UNCLAIMED_MS = 10 * 60_000;
 /** Time in ms for which replaced and removed parts stay readable, because reading an entry takes several round trips. */
 const REPLACED_MS = 10_000;
 
-/** What identifies an entry in scripts: see `m` in scripts.ts. */
+/** Metadata of an entry, as the scripts store them in the hash `m`; see scripts.ts for the fields. */
 interface Metadata {
   readonly v: string;
   readonly b: number;
@@ -52,7 +53,10 @@ interface Content<Head> {
   readonly parts: Readonly<Record<string, Part>>;
 }
 
-/** The parts of an entry to write. */
+/**
+ * The parts of an entry to write: all parts, parts sent with the entry, parts written ahead, and parts reused from the previous
+ * version.
+ */
 interface Prepared {
   readonly parts: Readonly<Record<string, Part>>;
   readonly inline: readonly (readonly [id: number, bytes: Uint8Array])[];
@@ -61,7 +65,7 @@ interface Prepared {
 }
 
 export interface RedisStoreOptions {
-  /** Milliseconds since 1970; default: the time of the Redis server. */
+  /** Returns milliseconds since 1970. By default, scripts use the clock of the Redis server. */
   readonly now?: () => number;
   readonly replacedMs?: number;
 }
@@ -78,7 +82,7 @@ export class RedisStore<Head> implements Store<Head> {
   #tidying: Promise<void> | null = null;
   #isClosing = false;
 
-  /** Only one store of each name may be open in a process. The caller closes the connection. */
+  /** Only one store of the same name may be open in a process. The caller closes the connection. */
   constructor(connection: RedisConnection, name: string, limits: StoreLimits, options: RedisStoreOptions = {}) {
     this.#connection = connection;
     this.#prefix = `{troupe}:${name}:`;
@@ -89,12 +93,13 @@ export class RedisStore<Head> implements Store<Head> {
 
   async get(key: string): Promise<KeptEntry<Head> | null> {
     const found = (await this.#run(getScript, [key, this.#now(), this.#limits.maxAgeMs])) as readonly Buffer[] | null;
-    return found === null ? null : entryOf<Head>(found[0] as Buffer, found[1] as Buffer);
+    return found === null ? null : this.#entryOf(found[0] as Buffer, found[1] as Buffer);
   }
 
   async read(part: number, from: number, to: number): Promise<Uint8Array | null> {
     if (to <= from) return new Uint8Array(0);
-    // The bytes are copied, because the client's buffers may be views of a larger one, and slices are moved between threads.
+    // Copy the bytes: the Redis client's buffers may be views of a larger buffer, but the result must have its own buffer,
+    // because it may be transferred to another thread.
     const bytes = new Uint8Array(to - from);
     for (let at = from; at < to; at += PIECE_BYTES) {
       const end = Math.min(to, at + PIECE_BYTES);
@@ -111,7 +116,7 @@ export class RedisStore<Head> implements Store<Head> {
     const [next, ...rows] = (await this.#run(listScript, args)) as readonly Buffer[];
     const entries: (KeptEntry<Head> & { readonly key: string })[] = [];
     for (let i = 0; i < rows.length; i += 3) {
-      entries.push({ ...entryOf<Head>(rows[i + 1] as Buffer, rows[i + 2] as Buffer), key: String(rows[i]) });
+      entries.push({ ...this.#entryOf(rows[i + 1] as Buffer, rows[i + 2] as Buffer), key: String(rows[i]) });
     }
     const text = String(next);
     return { entries, cursor: text === "" ? null : text };
@@ -126,7 +131,7 @@ export class RedisStore<Head> implements Store<Head> {
       const key = String(rows[i]);
       last = { born: Number(String(rows[i + 1])), key };
       const [metadata, content] = [rows[i + 2] as Buffer, rows[i + 3] as Buffer];
-      if (metadata.byteLength > 0) entries.push({ ...entryOf<Head>(metadata, content), key });
+      if (metadata.byteLength > 0) entries.push({ ...this.#entryOf(metadata, content), key });
     }
     return { entries, next: rows.length < 4 * limit ? null : last };
   }
@@ -151,7 +156,7 @@ export class RedisStore<Head> implements Store<Head> {
     const channel = `${this.#prefix}changes`;
     const ends = [
       this.#connection.subscribe(channel, (key) => isWatched(key) && listener(key)),
-      // Changes may have been missed meanwhile.
+      // Changes may have been missed while the connection was lost.
       this.#connection.onResubscribed(() => listener(null)),
     ];
     const stop = (): void => {
@@ -200,7 +205,7 @@ export class RedisStore<Head> implements Store<Head> {
         ...common,
         pack({ head: next.head, parts: prepared.parts } satisfies Content<Head>),
         next.share,
-        next.expiresAt ?? "",
+        next.expiresAt === null || next.expiresAt === undefined ? "" : Math.round(next.expiresAt + this.#clockAheadMs),
         bytes,
         prepared.inline.length,
         ...prepared.inline.flat(),
@@ -215,7 +220,8 @@ export class RedisStore<Head> implements Store<Head> {
       assert(!/PARTOTHER/.test(String(error)), "a part of another entry");
       throw error;
     } finally {
-      // Parts of a write that was refused. If the reply was lost, they may belong to the entry, so they are left to expire.
+      // Let the parts that were written ahead for a refused write expire. If the connection is lost, leave them unchanged:
+      // perhaps only the reply was lost, and the parts belong to the entry. Otherwise, they expire anyway.
       if (ahead.length > 0 && this.#connection.isConnected) {
         for (const id of ahead) this.#connection.command("PEXPIRE", this.#partKey(id), UNCLAIMED_MS).catch(() => {});
       }
@@ -280,6 +286,18 @@ export class RedisStore<Head> implements Store<Head> {
     }
   }
 
+  #entryOf(metadata: Buffer, content: Buffer): KeptEntry<Head> {
+    const { v, b, x, s } = JSON.parse(metadata.toString()) as Metadata;
+    const { head, parts } = unpack(content) as Content<Head>;
+    const expiresAt = x === false ? null : x - this.#clockAheadMs;
+    return { head, parts, share: s, born: b, version: Number(v), expiresAt };
+  }
+
+  /** Time of Redis minus wallTime(), in ms; 0 in tests with a clock of their own. */
+  get #clockAheadMs(): number {
+    return this.#now() === "" ? this.#connection.clockAheadMs : 0;
+  }
+
   async #run(script: Script, args: readonly Argument[]): Promise<Value> {
     return await this.#connection.run(script, this.#prefix, args);
   }
@@ -287,12 +305,6 @@ export class RedisStore<Head> implements Store<Head> {
   #partKey(id: number): string {
     return `${this.#prefix}p:${id}`;
   }
-}
-
-function entryOf<Head>(metadata: Buffer, content: Buffer): KeptEntry<Head> {
-  const { v, b, x, s } = JSON.parse(metadata.toString()) as Metadata;
-  const { head, parts } = unpack(content) as Content<Head>;
-  return { head, parts, share: s, born: b, version: Number(v), expiresAt: x === false ? null : x };
 }
 
 function isDone(reply: Value): boolean {

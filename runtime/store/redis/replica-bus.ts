@@ -1,16 +1,16 @@
-// Replica bus: questions and answers between replicas, over publish and subscribe. A question goes to one replica or to all
-// others. Nothing is stored: a replica that does not run does not answer.
+// Replica bus: sends questions to other replicas and receives their answers, over Redis publish/subscribe. A question is sent
+// to one replica or to all others. Redis does not store the messages, so a replica that is not running does not answer.
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../errors.ts";
 import type { RedisConnection } from "./redis-connection.ts";
 
-/** Milliseconds to wait for answers. */
+/** Maximum time in ms to wait for answers. */
 const ANSWER_MS = 5000;
-/** Milliseconds between searches for replicas that will not answer; see `#leaveOutDead`. */
+/** Interval in ms between checks whether the replicas that have not answered are dead; see `#leaveOutDead`. */
 const DEAD_MS = 1000;
-/** Maximum length of a message. */
+/** Maximum length of a question in characters. */
 const MOST_CHARACTERS = 4 * 2 ** 20;
 
-/** Handles a question of another replica. Returns plain data; null: this replica has no answer. */
+/** Handles a question of another replica. Returns plain data; null if this replica has no answer. */
 export type AnswerQuestion = (question: unknown) => Promise<unknown>;
 
 type Message =
@@ -24,7 +24,7 @@ type Message =
     };
 
 interface Pending {
-  /** Number of replicas that will answer; null: not known yet. */
+  /** Number of replicas that received the question; null if not known yet. */
   expected: number | null;
   readonly answers: unknown[];
   error: ErrorRecord | null;
@@ -43,7 +43,7 @@ export class ReplicaBus {
   readonly #ends: (() => void)[];
   #last = 0;
 
-  /** `isAlive`: whether a replica has its lease; may throw storage_unavailable. */
+  /** `isAlive` returns whether a replica holds its lease; it may throw storage_unavailable. */
   constructor(
     connection: RedisConnection,
     replica: string,
@@ -59,10 +59,10 @@ export class ReplicaBus {
   }
 
   /**
-   * Asks a replica, or all others (`to` is null). Resolves to the answers that are not null, without those of replicas that do
-   * not answer in time; with `isFirstEnough`, to the first. Throws the error of a replica if there is no answer,
-   * storage_unavailable, also with `needsAll` if there is no answer because a replica that has its lease does not answer, and
-   * invalid_value if the question is too long.
+   * Sends a question to one replica, or to all others if `to` is null. Resolves to the non-null answers that arrive in time.
+   * With `isFirstEnough`, resolves after the first non-null answer. If there is none, throws the error that a replica answered
+   * with. With `needsAll`, throws storage_unavailable if there is no answer and a replica that holds its lease did not answer.
+   * Also throws storage_unavailable if Redis is lost, and invalid_value if the question is too long.
    */
   async ask(
     to: string | null,
@@ -90,7 +90,7 @@ export class ReplicaBus {
         to === null ? allChannel : channelOf(to),
         text,
       )) as number;
-      // This replica receives its own question, and does not answer it.
+      // PUBLISH also counts this replica, which receives its own question but does not answer it.
       pending.expected = to === null || to === this.#replica ? receivers - 1 : receivers;
       settle(pending);
       await answered;
@@ -138,8 +138,8 @@ export class ReplicaBus {
   }
 
   /**
-   * Ends the wait if each replica that has not answered has lost its lease. Redis counts the subscriptions of a host that was
-   * switched off until its connection times out, which takes minutes.
+   * Ends the wait if every replica that has not answered has lost its lease. Redis still counts a host that was switched off as
+   * a subscriber until its connection times out, which takes minutes.
    */
   async #leaveOutDead(pending: Pending, to: string | null): Promise<void> {
     if (pending.expected === null) return;
@@ -153,12 +153,12 @@ export class ReplicaBus {
       pending.expected = pending.from.size;
       settle(pending);
     } catch {
-      // Redis is lost; then the question ends after ANSWER_MS.
+      // The connection to Redis is lost. The wait then ends after ANSWER_MS.
     }
   }
 }
 
-/** Ends the wait if all replicas have answered, or the first answer is enough. */
+/** Ends the wait if all replicas have answered, or if one answer is enough and has arrived. */
 function settle(pending: Pending): void {
   if (isComplete(pending) || (pending.isFirstEnough && pending.answers.length > 0)) pending.done();
 }

@@ -1,8 +1,8 @@
-// Replica lease: shows other replicas that this one runs. The lease is a key that expires; heartbeats renew it. A replica whose
-// lease has ended counts as dead, whatever machine it ran on.
+// Replica lease: shows other replicas that this replica is running. The lease is a Redis key that expires unless heartbeats
+// renew it. A replica without a lease counts as dead.
 import type { RedisConnection } from "./redis-connection.ts";
 
-/** Heartbeats per lease, so that one that is late or lost does not end it. */
+/** Number of heartbeats during one lease. It is above 1, so that a late or lost heartbeat does not end the lease. */
 const BEATS = 4;
 
 export class ReplicaLease {
@@ -27,21 +27,21 @@ export class ReplicaLease {
   }
 
   /**
-   * Renews the lease after a loss of Redis. No replica could renew its lease meanwhile, so for the time of one lease all count
-   * as alive.
+   * Renews the lease after Redis was lost. No replica could renew its lease without Redis, so all replicas count as alive for
+   * the duration of one lease.
    */
   reconnected(): void {
     this.#trustedUntil = performance.now() + this.#leaseMs;
     void this.#beat().catch(() => {});
   }
 
-  /** Throws storage_unavailable. */
+  /** Returns whether a replica holds its lease. Throws storage_unavailable. */
   async isAlive(replica: string): Promise<boolean> {
     if (performance.now() < this.#trustedUntil) return true;
     return (await this.#connection.command("EXISTS", keyOf(replica))) === 1;
   }
 
-  /** Gives the lease up, so that other replicas need not wait for its end. */
+  /** Stops the heartbeats and deletes the lease, so that other replicas need not wait until it expires. */
   async stop(): Promise<void> {
     if (this.#timer !== null) clearInterval(this.#timer);
     await this.#connection.command("UNLINK", keyOf(this.own)).catch(() => {});

@@ -1,5 +1,5 @@
-// Lua scripts of the Redis store. A script is one atomic step. All keys begin with the prefix in KEYS[1], whose hash tag puts
-// them into one slot. The time is that of the Redis server, so that all replicas have one clock.
+// Lua scripts of the Redis store. Redis runs each script atomically. All keys begin with the prefix in KEYS[1], whose hash tag puts
+// them into one slot. Times come from the clock of the Redis server, so that all replicas use the same clock.
 //
 //   m          hash: entry key -> JSON {v: version, b: born, x: expiry or false, s: share, n: bytes, i: ids of its parts}
 //   e:KEY      head and parts of an entry (msgpack); expires with the entry
@@ -151,7 +151,7 @@ return page
 
 /**
  * ARGV: time of addition and key of the last entry of the page before (or ""), limit, time, maximum age. Returns the key, time
- * of addition, metadata and content of each entry; the last two are "" for an entry that is hidden.
+ * of addition, metadata and content of each entry; metadata and content are "" for an entry that is hidden.
  */
 export const newestScript = script(`${common}
 local born, key, limit, now, max_age = ARGV[1], ARGV[2], tonumber(ARGV[3]), clock(ARGV[4]), tonumber(ARGV[5])
@@ -178,9 +178,9 @@ return page
 
 /**
  * ARGV: operation (put, set or delete), key, time, expected version ("any"; "" for none), maximum age, maximum entries, maximum
- * bytes, time in ms that replaced parts stay, then for put and set: content, share, expiry or "", bytes, number of parts to
- * write and the id and bytes of each, number of parts written ahead and the id and length of each, ids of reused parts.
- * Returns [1 if done, 1 if more must be evicted].
+ * bytes, time in ms for which replaced parts stay readable, then for put and set: content, share, expiry or "", bytes, number
+ * of parts to write and the id and bytes of each, number of parts written ahead and the id and length of each, ids of reused
+ * parts. Returns [1 if done, 1 if more must be evicted].
  */
 export const writeScript = script(`${common}${changing}
 local op, key, now, expected, max_age = ARGV[1], ARGV[2], clock(ARGV[3]), ARGV[4], tonumber(ARGV[5])
@@ -243,14 +243,18 @@ count(share, 1, bytes)
 return {1, evict(key, now, max_age, max_entries, max_bytes, part_grace)}
 `);
 
-/** ARGV: time, maximum age, maximum entries, maximum bytes, time in ms that removed parts stay. Returns 1 if more are left. */
+/**
+ * ARGV: time, maximum age, maximum entries, maximum bytes, time in ms for which removed parts stay readable. Returns 1 if
+ * further entries must be evicted.
+ */
 export const evictScript = script(`${common}${changing}
 return evict(nil, clock(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 `);
 
 /**
- * Adds events to a stream (KEYS[1]) and tells its readers. ARGV: number of the event after the last one, 1 at the end of the
- * stream, number of the first event, text, id from which entries are kept, life in ms.
+ * Adds events to a stream (KEYS[1]) and notifies its readers. ARGV: number of the last event plus 1, 1 at the end of the stream
+ * (else 0), number of the first event, text of the events, id from which entries are kept, time in ms after which the stream
+ * expires.
  */
 export const appendScript = script(`
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]

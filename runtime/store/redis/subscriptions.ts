@@ -1,7 +1,8 @@
-// Subscriptions of a connection to Redis, by channel. A command that is lost with its connection is sent again when the connection
-// is back. The commands of one channel are sent one after another, so that an earlier one never undoes a later one.
+// Subscriptions of a connection to Redis, by channel. If the connection is lost, the pending subscribe and unsubscribe commands
+// are sent again after the reconnect. The commands of one channel are sent one after another, so that an earlier command never
+// undoes a later one.
 
-/** Client of a connection for subscriptions. While the connection is lost, it keeps its channels, but may reject commands. */
+/** Redis client for subscriptions. While the connection is lost, the client remembers its channels, but may reject commands. */
 export interface Subscriber {
   subscribe(channel: string, listener: (message: string, channel: string) => void): Promise<void>;
   unsubscribe(channel: string): Promise<void>;
@@ -15,7 +16,7 @@ export class Subscriptions {
   readonly #listeners = new Map<string, Set<Listener>>();
   /** Channels that the client has subscribed to. */
   readonly #subscribed = new Set<string>();
-  /** Channels whose commands are being sent. */
+  /** Promises of the commands that are being sent, by channel. */
   readonly #sending = new Map<string, Promise<void>>();
   readonly #onBack = new Set<() => void>();
 
@@ -36,20 +37,26 @@ export class Subscriptions {
     };
   }
 
-  /** Calls the listener whenever the subscriptions are back after messages may have been lost. */
+  /**
+   * Calls the listener each time the subscriptions were restored after a lost connection, because messages may have been
+   * missed.
+   */
   onBack(listener: () => void): () => void {
     this.#onBack.add(listener);
     return () => void this.#onBack.delete(listener);
   }
 
-  /** Sends the lost commands again. Called whenever the connection is back. */
+  /** Sends the lost commands again. Called after each reconnect. */
   async back(): Promise<void> {
     const channels = new Set([...this.#listeners.keys(), ...this.#subscribed]);
     await Promise.all([...channels].map((channel) => this.#settle(channel)));
     for (const listener of this.#onBack) listener();
   }
 
-  /** Resolves when the client has subscribed to the channel exactly if it has listeners, or a command was lost. */
+  /**
+   * Subscribes to the channel if it has listeners, and unsubscribes if not. Resolves when this is done, or when a command was
+   * lost.
+   */
   #settle(channel: string): Promise<void> {
     const sending = this.#sending.get(channel) ?? Promise.resolve().then(() => this.#send(channel));
     this.#sending.set(channel, sending);
@@ -68,13 +75,13 @@ export class Subscriptions {
         }
       }
     } catch {
-      // The connection is lost; back() sends the command again.
+      // The command was lost with the connection; back() sends it again.
     } finally {
       this.#sending.delete(channel);
     }
   }
 
-  /** One function for all channels, because the client calls each function that it knows once a message. */
+  /** All channels share one function, because the client calls each distinct function once per message. */
   readonly #deliver = (message: string, channel: string): void => {
     for (const listener of this.#listeners.get(channel) ?? []) listener(message);
   };

@@ -115,7 +115,7 @@ describe("an endpoint over a socket", () => {
     );
   });
 
-  it("closes on invalid bytes, without other harm", async () => {
+  it("closes on invalid bytes, without other effects", async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 64 }), async (bytes) => {
         const [a, b] = await socketPair();
@@ -144,7 +144,7 @@ describe("an endpoint over a socket", () => {
     }
   });
 
-  it("refuses a message over the frame limit by name, and stays open", async () => {
+  it("rejects a message over the frame limit with a specific error, and stays open", async () => {
     const { left, right } = await socketEndpoints();
     assert.throws(() => left.send("big", new Uint8Array(65 * 1024 * 1024)), { code: "body_too_large" });
     const came = new Promise<string>((resolve) => right.receive("small", resolve));

@@ -20,7 +20,7 @@ function createHubs() {
   return { here: new StreamHub(left, options), there: new StreamHub(right, options), left, right, counter };
 }
 
-/** Runs the event loop until written items have arrived and their credit has been returned. */
+/** Runs the event loop until written items have arrived and the writer has got their credit back. */
 async function crossed(): Promise<void> {
   for (let i = 0; i < 6; i++) await settled();
 }

@@ -98,7 +98,7 @@ describe("an actor", () => {
     assert.deepEqual(await Promise.all([first, ...waiting]), [1, 2, 3]);
   });
 
-  it("can be asked from the peer of an attached endpoint, and told", async () => {
+  it("accepts asks and tells from the peer of an attached endpoint", async () => {
     const { left, right } = portPair();
     const there = new ActorSystem("there");
     there.spawn<Counter>("counter", createCounter().behaviour);
@@ -215,7 +215,7 @@ describe("an ask", () => {
 
   it("is refused when 4096 others wait for the same peer", async () => {
     const { left, right } = portPair();
-    const counter = new ActorSystem("here").ref<Counter>("counter", left); // The right end never replies.
+    const counter = new ActorSystem("here").ref<Counter>("counter", left); // the right end never replies
     const asks = Array.from({ length: 4096 }, () => counter.ask("add", { by: 1 }));
     await assert.rejects(counter.ask("add", { by: 1 }), { code: "mailbox_full" });
     right.close();

@@ -10,7 +10,7 @@ import {
   physicalCores,
 } from "../../../../runtime/host/cores.ts";
 
-/** Returns a machine with these hardware threads and siblings. This process may use only the `allowed` ones. */
+/** Returns a machine with these hardware threads and their siblings. `allowed`: the threads that this process may use. */
 function machine(allowed: string, siblings: Readonly<Record<number, string>>): (path: string) => string | null {
   const files = new Map([
     ["/proc/self/status", `Name:\tnode\nCpus_allowed:\tff\nCpus_allowed_list:\t${allowed}\nx:\t1\n`],
@@ -67,7 +67,7 @@ describe("NUMA nodes", () => {
       "/sys/devices/system/node/online": "0-1,3\n",
       "/sys/devices/system/node/node0/cpulist": "0-1\n",
       "/sys/devices/system/node/node1/cpulist": "2-3\n",
-      // A node that has memory but no cores.
+      // NUMA node that has memory but no cores.
       "/sys/devices/system/node/node3/cpulist": "\n",
     };
     return files[path] ?? machine(allowed, {})(path);

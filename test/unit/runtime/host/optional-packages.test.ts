@@ -24,7 +24,7 @@ describe("a package that is installed by name", () => {
     assert.ok(command.endsWith(`(in ${folder})`));
   });
 
-  it("is installed without install scripts where the documents say so", () => {
+  it("is installed without install scripts if the documents say so", () => {
     const commandOf = (...names: string[]) => installCommand(names, process.cwd());
     assert.match(commandOf("onnxruntime-node"), /^npm install onnxruntime-node@\S+ --ignore-scripts$/);
     assert.match(
@@ -34,7 +34,7 @@ describe("a package that is installed by name", () => {
     for (const name of ["sharp", "node-llama-cpp", "redis"]) assert.doesNotMatch(commandOf(name), /ignore-scripts/);
   });
 
-  it("is installed globally beside a global troupe", () => {
+  it("is installed globally if troupe is", () => {
     rmSync(join(folder, "package.json"), { force: true });
     assert.match(installCommand(["node-llama-cpp"], own), /^npm install --global node-llama-cpp@\S+$/);
   });

@@ -8,10 +8,10 @@ import { describe, it } from "node:test";
 const module = new URL("../../../../runtime/host/remove-folder.js", import.meta.url).href;
 const nobody = 65_534;
 
-/** Runs code as an ordinary user, because root ignores permissions. In the code, `functions` is the tested module. */
+/** Runs code in a process of an ordinary user, because root ignores permissions. In the code, `functions` is the tested module. */
 function asUser(code: string): { readonly status: number | null; readonly stderr: string } {
   const change = process.getuid?.() === 0 ? `process.setgid(${nobody}); process.setuid(${nobody});` : "";
-  // Loads the module before the change of user, because the ordinary user may not be allowed to read it.
+  // Loads the module before switching to the ordinary user, who may not be allowed to read it.
   const script = `
     const functions = await import(${JSON.stringify(module)});
     const fs = await import("node:fs");

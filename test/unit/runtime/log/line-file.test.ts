@@ -58,7 +58,7 @@ describe("a file of lines", () => {
   it("counts unwritten lines as lost when it closes", async () => {
     const path = join(folder, "pipe");
     execFileSync("sh", ["-c", `mkfifo '${path}'`]);
-    // An unread pipe accepts no more than its capacity.
+    // A pipe that nobody reads accepts no more than its capacity.
     const reader = await open(path, "r+");
     const { file, lost } = await openFile("pipe", 1e7);
     file.append("x".repeat(1e6));

@@ -5,7 +5,7 @@ import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 
 const quickMs = 250;
 
-/** Returns paces on a clock that the test advances. */
+/** Returns client paces on a clock that the test advances. */
 function pacesAt(t: TestContext) {
   let nowMs = 1_000_000;
   t.mock.method(performance, "now", () => nowMs);
@@ -19,7 +19,7 @@ function pacesAt(t: TestContext) {
     short(...clients: readonly string[]): void {
       for (const client of clients) paces.quick(client, 5);
     },
-    /** Queues one item per client. Returns the client whose item is taken out of turn; undefined if none is. */
+    /** Queues one item per client. Returns the client whose item may overtake the others; undefined if none may. */
     taken(clients: readonly string[], onlyLongTrusted = false): string | undefined {
       const items = clients.map((client) => ({ client }));
       for (const item of items) queue.add(item, false);
@@ -63,7 +63,7 @@ describe("the pace of a client", () => {
 });
 
 describe("an item taken out of turn", () => {
-  it("is a trusted client's, regardless of the others", (t) => {
+  it("belongs to a trusted client, regardless of the others", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(2000);
@@ -72,7 +72,7 @@ describe("an item taken out of turn", () => {
     assert.equal(taken(["new"]), undefined);
   });
 
-  it("is, if only one worker is free, of a client trusted at least half as long as the longest active one", (t) => {
+  it("belongs, if only one worker is free, to a client trusted at least half as long as the longest active one", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(60_000);
@@ -87,7 +87,7 @@ describe("an item taken out of turn", () => {
     assert.equal(taken(["young"], true), "young", "65 of 125 s");
   });
 
-  it("is of any trusted client if those trusted for longer have gone", (t) => {
+  it("belongs to any trusted client if those trusted for longer have gone", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(60_000);

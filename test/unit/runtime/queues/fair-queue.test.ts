@@ -8,7 +8,7 @@ interface Item {
   readonly number: number;
 }
 
-/** Returns a queue of numbered items, and its output in the form "a1 b1 …". */
+/** Returns a queue of numbered items, and a function that returns its output in the form "a1 b1 …". */
 function createQueue() {
   const queue = new FairQueue<Item>();
   const counts = new Map<string, number>();

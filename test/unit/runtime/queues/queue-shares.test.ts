@@ -9,7 +9,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** Returns a scheduler whose only slot is occupied, with room for `maxQueue` sequences in its queue. */
+/** Returns a scheduler whose only slot is occupied and whose queue has room for `maxQueue` sequences. */
 function createQueue(maxQueue: number) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 512 }, limits: { maxQueue } });
   rig.scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
@@ -24,7 +24,10 @@ function createQueue(maxQueue: number) {
   return { ...rig, ask };
 }
 
-/** Returns a queue with preempted sequences of the client "stalled", which belong to separate requests or to one request. */
+/**
+ * Returns a queue with preempted sequences of the client "stalled". With `request`, all belong to this request; otherwise each
+ * has its own.
+ */
 function createParked(maxQueue: number, count: number, request?: SequenceRequest) {
   const rig = createQueue(maxQueue);
   const { scheduler, step } = rig;

@@ -8,7 +8,7 @@ import { groupRoots } from "../../../../runtime/sandbox/linux/control-group.ts";
 describe("where control groups may be created", () => {
   const base = mkdtempSync(join(tmpdir(), "troupe-groups-"));
   after(() => rmSync(base, { recursive: true }));
-  /** Creates a tree of control groups. `enabled`: the controllers enabled for child groups, by path. */
+  /** Creates a fake tree of control groups. `enabled`: controllers that are enabled for child groups, by path. */
   const tree = (name: string, enabled: Readonly<Record<string, string>>): string => {
     for (const [path, controllers] of Object.entries(enabled)) {
       const folder = join(base, name, path);

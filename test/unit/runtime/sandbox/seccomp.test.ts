@@ -12,7 +12,7 @@ interface Call {
   readonly args?: readonly number[];
 }
 
-/** Runs the filter program as the kernel does. Returns its decision: an action name, or an error number. */
+/** Interprets the seccomp filter program as the kernel does. Returns its decision: an action name, or an error number. */
 function decide(program: Uint8Array, { number, audit, args = [] }: Call): string | number {
   const data = new DataView(new ArrayBuffer(64));
   data.setUint32(0, number, true);

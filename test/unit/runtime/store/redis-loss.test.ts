@@ -1,4 +1,5 @@
-// A connection to Redis that is slow or lost: large parts arrive without a loss, and subscriptions outlast one.
+// Slow or lost connection to Redis: large values are transferred without losing the connection, and subscriptions survive a
+// lost connection.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
@@ -14,7 +15,7 @@ import { lacksRedis } from "../../../fixtures/store/redis-stores.ts";
 const MIB = 2 ** 20;
 const limits = { maxEntries: 100, maxBytes: 1e8, maxEntryBytes: 5e7, maxAgeMs: 1e9 };
 
-/** Starts a proxy that passes replies on with `bytesPerSecond` a connection. */
+/** Starts a proxy that forwards replies at `bytesPerSecond` per connection. */
 async function slowLine(to: number, bytesPerSecond: number): Promise<Server> {
   const proxy = createServer((client) => {
     const redis = connect(to, "127.0.0.1");
@@ -51,7 +52,8 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     const bytes = Buffer.alloc(4 * MIB, "content ");
     await store.put("a", { head: "h", share: "s", parts: { text: bytes } });
     const { id } = (await store.get("a"))!.parts.text!;
-    // Together they need 5 s, which is more than a command may take, also with one piece of each reader at once.
+    // The reads take 5 s in total, which is more than the time limit of a command, even if each read has only one piece in
+    // flight.
     const readers = [0, 1, 2, 3].map((at) => store.read(id, at * MIB, (at + 1) * MIB));
     const [whole, ...pieces] = await Promise.all([store.read(id, 0, bytes.length), ...readers]);
     assert.ok(whole && bytes.equals(whole));
@@ -92,7 +94,7 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     await server.kill();
     const messages: string[] = [];
     const stop = connection.subscribe("news", (message) => messages.push(message));
-    // Attempts to connect fail meanwhile.
+    // During this time, attempts to connect fail.
     await sleep(300);
     await server.start();
     for (let attempt = 0; messages.length === 0; attempt++) {
@@ -121,7 +123,7 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
   });
 });
 
-/** Client whose commands wait until they are answered: `null` for success. */
+/** Returns a fake client whose commands wait until the test replies; `null` means success. */
 function scripted() {
   const sent: string[] = [];
   const waiting: ((error: Error | null) => void)[] = [];
@@ -145,7 +147,7 @@ function scripted() {
 describe("subscriptions", () => {
   const lost = new Error("the socket closed");
 
-  it("send a lost command again when the connection is back, and only then tell of it", async () => {
+  it("send a lost command again when the connection is back, and report the reconnection only then", async () => {
     const { client, sent, answer } = scripted();
     const subscriptions = new Subscriptions(client);
     let isBack = false;

@@ -1,7 +1,9 @@
-// What replicas share beside the store: event streams, leases, questions, and parts that are replaced while they are read.
+// Shared replica state in Redis other than the store: event streams, leases, questions, and values that are replaced while they
+// are read.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { wallTime } from "../../../../runtime/clock.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { EventStreams } from "../../../../runtime/store/redis/event-streams.ts";
 import { RedisConnection } from "../../../../runtime/store/redis/redis-connection.ts";
@@ -29,7 +31,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     await server.stop();
   });
 
-  it("has the events after any number once, also if they are added twice, until they are trimmed", async () => {
+  it("returns the events after any number once, also if they are added twice, until they are trimmed", async () => {
     const [writer, reader] = [new EventStreams(one), new EventStreams(other)];
     const add = (first: number, next: number, isEnd = false, keptFrom = 0) =>
       writer.append({ id: "r", first, next, text: Buffer.from(`${first}-${next}`), keptFrom, isEnd });
@@ -48,7 +50,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
       (await waiting)?.map(({ first, next, isEnd }) => [first, next, isEnd]),
       [[5, 6, true]],
     );
-    // A follower that has all events still learns of the end.
+    // A follower that already has all events still gets the end.
     assert.deepEqual(await read(5), ["5-6 end"]);
     await writer.append({ id: "t", first: 0, next: 4, text: Buffer.from("a"), keptFrom: 0, isEnd: false });
     await writer.append({ id: "t", first: 4, next: 8, text: Buffer.from("b"), keptFrom: 4, isEnd: false });
@@ -72,7 +74,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     assert.equal(await a.isAlive("c"), true);
     await sleep(150);
     assert.equal(await a.isAlive("c"), false);
-    // No replica could renew its lease while Redis was lost.
+    // While Redis was unreachable, no replica could renew its lease. So all count as alive after the reconnection.
     a.reconnected();
     assert.equal(await a.isAlive("c"), true);
     await a.stop();
@@ -134,7 +136,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     assert.equal(String(Buffer.from((await store.read(id, 0, bytes)) ?? [])), "old");
     await sleep(400);
     assert.equal(await store.read(id, 0, bytes), null);
-    // The store leaves no key behind except its counters.
+    // The store leaves no keys behind except its counters.
     await store.delete("a");
     await sleep(400);
     const keys = (await one.command("KEYS", "{troupe}:grace:*")) as readonly Buffer[];
@@ -148,5 +150,29 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     await store.put("a", { head: "h", share: "s", parts: {} });
     assert.equal((await store.get("a"))?.head, "h");
     await store.close();
+  });
+
+  it("expires entries by the time of Redis, also for a server whose clock was an hour wrong when it started", async () => {
+    for (const hours of [-1, 1]) {
+      const origin = performance.timeOrigin + hours * 3_600_000;
+      Object.defineProperty(performance, "timeOrigin", { configurable: true, value: origin });
+      const wrong = await RedisConnection.open(server.url, storeScripts, () => {});
+      try {
+        const store = new RedisStore<string>(wrong, "notes", limits);
+        const add = async (key: string, ms: number) =>
+          await store.put(key, { head: key, share: "a", parts: {}, expiresAt: wallTime() + ms });
+        await add("long", 60_000);
+        await add("short", 200);
+        const kept = await new RedisStore<string>(one, "notes", limits).get("long");
+        assert.equal(kept?.head, "long", "the other server finds it");
+        const left = ((await store.get("long"))?.expiresAt ?? 0) - wallTime();
+        assert.ok(Math.abs(left - 60_000) < 2000, `it expires in ${left} ms`);
+        await sleep(400);
+        assert.equal(await store.get("short"), null);
+      } finally {
+        Reflect.deleteProperty(performance, "timeOrigin");
+        wrong.close();
+      }
+    }
   });
 });

@@ -88,7 +88,7 @@ for (const [name, open] of Object.entries(kinds)) {
       for (let i = 10; i < 60; i++) await store.put(`k${i}`, note("old"));
       let round = 0;
       const keys = await keysOf(store, { limit: 4 }, async () => {
-        // The last key of the page is deleted. New keys are inserted before and after it, and other keys change.
+        // Deletes the last key of the page, inserts keys before and after it, and changes other keys.
         await store.delete(`k${13 + 4 * round}`);
         await Promise.all(["k05", `k${10 + round}x`, `z${round}`, "k59"].map((key) => store.put(key, note("new"))));
         round++;
@@ -112,7 +112,7 @@ for (const [name, open] of Object.entries(kinds)) {
       assert.deepEqual([await store.get("a"), await store.compareAndSet("a", null, null)], [null, true]);
       await store.put("a", note("second"));
       assert.ok((await store.get("a"))!.version > first + 1);
-      // These are more changes than the change log stores.
+      // More changes than the change log can hold.
       await Promise.all(Array.from({ length: 4200 }, () => store.put("a", note("x"))));
       const { version } = (await store.get("a"))!;
       await store.delete("a");
@@ -173,7 +173,7 @@ for (const [name, open] of Object.entries(kinds)) {
       store.watch({ key: "a1" }, (key) => seen.one?.push(key));
       store.watch({ prefix: "a" }, (key) => seen.many?.push(key));
       stop();
-      // A store over the network subscribes meanwhile.
+      // A store over the network needs this time to subscribe.
       await sleep(100);
       await store.put("a1", note("one"));
       await store.put("a12", note("two"));
@@ -189,7 +189,7 @@ for (const [name, open] of Object.entries(kinds)) {
 
 for (const [name, openTables] of Object.entries(tableKinds)) {
   describe(`keys of a store of tables in ${name}`, () => {
-    it("that changed too often for their log are told as null", async () => {
+    it("are reported as null if they changed too often for the log", async () => {
       const tables = openTables();
       const [writer, reader] = [new TableStore<Note>(tables, limits), new TableStore<Note>(tables, limits)];
       const seen: (string | null)[] = [];

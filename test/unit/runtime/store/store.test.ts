@@ -123,7 +123,7 @@ for (const [name, openStore] of Object.entries(kinds)) {
     it("returns the newest entries in pages, whatever is written between two of them", async () => {
       let now = 1000;
       const store = open({ maxAgeMs: 50 }, () => now);
-      // Entries of the same time are in the order of their keys.
+      // Entries with the same time are sorted by key.
       for (const [key, at] of Object.entries({ b: 1, e: 2, a: 3, d: 3, c: 4 })) {
         now = 1000 + at;
         await store.put(key, note(key));
@@ -138,7 +138,7 @@ for (const [name, openStore] of Object.entries(kinds)) {
       assert.equal(keysOf(second), "ae");
       const third = await store.newest({ before: second.next, limit: 2 });
       assert.deepEqual([keysOf(third), third.next], ["b", null]);
-      // A replaced entry keeps its place.
+      // A replaced entry keeps its position.
       await rewrite(store, "e", "new");
       assert.equal(keysOf(await store.newest({ before: null, limit: 10 })), "fcaeb");
       now = 1053;
@@ -207,7 +207,7 @@ for (const [name, openStore] of Object.entries(kinds)) {
       assert.equal(await kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
       assert.equal(await kept(store, "afghijk"), "ahijk");
-      // If two shares have equally many entries, the oldest entry of both is evicted.
+      // If two shares have the same number of entries, the oldest entry in both is evicted.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
       assert.equal(await kept(store, "ahijklm"), "aiklm");
       await store.close();
@@ -403,7 +403,7 @@ describe("a store in a folder", () => {
     const store = openFolder(folder);
     await store.put("a", note("a"));
     for (const file of readdirSync("/proc/self/fd")) {
-      // Closes the file without the knowledge of the database, as a network file system may do.
+      // Closes the file without the database knowing, as a network file system may do.
       if (targetOf(file) === join(folder, "data.mdb")) closeSync(Number(file));
     }
     await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));

@@ -1,4 +1,5 @@
-// Which addresses a guarded fetch may reach: forms of private addresses in URLs, names that resolve to them, and redirects to them.
+// Addresses that a guarded fetch may reach: private addresses in URLs in all their notations, names that resolve to them, and
+// redirects to them.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { isOutside, isPublic } from "../../../../runtime/web/addresses.ts";
@@ -38,7 +39,7 @@ const names: Names = {
   "public.test": ["93.184.216.34"],
 };
 
-/** Hosts of private addresses, in the forms that URL parsers and resolvers accept. */
+/** Private addresses as URL hosts, in the notations that URL parsers and resolvers accept. */
 const hosts = [
   "127.0.0.1",
   "127.1",

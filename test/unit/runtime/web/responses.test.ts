@@ -1,4 +1,4 @@
-// Responses of hostile servers: each ends the fetch within its limits, with an error that says why.
+// Hostile HTTP responses: each makes the fetch fail within its limits, with an error that says why.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -21,7 +21,7 @@ function head(...fields: readonly string[]): string {
   return ["HTTP/1.1 200 OK", "content-type: text/plain", ...fields, "", ""].join("\r\n");
 }
 
-/** Writes a piece repeatedly: every `everyMs` milliseconds, or as fast as the client reads if `everyMs` is 0. */
+/** Writes `piece` repeatedly: every `everyMs` milliseconds, or as fast as the client reads if `everyMs` is 0. */
 function flood(socket: Socket, piece: string, everyMs = 0): void {
   const write = (): void => {
     if (socket.destroyed) return;
@@ -177,7 +177,7 @@ const attacks: readonly Attack[] = [
   },
 ];
 
-describe("a fetch ends with an error after", () => {
+describe("a fetch fails after", () => {
   for (const { name, answer, expected, limits: changes = {} } of attacks) {
     it(name, async () => {
       const server = await startRaw((socket) => socket.once("data", () => answer(socket)));

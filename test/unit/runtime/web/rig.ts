@@ -1,4 +1,4 @@
-// Rig for tests of the guarded fetch: servers on 127.0.0.1 and 127.0.0.2, and names that a table resolves. The tests' rule allows
+// Guarded fetch rig: servers on 127.0.0.1 and 127.0.0.2, and host names that a table resolves. The tests' address rule allows
 // 127.0.0.1, so it stands for a public address; 127.0.0.2 stands for a private one.
 import type { LookupAddress } from "node:dns";
 import { createServer, type RequestListener, type Server } from "node:http";
@@ -24,7 +24,7 @@ export const limits: FetchLimits = {
 /** IP addresses by host name. For a list of lists, each DNS query gets the next list; the last list repeats. */
 export type Names = Readonly<Record<string, readonly string[] | readonly (readonly string[])[]>>;
 
-/** Returns a guard that resolves host names by the table. Names that are not in the table do not exist. */
+/** Returns a guard that resolves host names with the table. Names that are not in it do not exist. */
 export function guardOf(names: Names, isAllowed: (address: string) => boolean = isOutside): ConnectionGuard {
   const asked = new Map<string, number>();
   const resolve = async (name: string): Promise<readonly LookupAddress[]> => {
@@ -48,7 +48,7 @@ export async function fetchText(url: string, names: Names = {}, changes: Partial
 export interface TestServer {
   readonly port: number;
   readonly url: string;
-  /** Number of requests (HTTP server) or connections (TCP server). */
+  /** Number of requests (HTTP server) or connections (TCP server) so far. */
   hits: number;
   stop(): Promise<void>;
 }
