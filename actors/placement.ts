@@ -9,10 +9,10 @@
 //                worker thread, if its servers give text only   remoteText: chat completions of these servers
 //   model:<id>   child process                           diffusion, for a diffusion model
 //   model:<id>   child process                           speech, for a speech model
-//   decoder      child processes of a speech place       none: each decodes one audio file, then ends
+//   decoder      child processes of a speech process     none: each decodes one audio file, then ends
 //   state        worker thread                           responses, files, sessions
-//   tools        worker thread                           tools: code and shell commands in confined processes
-//   web          worker thread                           web: searches, pages of the web
+//   tools        worker thread                           tools: code and shell commands in sandboxed processes
+//   web          worker thread                           web: web searches and page reading
 //   reader       child processes of `web`                none: each reads web pages, one at a time
 //   mcp          worker thread                           mcp: the MCP servers whose tools models may call
 //   adapter      worker thread                           none: prepares one LoRA adapter, then ends

@@ -1,5 +1,5 @@
-// Answer: one response of a model in a page. Translates the request, and folds the events of the generation into the stream that
-// POST /v1/responses sends.
+// Answer: one response of a model in a page. Translates the request, and converts the generation events to the stream that POST
+// /v1/responses sends.
 
 import type { GenerateEvent, Usage } from "../engines/generation.ts";
 import type { GenerationDefaults } from "../engines/sampling-defaults.ts";
@@ -13,10 +13,10 @@ import type { AnswerMemory } from "../http/shared/answer/answer-memory.ts";
 import type { AskedRequest } from "../http/shared/translation.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 
-/** The only client of a model in a page. */
+/** Client id of all requests in a page. */
 export const client = "page";
 
-/** Fields of a request that a model in the browser refuses. */
+/** Request fields that a model in the browser rejects. */
 interface Body {
   readonly tools?: readonly unknown[];
   readonly adapter?: unknown;
@@ -36,7 +36,7 @@ export class Answer {
   readonly #translation: ResponseTranslation;
   readonly #options: AnswerOptions;
 
-  /** Throws `unsupported` if a model in a page cannot do what the body asks for. */
+  /** Throws `unsupported` if the body uses a feature that a model in a page does not have. */
   constructor(body: object, options: AnswerOptions) {
     refuseServerFeatures(body);
     this.#options = options;
@@ -50,7 +50,10 @@ export class Answer {
     return this.#translation.asked;
   }
 
-  /** Runs the generation, which gives its events to `take`, and emits the stream of the response. Never rejects. */
+  /**
+   * Runs the generation and emits the stream of the response. `generate`: passes the generation's events to `take`. Never
+   * rejects.
+   */
   async run(
     signal: AbortSignal,
     emit: (text: string) => void,

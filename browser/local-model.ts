@@ -1,5 +1,5 @@
-// Local model: a model that runs in this worker and its compute threads. It connects the parts that run in places of their own
-// on a server: text tasks, generation, step loop and engine.
+// Local model: a model that runs in this worker and its compute threads. It connects the components that run in separate
+// threads or processes on a server: text tasks, generation, step loop and engine.
 import { deliverFrame } from "../actors/generation/deliver-frame.ts";
 import { Generation, type SequenceSink } from "../actors/generation/generation.ts";
 import type { ModelProtocol, TokenFrame } from "../actors/messages.ts";
@@ -66,7 +66,8 @@ export class LocalModel implements RunningModel {
     const templates = ChatTemplates.open(null, metadata, vocabulary);
     const { trainedContext } = (await readModel(name)).shape;
     const model = await wasmEngine.load(specOf(name, threads, Math.min(context, trainedContext)), onProgress);
-    // The user may delete the file while the model is loaded. Threads that are started later read its head only.
+    // The user may delete the file while the model is loaded. Threads that start later need only its header, which is kept in
+    // memory.
     addFile(name, await beginningOf(name, bytesToRead(head.bytes.byteLength)), head.fileBytes);
     const { card, capacity, capabilities } = model;
     if (!capabilities.generates)
@@ -129,7 +130,7 @@ export class LocalModel implements RunningModel {
         model: {
           texts: this.#texts,
           prepare: async (given) => preparePrompt(given as OpenRequest, this.#text),
-          // A model in a page takes no images and no audio.
+          // A model in a page accepts no images or audio.
           holdMedia: async () => null,
           check: async ({ asked }, text, call) =>
             checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }),
@@ -162,8 +163,8 @@ export class LocalModel implements RunningModel {
   }
 
   /**
-   * Stands in for the model actor: the messages of a generation become calls. These are `generate` and `cancel`, because a
-   * generation pauses no sequence if `emit` takes every event.
+   * Replaces the model actor: the messages of a generation become direct calls. Only `generate` and `cancel` occur, because a
+   * generation pauses no sequence as long as `emit` accepts every event.
    */
   readonly #actor = {
     place: "page",
@@ -175,7 +176,7 @@ export class LocalModel implements RunningModel {
   } as unknown as Ref<ModelProtocol>;
 }
 
-/** Returns the beginning of a file, in memory. */
+/** Copies the beginning of a file to memory. */
 async function beginningOf(name: string, bytes: number): Promise<Blob> {
   return new Blob([await fileAt(name).content.slice(0, bytes).arrayBuffer()]);
 }

@@ -5,9 +5,9 @@ export interface ModelToLoad {
   readonly name: string;
   /** The GGUF file. */
   readonly file: Blob;
-  /** Number of compute threads, this worker included. */
+  /** Number of compute threads, including this worker. */
   readonly threads: number;
-  /** Maximum length of a conversation in tokens. A model that was trained for less gets less. */
+  /** Maximum length of a conversation in tokens. It is reduced to the context for which the model was trained. */
   readonly context: number;
 }
 
@@ -16,25 +16,25 @@ export interface GpuModelToLoad {
   readonly name: string;
   /** Files of the model's folder (MLC format), by name. */
   readonly files: ReadonlyMap<string, Blob>;
-  /** As in ModelToLoad. */
+  /** Maximum length of a conversation in tokens, reduced to the context of the model. */
   readonly context: number;
 }
 
-/** `Model`: the kind of model that the worker runs. */
+/** Messages from the page to the worker. `Model`: kind of model that the worker runs. */
 export type PageMessage<Model = ModelToLoad | GpuModelToLoad> =
   | { readonly kind: "load"; readonly model: Model }
-  /** Begins an answer. `body`: as of POST /v1/responses. `id`: chosen by the page. */
+  /** Starts an answer. `body`: as for POST /v1/responses. `id`: chosen by the page. */
   | { readonly kind: "respond"; readonly id: number; readonly body: object }
   | { readonly kind: "stop"; readonly id: number };
 
-/** Facts about a loaded model. */
+/** Properties of a loaded model. */
 export interface LoadedFacts {
   readonly description: string;
   readonly engine: string;
   /** Number of compute threads; null: the GPU computes. */
   readonly threads: number | null;
   readonly weightBytes: number;
-  /** null: not known. */
+  /** Size of the KV cache in bytes; null: unknown. */
   readonly kvCacheBytes: number | null;
   /** Maximum length of a conversation in tokens. */
   readonly contextTokens: number;
@@ -46,12 +46,12 @@ export interface Problem {
 }
 
 export type WorkerMessage =
-  /** `fraction` of the load, 0..1. */
+  /** Progress of loading. `fraction`: from 0 to 1. */
   | { readonly kind: "progress"; readonly fraction: number }
   | { readonly kind: "loaded"; readonly facts: LoadedFacts }
-  /** The model cannot be loaded, or its engine has failed: the worker is of no more use. */
+  /** Error: the model cannot be loaded, or its engine has failed. The worker cannot be used any longer. */
   | { readonly kind: "failed"; readonly problem: Problem }
-  /** Part of the stream of a response, as POST /v1/responses sends it: whole events. */
+  /** Part of a response stream, in the format of POST /v1/responses. It consists of complete events. */
   | { readonly kind: "events"; readonly id: number; readonly text: string }
-  /** The request was refused. No event came before. */
+  /** Error: the request was rejected, before any event was sent. */
   | { readonly kind: "refused"; readonly id: number; readonly problem: Problem };

@@ -1,4 +1,4 @@
-// Page worker: the worker that a page starts to run a model. It is the leader of the engine's compute threads.
+// Page worker: web worker that a page starts to run a model on the CPU. It leads the engine's compute threads.
 import "./node/globals.ts";
 import sampler from "../dist/engines/decoding/sampler/sampler.wasm?url";
 import plainKernels from "../dist/engines/wasm/kernels/kernels-plain.wasm?url";
@@ -9,7 +9,7 @@ import type { ModelToLoad } from "./messages.ts";
 import { addFile } from "./node/files.ts";
 import { servePage } from "./serve-page.ts";
 
-/** Modules of WebAssembly by the names under which the engine reads them. */
+/** WebAssembly modules, by the file names that the engine uses. */
 const modules = {
   "kernels-relaxed.wasm": relaxedKernels,
   "kernels-plain.wasm": plainKernels,
@@ -26,13 +26,13 @@ servePage<ModelToLoad>(async (wanted, onProgress) => {
   }
 });
 
-/** WebAssembly and the browser report missing memory as a RangeError. */
+/** Creates the error for a RangeError, by which WebAssembly and the browser report that memory is exhausted. */
 function noMemory(cause: RangeError): ServerError {
   const message = "the browser has no memory for this: choose a smaller model, fewer threads or a shorter conversation";
   return new ServerError("config_invalid", message, { cause });
 }
 
-/** The advice of the engine is for the settings of a server. */
+/** Replaces the advice in an engine error, which refers to settings of a server, by advice for the page. */
 function inPageWords(error: unknown): unknown {
   if (!(error instanceof ServerError) || error.code !== "config_invalid") return error;
   const [problem = ""] = error.message.split(";");

@@ -1,23 +1,23 @@
-// Loop of a worker that runs a model for a page: loads the model, runs responses, and stops them.
+// Message loop of a worker that runs a model for a page: loads the model, and starts and stops responses.
 import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { LoadedFacts, PageMessage, WorkerMessage } from "./messages.ts";
 
-/** A model that is loaded. */
+/** Loaded model. */
 export interface RunningModel {
   readonly facts: LoadedFacts;
-  /** Rejects if the engine fails. */
+  /** Never resolves; rejects if the engine fails. */
   readonly running: Promise<void>;
   /**
-   * Runs a response. `body`: as of POST /v1/responses. `emit` gets the text of the stream in parts of whole events. Throws if the
-   * request is refused; later failures are events.
+   * Runs a response. `body`: as for POST /v1/responses. `emit`: called with the text of the stream, in complete events. Throws
+   * if the request is rejected; later errors are reported as events.
    */
   respond(body: object, signal: AbortSignal, emit: (text: string) => void): Promise<void>;
 }
 
-/** Loads a model. `onProgress` gets the fraction of the load, 0..1. */
+/** Loads a model. `onProgress`: called with the fraction that is loaded, from 0 to 1. */
 export type LoadModel<Model> = (model: Model, onProgress: (fraction: number) => void) => Promise<RunningModel>;
 
-/** Smallest progress that is shown. */
+/** Minimum increase of the loaded fraction between two progress messages. */
 const progressStep = 0.01;
 
 export function servePage<Model>(loadModel: LoadModel<Model>): void {

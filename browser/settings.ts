@@ -1,18 +1,18 @@
-// Settings of a model in a page: the specification for the engine, the limits of the scheduler, and the speculation. What a server
-// leaves to its settings is fixed here.
+// Settings of a model in a page: engine specification, scheduler limits and speculation. On a server these are settings; here
+// they are fixed.
 import { defaultStepLimits, type SchedulerLimits } from "../engines/decoding/scheduler/limits.ts";
 import { defaultMaxDraftTokens, type SpeculationOptions } from "../engines/decoding/speculation/options.ts";
 import type { ModelSpec } from "../engines/engine.ts";
 
-/** Maximum number of answers that are generated at the same time. */
+/** Maximum number of answers generated at the same time. */
 export const slots = 4;
-/** Time in ms between two messages to the page, which shows an answer 25 times a second. */
+/** Interval in ms between two messages to the page, which redraws an answer 25 times per second. */
 export const frameIntervalMs = 20;
 const batchTokens = 512;
-/** Size of the KV cache, as a multiple of the longest conversation. Branches and other conversations share it. */
+/** Size of the KV cache as a multiple of the maximum conversation length, so that branches and other conversations also fit. */
 const kvContexts = 2;
 
-/** As on a server: prompt lookup alone drafts tokens. */
+/** Tokens are drafted only by prompt lookup, as by default on a server. */
 export const speculation = {
   promptLookup: true,
   maxDraftTokens: defaultMaxDraftTokens,
@@ -21,7 +21,7 @@ export const speculation = {
   mtpSampling: "auto",
 } satisfies SpeculationOptions;
 
-/** A page has one client, so slots need not be shared, and nothing is swapped out. */
+/** A page has only one client, so slots are not shared between clients, and no sequence is swapped out. */
 export const limits: SchedulerLimits = {
   maxBatchTokens: batchTokens,
   ...defaultStepLimits,

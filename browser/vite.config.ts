@@ -1,5 +1,5 @@
-// Build of the engine for browsers, into dist/browser: the page worker, its compute threads, the GPU worker and the WASM modules. The sources of
-// the engine stay as they are: modules of Node.js are replaced by the files of node/.
+// Build of the engine for browsers, into dist/browser: the page worker, its compute threads, the GPU worker and the WASM
+// modules. The engine's sources are unchanged; modules of Node.js are replaced by the files in node/.
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig, type Plugin } from "vite";
@@ -7,19 +7,19 @@ import { compressed } from "../ui/compressed.ts";
 
 const folder = fileURLToPath(new URL("./node/", import.meta.url));
 const output = fileURLToPath(new URL("../dist/browser", import.meta.url));
-/** Files of node/ that stand for no module of Node.js. */
+/** Files in node/ that do not replace a module of Node.js. */
 const own = ["globals", "files"];
 
-/** Files of the engine whose place is taken by files of grammar/. */
+/** Files of the engine that files in grammar/ replace. */
 const replaced = ["sleep", "load-library"].map((name) => ({
   find: new RegExp(`^\\./${name}\\.ts$`),
   replacement: fileURLToPath(new URL(`./grammar/${name}.ts`, import.meta.url)),
 }));
 
-/** Modules of Node.js that the grammar library would load only in Node.js. */
+/** Modules of Node.js to which the grammar library refers, but which it loads only in Node.js. */
 const unused = [{ find: /^(?:url|module)$/, replacement: `${folder}module.ts` }];
 
-/** Aliases `node:fs/promises` -> node/fs-promises.ts, `node:worker_threads` -> node/worker-threads.ts, and so on. */
+/** Aliases such as `node:fs/promises` -> node/fs-promises.ts and `node:worker_threads` -> node/worker-threads.ts. */
 const aliases = readdirSync(folder)
   .map((name) => name.replace(/\.ts$/, ""))
   .filter((name) => !own.includes(name))
@@ -29,8 +29,8 @@ const aliases = readdirSync(folder)
   }));
 
 /**
- * The engine names its workers and WASM modules by addresses relative to the compiled file. Here, workers are the sources, and a
- * module is read from the table of files by its name.
+ * Rewrites the URLs of workers and WASM modules in the engine, which are relative to the compiled file. Workers are bundled
+ * from their sources, and WASM modules are read by name from the table of files.
  */
 function engineAddresses(): Plugin {
   return {
@@ -63,7 +63,7 @@ export default defineConfig({
     chunkSizeWarningLimit: 8192,
     license: { fileName: "licenses.engine.txt" },
     rolldownOptions: {
-      // The compression takes most of the time, which is not a fault.
+      // The compression takes most of the build time, which is no problem.
       checks: { bundlerTimings: false },
       input: ["page-worker", "gpu-worker"].map((name) => fileURLToPath(new URL(`./${name}.ts`, import.meta.url))),
       output: { entryFileNames: "[name].js" },

@@ -11,14 +11,14 @@ import { foreignCommands, refuseForeignFlags } from "./foreign-flags.ts";
 const commandNames = ["serve", "run", "agent", "bench", "tune", "from-config"] as const;
 
 /**
- * Command with settings. `from-config` runs the command that its settings file names. `agent` is `run` with tools; the
- * word after it is the task.
+ * Command that takes settings. `from-config` runs the command that its settings file names. `agent` is `run` with tools; the
+ * word after `agent` is the task.
  */
 export type CommandName = (typeof commandNames)[number];
 
 const toolNames = ["models", "cache", "quantize", "uqff", "login", "doctor", "completions"] as const;
 
-/** Command without settings; it parses its own arguments. */
+/** Command without settings (a "tool"). It parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
 const plannedCommands = ["update", "uninstall"];
@@ -32,13 +32,14 @@ export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", 
 
 export interface CommandLine {
   /**
-   * Command to run; `serve` if none is given. null if a tool runs, or if the help or version is requested without a command.
+   * Command to run; `serve` if none is given. null if a command without settings runs, or if the help or version is requested
+   * without a command.
    */
   readonly command: CommandName | null;
-  /** Tool and its arguments, which it parses itself. If set, all other fields are empty. */
+  /** Command without settings, and its arguments, which it parses itself. If set, all other fields are empty. */
   readonly tool: { readonly name: ToolName; readonly args: readonly string[] } | null;
   readonly flags: Flags;
-  /** Settings file, from `from-config -f`; null: none. */
+  /** Settings file, from `from-config -f`; null if there is none. */
   readonly file: string | null;
   readonly help: boolean;
   /** Whether the help lists all flags, not only the everyday ones. */
@@ -92,7 +93,7 @@ function hasTools(flags: Flags): boolean {
   return toolFlags.some((flag) => flags[flag] !== undefined);
 }
 
-/** Sets the flag that a word without a flag means: the task of `agent`, the folder of `run --agent`, or the kind. */
+/** Sets the flag for a positional word: the task of `agent`, the folder of `run --agent`, or the kind of the model. */
 function setWord(
   flags: Record<string, string | true | readonly string[]>,
   words: readonly string[],
@@ -138,7 +139,10 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   }
 }
 
-/** Repeats a flag before each of its values, because `arg` requires that: `--lora a=b c=d` becomes `--lora a=b --lora c=d`. */
+/**
+ * Repeats a flag before each of its values, because `arg` accepts one value per flag: `--lora a=b c=d` becomes `--lora a=b
+ * --lora c=d`.
+ */
 function withFlags(argv: readonly string[]): string[] {
   let flag = "";
   let follows: RegExp | undefined;
@@ -164,7 +168,7 @@ function spellOut(argv: readonly string[]): string[] {
   });
 }
 
-/** Rejects a value of a switch. `arg` ignores the text after its `=`, so `--cpu=false` would mean true. */
+/** Throws if a switch is given a value. `arg` ignores the text after `=`, so `--cpu=false` would mean true. */
 function refuseValueOfSwitch(argv: readonly string[], flags: readonly string[]): void {
   const given = argv.find((word) => flags.some((flag) => word.startsWith(`${flag}=`)));
   if (given !== undefined) throw invalid(`${given.split("=")[0]} is a switch and takes no value; got "${given}"`);

@@ -1,6 +1,7 @@
-// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules, the
-// web UI and the engine for browsers if they are older than their sources. --clean empties dist/ first, for publishing, because dist/ keeps the output of deleted
-// sources. This file is plain JavaScript, because it runs before anything is compiled.
+// Build: compiles the program (or, with --all, also the tests and benchmarks) into dist/, and the WASM modules, the web UI and
+// the engine for browsers if they are older than their sources. With --clean, dist/ is emptied first, because it keeps the
+// output of deleted sources; this is for publishing. This file is plain JavaScript, because it runs before anything is
+// compiled.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -13,8 +14,8 @@ const tsc = join(dirname(require.resolve("typescript/package.json")), "bin", "ts
 const asc = join(dirname(require.resolve("assemblyscript/package.json")), "bin", "asc.js");
 
 /**
- * WASM modules: the folder of the sources, the file to compile, and the targets in asconfig.json. `shared`: another folder
- * whose sources the module imports.
+ * WASM modules. Each has the folder of its sources, the file to compile, and the targets in asconfig.json. `shared` is another
+ * folder whose sources the module imports.
  */
 const modules = [
   {
@@ -41,7 +42,7 @@ function run(argv) {
   return new Promise((resolve) => child.on("close", (code) => resolve(code === 0)));
 }
 
-/** Modification time of the newest file in a folder. */
+/** Returns the modification time of the newest file in a folder. */
 function newestFile(folder) {
   const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
   return Math.max(
@@ -62,7 +63,7 @@ function buildModule({ folder, shared, entry }, target, output) {
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
 
-/** Builds a folder with Vite, unless its output is newer than the folders of its sources. */
+/** Builds a folder with Vite, unless the output is newer than all files in the source folders. */
 function buildForBrowsers(folder, output, sources) {
   if (fileTime(join(root, "dist", output)) > Math.max(...sources.map((name) => newestFile(join(root, name)))))
     return true;

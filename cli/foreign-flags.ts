@@ -6,9 +6,9 @@ interface ForeignFlag {
   /** The flag's names. Servers that share a flag are named together in `server`. */
   readonly names: readonly string[];
   readonly server: "llama-server" | "vLLM" | "llama-server and vLLM";
-  /** Flag of troupe that takes the same value. Absent: `note` says what to do. */
+  /** Flag of troupe that accepts the same value. If absent, `note` says what to do. */
   readonly now?: string;
-  /** Converts the value, if its form differs. */
+  /** Converts the value to the form that troupe expects; absent if the form is the same. */
   readonly translate?: (value: string) => string;
   /** Completes the sentence `"--jinja" is a flag of llama-server: …`. */
   readonly note?: string;
@@ -17,7 +17,10 @@ interface ForeignFlag {
 const always = (what: string) => `${what}; remove it`;
 const detected = always("the format is detected from the model");
 
-/** Every flag in this table differs from all flags of troupe, or is used with another kind of value (see `collisions`). */
+/**
+ * Table of the flags of other servers. Each differs from all flags of troupe, or has the name of a flag of troupe but another
+ * kind of value (see `collisions`).
+ */
 export const foreignFlags: readonly ForeignFlag[] = [
   { names: ["--api-key-file"], server: "llama-server", now: "--api-keys-file" },
   { names: ["--model"], server: "llama-server and vLLM", now: "-m" },
@@ -106,7 +109,7 @@ export const foreignCommands: Readonly<Record<string, string>> = {
   rm: "cache delete",
 };
 
-/** Throws config_invalid for the first word that is a flag of another server. Does not check any other word. */
+/** Throws config_invalid for the first word that is a flag of another server. Makes no other checks. */
 export function refuseForeignFlags(argv: readonly string[]): void {
   for (const [index, word] of argv.entries()) {
     if (!word.startsWith("-")) continue;

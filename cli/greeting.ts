@@ -7,7 +7,7 @@ export interface Greeted {
   /** Address that the server listens on. */
   readonly host: string;
   readonly port: number;
-  /** null: no MCP server. */
+  /** Port of the MCP server; null if there is no MCP server. */
   readonly mcpPort: number | null;
   readonly hasUi: boolean;
   readonly models: readonly Pick<ModelEntry, "id" | "capabilities" | "speech" | "isDiffusion">[];
@@ -38,7 +38,7 @@ export function greeting({ host, port, mcpPort, hasUi, models, defaultModelId, m
 
 type Greeting = Greeted["models"][number];
 
-/** Whether a model generates text. A model that is not loaded yet is assumed to generate text, as most models do. */
+/** Returns whether a model generates text. A model that is not loaded yet is assumed to generate text, as most models do. */
 function generates({ capabilities, speech, isDiffusion }: Greeting): boolean {
   return capabilities?.generates ?? !(speech || isDiffusion);
 }

@@ -4,6 +4,9 @@ import { readFile } from "node:fs/promises";
 import { ServerError } from "../runtime/errors.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
 import { bench } from "./bench/bench.ts";
+import { cacheCommand } from "./commands/cache.ts";
+import { loginCommand } from "./commands/login.ts";
+import { modelsCommand } from "./commands/models.ts";
 import type { Config } from "./config/config.ts";
 import { unknownVariables } from "./config/environment.ts";
 import type { Command } from "./config/key.ts";
@@ -12,9 +15,6 @@ import { configWithDefault } from "./default-config.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
 import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
-import { cacheCommand } from "./commands/cache.ts";
-import { loginCommand } from "./commands/login.ts";
-import { modelsCommand } from "./commands/models.ts";
 import { version } from "./version.ts";
 
 const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {

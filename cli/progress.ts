@@ -8,7 +8,10 @@ export interface Progress {
   /** Shows the progress. `done` and `total` are bytes, or fractions of 1; `total` is null while it is unknown. */
   update(label: string, done: number, total: number | null): void;
   stop(): void;
-  /** Aborted when the user ends the command: what is shown here ends, and is continued by the next start. */
+  /**
+   * Aborted when the user ends the command. The download or conversion that is shown then stops, and the next start continues
+   * it.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -48,7 +51,7 @@ function createBar(stream: NodeJS.WriteStream): Progress {
   };
 }
 
-/** Creates a progress that is written as lines, one for each `lineStep`. */
+/** Creates a progress display that writes lines, one for each `lineStep` percentage points. */
 export function createLines(write: (line: string) => void): Progress {
   let current = "";
   let next = 0;

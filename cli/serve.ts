@@ -31,7 +31,7 @@ export async function serve(config: Config): Promise<void> {
     return;
   }
   const start = () => Promise.all([service.start(), limitNativeHeap(keptHeapBytes)]);
-  // On a shared port the former server answers until the models are loaded.
+  // If the port is shared with the previous server, that server answers requests until the models are loaded.
   if (config.troupe.reusePort) {
     signals.onSignal(() => service.stop([]));
     await start();
@@ -118,8 +118,9 @@ async function mcpOf(config: Config, parts: McpParts): Promise<McpListener | nul
 }
 
 /**
- * Signals of the command. The first one ends the start: a download or a conversion stops, and the next start continues it. When the
- * server runs, the first one starts a graceful shutdown. A second one exits immediately.
+ * Handles the signals of the command. While the server is starting, the first signal ends the start: a download or a conversion
+ * stops, and the next start continues it. While the server is running, the first signal starts a graceful shutdown. A second
+ * signal exits immediately.
  */
 class Signals {
   readonly #log: Logger;
@@ -132,7 +133,7 @@ class Signals {
     for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => this.#handle(signal));
   }
 
-  /** Aborted by a signal before the server runs. */
+  /** Aborted by a signal that arrives before the server is running. */
   get starting(): AbortSignal {
     return this.#starting.signal;
   }
@@ -141,10 +142,10 @@ class Signals {
     return this.#isStopping;
   }
 
-  /** Sets what shuts the server down, from now on. */
+  /** Sets the function that later signals call to shut the server down. */
   onSignal(stop: () => Promise<void>): void {
     this.#stop = stop;
-    // A signal may have come between the end of the start and this call.
+    // A signal may have arrived between the end of the start and this call.
     if (this.#isStopping) this.#shutDown(stop);
   }
 

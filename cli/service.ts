@@ -1,5 +1,5 @@
-// Service: the models and the stored state of one server, and the HTTP apps over them. `troupe serve` and the embedding API
-// assemble it in the same way, and stop it in the same order. It opens no port and handles no signals.
+// Service: the models and the stored state of one server, and the HTTP apps over them. Used by `troupe serve` and by the
+// embedding API. It opens no port and handles no signals.
 import { readFile } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import type { Files } from "../actors/api/agent/files.ts";
@@ -29,12 +29,15 @@ import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 import { createTuner } from "./tune/tuner.ts";
 
-/** Time in milliseconds for clients to read the error of their interrupted responses. */
+/** Time in ms that clients have to read the error with which their interrupted responses end. */
 const lastWordsMs = 500;
 
 /** Part of the program that serves requests through the service, such as the MCP server. */
 export interface Drainable {
-  /** Ends what would last until the limits of the shutdown, such as streams of clients that only listen. Requests continue. */
+  /**
+   * Ends connections that would otherwise delay the shutdown until its time limits, such as streams of clients that only
+   * listen. Requests continue.
+   */
   drain(): void;
   close(): Promise<void>;
 }
@@ -44,13 +47,13 @@ interface Parts {
   readonly log: Logger;
   readonly observers: readonly ClosableObserver[];
   readonly builder: ModelBuilder;
-  /** Models that clients download; null: they may not. */
+  /** Models that clients have the server download; null if clients may not download models. */
   readonly library: DownloadedModels | null;
-  /** Models that browsers may copy. */
+  /** Models that browsers may download and run themselves. */
   readonly webModels: readonly MlcModel[];
   readonly front: InferenceService;
   readonly state: State;
-  /** LoRA adapters of all replicas; null: this server has adapters of its own. */
+  /** LoRA adapters that all replicas share; null if the adapters of this server are not shared. */
   readonly adapters: SharedAdapters | null;
   readonly agents: OpenAgents;
   readonly apiKeys: Awaited<ReturnType<typeof openApiKeys>>;
@@ -69,7 +72,8 @@ export class Service {
   }
 
   /**
-   * Downloads missing models and opens the state. The models are loaded by `start`. `tools`: tools of an embedding program.
+   * Downloads missing models and opens the state. Does not load the models; `start` does. `tools`: tools of an embedding
+   * program.
    */
   static async open(
     config: Config,
@@ -115,7 +119,7 @@ export class Service {
     return this.#parts.front;
   }
 
-  /** MCP sessions of all replicas; null: this server has sessions of its own. */
+  /** MCP sessions that all replicas share; null if the sessions of this server are not shared. */
   get mcpSessions(): SharedSessions | null {
     const { mcpSessions: store, replicas } = this.#parts.state;
     return store === null || replicas === null ? null : { store, replicas };
@@ -170,14 +174,16 @@ export class Service {
   }
 
   /**
-   * Stops accepting connections after the delay of the settings, waits for running requests until their deadline, and ends all threads and processes.
+   * Shuts the service down. Stops accepting connections after shutdown_delay_secs, waits for running requests until the
+   * deadline, and then ends all threads and processes.
    */
   async stop(listeners: readonly EdgeServer[], others: readonly Drainable[] = []): Promise<void> {
     // Without connections to close, new requests are refused at once.
     if (listeners.every(({ port }) => port === 0)) for (const app of this.#apps) app.drain();
     if (listeners.length > 0) await this.#retire(listeners, others);
     for (const other of others) other.drain();
-    // A connection that is open may send one more request: nothing has told its client or proxy that it will be closed.
+    // Open connections may still send one more request each, because their clients and proxies do not know yet that they will
+    // be closed.
     await this.#closeListeners(listeners);
     for (const app of this.#apps) app.drain();
     for (const other of others) await other.close();
@@ -190,12 +196,16 @@ export class Service {
     await this.#stopPlaces();
   }
 
-  /** Serves requests for shutdown_delay_secs more, while clients and load balancers turn to other servers. */
+  /**
+   * Continues to serve requests for shutdown_delay_secs, so that clients and load balancers have time to switch to other
+   * servers.
+   */
   async #retire(listeners: readonly EdgeServer[], others: readonly Drainable[]): Promise<void> {
     for (const app of this.#apps) app.retire();
     const left = Promise.all(listeners.map((listener) => listener.retire()));
     const { config, log } = this.#parts;
-    // Clients that listen reconnect to the next server on the port. Their streams would hold this one until the limit.
+    // End the streams of clients that only listen, because the streams would delay the shutdown until its limit. The clients
+    // reconnect to the next server on the port.
     if (config.troupe.reusePort) for (const other of others) other.drain();
     const delaySecs = config.troupe.shutdownDelaySecs;
     if (delaySecs === 0) return;
@@ -215,8 +225,8 @@ export class Service {
   }
 
   /**
-   * Stops accepting connections and waits for running requests and background responses until the deadline. What still runs ends
-   * when the worker threads and processes stop.
+   * Stops accepting connections and waits for running requests and background responses until the deadline. Requests that still
+   * run then end when the worker threads and processes stop.
    */
   async #closeListeners(listeners: readonly EdgeServer[]): Promise<void> {
     const { config, log } = this.#parts;
@@ -271,7 +281,10 @@ function httpConfig({ troupe, server }: Config): Partial<HttpConfig> {
   };
 }
 
-/** Returns the adapters that follow those of other replicas; null: clients may not change them, or there are no other replicas. */
+/**
+ * Returns the adapters that are kept the same on all replicas; null if clients may not load adapters, or if there are no other
+ * replicas.
+ */
 function sharedAdapters(
   { server }: Config,
   state: State,

@@ -19,8 +19,8 @@ const minOpenFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
 /**
- * Milliseconds after which a lock without a pid counts as abandoned. A process that takes the lock writes its pid into it at
- * once.
+ * Time in ms after which a lock without a pid counts as abandoned. A process that takes the lock writes its pid into the lock
+ * at once.
  */
 const lockPidLimitMs = 5000;
 
@@ -35,7 +35,7 @@ function fail(message) {
   process.exit(1);
 }
 
-/** Modification time of the newest source under `path`. */
+/** Returns the modification time of the newest source under `path`. */
 function newestSource(path) {
   let newest = 0;
   for (const entry of readdirSync(path, { withFileTypes: true })) {

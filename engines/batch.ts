@@ -2,9 +2,9 @@
 // references to their arrays beyond the next step.
 
 /**
- * Part of a prompt that is embeddings, not tokens: one tile of an image. The prompt has `to - from` placeholder tokens at
- * positions from .. to - 1. Placeholders are negative, and derived from a digest of the image and the tile, so that
- * equal placeholders mean equal embeddings.
+ * Part of a prompt that consists of embeddings instead of tokens: one tile of an image, or audio. In the prompt, its
+ * positions `from` to `to` (exclusive) have placeholder tokens: negative numbers derived from a digest of the file
+ * and the tile, so that equal placeholders mean equal embeddings.
  */
 export interface PromptSpan {
   readonly from: number;
@@ -14,14 +14,15 @@ export interface PromptSpan {
   /** true: the positions of the span attend to each other in both directions, so one step must compute all of them. */
   readonly attendsAhead: boolean;
   /**
-   * M-RoPE: rows and columns of the embeddings. Each has the position of the span in time, plus its row and column in the
-   * other two coordinates; the token after the span has the position after its longest side. Null: each embedding has the
-   * next position, like a token.
+   * M-RoPE: rows and columns of the embeddings. The time coordinate of each embedding is the position of the span.
+   * Its other two coordinates are this position plus its row, and this position plus its column. The position of the
+   * token after the span is larger by the longer side of the grid. Null: each embedding has the next position, like a
+   * token.
    */
   readonly grid: { readonly rows: number; readonly columns: number } | null;
 }
 
-/** Part of a batch row that is embeddings. */
+/** Part of a batch row that consists of embeddings instead of tokens. */
 export interface EmbeddedPart {
   readonly row: number;
   /** First token of the part, counted from the row's first token. */
@@ -30,18 +31,18 @@ export interface EmbeddedPart {
   /** Embeddings of the part, shape [length][width of the model]. */
   readonly embeddings: Float32Array;
   readonly attendsAhead: boolean;
-  /** M-RoPE: the span of the part; null: the tokens of the part have the next positions. */
+  /** M-RoPE: coordinates of the part; null: the part has consecutive positions, like tokens. */
   readonly span: GridSpan | null;
 }
 
-/** Coordinates of a span of embeddings in rows and columns (M-RoPE). */
+/** Coordinates of a part of a span whose embeddings form a grid (M-RoPE). */
 interface GridSpan {
   readonly columns: number;
   /** Index in the span of the part's first embedding. */
   readonly first: number;
-  /** Position of the span in time. */
+  /** Position of the span, which is the time coordinate of all its embeddings. */
   readonly time: number;
-  /** Number of positions by which the span is shorter than its number of embeddings. */
+  /** Number of embeddings of the span minus the number of positions that it takes. */
   readonly saved: number;
 }
 
@@ -52,7 +53,10 @@ interface GridSpan {
 export class Batch {
   readonly slot: Int32Array;
   readonly position: Int32Array;
-  /** M-RoPE: number of positions by which images before the row are shorter than their number of embeddings. */
+  /**
+   * M-RoPE: over all images before the row, the number of their embeddings minus the number of positions that they
+   * take.
+   */
   readonly saved: Int32Array;
   readonly offset: Int32Array;
   readonly length: Int32Array;
@@ -63,7 +67,7 @@ export class Batch {
   /** Adapter id of the row; 0: the base model. */
   readonly adapter: Int32Array;
   readonly tokens: Int32Array;
-  /** Parts of rows that are embeddings, in the order of rows and positions. Their tokens are negative. */
+  /** Parts of rows that are embeddings, in the order of rows and positions. Their tokens are negative placeholders. */
   readonly embedded: EmbeddedPart[] = [];
   rowCount = 0;
   tokenCount = 0;
@@ -130,8 +134,8 @@ export class Batch {
   }
 
   /**
-   * Returns a coordinate of a token of a row, which rope rotates by. `index`: counted from the row's first token. `axis`:
-   * 0 = time, 1 = row, 2 = column. All coordinates of a token are its position, except in images with M-RoPE.
+   * Returns a coordinate for rope of one token of a row. `index`: counted from the row's first token. `axis`: 0 =
+   * time, 1 = row, 2 = column. All coordinates of a token are its position, except in images with M-RoPE.
    */
   coordinate(row: number, index: number, axis: number): number {
     let position = (this.position[row] as number) - (this.saved[row] as number) + index;
@@ -173,6 +177,6 @@ export interface StepOutput {
    * - tokens: the row's tokens one after another, a row each
    */
   readonly pooled: Float32Array;
-  /** For each batch row: its row in `pooled`, with pooling `tokens` the first of its rows; -1 if it has none. */
+  /** For each batch row: its first row in `pooled` (the only one, except with pooling `tokens`); -1 if it has none. */
   readonly pooledRow: Int32Array;
 }

@@ -1,5 +1,5 @@
 // Engine contract: the interface of an engine, which loads a model and runs forward passes. The scheduler and the
-// sampler use every engine through this interface. Engines know nothing of HTTP, of actors or of each other.
+// sampler use every engine through this interface. Engines do not depend on HTTP, on actors or on each other.
 import type { Batch, StepOutput } from "./batch.ts";
 import type { AudioRules } from "./files/audio-projector.ts";
 import type { ImageRules } from "./files/projector.ts";
@@ -9,9 +9,9 @@ import type { GrammarNotation } from "./grammar-source.ts";
 export type EngineName = "llama" | "wasm";
 
 /**
- * Limit on the KV memory of a model, in bytes, in tokens, or as a fraction (0..1). With a GPU, `fraction` is the share
- * of its total memory that the weights, the KV cache and all other programs together may fill. Without a GPU, it is the
- * share of the main memory free at load that the KV cache may fill.
+ * Limit on the KV memory of a model, in bytes, in tokens, or as a fraction (0..1). With a GPU, `fraction` is the
+ * share of its total memory that the weights, the KV cache and all other programs together may use. Without a GPU, it
+ * is the share of the main memory free at load that the KV cache may use.
  */
 export type KvBudget = { readonly bytes: number } | { readonly tokens: number } | { readonly fraction: number };
 
@@ -45,13 +45,18 @@ export interface ModelSpec {
   readonly extraLogitsRows: number;
   /** Number of compute threads; 0: one per physical core. */
   readonly threads: number;
-  /** Whether the llama engine collects the inputs of matrices on a CPU, which makes every pass slower. The wasm engine always can. */
+  /**
+   * Whether the llama engine must be able to collect the inputs of weight matrices (see Calibration). This works only
+   * on a CPU, and makes every pass slower. The wasm engine always can.
+   */
   readonly collectsInputs?: boolean;
   /** true: map the model file into memory; false: read it. */
   readonly mmap: boolean;
-  /** Number of layers put on GPUs, if there are any, with the output matrix as one more; -1: all, 0: none. */
+  /**
+   * Number of layers to put on GPUs, if there are any. The output matrix counts as one more layer. -1: all, 0: none.
+   */
   readonly gpuLayers: number;
-  /** Layers of each GPU, by its number; null or absent: divided by free memory. */
+  /** Number of layers on each GPU, by the number of the GPU; null or absent: layers are divided by free memory. */
   readonly gpuSplit?: readonly number[] | null;
   /**
    * Abort flag, used for unloading: another thread writes 1 to byte 0 to abort the running forward pass. null: the
@@ -65,11 +70,11 @@ export interface ModelSpec {
   readonly computeLock: string | null;
   /** Required kind of the model; null or absent: any. The caller checks it after the load. */
   readonly kind?: "text" | "multimodal" | "embedding" | null;
-  /** Pooling of an encoder in place of its own; null or absent: its own. */
+  /** Pooling of an encoder that replaces its own method; null or absent: its own method. */
   readonly pooling?: "tokens" | null;
-  /** Images that the model takes, from its projector file; null or absent: it takes tokens only. */
+  /** Settings of image input, with the projector file; null or absent: the model accepts no images. */
   readonly images?: ImageSpec | null;
-  /** Audio that the model takes, from its projector file; null or absent: none. */
+  /** Settings of audio input, with the projector file; null or absent: the model accepts no audio. */
   readonly audio?: AudioSpec | null;
   /**
    * Source of the multi-token prediction heads: the model's own file or the file of an assistant model; null or absent:
@@ -85,7 +90,7 @@ export interface ModelSpec {
   readonly mixture?: MixtureSpec | null;
 }
 
-/** Projector file with which a model takes images or audio. */
+/** Projector file, which converts images or audio to embeddings. */
 interface ProjectorSpec {
   /** Path of the projector file (mmproj). */
   readonly path: string;
@@ -93,7 +98,7 @@ interface ProjectorSpec {
   readonly cacheBytes: number;
 }
 
-/** Audio that a model takes. */
+/** Settings of a model's audio input. */
 export interface AudioSpec extends AudioRules, ProjectorSpec {
   /** Maximum number of audio parts of a request. */
   readonly maxAudio: number;
@@ -101,9 +106,9 @@ export interface AudioSpec extends AudioRules, ProjectorSpec {
   readonly maxSeconds: number;
 }
 
-/** Images that a model takes. */
+/** Settings of a model's image input. */
 export interface ImageSpec extends ImageRules, ProjectorSpec {
-  /** Longest edge of an image in pixels, to which larger ones are scaled; null: none. */
+  /** Maximum length in pixels of the longer edge of an image. Larger images are scaled down. null = no limit. */
   readonly maxEdge: number | null;
   /** Maximum number of images of a request. A video counts as one. */
   readonly maxImages: number;
@@ -112,9 +117,9 @@ export interface ImageSpec extends ImageRules, ProjectorSpec {
 }
 
 /**
- * X-LoRA (arXiv 2402.07148): two forward passes per token. The first pass runs the base model and gives each token's
- * hidden state after the output norm. From that state a classifier computes one weight per adapter and adapted matrix.
- * The second pass applies the adapters with these weights.
+ * X-LoRA (arXiv 2402.07148): two forward passes per token. The first pass runs the base model and yields each token's
+ * hidden state after the output norm. From that state a classifier computes one weight per adapter and adapted
+ * matrix. The second pass applies the adapters with these weights.
  */
 export interface MixtureSpec {
   /** Paths of prepared adapters (engines/files/lora), in the order of the classifier's classes. */
@@ -216,9 +221,9 @@ export interface Capacity {
   readonly kvBlocks: number;
 }
 
-/** Method that reduces the hidden states of a sequence to one vector; `rank` gives scores instead of a vector. */
+/** Method that reduces the hidden states of a sequence to one vector; `rank` returns scores instead of a vector. */
 export type SequencePooling = "mean" | "cls" | "last" | "rank";
-/** Method that makes vectors of the hidden states of a sequence; `tokens` keeps one for each token. */
+/** Method that computes the pooled output from the hidden states of a sequence; `tokens` returns a vector per token. */
 export type Pooling = SequencePooling | "tokens";
 
 /**
@@ -238,7 +243,7 @@ export interface Capabilities {
   readonly pooling: Pooling | null;
   /** Number of floats in a pooled output; with pooling `tokens`, of each token. */
   readonly pooledLength: number;
-  /** true: a sequence must be fed whole, as one row, because its tokens also attend to later ones. */
+  /** true: a sequence must be fed whole, as one row, because its tokens also attend to later tokens. */
   readonly wholeSequences: boolean;
   /**
    * true: one pass computes rows of different lengths. false: a step has either decodes, or prompt chunks of equal
@@ -352,24 +357,30 @@ export interface AdapterHost {
   unload(id: number): void;
 }
 
-/** Sums over the input rows of one matrix. A stack of matrices (experts) has the values of all its matrices, one after another. */
+/**
+ * Statistics of the inputs of one weight matrix, summed over its input rows. For a stack of matrices (experts), the
+ * arrays contain the values of each matrix, one after another.
+ */
 export interface InputSums {
   /** Name of the matrix in the model file. */
   readonly name: string;
-  /** For each column of a matrix: the sum of the squares of its input. */
+  /** For each column of a matrix: the sum of the squares of its inputs. */
   readonly squares: Float32Array;
-  /** For each matrix: the number of its input rows. */
+  /** For each matrix: the number of input rows. */
   readonly rows: Float32Array;
 }
 
-/** Collection of the inputs of all matrices of the layers, from which an importance matrix is made. It is off at first. */
+/**
+ * Collects statistics of the inputs of all weight matrices in the layers. An importance matrix is computed from them.
+ * Off at first.
+ */
 export interface Calibration {
   readonly isCollecting: boolean;
   /** Starts to collect; earlier sums are dropped. Call between steps. */
   start(): void;
   /** Ends collecting and drops the sums. Call between steps. */
   stop(): void;
-  /** Returns the sums of all matrices, also of those without input rows. */
+  /** Returns the sums of all matrices, including matrices without input rows. */
   sums(): readonly InputSums[];
 }
 
@@ -387,9 +398,9 @@ export interface LoadedModel {
   readonly tokenize: ((text: string) => Int32Array) | null;
   /** Multi-token prediction heads; null or absent: none. */
   readonly mtp?: MtpHeads | null;
-  /** Loaded adapters; null or absent: the model takes no adapters. */
+  /** Loaded adapters; null or absent: the model does not support adapters. */
   readonly adapters?: AdapterHost | null;
-  /** Collects the inputs of the matrices; null or absent: the engine cannot. */
+  /** Collects the inputs of the weight matrices; null or absent: the engine cannot collect them. */
   readonly calibration?: Calibration | null;
   /**
    * Runs ONE forward pass, synchronously, on the model's own thread. Throws ServerError `model_failed` if the engine

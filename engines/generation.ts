@@ -18,16 +18,18 @@ export interface ChatMessage {
   readonly media?: readonly MessageMedia[];
 }
 
-/** Place of an image, a video or audio in a message: index in the content, and key among the request's media. */
+/** Image, video or audio in a message. `at`: index in the content. `key`: key among the request's media. */
 export interface MessageMedia {
   readonly at: number;
   readonly key: string;
 }
 
-/** Image, video or audio of a request. `key`: the same for equal sources. */
+/** Image, video or audio of a request. `key`: equal for equal sources. */
 export interface RequestMedia {
   readonly key: string;
-  /** Absent: an image. The frames of a video, with the keys of frameKey(), take its place before the prompt is prepared. */
+  /**
+   * Absent: an image. Before the prompt is prepared, a video is replaced by its frames, with the keys of frameKey().
+   */
   readonly kind?: "video" | "frame" | "audio";
   readonly source: MediaSource;
   /** Name of the request's field, for error messages. */
@@ -59,7 +61,7 @@ export interface ToolSpec {
   readonly strict: boolean;
 }
 
-/** Tools of a request. If the tool choice names some of the tools, only these are listed. */
+/** Tools of a request. If the tool choice allows only some of the tools, only these are listed. */
 export interface ToolUse {
   /** The tools; at least one. */
   readonly specs: readonly ToolSpec[];
@@ -102,7 +104,7 @@ export type DefaultedField =
   | "presencePenalty"
   | "frequencyPenalty";
 
-/** Sampling as a request asks for it. null: the default of the model (engines/sampling-defaults.ts). */
+/** Sampling settings of a request; null = the default of the model (engines/sampling-defaults.ts). */
 export type RequestedSampling = Omit<Sampling, DefaultedField> & {
   readonly [F in DefaultedField]: Sampling[F] | null;
 };
@@ -297,8 +299,8 @@ export interface TemplateArguments {
 }
 
 /**
- * Reason for the end of a choice. `tool_calls`: the model stopped by itself or at a stop string, after at least one
- * complete call.
+ * Reason for the end of a choice. `tool_calls`: the model ended its output or reached a stop string, after at least
+ * one complete call.
  */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 

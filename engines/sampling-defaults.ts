@@ -1,4 +1,4 @@
-// Generation defaults: the values of a model for the sampling settings and the output limit that a request leaves out.
+// Generation defaults: a model's values for the sampling settings and the output limit that a request does not set.
 import type { DefaultedField, RequestedSampling, Sampling } from "./generation.ts";
 
 export type SamplingDefaults = Pick<Sampling, DefaultedField>;
@@ -31,14 +31,14 @@ export const builtInDefaults: GenerationDefaults = {
   maxTokens: null,
 };
 
-/** A value that takes the place of a built-in one. */
+/** A value that overrides a built-in default. */
 export interface OwnSetting {
   readonly value: number;
   /** Source of the value, for the log. */
   readonly origin: string;
 }
 
-/** Returns the defaults of a model: its own values, and the built-in values of the other fields. */
+/** Returns the defaults of a model: its own values, and the built-in values for the other fields. */
 export function defaultsOf(
   own: Readonly<Partial<Record<DefaultedField, OwnSetting>>>,
   maxTokens: number | null,

@@ -52,38 +52,38 @@ export interface AppOptions {
   readonly models?: ModelManagement;
   /** Tunes models; by default models cannot be tuned over HTTP. */
   readonly tuner?: Tuner;
-  /** Downloads models; default: clients may not. */
+  /** Downloads models; null (default): clients may not download models. */
   readonly library?: ModelLibrary | null;
-  /** Models that browsers may copy and run on a GPU; default: none. */
+  /** Models that browsers may copy and run on the visitor's GPU; default: none. */
   readonly webModels?: readonly MlcModel[];
-  /** Makes images from text; default null: the server makes none. */
+  /** Generates images from text; null (default): the server generates no images. */
   readonly imageGeneration?: ImageGeneration | null;
-  /** LoRA adapters of the models; default null: no model accepts adapters. */
+  /** LoRA adapters of the models; null (default): no model accepts adapters. */
   readonly lora?: LoraAdapters | null;
-  /** Agent loop; default null: the server runs no tools. */
+  /** Agent loop; null (default): the server runs no tools. */
   readonly agents?: Agents | null;
-  /** Files, sessions and skills; default null: the server keeps none. */
+  /** Storage of files, sessions and skills; null (default): the server stores none. */
   readonly files?: Files | null;
   readonly sessions?: Sessions | null;
   readonly skills?: Skills | null;
-  /** Speaks texts and transcribes audio; default null: the server has no speech models. */
+  /** Synthesises speech and transcribes audio; null (default): the server has no speech models. */
   readonly speech?: Speech | null;
-  /** API keys. A request needs one of them, unless its route is open; default: no request needs a key. */
+  /** API keys. A request needs one of these keys, unless its route is open; null (default): no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly log: Log;
   /** Storage of responses; default: in memory. */
   readonly storedResponses?: StoredResponses;
-  /** Other servers with the same state; default null: none. */
+  /** Other servers that share this server's state; null (default): none. */
   readonly replicas?: Replicas | null;
   readonly config?: Partial<HttpConfig>;
   /** Maximum memory in bytes for the logprobs and embeddings of all responses in progress; default: MAX_ANSWER_BYTES. */
   readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
-  /** Settings in force, for GET /v1/system/config; default: none. */
+  /** Current values of the settings, for GET /v1/system/config; default: none. */
   readonly settings?: readonly SettingInForce[];
   /** Routes in addition to those of the server. */
   readonly extraRoutes?: readonly Route[];
-  /** Whether the models and adapters of the settings are not loaded yet; default: they are. */
+  /** Returns whether the models and adapters in the settings are still being loaded; default: always false. */
   readonly isStarting?: () => boolean;
   /** Observers of inference requests and results, in addition to the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
@@ -92,11 +92,14 @@ export interface AppOptions {
 export interface App {
   /** Handles a request of the HTTP front end (EdgeHandler). `onEvents` receives the events of the request's generation. */
   handle(request: HttpRequest, reply: HttpReply, refusal: ServerError | null, onEvents?: OnEvents): void;
-  /** Checks the host, the origin and the API key of a request. The request's body is read only if the result is null. */
+  /**
+   * Checks the host, the origin and the API key of a request before its body is read. Returns the error to send; null if the
+   * request is accepted.
+   */
   readonly admit: AdmitRequest;
   /** Returns the folder for the body of an upload, which is written to a file; null for all other bodies. */
   readonly spoolFolder: SpoolFolder;
-  /** Has /ready respond with 503. Requests are still served. */
+  /** Makes /ready respond with 503. All requests are still served. */
   retire(): void;
   /** Rejects new inference requests with the error `draining`. Running requests continue, and /health still responds. */
   drain(): void;
@@ -149,7 +152,7 @@ const clientHeaders =
   "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, x-stainless-arch, x-stainless-helper, " +
   "x-stainless-helper-method, x-stainless-lang, x-stainless-os, x-stainless-package-version, x-stainless-retry-count, " +
   "x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout";
-/** Request header that load balancers read: requests with the same value reach the same replica (docs/scale.md). */
+/** Request header that load balancers read, so that requests with the same value reach the same replica (docs/scale.md). */
 const proxyHeaders = "x-session-affinity";
 
 const preflightHeaders = {
@@ -258,7 +261,7 @@ export function createApp({
     }
     exchange.finish();
   };
-  // A response that is claimed while its model is loaded would fail.
+  // A response that this server claimed while its model is loaded would fail.
   const isReady = (): boolean =>
     !isStarting() &&
     inference.faults().length === 0 &&
@@ -287,7 +290,7 @@ export function createApp({
     spoolFolder,
     retire() {
       isRetiring = true;
-      // What it would claim, it would soon leave to the next server.
+      // A response claimed now would soon be released for the next server, because this server is about to stop.
       restarter?.stop();
     },
     drain() {

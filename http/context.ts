@@ -1,4 +1,4 @@
-// Context of a route handler: objects that it receives in addition to its request, such as models, model management, and the
+// Context of a route handler: the objects that a handler needs besides the request, such as models, model management, and the
 // settings of the HTTP server.
 import type { Agents } from "../actors/api/agent/agents.ts";
 import type { Files } from "../actors/api/agent/files.ts";
@@ -26,32 +26,32 @@ import type { SettingInForce } from "./system/settings.ts";
 
 /** Settings of the HTTP server, as plain values. */
 export interface HttpConfig extends RouteSettings {
-  /** Path prefix under which a proxy or an embedding program serves the routes; "": none. */
+  /** Path prefix under which a proxy or an embedding program serves the routes; "": no prefix. */
   readonly basePath: string;
-  /** Milliseconds without output after which a stream sends a comment line; 0: never. */
+  /** Milliseconds without output after which a stream sends an SSE comment line to keep the connection open; 0: never. */
   readonly keepAliveMs: number;
-  /** Milliseconds without reading after which a client is disconnected. */
+  /** Milliseconds without progress after which a client that does not read its response is disconnected. */
   readonly readerStallMs: number;
   readonly accessLog: boolean;
-  /** Whether the access log includes operations: health, metrics, documents. */
+  /** Whether the access log includes the operations routes: health, metrics, documents. */
   readonly accessLogHealth: boolean;
   readonly disableRequestIdHeader: boolean;
   /** Disables metrics: nothing is counted, and GET /metrics responds with 503. */
   readonly disableMetrics: boolean;
-  /** Maximum number of background responses that run at the same time. */
+  /** Maximum number of concurrent background responses. */
   readonly maxBackgroundResponses: number;
-  /** Whether background responses without output whose server has ended are generated again. */
+  /** Whether background responses are generated again if their server stops before their first output. */
   readonly restartsBackground: boolean;
-  /** Number of sequences waiting for a slot of the default model from which on /ready responds with 503. */
+  /** Number of sequences in the default model's queue at which /ready starts to respond with 503. */
   readonly readyMaxQueue: number;
   /** Whether text completions may be streamed. */
   readonly allowCompletionsStream: boolean;
   /** Listening address. */
   readonly host: string;
-  /** Additional host names of the server, for example the name of a proxy. */
+  /** Additional host names under which clients reach the server, for example the name of a proxy. */
   readonly allowedHosts: readonly string[];
   /**
-   * Web origins that may use the server. If set, only known host names are accepted; null: all origins and host names are
+   * Web origins that may use the server. If set, requests must also use a known host name; null: all origins and host names are
    * allowed.
    */
   readonly corsOrigins: readonly string[] | null;
@@ -62,35 +62,39 @@ export interface HttpConfig extends RouteSettings {
 export interface Context {
   /** Whether the server is about to stop, so that clients should send requests elsewhere. */
   readonly isRetiring: () => boolean;
-  /** Whether the models and adapters of the settings are not loaded yet. */
+  /** Whether the models and adapters in the settings are still being loaded. */
   readonly isStarting: () => boolean;
-  /** Information about the machine, and checks of the machine. */
+  /** Information about the machine, and diagnostic checks. */
   readonly system: SystemInspector;
   readonly inference: Inference;
   readonly models: ModelManagement;
-  /** Finds the best settings of a model by measurements. */
+  /** Finds the best settings of a model by benchmarks. */
   readonly tuner: Tuner;
-  /** Downloads and removes models; null: clients may not. */
+  /** Downloads and deletes models; null: clients may not. */
   readonly library: ModelLibrary | null;
-  /** Models that browsers may copy and run on a GPU. */
+  /** Models that browsers may copy and run on the visitor's GPU. */
   readonly webModels: readonly MlcModel[];
-  /** Makes images from text; null: the server has no diffusion models. */
+  /** Generates images from text; null: the server has no diffusion models. */
   readonly imageGeneration: ImageGeneration | null;
   /** LoRA adapters of the models; null if no model accepts adapters. */
   readonly lora: LoraAdapters | null;
-  /** Runs requests whose tools the server runs; null: the server runs no tools, and keeps no sessions and files. */
+  /**
+   * Agent loop for requests with tools that run on the server; null: the server runs no tools and stores no sessions or files.
+   */
   readonly agents: Agents | null;
-  /** Files, sessions and skills; null: the server keeps none. */
+  /** Storage of files, sessions and skills; null: the server stores none. */
   readonly files: Files | null;
   readonly sessions: Sessions | null;
   readonly skills: Skills | null;
-  /** Other servers with the same state; null: none. */
+  /** Other servers that share this server's state; null: none. */
   readonly replicas: Replicas | null;
-  /** Speaks texts and transcribes audio; null: the server has no speech models. */
+  /** Synthesises speech and transcribes audio; null: the server has no speech models. */
   readonly speech: Speech | null;
   readonly config: HttpConfig;
   readonly log: Log;
-  /** Like `inference.tokenTexts`, but the result holds no reference to a request, so the result may outlive the request. */
+  /**
+   * Like `inference.tokenTexts`, but the result holds no reference to a request, so it may be kept after the request has ended.
+   */
   readonly tokenTexts: (model: string) => ShownTokens;
   /** Memory budget of all responses in progress. */
   readonly answerMemory: AnswerMemory;
@@ -100,7 +104,7 @@ export interface Context {
   readonly metrics: HttpMetrics | null;
   /** Inference requests in progress. */
   readonly active: ActiveRequests;
-  /** Settings in force, without secrets. */
+  /** Current values of the settings, without secrets. */
   readonly settings: readonly SettingInForce[];
 }
 

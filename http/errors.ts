@@ -1,5 +1,5 @@
-// HTTP errors: status, type and Retry-After of each error code, and the common error body. A protocol with another error body
-// defines its own ErrorFormat; nothing else in http/ builds error bodies.
+// HTTP errors: status, type and Retry-After of each error code, and the common error body. A protocol with a different error
+// body defines its own ErrorFormat; no other code in http/ builds error bodies.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../runtime/errors.ts";
 import type { ReplyHeaders } from "./server/edge.ts";
@@ -8,7 +8,7 @@ interface WireRule {
   readonly status: number;
   /** Seconds after which a retry may succeed. */
   readonly retryAfterSeconds?: number;
-  /** Value of the header www-authenticate, which every response with status 401 has. */
+  /** Value of the www-authenticate header, which every 401 response has. */
   readonly challenge?: string;
 }
 
@@ -85,7 +85,7 @@ export function statusOf(code: ErrorCode): number {
   return rules[code].status;
 }
 
-/** Response headers of an error. */
+/** Returns the response headers of an error. */
 export function errorHeaders(error: ErrorRecord): ReplyHeaders {
   const { challenge, retryAfterSeconds } = rules[error.code];
   const seconds = error.retryAfterSeconds ?? retryAfterSeconds;
@@ -110,11 +110,11 @@ export interface ErrorFormat {
   body(error: ErrorRecord, requestId: string): string;
   /** Schema of the error body; it needs an id for references in the API document. */
   readonly schema: z.ZodType;
-  /** Name of an additional response header with the request id, besides x-request-id. */
+  /** Name of an additional response header with the request id, sent together with x-request-id. */
   readonly requestIdHeader?: string;
 }
 
-/** Names of the response headers that carry the request id. */
+/** Returns the names of the response headers that carry the request id. */
 export function requestIdHeaders({ requestIdHeader: vendors }: ErrorFormat): readonly string[] {
   return vendors === undefined ? commonIdHeaders : [...commonIdHeaders, vendors];
 }
@@ -134,7 +134,7 @@ const errorEnvelope = z
 
 export const commonErrors: ErrorFormat = { statusOf, body: errorBody, schema: errorEnvelope };
 
-/** Whether every response with this error code has a Retry-After header. */
+/** Returns whether responses with this error code have a Retry-After header. */
 export function saysWhenToRetry(code: ErrorCode): boolean {
   return rules[code].retryAfterSeconds !== undefined;
 }

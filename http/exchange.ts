@@ -1,5 +1,5 @@
-// Exchange: one HTTP request and its response. Adds the common headers, turns errors into error bodies, and notifies the
-// observers. Created by the app for each request; protocol routes use HTTP only through it.
+// Exchange: one HTTP request and its response. Adds the common headers, converts errors to error bodies, and notifies the
+// observers. The app creates one for each request; protocol routes access HTTP only through it.
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Generation } from "./observe/instrumented-inference.ts";
@@ -10,7 +10,7 @@ import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/
 import { UNKNOWN_FIELDS_HEADER } from "./shared/unknown-fields.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
 
-/** Observer of requests: access log, metrics, request log, tracing. */
+/** Observer of requests, for example the access log, metrics, request log or tracing. */
 export interface ExchangeObserver {
   /** Called when the route of the request is known. The request's model is not known yet. */
   began?(exchange: Exchange): void;
@@ -21,12 +21,12 @@ export interface ExchangeObserver {
 export interface ExchangeOptions {
   readonly log: Log;
   readonly disableRequestIdHeader: boolean;
-  /** Origins whose pages may read responses; null: all. */
+  /** Origins whose pages may read responses; null: all origins. */
   readonly corsOrigins: readonly string[] | null;
   readonly observers: readonly ExchangeObserver[];
 }
 
-/** Logged status of a request whose client disconnected before the response. */
+/** Logged status of a request whose client disconnected before a response was sent. */
 export const CLIENT_GONE = 499;
 
 const SWITCHING_PROTOCOLS = 101;
@@ -49,7 +49,7 @@ export class Exchange {
   readonly receivedAt = Date.now();
   /** Id of the request's model; "" until it is known. */
   model = "";
-  /** Generation of the request; null until the generation has started. */
+  /** Outcome of the request's inference; null until inference has started. */
   generation: Generation | null = null;
   /** Called with each piece of the response body. */
   tap: ((body: string | Uint8Array) => void) | null = null;
@@ -58,7 +58,7 @@ export class Exchange {
   /** Route of the request; null if the request matches no route. */
   route: DescribedRoute | null = null;
   parameters: PathParameters = {};
-  /** Unknown fields of the request's body, for the response header; null if there are none. */
+  /** Unknown fields of the request body, as the value of a response header; null if there are none. */
   unknownFields: string | null = null;
   #errors: ErrorFormat = commonErrors;
   readonly #reply: HttpReply;
@@ -89,7 +89,7 @@ export class Exchange {
     return this.#streamType === eventStreamHeaders["content-type"];
   }
 
-  /** Whether the response has begun, as a stream of JSON lines. */
+  /** Whether the response is a stream of JSON lines that has begun. */
   get isLineStream(): boolean {
     return this.#streamType === lineStreamHeaders["content-type"];
   }
@@ -99,12 +99,12 @@ export class Exchange {
     return this.#isWhole;
   }
 
-  /** Bytes of the response body. They are also counted after the client has disconnected. */
+  /** Number of response body bytes, including bytes written after the client disconnected. */
   get sentBytes(): number {
     return this.#sentBytes;
   }
 
-  /** Notifies the observers that the request begins. Call it after the route is known and before the handler runs. */
+  /** Notifies the observers that the request begins. Call it when the route is known, before the handler runs. */
   begin(): void {
     for (const observer of this.#options.observers) observer.began?.(this);
   }
@@ -161,7 +161,7 @@ export class Exchange {
     return this.#isObserved ? this.#observed(sink) : sink;
   }
 
-  /** Switches the connection to a WebSocket, or sends the error if the switch is refused. */
+  /** Upgrades the connection to a WebSocket. Sends an error response if the upgrade is refused. */
   upgrade(): void {
     const refusal = this.#reply.upgrade?.(this.#withCommon({})) ?? null;
     if (refusal !== null) {

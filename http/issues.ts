@@ -16,7 +16,7 @@ const typeNames: Readonly<Record<string, string>> = {
   record: "an object",
 };
 
-/** Returns a short description of a value for an error message. */
+/** Returns a short description of a value, for an error message. */
 function picture(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return JSON.stringify(clip(value));
@@ -35,7 +35,7 @@ export function expected(what: string): (issue: RawIssue) => string {
   return (issue) => `expected ${what}, got ${picture(issue.input)}`;
 }
 
-/** Returns a function that creates the error message of a union of objects discriminated by `field`. */
+/** Returns a function that creates the error message of a union of objects with the discriminator `field`. */
 export function expectedVariant(what: string, field: string, values: readonly string[]): (issue: RawIssue) => string {
   return (issue) => {
     if (issue.code !== "invalid_union") return expected(what)(issue);
@@ -44,7 +44,7 @@ export function expectedVariant(what: string, field: string, values: readonly st
   };
 }
 
-/** Parses a value with the error messages that the functions below expect. */
+/** Parses a value, with the error messages that describeIssue expects. */
 export function parsed<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
@@ -90,7 +90,7 @@ export function describeIssue(issues: readonly Issue[]): ServerError {
   return fieldError(isUnsupported ? "unsupported" : "invalid_value", at, issue.message);
 }
 
-/** Error of an unknown field. The message suggests the most similar known name. */
+/** Creates the error for an unknown field. Its message suggests the most similar known name. */
 export function unknownFieldError(path: readonly PropertyKey[], key: string, known: readonly string[]): ServerError {
   const message = `there is no such field here${suggestion(clip(key), known)}`;
   return fieldError("invalid_value", [...path, key], message);
@@ -136,7 +136,7 @@ function fieldError(code: ErrorCode, path: readonly PropertyKey[], message: stri
     : new ServerError(code, `${param}: ${message}`, { param });
 }
 
-/** Path in OpenAI's notation: `messages[0].content`. */
+/** Returns a path in OpenAI's notation: `messages[0].content`. */
 function fieldPath(path: readonly PropertyKey[]): string {
   const steps = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${clip(String(key))}`));
   return steps.join("").replace(/^\./, "");

@@ -20,36 +20,36 @@ const utf8 = /^charset="?utf-?8"?$/i;
 const MAX_TYPE_LENGTH = 200;
 
 /**
- * Maximum number of JSON values in one body. A body of 50 MB that is one text is harmless. But 50 MB of `[0,0,…` or
+ * Maximum number of JSON values in one body. A 50 MB body with a single long string is harmless. But 50 MB of `[0,0,…` or
  * `[[[[…` would block this thread for many seconds and fill the heap with values and validation issues.
  */
 const MAX_VALUES = 200_000;
 
 /**
- * Maximum bytes of a body parsed on the main thread. Parsing a longer body takes over a millisecond, so a text worker does it.
+ * Maximum bytes of a body parsed on the main thread. A longer body takes over a millisecond to parse, so a text worker parses
+ * it.
  */
 export const MAX_BODY_READ_HERE = 64 * 1024;
 
-/** Maximum bytes of a small body. A longer body counts against the body budget until the response ends. */
+/** Maximum bytes of a small body. A longer body stays counted in the body budget until the response ends. */
 const SMALL_BODY_BYTES = 256 * 1024;
 
-/** Fields that may name a model. */
+/** Body fields that may contain a model name. */
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
 
-/** Values of the fields that name a model in a JSON body, by request. */
+/** Values of the body's model fields, by request. */
 const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
 /**
- * Returns the model that a body names; `name` is undefined if the body names none. Returns null if the body was not parsed as
- * JSON.
+ * Returns the model name in a body; `name` is undefined if the body has none. Returns null if the body was not parsed as JSON.
  */
 export function namedModel(request: HttpRequest, field: ModelField = "model"): { readonly name: unknown } | null {
   const named = namedModels.get(request);
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Records the model of a short body for `namedModel`. Used for requests that are rejected before their body is parsed. */
+/** Records the model name in a short body for `namedModel`. Used for requests that are rejected before their body is parsed. */
 export function noteModel(request: HttpRequest): void {
   if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
@@ -59,7 +59,7 @@ export function noteModel(request: HttpRequest): void {
   }
 }
 
-/** Records the model of a body that another thread parsed, so that `namedModel` returns it. */
+/** Records the model name in a body that another thread parsed, so that `namedModel` returns it. */
 export function nameModel(request: HttpRequest, model: unknown): void {
   namedModels.set(request, { model });
 }
@@ -78,7 +78,7 @@ export function readJson<Schema extends z.ZodObject>(
 
 interface BodyLimits {
   readonly limitBytes?: number;
-  /** Whether requests need no content type: see DescribedRoute.takesUntyped. */
+  /** Whether requests may omit the JSON content type; see DescribedRoute.takesUntyped. */
   readonly takesUntyped?: boolean | undefined;
 }
 
@@ -100,8 +100,9 @@ export function readJsonValue(
 }
 
 /**
- * Throws `invalid_content_type` if the body is not declared as JSON. `takesUntyped`: requests without an Origin header may have
- * any content type. A web page always needs the JSON type, because browsers send some types without a CORS preflight.
+ * Throws `invalid_content_type` if the body is not declared as JSON. `takesUntyped`: any content type is accepted from requests
+ * without an Origin header. Web pages always need the JSON type, because browsers send some other types without a CORS
+ * preflight.
  */
 export function checkContentType({ headers }: HttpRequest, takesUntyped = false): void {
   const contentType = headers.get("content-type");
@@ -111,7 +112,7 @@ export function checkContentType({ headers }: HttpRequest, takesUntyped = false)
   throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
 }
 
-/** Checks for application/json or a +json type, without parameters other than the charset UTF-8. */
+/** Checks whether a content type is application/json or has the suffix +json. The only allowed parameter is the charset UTF-8. */
 function isJson(contentType: string): boolean {
   if (contentType === "application/json") return true;
   if (contentType.length > MAX_TYPE_LENGTH) return false;
@@ -135,7 +136,7 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Returns an upper bound of the number of values by counting commas and opening brackets. Stops above the limit. */
+/** Returns an upper bound of the number of JSON values, by counting commas and opening brackets. Stops above the limit. */
 function valueCount(body: Uint8Array): number {
   let count = 1;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {
@@ -153,14 +154,14 @@ function closingQuote(body: Uint8Array, from: number): number {
   return at < 0 ? body.length : at;
 }
 
-/** Whether an odd number of backslashes precedes the position `at`. */
+/** Returns whether an odd number of backslashes precedes the position `at`. */
 function isEscaped(body: Uint8Array, at: number): boolean {
   let before = at - 1;
   while (body[before] === BACKSLASH) before--;
   return (at - before) % 2 === 0;
 }
 
-/** Validates a body against a schema, which refuses unknown fields. Throws `invalid_value` that names the invalid field. */
+/** Validates a body against a schema that rejects unknown fields. Throws `invalid_value` with the name of the invalid field. */
 export function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
   const result = parsed(schema, body);
   if (result.success) return result.data;

@@ -1,5 +1,5 @@
-// Operation: description of a route in the API document: its request, responses and errors. Every protocol folder describes its
-// own routes; routes.ts collects the descriptions.
+// Operation: description of a route for the API document, with the request, the responses and the errors. Each protocol folder
+// describes its own routes; routes.ts collects the descriptions.
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
@@ -8,13 +8,13 @@ export type Tag = "Inference" | "Audio" | "Agents" | "Ollama" | "Models" | "LoRA
 /** Response body of one content type. */
 export interface Content {
   readonly contentType: string;
-  /** Schema of the JSON body, or of the JSON `data` of each event of a stream. Absent: plain text. */
+  /** Schema of the JSON body, or of the JSON data of each event in a stream; absent for plain text. */
   readonly schema?: z.ZodType;
   readonly description: string;
 }
 
 export interface Operation {
-  /** operationId in camelCase; schemas without an id are named after the operation. */
+  /** operationId in camelCase. Schemas without an id are named after it. */
   readonly id: string;
   readonly tag: Tag;
   readonly summary: string;
@@ -27,15 +27,15 @@ export interface Operation {
   readonly body?: z.ZodType;
   /** Whether the body is a form (multipart/form-data) instead of JSON. */
   readonly takesForm?: true;
-  /** Successful responses by status. */
+  /** Successful responses, by HTTP status. */
   readonly answers: Readonly<Record<number, readonly Content[]>>;
-  /** Name of the setting that contains the port, if the route is served on a separate port. */
+  /** Name of the setting with the port number, if the route is served on a separate port. */
   readonly portSetting?: string;
   /** Error codes of the operation, in addition to the codes that every route of its kind has. */
   readonly errors: readonly ErrorCode[];
 }
 
-/** Errors that every request to a model may return. */
+/** Errors that any request to a model may cause. */
 export const modelErrors = [
   "model_not_found",
   "unsupported",

@@ -1,4 +1,4 @@
-// Route table: finds the route of a path and method. Created by the app from the routes it serves.
+// Route table: finds the route for a path and method. Created by the app from the enabled routes.
 import type { PathParameters } from "./route.ts";
 import type { Route } from "./routes.ts";
 
@@ -40,7 +40,7 @@ export class RouteTable {
 
   /**
    * Returns the methods and parameters of a path; undefined if the path is not served. A literal path takes precedence over a
-   * pattern. For methods that the literal path lacks, the pattern applies, because the path may match both.
+   * pattern that also matches. The pattern applies for methods that the literal path does not have.
    */
   match(path: string, method: string): MatchedPath | undefined {
     const methods = this.#literal.get(path);
@@ -58,7 +58,7 @@ export class RouteTable {
   }
 }
 
-/** Returns the parameters of a path; null if it does not match the pattern. A parameter is never empty. */
+/** Returns the parameters in a path; null if the path does not match the pattern. Parameters are never empty. */
 function parametersOf(pattern: readonly string[], segments: readonly string[]): PathParameters | null {
   if (pattern.length !== segments.length) return null;
   const parameters: Record<string, string> = {};

@@ -1,4 +1,5 @@
-// Routes: one entry per endpoint, with its description for the API document. route-table.ts finds the entry of a request.
+// Routes: one entry per endpoint, with its handler and its description for the API document. route-table.ts looks up the entry
+// for a request.
 
 import { decideApproval, listApprovals } from "./agent/approvals-route.ts";
 import { decideApprovalOperation, listApprovalsOperation, listToolsOperation } from "./agent/operation.ts";
@@ -786,7 +787,7 @@ export const routes: readonly Route[] = [
   ...ollamaRoutes,
 ];
 
-/** Routes in the API document: all routes above, and the MCP endpoint, which is served on a separate port. */
+/** Routes in the API document: all routes above, and the MCP endpoint, which has a separate port. */
 export const describedRoutes: readonly DescribedRoute[] = [
   ...routes,
   {

@@ -1,12 +1,12 @@
-// Event streaming: sends the events of a generation as server-sent events, or in the stream format of the protocol, with
-// keep-alive texts, back pressure and errors. The protocol's codec creates the text.
+// Event streaming: sends the events of a generation as server-sent events, or in another stream format of the protocol. Handles
+// keep-alive, back pressure and errors. The protocol's codec creates the text.
 import type { AgentEvent } from "../actors/api/agent/agents.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { type Exchange, eventStreamHeaders } from "./exchange.ts";
 import type { ReplyHeaders, StreamSink } from "./server/edge.ts";
 import { drained, writePiece } from "./server/write-piece.ts";
 
-/** Encoder of the events of a stream. `Event`: the events that may occur. */
+/** Encoder of the events in a stream. `Event`: type of the events. */
 export interface StreamCodec<Event = AgentEvent> {
   /**
    * Returns the text of one batch of events; "" if there is nothing to send yet. A long text is returned in pieces. All pieces
@@ -15,13 +15,16 @@ export interface StreamCodec<Event = AgentEvent> {
   encode(events: readonly Event[]): string | Iterable<string>;
   /** Returns the text that ends a stream if an error occurs after its start. */
   fail(error: ErrorRecord): string | Iterable<string>;
-  /** Whether the text that ends the stream has been returned. */
+  /** Whether the text that ends the stream has been returned by `encode` or `fail`. */
   readonly isEnded: boolean;
-  /** Returns a promise to wait for before the text that `encode` has returned is sent; null: none. Absent: never. */
+  /**
+   * Returns a promise to wait for before the text returned by `encode` is sent; null if the text may be sent immediately.
+   * Optional.
+   */
   held?(): Promise<unknown> | null;
-  /** Text sent while the stream is idle; default: a comment line. */
+  /** Text sent to keep an idle stream open; default: an SSE comment line. */
   readonly keepAlive?: string;
-  /** Headers of the response; default: those of an event stream. */
+  /** Response headers; default: the headers of an SSE stream. */
   readonly headers?: ReplyHeaders;
 }
 
@@ -31,8 +34,8 @@ export interface StreamLimits {
 }
 
 /**
- * Sends a stream. Nothing is sent before the first event, so that an error of the engine can be thrown and gets its own HTTP
- * status. If no event comes within `keepAliveMs`, the stream begins with a comment line.
+ * Sends a stream. Nothing is sent before the first event, so that an error can be thrown and gets its own HTTP status. If there
+ * is no event within `keepAliveMs`, the stream begins with a comment line.
  */
 export async function streamEvents<Event extends { readonly type: string }>(
   exchange: Exchange,
@@ -68,7 +71,7 @@ export async function streamEvents<Event extends { readonly type: string }>(
   }
 }
 
-/** Whether an event says that the stream has failed. */
+/** Returns whether an event reports that the stream has failed. */
 function isError(event: object | undefined): event is { readonly error: ErrorRecord } {
   return event !== undefined && "type" in event && event.type === "error" && "error" in event;
 }
@@ -79,7 +82,7 @@ class SseWriter {
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
-  /** Whether the writer waits for the client or is in the middle of an event. If true, no keep-alive is sent. */
+  /** Whether the writer waits for the client, or is in the middle of an event. No keep-alive text is sent then. */
   #isBusy = false;
 
   constructor(exchange: Exchange, codec: Pick<StreamCodec, "keepAlive" | "headers">, limits: StreamLimits) {
@@ -98,7 +101,7 @@ class SseWriter {
     return this.#sink;
   }
 
-  /** Writes a text. If it returns false, the caller must wait for `drained` before the next write. */
+  /** Writes a text. If this returns false, the caller must wait for `drained` before the next write. */
   write(text: string): boolean {
     if (text === "") return true;
     const sink = this.begin();
@@ -106,7 +109,10 @@ class SseWriter {
     return sink.write(text);
   }
 
-  /** Waits until the client has read enough. A client that stays stalled is disconnected, which aborts the request's signal. */
+  /**
+   * Waits until the client has read enough. A client that does not read is disconnected after a time limit, which aborts the
+   * request's signal.
+   */
   async drained(): Promise<void> {
     const sink = this.#sink;
     if (sink === null) return;
@@ -116,7 +122,7 @@ class SseWriter {
     this.#timer?.refresh();
   }
 
-  /** Writes pieces as fast as the client reads. On an error it disconnects the client, because an event may be half written. */
+  /** Writes pieces as fast as the client reads. On an error, disconnects the client, because an event may be incomplete. */
   async writePieces(pieces: Iterable<string>): Promise<void> {
     const { signal } = this.#exchange.request;
     const sink = this.begin();

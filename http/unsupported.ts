@@ -1,17 +1,17 @@
-// Endpoints of other servers that this server does not have. A request to such an endpoint gets the error `unsupported`, which
-// says what to use instead. These endpoints are not routes, so the API document and the metrics do not list them.
+// Endpoints of other servers that this server does not have. A request to one gets the error `unsupported` with a message that
+// says what to use instead. These endpoints are not routes, so they are not in the API document or the metrics.
 import { ServerError } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat } from "./errors.ts";
 import { messagesErrors } from "./messages/errors.ts";
 import { ollamaErrors } from "./ollama/errors.ts";
 
 interface MissingEndpoint {
-  /** Path of the endpoint, or the prefix of its paths. */
+  /** Path of the endpoint, or prefix of several paths. */
   readonly path: string;
   /** Error message: the unsupported feature, and what to use instead. */
   readonly message: string;
   readonly errors?: ErrorFormat;
-  /** HTTP status; default 404. Clients repeat a request after status 501, but not after 404. */
+  /** HTTP status; default: 404. Clients retry after status 501, but not after 404. */
   readonly status?: number;
 }
 
@@ -24,9 +24,9 @@ const CONFIGURED =
   "the models of this server are those of its settings; `troupe models` lists models to download, `troupe serve -m NAME` serves one, and with max_model_downloads clients may download more";
 const BY_NAME = "models keep their names, and come from the hub or a package index (POST /api/pull)";
 
-/** Paths of the Ollama endpoints that are served with max_model_downloads. */
+/** Paths of Ollama endpoints that exist only with the setting max_model_downloads. */
 const changes = ["/api/pull", "/api/delete"];
-/** Paths of the Ollama endpoints that make models from others. */
+/** Paths of Ollama endpoints that create models from other models. */
 const copies = ["/api/push", "/api/create", "/api/copy"];
 
 const missing: readonly MissingEndpoint[] = [
@@ -57,8 +57,8 @@ const missing: readonly MissingEndpoint[] = [
 ];
 
 /**
- * Returns the error for a path that exists on other servers, and the format of the error body; null if no server is known to
- * have the path.
+ * Returns the error for a path that exists on other servers, and the format of the error body; null if the path is not known
+ * from other servers.
  */
 export function unsupportedEndpoint(
   path: string,

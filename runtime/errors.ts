@@ -233,7 +233,7 @@ export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;
   readonly param?: string;
-  /** Seconds until another attempt may succeed. Absent: no estimate. */
+  /** Estimated seconds until another attempt may succeed; absent if there is no estimate. */
   readonly retryAfterSeconds?: number;
   /** Set with `context_length_exceeded`, for protocols that have their own wording of this error. */
   readonly lengths?: ContextLengths;
@@ -297,7 +297,7 @@ export function fromErrorRecord(record: ErrorRecord): ServerError {
   return new ServerError(record.code, record.message, record);
 }
 
-/** Returns messages of a library or a program, which are lines, as one line for the message of an error. */
+/** Joins the lines that a library or program printed into one line, for use in an error message. */
 export function inOneLine(messages: string): string {
   return messages.trim().replaceAll(/\s*\n\s*/g, "; ");
 }

@@ -19,16 +19,16 @@ export function suggestion(word: string, known: Iterable<string>): string {
 }
 
 /**
- * Minimum length in characters of a compared name. Two different names that are shorter may differ by as few letters as a name
- * and its misspelling.
+ * Minimum length in characters of a compared name. Shorter names are not compared, because two different short names may differ
+ * by as few letters as a name and its misspelling.
  */
 const MIN_NAME_LENGTH = 4;
 /** Minimum length in characters of a name that may have two wrong letters. */
 const LONG_NAME_LENGTH = 8;
 
 /**
- * Returns the name in `known` that differs from `name` by one or two letters, or only by case,
- * hyphens and underscores; null: none.
+ * Returns the name in `known` that differs from `name` by one or two letters, or only by case, hyphens and underscores; null if
+ * there is none.
  */
 export function misspelt(name: string, known: Iterable<string>): string | null {
   if (name.length < MIN_NAME_LENGTH || name.length > MAX_MISSPELT_LENGTH) return null;

@@ -1,5 +1,5 @@
-// Import rules, checked on the sources: which folders a folder may import, which single folder may import a library, and that
-// no imports are circular. A rule is a function of one file. Each rule is also tested on a file that breaks it.
+// Import rules, checked on the source files: which folders a folder may import, which single folder may import a library, and
+// that no imports are circular. A rule is a function that checks one file. Each rule is also tested on files that violate it.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, posix, relative, sep } from "node:path";
@@ -11,24 +11,24 @@ interface SourceFile {
   readonly path: string;
   /** Source text without comments. */
   readonly code: string;
-  /** Imported modules: a path relative to the root, or the name of a package or of a Node module. Type imports included. */
+  /** Imported modules, including type imports: a path relative to the root, or the name of a package or of a Node module. */
   readonly imports: readonly string[];
-  /** Imports that TypeScript resolves: all except the modules that a worker or child process runs. */
+  /** Imports that TypeScript resolves. Modules that only a worker or child process runs are not included. */
   readonly linked: readonly string[];
 }
 
-/** Returns the violations in a file; empty if there are none. */
+/** Rule: returns the violations in a file; empty if there are none. */
 type Rule = (file: SourceFile) => readonly string[];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 const layers = ["runtime", "engines", "actors", "http"];
 const topFolders = [...layers, "cli", "browser", "ui", "test", "bench"];
-/** Maximum number of files in a folder, unless ARCHITECTURE.md says why the folder has more. */
+/** Maximum number of files in a folder, unless ARCHITECTURE.md explains why the folder has more. */
 const mostFiles = 12;
 /** Files that the rules skip: this file, because it quotes violations, and files that must have a default export. */
 const notSources = ["test/layers.test.ts", "ui/vite.config.ts", "browser/vite.config.ts", "browser/node/assert.ts"];
 
-/** Packages that only one folder may import, with that folder. */
+/** The only folder that may import a package, by package name. */
 const owners: Readonly<Record<string, string>> = {
   "uWebSockets.js": "http/server/uws",
   "uws-compat": "http/server/uws",
@@ -79,7 +79,7 @@ const rules: Readonly<Record<string, Rule>> = {
     const own = folderOf(path);
     if (own === "test" || own === "bench") return [];
     const others = imports.filter((name) => topFolders.includes(folderOf(name)) && folderOf(name) !== own);
-    // The UI may import one file of browser/: the message types of the worker that runs the engine.
+    // The UI may import one file of browser/: the types of the messages to the worker that runs the engine.
     if (own === "ui") return others.filter((name) => name !== "browser/messages.ts");
     if (own === "browser")
       return others.filter((name) => !layers.includes(folderOf(name)) && name !== "ui/compressed.ts");
@@ -88,7 +88,7 @@ const rules: Readonly<Record<string, Rule>> = {
     return imports.filter((name) => topFolders.includes(folderOf(name)) && !below.includes(folderOf(name)));
   },
   "a foreign library is imported by one folder": ({ path, imports }) => {
-    // Node code loads some libraries by name. In a web page, files of browser/ import these libraries instead.
+    // Node code loads some libraries at run time by name. In a web page, files of browser/ import these libraries instead.
     if (path.startsWith("test/") || folderOf(path) === "browser") return [];
     return imports.filter((name) => {
       const owner = owners[packageOf(name)];
@@ -106,9 +106,9 @@ const rules: Readonly<Record<string, Rule>> = {
       const forbidden = room === null ? [] : (forbiddenRooms[room] ?? []);
       return imports.filter((name) => {
         const other = engineRoomOf(name);
-        // Grammar threads read the tokenizer, because a token mask is computed from the texts of the tokens.
+        // Grammar threads use the tokenizer, because a token mask is computed from the texts of the tokens.
         if (room === "decoding" && other === "text") return !path.startsWith("engines/decoding/grammar/");
-        // The kernels of both read the same formats, so they share sources. They are compiled into separate modules.
+        // The kernels of both folders read the same formats, so they share sources. They are compiled into separate modules.
         if (path.startsWith("engines/quantization/codec/kernels/") && name.startsWith("engines/wasm/kernels/"))
           return false;
         return other !== null && forbidden.includes(other);
@@ -134,10 +134,7 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 };
 
-/**
- * For each folder of engines/, the other folders that it must not import. Their common interfaces are files at the root of
- * engines/.
- */
+/** Other folders of engines/ that a folder of engines/ must not import. The interfaces between them are files directly in engines/. */
 const forbiddenRooms: Readonly<Record<string, readonly string[]>> = {
   text: ["decoding", "llama", "wasm", "trial", "quantization"],
   decoding: ["llama", "wasm", "trial", "quantization"],
@@ -145,7 +142,7 @@ const forbiddenRooms: Readonly<Record<string, readonly string[]>> = {
   quantization: ["text", "decoding", "llama", "wasm", "trial"],
 };
 
-/** Returns the folder below engines/, such as `text` for engines/text/tokenizer/x.ts; null for files at its root or outside. */
+/** Returns the folder below engines/, such as `text` for engines/text/tokenizer/x.ts; null for files directly in or outside engines/. */
 function engineRoomOf(path: string): string | null {
   const [, room = null] = /^engines\/([^/]+)\//.exec(path) ?? [];
   return room;
@@ -155,7 +152,7 @@ function folderOf(path: string): string {
   return path.includes("/") ? path.slice(0, path.indexOf("/")) : "";
 }
 
-/** Returns the folder below http/, such as `chat` for http/chat/route.ts; null for files at its root or outside. */
+/** Returns the folder below http/, such as `chat` for http/chat/route.ts; null for files directly in or outside http/. */
 function httpFolderOf(path: string): string | null {
   const [, folder = null] = /^http\/([^/]+)\//.exec(path) ?? [];
   return folder;
@@ -170,7 +167,7 @@ function packageOf(name: string): string {
 }
 
 function readSource(path: string, text: string): SourceFile {
-  // A `//` after a colon is part of an address in a string and begins no comment.
+  // A `//` after a colon is part of a URL in a string, so it begins no comment.
   const code = text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|[^:"'`])\/\/.*$/gm, "$1");
   const linked = [
     ...code.matchAll(/\b(?:import|export)\b[^"'`;()]*?\bfrom\s*["']([^"']+)["']/g),
@@ -178,7 +175,7 @@ function readSource(path: string, text: string): SourceFile {
     ...code.matchAll(/\b(?:import|require|resolve)\s*\(\s*["'`]([^"'`]+)["'`]/g),
   ].map(([, specifier = ""]) => specifier);
   const started = [
-    // Modules that workers and child processes run.
+    // Modules that worker threads and child processes run.
     ...code.matchAll(/\bnew URL\(\s*["'`](\.[^"'`]+)["'`]\s*,\s*import\.meta\.url/g),
   ].map(([, specifier = ""]) => specifier);
   const resolve = (name: string) => (name.startsWith(".") ? posix.join(posix.dirname(path), name) : name);
@@ -227,13 +224,13 @@ function crowdedFolders(): string[] {
 function readSources(folder: string): SourceFile[] {
   return readdirSync(join(root, folder), { encoding: "utf8", recursive: true }).flatMap((name) => {
     const path = `${folder}/${name.split(sep).join("/")}`;
-    // Excludes the kernels, because they are AssemblyScript with the same file ending.
+    // Excludes the kernels, because they are AssemblyScript files with the extension .ts.
     const isSource = /\.tsx?$/.test(path) && !path.includes("/kernel/") && !notSources.includes(path);
     return isSource ? [readSource(path, readFileSync(join(root, path), "utf8"))] : [];
   });
 }
 
-/** For each rule, files that break it and the expected complaints. */
+/** For each rule, files that violate it and the expected messages. */
 const violations: Readonly<Record<string, readonly [path: string, text: string, complaint: string][]>> = {
   "imports point down: http, actors, engines, runtime; only test and bench import cli, and nothing imports them": [
     ["cli/a.ts", 'import { b } from "../bench/b.ts";', "bench/b.ts"],
@@ -292,7 +289,7 @@ const violations: Readonly<Record<string, readonly [path: string, text: string, 
   ],
 };
 
-describe("the import law", () => {
+describe("the import rules", () => {
   const sources = topFolders.flatMap(readSources);
 
   it("reads the sources of every layer", () => {
@@ -308,18 +305,18 @@ describe("the import law", () => {
       const found = sources.flatMap((file) => rule(file).map((problem) => `${file.path}: ${problem}`));
       assert.deepEqual(found, []);
     });
-    it(`would notice otherwise: ${name}`, () => {
+    it(`finds violations: ${name}`, () => {
       const examples = violations[name] ?? [];
       assert.notEqual(examples.length, 0);
       for (const [path, text, complaint] of examples) assert.deepEqual(rule(readSource(path, text)), [complaint]);
     });
   }
 
-  it("has no circle of imports, type imports included", () => {
+  it("finds no circular imports, type imports included", () => {
     assert.deepEqual(findCircle(sources), []);
   });
 
-  it("would notice a circle", () => {
+  it("finds a circular import", () => {
     const circle = [
       readSource("http/a.ts", 'import type { B } from "./b.ts";'),
       readSource("http/b.ts", 'import { c } from "./c.ts";'),
@@ -328,11 +325,11 @@ describe("the import law", () => {
     assert.deepEqual(findCircle(circle), ["http/a.ts", "http/b.ts", "http/c.ts", "http/a.ts"]);
   });
 
-  it(`has no folder with more than ${mostFiles} files that ARCHITECTURE.md does not name`, () => {
+  it(`finds no folder with more than ${mostFiles} files that ARCHITECTURE.md does not name`, () => {
     assert.deepEqual(crowdedFolders(), []);
   });
 
-  it("does not mistake comments and texts for code", () => {
+  it("do not mistake comments and strings for code", () => {
     const text =
       '// import { a } from "../http/a.ts";\n/* export default 1 */\nconst url = "http://host/x"; // await\n';
     const file = readSource("engines/decoding/scheduler/a.ts", text);

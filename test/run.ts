@@ -1,5 +1,5 @@
 // Test runner: `run.js [RING[/FOLDER]…]` runs the named rings (groups of tests, such as `unit`) or folders of rings; all rings
-// by default. The cheapest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
+// by default. The fastest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
 // the last line.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -13,10 +13,10 @@ import { fileURLToPath } from "node:url";
 interface Ring {
   /** Folder of the ring's test files; for the ring `layers`, the path of its only file. */
   readonly path: string;
-  /** Maximum duration of a test file. A file that takes longer is killed and counts as failed. */
+  /** Maximum duration of a test file in ms. A file that takes longer is killed and counts as failed. */
   readonly fileLimitMs: number;
   readonly concurrency: number;
-  /** Folders of the ring whose files measure no times. They run first, several at once. */
+  /** Folders of the ring whose files measure no times. They run first, several concurrently. */
   readonly untimed?: readonly string[];
 }
 
@@ -55,17 +55,17 @@ const rings: Readonly<Record<string, Ring>> = {
   },
 };
 
-/** Number of files of untimed folders that run at once. */
+/** Number of files of untimed folders that run concurrently. */
 const untimedConcurrency = 2;
 
 const slowestShown = 5;
 const slowestFilesShown = 20;
-/** Durations of the test files that have ended. */
+/** Durations of the finished test files. */
 const fileDurations: { readonly name: string; readonly ms: number }[] = [];
 const builtTests = fileURLToPath(new URL(".", import.meta.url));
 const sourceTests = join(builtTests, "..", "..", "test");
 
-/** Fields of node's test events that are used here. */
+/** Fields of node's test events that the runner uses. */
 interface TestOutcome {
   readonly name: string;
   readonly file?: string | undefined;
@@ -82,7 +82,7 @@ interface Tally {
   passed: number;
   failed: number;
   skipped: number;
-  /** Failed tests, as `file: test: first line of the error`. Printed at the end, because the end of a log is what is kept. */
+  /** Failed tests, as `file: test: first line of the error`. Printed at the end, because CI logs are read from the end. */
   readonly failures: string[];
   readonly durations: { readonly name: string; readonly ms: number }[];
 }
@@ -139,7 +139,7 @@ async function* eventsOfRing(files: readonly string[], ring: Ring): AsyncGenerat
   );
 }
 
-/** Yields the events of each file when it ends, while `concurrency` files run at once. */
+/** Runs up to `concurrency` files at once. Yields the events of each file when the file has ended. */
 async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
   const waiting = [...files];
   const running = new Map<string, Promise<readonly [file: string, events: TestEvent[]]>>();
@@ -161,9 +161,9 @@ async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<T
 }
 
 /**
- * Runs one file in a separate process. After `limitMs`, kills that process and its descendants. A surviving descendant
- * would keep the pipes of the file open, so the run would not end. Does not use the time limit of `run`, because newer
- * versions of node do not kill the process.
+ * Runs one file in a separate process. After `limitMs`, kills that process and its descendants, because a surviving
+ * descendant would keep the file's pipes open, so that the run would never end. Does not use the time limit of `run`,
+ * because newer Node versions do not kill the process.
  */
 async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
   const events: TestEvent[] = [];
@@ -206,7 +206,7 @@ function count(passed: boolean, data: TestOutcome, tally: Tally): void {
   if (isOfChildrenAlone) return;
   const isWholeFile = file !== undefined && resolve(name) === file;
   if (isWholeFile && passed) process.stdout.write(`✖ ${name}: it ran no test\n`);
-  // A file can fail although its tests have passed: its process crashed at the end.
+  // A file can fail although all its tests have passed, because its process crashed at the end.
   if (isWholeFile && !passed) process.stdout.write(`✖ ${name}: ${processEnd(details.error)}\n`);
   if (data.skip !== undefined || data.todo !== undefined) tally.skipped++;
   else if (passed && !isWholeFile) tally.passed++;
@@ -225,7 +225,7 @@ function showSlowest(title: string, durations: Tally["durations"], shown: number
   for (const { name, ms } of slowest) process.stdout.write(`  ${(ms / 1000).toFixed(2)} s  ${name}\n`);
 }
 
-/** How the process of a test file has ended. */
+/** Returns how the process of a test file ended. */
 function processEnd(error: Error | undefined): string {
   const { exitCode = null, signal = null } = (error ?? {}) as {
     readonly exitCode?: unknown;
@@ -243,9 +243,7 @@ function failureType(error: Error | undefined): unknown {
   return error !== undefined && "failureType" in error ? error.failureType : undefined;
 }
 
-/**
- * Returns the ring (`server`) or the folder of a ring (`server/edge`) that an argument names; null: there is no such folder.
- */
+/** Returns the ring (`server`) or the folder of a ring (`server/edge`) that an argument names; null if there is no such folder. */
 function selected(argument: string): [name: string, ring: Ring] | null {
   const name = argument.split("/")[0] as string;
   const ring = rings[name];
@@ -277,5 +275,5 @@ async function main(names: readonly string[]): Promise<void> {
 }
 
 await main(process.argv.slice(2));
-// Exits explicitly, because a process that a test left behind may hold a pipe of this process and so keep it running.
+// Exits explicitly, because a process that a test left behind may hold a pipe open and so keep the runner running.
 process.exit();

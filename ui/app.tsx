@@ -1,4 +1,4 @@
-// Frame of the page: the side bar with the conversations and the pages, and the page that is shown.
+// Frame of the page: the side bar with the conversations and the links, and the selected page.
 import type { ComponentType } from "preact";
 import { lazy, Suspense } from "preact/compat";
 import { useEffect } from "preact/hooks";
@@ -14,7 +14,7 @@ import { KeyDialog } from "./server/key-dialog.tsx";
 import { readModels } from "./server/models.ts";
 import { Shortcuts, ShortcutsButton } from "./shortcuts.tsx";
 
-/** Pages beside the chat. Each is loaded when it is opened. */
+/** Pages other than the chat. Each is loaded when it is opened. */
 const pages: Readonly<Record<string, ComponentType>> = {
   models: loaded(async () => (await import("./pages/models.tsx")).ModelsPage),
   activity: loaded(async () => (await import("./pages/activity.tsx")).ActivityPage),
@@ -23,7 +23,7 @@ const pages: Readonly<Record<string, ComponentType>> = {
   system: loaded(async () => (await import("./pages/system.tsx")).SystemPage),
 };
 
-/** Returns the page, or an error page if it cannot be loaded now. */
+/** Creates a page component that is loaded on first use. Shows an error page if it cannot be loaded. */
 function loaded(load: () => Promise<ComponentType>): ComponentType {
   return lazy(() => load().catch(() => NotLoaded));
 }

@@ -1,13 +1,13 @@
-// Compressed files of a build, so that the server compresses nothing.
+// Vite plugin that compresses the files of a build, so that the server does not have to.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
 import type { Plugin } from "vite";
 
-/** Smaller files are served as they are. */
+/** Minimum size in bytes of files to compress. Smaller files are served uncompressed. */
 const MIN_COMPRESSED_BYTES = 1024;
 
-/** Writes a brotli file beside each text file of the folder `output`. */
+/** Writes a brotli-compressed copy of each text file in the folder `output`, next to the original. */
 export function compressed(output: string): Plugin {
   return {
     name: "compressed",

@@ -1,4 +1,4 @@
-// Start of the web UI.
+// Entry point of the web UI.
 import "./style.css";
 import { render } from "preact";
 import { App } from "./app.tsx";

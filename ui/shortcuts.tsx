@@ -1,4 +1,4 @@
-// Keyboard shortcuts of the whole page, and the list of them.
+// Keyboard shortcuts of the page, and the dialog that lists them.
 import { type Signal, signal } from "@preact/signals";
 import { Button } from "./base/button.tsx";
 import { copyText } from "./base/clipboard.ts";
@@ -13,7 +13,7 @@ import { isOpen } from "./chat/side-bar.tsx";
 import { type Answer, textOf } from "./conversations/records.ts";
 
 interface Shortcut {
-  /** Key with its modifiers. "mod": Command on a Mac, else Control. */
+  /** Key with its modifiers. "mod" is Command on a Mac, otherwise Control. */
   readonly keys: string;
   readonly text: TextKey;
   readonly run: () => void;
@@ -37,7 +37,7 @@ const shortcuts: readonly Shortcut[] = [
 addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const pressed = shortcuts.find(({ keys }) => keys === keysOf(event));
-  // A dialog keeps the keyboard, except for the shortcut that closes the list.
+  // Shortcuts do nothing while a dialog is open, except the one that closes the list of shortcuts.
   if (pressed === undefined || (document.querySelector("dialog[open]") !== null && pressed.text !== "shortcuts"))
     return;
   event.preventDefault();
@@ -77,7 +77,7 @@ function shown(keys: string): string {
   return isMac ? keys.replace("mod+", "⌘").replace("Shift+", "⇧") : keys.replace("mod", "Ctrl");
 }
 
-/** Puts the focus into the field of the message, after `first`. */
+/** Calls `first`, then moves the focus to the message field. */
 function toMessage(first: () => void): void {
   if (current.value === null) show("chat");
   first();

@@ -1,5 +1,5 @@
-// Build of the web UI: one page with a small first bundle; everything else is loaded when it is used. All addresses are relative,
-// because a proxy may serve the server under a path prefix.
+// Build of the web UI: a single page with a small initial bundle; other code is loaded when it is needed. All URLs are
+// relative, because a proxy may serve the server under a path prefix.
 import { fileURLToPath } from "node:url";
 import preact from "@preact/preset-vite";
 import { defineConfig } from "vite";
@@ -20,9 +20,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     chunkSizeWarningLimit: 4096,
-    // The style sheet allows no inlined images of other origins; small ones are inlined as data.
     license: { fileName: "licenses.txt" },
-    // The compression takes most of the time, which is not a fault.
+    // The compression takes most of the build time, which is no problem.
     rolldownOptions: { checks: { bundlerTimings: false } },
   },
 });

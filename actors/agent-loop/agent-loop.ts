@@ -1,6 +1,6 @@
-// Agent loop: runs requests whose tools the server runs. A run is a sequence of rounds: the model generates, the server runs
-// the calls and adds their results to the prompt, until the model answers without a call. The loop runs on the main thread and
-// only passes events on; generations, tools and state have their own threads.
+// Agent loop: runs the requests whose tools run on the server. A run is a sequence of rounds: the model generates, the server
+// runs the tool calls and adds their results to the prompt, until the model responds without a call. The loop runs on the main
+// thread and only forwards events; generations, tools and state have their own threads.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
@@ -31,15 +31,15 @@ export interface AgentSettings {
   /** Groups of built-in tools that the settings enable. */
   readonly groups: readonly ToolGroup[];
   readonly permission: Permission;
-  /** Milliseconds after which a call without the user's decision is denied; null: it waits without a limit. */
+  /** Milliseconds after which a call is denied if the user has not decided; null = no limit. */
   readonly approvalLimitMs: number | null;
-  /** Limit of rounds if the request sets none. */
+  /** Maximum number of rounds of a run, if the request sets no limit. */
   readonly maxRounds: number;
-  /** URL, timeout and signature key for calls of custom tools; null: clients run their own tools. */
+  /** URL, timeout and signature key for calls of custom tools; null = clients run their own tools. */
   readonly dispatch: DispatchSettings | null;
-  /** Whether clients run the tools that the server does not know; false: calling such a tool is an error that the model reads. */
+  /** Whether calls of tools unknown to the server are left to the client; false: the model gets an error as the result of the call. */
   readonly hasClientTools: boolean;
-  /** Whether requests that name no MCP server offer the tools of all of them. */
+  /** Whether a request without a list of MCP servers gets the tools of all configured servers. */
   readonly registersServerTools: boolean;
 }
 
@@ -47,11 +47,9 @@ export interface AgentLoopOptions {
   readonly settings: AgentSettings;
   readonly inference: Pick<Inference, "generate">;
   readonly tools: Tools;
-  /** null: web search is not enabled. */
+  /** Web search and page reading; null = web search is not enabled. */
   readonly web: Web | null;
-  /**
-   * Sources of the server tools. If two sources have a tool of the same name, the tool of the earlier source is used.
-   */
+  /** Sources of the server tools. If two sources have a tool of the same name, the earlier source wins. */
   readonly sources: readonly ToolSource[];
   readonly files: Files;
   readonly sessions: Sessions;
@@ -68,7 +66,7 @@ export class AgentLoop implements Agents {
   readonly #settings: AgentSettings;
   readonly #approvals: Approvals;
   readonly #services: RunServices;
-  /** Session id of each current run, by the controller that aborts the run. */
+  /** Session ids of the current runs. The key is the controller that aborts the run. */
   readonly #running = new Map<AbortController, string>();
 
   constructor({ settings, clock, ...services }: AgentLoopOptions) {
@@ -114,7 +112,7 @@ export class AgentLoop implements Agents {
     try {
       await this.#services.tools.closeSession({ session: sessionId });
     } catch (error) {
-      // The tools thread has ended. The sessions of its tools ended with it.
+      // The tools thread has ended, and with it all tool sessions, so there is nothing to close.
       if (toErrorRecord(error).code !== "peer_gone") throw error;
     }
   }
@@ -125,7 +123,7 @@ export class AgentLoop implements Agents {
     signal: AbortSignal,
     onPrepared: () => void = () => {},
   ): AsyncGenerator<readonly AgentEvent[]> {
-    // Aborted when the run ends for any reason, so that its generation, calls and approvals end with it.
+    // Aborted when the run ends for any reason. This also ends its generation, calls and approvals.
     const stop = new AbortController();
     const options = { request, agent, signal: AbortSignal.any([signal, stop.signal]) };
     try {
@@ -146,8 +144,8 @@ export class AgentLoop implements Agents {
   }
 
   /**
-   * Returns the stricter of the server's and the request's permission. Throws invalid_value for "ask" without a streamed
-   * response, because the user cannot be asked then.
+   * Returns the stricter one of the server's and the request's permission. Throws invalid_value if it is "ask" and the response
+   * is not streamed, because then the user cannot be asked.
    */
   #permission({ permission, isStreamed }: AgentOptions): Permission {
     const order: readonly Permission[] = ["auto", "ask", "deny"];

@@ -1,4 +1,4 @@
-// Agent run: processes one request whose tools the server runs, from its input files through all rounds to the last event.
+// Agent run: processes one request whose tools run on the server, from its input files through all rounds to the last event.
 import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { ChatMessage, GenerateRequest, PromptChanges, Usage } from "../../engines/generation.ts";
@@ -38,29 +38,29 @@ export interface RunOptions {
   readonly request: GenerateRequest;
   readonly agent: AgentOptions;
   readonly permission: Permission;
-  /** Maximum number of rounds whose calls run. */
+  /** Maximum number of rounds whose tool calls are run. */
   readonly maxRounds: number;
   readonly signal: AbortSignal;
-  /** Whether another run uses a session now. */
+  /** Returns whether another run is using a session. */
   readonly isBusy: (sessionId: string) => boolean;
-  /** Called with the id of the run's session as soon as it is known. */
+  /** Called with the id of the run's session as soon as the id is known. */
   readonly onSession: (sessionId: string) => void;
 }
 
-/** Next action of the run after a generation. */
+/** What the run does after a generation. */
 interface Decision {
   /** Calls of server tools that run now. */
   readonly running: readonly RoundCall[];
   /** Result messages for the calls of server tools that do not run. */
   readonly notRun: readonly ChatMessage[];
   readonly next: "round" | "client" | "end";
-  /** Whether calls did not run because of a limit. */
+  /** Whether a limit prevented calls from running. */
   readonly isLimited: boolean;
-  /** Whether the round was cut off, or the run has generated all tokens that the request allows. */
+  /** Whether the model's output was cut off, or the run has generated all tokens that the request allows. */
   readonly isCut: boolean;
 }
 
-/** Maximum number of calls of one round that run. The results of further calls say that they were not run. */
+/** Maximum number of calls of one round that are run. Further calls get a result that says that they were not run. */
 const maxCallsPerRound = 64;
 
 export class AgentRun {
@@ -71,7 +71,7 @@ export class AgentRun {
   readonly #answer = new Answered();
   readonly #produced: ProducedFiles;
   readonly #toolbox: Toolbox;
-  /** Ids of the calls of all rounds. */
+  /** Ids of all calls of the run. */
   readonly #usedIds = new Set<string>();
 
   private constructor(services: RunServices, options: RunOptions, session: SessionLink) {
@@ -83,16 +83,17 @@ export class AgentRun {
     this.#toolbox = new Toolbox(services, options.agent, serverTools);
   }
 
-  /** Begins a run in the session of the request. */
+  /** Creates the run of a request and opens its session. */
   static async open(services: RunServices, options: RunOptions): Promise<AgentRun> {
-    // Each call of a round listens to the signal. Node warns about more than ten listeners.
+    // Each call of a round adds a listener to the signal. Disables Node's warning about more than ten listeners.
     setMaxListeners(0, options.signal);
     const session = await SessionLink.open(services.sessions, options);
     return new AgentRun(services, options, session);
   }
 
   /**
-   * Runs the rounds. Throws a ServerError if the run cannot continue; ends without a last event if the request was cancelled.
+   * Runs the rounds and yields their events. Throws a ServerError if the run cannot continue. If the request is cancelled, the
+   * iteration ends without a final event.
    */
   async *events(): AsyncGenerator<readonly AgentEvent[]> {
     const { agent, signal } = this.#options;
@@ -127,7 +128,7 @@ export class AgentRun {
     }
   }
 
-  /** Gives the skills of the request to the tools. A session has only the skills of its last request. */
+  /** Passes the skills of the request to the tools thread, in place of the skills of the session's earlier requests. */
   async #prepareSkills(): Promise<PromptChanges["notes"]> {
     const { agent } = this.#options;
     const { skills, tools } = this.#services;
@@ -163,7 +164,7 @@ export class AgentRun {
     }
   }
 
-  /** Returns the number of tokens that the run may still generate after the rounds before; null: the request has no limit. */
+  /** Returns the number of tokens that the run may still generate; null = the request has no token limit. */
   #tokensLeft(): number | null {
     const { maxTokens } = this.#options.request;
     return maxTokens === null ? null : maxTokens - (this.#answer.usage?.completionTokens ?? 0);
@@ -220,15 +221,15 @@ export class AgentRun {
   }
 
   /**
-   * Stores the session and returns the last events. If the client must run calls, the run is not complete, so no requested file
-   * counts as missing yet.
+   * Stores the session and returns the last events. Placeholders for missing requested files are stored only if the run is
+   * complete, not if the client must still run calls.
    */
   async #end(round: Round, { next, isLimited, isCut }: Decision, number: number): Promise<readonly AgentEvent[]> {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    // The session of a plain request without calls is not stored. Such a session has nothing to continue, and would displace other
-    // sessions.
+    // The session of a plain request without server calls is not stored: nothing in it is needed to continue, and it would
+    // displace other sessions.
     const isWorthKeeping = !this.#options.agent.isPlain || this.#answer.serverCalls > 0;
     if (isWorthKeeping) await this.#session.save([], this.#answer.message);
     return [
@@ -246,7 +247,7 @@ export class AgentRun {
   }
 }
 
-/** Output of a run that the client has received: the texts and client calls of all rounds, as one message. */
+/** Output of a run that the client has received: the texts and client calls of all rounds, joined into one message. */
 class Answered {
   #content = "";
   readonly #calls: RoundCall[] = [];

@@ -1,19 +1,20 @@
-// Approvals: the calls of all runs that wait for a user's decision. A decision may come over any connection, also before the
-// run waits for it. A call without a decision is denied after five minutes (spec: Approval states).
+// Approvals: the tool calls of all runs that wait for a user's decision. A decision may arrive over any connection, even before
+// the run waits for it. A call without a decision is denied after five minutes (spec: Approval states).
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../runtime/clock.ts";
 import type { ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../api/agent/agents.ts";
 import type { AnswerValue, QuestionSchema } from "../api/agent/questions.ts";
 import { checkAnswer } from "./check-answer.ts";
 
-/** Limit of a server: milliseconds after which a call without a decision is denied. */
+/** Milliseconds after which a server denies a call without a decision. Not used by the command `run`, which has no limit. */
 export const approvalTimeoutMs = 5 * 60_000;
 
 /**
- * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call. `remembers`:
- * the user approves all further actions of the session. `content`: the data that a tool asked for. `arguments`:
- * arguments with which the user has replaced those of the model; null: none. `isDecision`: the user denied; false: the
- * time limit has passed, or the call was cancelled.
+ * Outcome of an approval: the call runs, or the model gets the text `denial` as the result of the call.
+ * - `remembers`: the user approves all further actions of the session.
+ * - `content`: the data that a tool requested from the user.
+ * - `arguments`: the user's edited arguments, which replace the model's; null = not edited.
+ * - `isDecision`: true if the user denied; false if the time limit passed or the call was cancelled.
  */
 export type Verdict =
   | {
@@ -26,11 +27,11 @@ export type Verdict =
 
 interface Waiting {
   readonly request: ApprovalRequest;
-  /** Schema of the data that the decision must contain; null: it contains none. */
+  /** JSON schema of the data that the decision must contain; null = no data. */
   readonly schema: QuestionSchema | null;
-  /** Decision that came before the run waited; null: none. */
+  /** Decision that arrived before the run waited for it; null = no decision yet. */
   early: Verdict | null;
-  /** Ends the wait; null: the run does not wait yet. */
+  /** Resolves the wait; null = the run is not waiting yet. */
   settle: ((verdict: Verdict) => void) | null;
 }
 
@@ -39,15 +40,15 @@ export class Approvals {
   readonly #limitMs: number | null;
   readonly #waiting = new Map<string, Waiting>();
 
-  /** `limitMs`: time after which a call without a decision is denied; null: it waits without a limit. */
+  /** `limitMs`: milliseconds after which a call without a decision is denied; null = no limit. */
   constructor(clock: Clock, limitMs: number | null) {
     this.#clock = clock;
     this.#limitMs = limitMs;
   }
 
   /**
-   * Registers a call that needs a decision, or a question of a tool. `schema`: schema of the answer to the question; null: it
-   * is a decision. Returns the approval request with a new id. The caller must then call `wait`.
+   * Registers a call that needs a decision, or a question of a tool. `schema`: schema of the answer to the question; null for a
+   * decision on a call. Returns the approval request with a new id. The caller must then call `wait`.
    */
   open(request: Omit<ApprovalRequest, "type" | "approval_id">, schema: QuestionSchema | null = null): ApprovalRequest {
     const opened: ApprovalRequest = {
@@ -82,10 +83,10 @@ export class Approvals {
     });
   }
 
-  /** Throws invalid_value if the data in the decision does not fit the schema of the question. */
+  /** Records a decision. Throws invalid_value if its data does not match the schema of the question. */
   decide(id: string, decision: ApprovalDecision): ApprovalStatus {
     const waiting = this.#waiting.get(id);
-    // Only the first decision counts. The id of a call that has its decision is not known any more.
+    // Only the first decision counts: once a call is decided, its id is unknown.
     if (waiting === undefined || waiting.early !== null) return "not_found";
     if (decision.decision === "approve") checkAnswer(waiting.schema, decision.content);
     const verdict = verdictOf(decision, waiting.request.tool.label);

@@ -1,5 +1,4 @@
-// Call runner: runs the calls of one round in parallel. If the permission is "ask", each call first waits for the
-// user's approval.
+// Call runner: runs the calls of one round in parallel. With the permission "ask", each call first waits for the user's approval.
 import type { ToolCall } from "../../engines/generation.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { jsonOrText } from "../../runtime/json-or-text.ts";
@@ -18,20 +17,20 @@ import {
 } from "./tools/runnable-tool.ts";
 import type { Toolbox } from "./tools/toolbox.ts";
 
-/** Maximum number of characters of edited arguments that the model reads. */
+/** Maximum number of characters of user-edited arguments that are shown to the model. */
 const MAX_EDITED = 12_000;
 
-/** Data that all calls of one round share. */
+/** Context that all calls of one round share. */
 export interface RunContext extends Omit<CallContext, "round" | "onProgress" | "ask"> {
   readonly permission: Permission;
-  /** Whether the user reads the events of the run, so that tools can ask. */
+  /** Whether the user receives the events of the run, so that tools can ask the user questions. */
   readonly canAsk: boolean;
   readonly emit: (event: AgentEvent) => void;
-  /** Whether the user has approved all further actions of the session in an earlier round. */
+  /** Whether the user approved all further actions of the session in an earlier round. */
   readonly approvesAll: boolean;
   /** Called when the user approves all further actions of the session. */
   readonly onApprovesAll: () => Promise<void>;
-  /** Files of the run. */
+  /** Stores the files that the run's calls produce. */
   readonly produced: ProducedFiles;
   readonly toolbox: Toolbox;
   /** Called when the call's result is known, before its `complete` event. */
@@ -46,7 +45,7 @@ export interface CallResult {
 
 /** The server tool that a call names. */
 interface CalledTool extends RunnableTool {
-  /** Position of the call in its round. */
+  /** Index of the call in its round, counted from 0. */
   readonly index: number;
 }
 
@@ -61,9 +60,7 @@ export class CallRunner {
     this.#round = round;
   }
 
-  /**
-   * Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot continue.
-   */
+  /** Runs all calls of a round in parallel. Returns their results in the order of the calls. Rejects if the run cannot continue. */
   async runAll(calls: readonly ToolCall[]): Promise<readonly CallResult[]> {
     const { permission, approvesAll } = this.#context;
     const asked = calls.map((call, index) => {
@@ -93,10 +90,7 @@ export class CallRunner {
     return await this.#runApproved({ ...call, arguments: verdict.arguments }, tool, verdict.arguments);
   }
 
-  /**
-   * Runs a call. `edited`: arguments with which the user has replaced those of the model; null: the user changed
-   * nothing.
-   */
+  /** Runs a call. `edited`: the user's edited arguments, which replace the model's; null = not edited. */
   async #runApproved(call: ToolCall, tool: CalledTool, edited: string | null = null): Promise<CallResult> {
     this.#progress(call, tool, "calling", callingData(tool.type, call), null);
     const context = this.#callContext(call, tool);
@@ -117,12 +111,12 @@ export class CallRunner {
   }
 
   async #decision(approval: ApprovalRequest, signal: AbortSignal): Promise<Verdict> {
-    // The event is passed on first, because the client may decide as soon as it has read the event.
+    // The event is sent first, because the client may decide as soon as it reads the event.
     await new Promise<void>((resolve) => setImmediate(resolve));
     return await this.#approvals.wait(approval, signal);
   }
 
-  /** Returns a function that asks the user for data. The question is sent as an approval; the decision contains the data. */
+  /** Returns a function that asks the user for data: it sends the question as an approval request, and the decision contains the data. */
   #asker({ about }: CalledTool): AskUser | null {
     const { canAsk, permission, session, emit, signal } = this.#context;
     if (!canAsk || permission === "deny") return null;
@@ -189,7 +183,7 @@ function answerOf(verdict: Verdict): ToolAnswer {
   return { action: verdict.isDecision ? "decline" : "cancel" };
 }
 
-/** Returns the text before the result of a call that the user has edited: it tells the model the arguments that ran. */
+/** Returns the note before the result of an edited call. It tells the model which arguments were used. */
 function editNote(edited: string): string {
   const shown = edited.length > MAX_EDITED ? `${edited.slice(0, MAX_EDITED)} (cut)` : edited;
   return `The user edited this call before it ran. It ran with these arguments instead of yours: ${shown}\nIts result: `;

@@ -1,12 +1,13 @@
-// Check of a user's answer to a question of a tool: its data must fit the schema of the question (elicitation of MCP: an object of
-// strings, numbers, booleans and lists of choices). Patterns are not applied: they come from other servers.
+// Checks a user's answer to a question of a tool. The data must match the schema of the question (MCP elicitation: an object of
+// strings, numbers, booleans and lists of choices). Regex patterns of the schema are ignored, because they come from other
+// servers.
 import { ServerError } from "../../runtime/errors.ts";
 import type { AnswerValue, QuestionSchema } from "../api/agent/questions.ts";
 
 type Answer = Readonly<Record<string, AnswerValue>>;
 type Rules = Readonly<Record<string, unknown>>;
 
-/** Throws invalid_value, naming the field. `schema`: null: the approval asks for no data. */
+/** Throws invalid_value with the name of the invalid field. `schema`: null if the approval requests no data. */
 export function checkAnswer(schema: QuestionSchema | null, content: Answer | null): void {
   if (schema === null) {
     if (content === null) return;
@@ -20,7 +21,7 @@ export function checkAnswer(schema: QuestionSchema | null, content: Answer | nul
     const rules = (property ?? {}) as Rules;
     const value = Object.hasOwn(answer, name) ? answer[name] : undefined;
     if (value !== undefined) checkValue(`content.${name}`, rules, value);
-    // A field with a default may be left out: the server that asked uses its default.
+    // A field with a default may be omitted: the server that asked then uses its default.
     else if (schema.required.includes(name) && rules.default === undefined) {
       throw wrong(`content.${name}`, "is required by requested_schema");
     }
@@ -59,7 +60,7 @@ function checkRange(path: string, value: number, min: unknown, max: unknown, uni
   if (typeof max === "number") expect(value <= max, path, `at most ${max}${unit}`, value);
 }
 
-/** Returns the allowed values: of `enum`, or of the constants in `oneOf` or `anyOf`; null: any value. */
+/** Returns the allowed values, from `enum` or from the constants in `oneOf` or `anyOf`; null = any value is allowed. */
 function choicesOf({ enum: values, oneOf, anyOf }: Rules): readonly unknown[] | null {
   if (Array.isArray(values)) return values;
   const titled = oneOf ?? anyOf;

@@ -1,11 +1,11 @@
-// Cut-off run: the messages that a session keeps of a run whose answer is incomplete. Its client has seen a part of them, and may
-// send that part back.
+// Cut-off run: a run that ended before its answer was complete. The session keeps its messages. The client has received some of
+// them and may send these back in its next request.
 import type { GenerateRequest, PromptChanges } from "../../engines/generation.ts";
 import { messagesIn } from "../api/sealed-content.ts";
 
 /**
- * Returns the splices of a session so that no call is in the prompt twice. If the request has calls of the cut-off run, the
- * session's messages replace them, and only the later messages of the run are inserted.
+ * Changes the splices of a session so that no call of a cut-off run appears twice in the prompt. If the request already contains
+ * calls of that run, the session's messages replace them, and only the later messages of the run are inserted.
  *
  * `count`: number of messages of the request. `ids`: ids of the request's calls of server tools.
  */

@@ -1,4 +1,4 @@
-// Outbox: a queue to which concurrent producers add events, and from which one consumer takes them in batches.
+// Outbox: a queue to which concurrent producers add events, and from which one consumer reads batches.
 export class Outbox<Item> {
   #items: Item[] = [];
   #wake: () => void = () => {};
@@ -9,8 +9,8 @@ export class Outbox<Item> {
   }
 
   /**
-   * Yields batches of items until `work` has settled and all items are taken. If `work` rejects, throws its error after all
-   * items are taken.
+   * Yields batches of items until `work` has settled and the queue is empty. If `work` rejects, its error is thrown after the
+   * last item.
    */
   async *until(work: Promise<unknown>): AsyncGenerator<readonly Item[]> {
     let isOver = false;

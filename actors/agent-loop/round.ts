@@ -1,12 +1,12 @@
-// Round: one generation of a run. It separates the calls of server tools from the events that the client sees, and collects the
-// output of the model for the prompt of the next round.
+// Round: one generation of a run. It hides calls of server tools from the client's events, and collects the model's output for
+// the prompt of the next round.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateEvent, ToolCall, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 
 type FinishEvent = Extract<GenerateEvent, { readonly type: "finish" }>;
 
-/** A call of the model. `runsHere`: the server runs the tool. */
+/** A tool call of the model. `runsHere`: whether the server runs the tool. */
 export interface RoundCall extends ToolCall {
   readonly runsHere: boolean;
 }
@@ -23,11 +23,11 @@ export interface RoundOptions {
   /** Number of client calls in the earlier rounds of the run. */
   readonly earlierClientCalls: number;
   /**
-   * Ids of the calls of the run so far; the round adds its own. A repeated id is replaced, because some models restart
-   * the numbering of calls in each generation.
+   * Ids of all calls of the run so far; the round adds its own. A repeated id is replaced by a new one, because some models
+   * restart the numbering of calls in each generation.
    */
   readonly usedIds: Set<string>;
-  /** Whether the server runs the tool of this name. */
+  /** Returns whether the server runs the tool of this name. */
   readonly runsHere: (name: string) => boolean;
 }
 
@@ -47,7 +47,7 @@ export class Round {
     this.#clientCalls = options.earlierClientCalls;
   }
 
-  /** Text that the model wrote, without reasoning and calls. */
+  /** Text that the model wrote, without reasoning and tool calls. */
   get text(): string {
     return this.#text;
   }
@@ -62,7 +62,7 @@ export class Round {
     return this.#clientCalls;
   }
 
-  /** Event that ended the generation; null: the generation is still running, or has ended with an error. */
+  /** Event that ended the generation; null = the generation is still running, or has ended with an error. */
   get finish(): FinishEvent | null {
     return this.#finish;
   }
@@ -83,7 +83,7 @@ export class Round {
     };
   }
 
-  /** Takes a batch of events. Returns the events that the client sees now. */
+  /** Processes a batch of events. Returns the events that are sent to the client now. */
   take(batch: readonly GenerateEvent[]): readonly GenerateEvent[] {
     return batch.flatMap((event) => this.#passed(event));
   }
@@ -143,14 +143,14 @@ export class Round {
     return this.#ofClient(event);
   }
 
-  /** An invalid call of a server tool is sent as text, because no part of the call has been sent to the client. */
+  /** Sends an invalid call of a server tool as text: the client has not received any part of the call yet. */
   #failed(event: Extract<GenerateEvent, { readonly type: "tool_call_failed" }>): readonly GenerateEvent[] {
     this.#text += event.text;
     if (this.#open?.runsHere === false) return this.#ofClient(event);
     return [{ type: "text", choice: event.choice, text: event.text }];
   }
 
-  /** Returns an event of the open call, numbered among the client calls of the run; no event if the server runs the call. */
+  /** Returns an event of the current call, renumbered among the client calls of the run; empty if the server runs the call. */
   #ofClient<E extends GenerateEvent & { readonly call: number }>(event: E): readonly E[] {
     if (this.#open === null || this.#open.runsHere) return [];
     return [{ ...event, call: this.#clientCalls - 1 }];

@@ -1,5 +1,5 @@
-// Skills of a run: finds the skills that a request names, gives them to the tools of its session, and tells the model where they
-// are. The prompt has only the name and the description of a skill; the model reads the rest with the shell.
+// Skills of a run: finds the skills that a request names, copies them to its session, and tells the model where they are. The
+// prompt contains only the name and the description of a skill; the model reads the rest with the shell.
 import type { PromptChanges } from "../../engines/generation.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { AgentOptions, SkillReference } from "../api/agent/agents.ts";
@@ -29,10 +29,7 @@ export async function skillsOfRun(
   return found;
 }
 
-/**
- * Gives the skills to the tools of the session; they replace those of its last request. Returns the note for the
- * prompt.
- */
+/** Copies the skills to the session's tools, replacing the skills of the session's last request. Returns the note for the prompt. */
 export async function mountSkills(
   found: readonly SkillContent[],
   session: string,
@@ -45,12 +42,12 @@ export async function mountSkills(
   return [{ at: null, text: `${head}\n${lines.join("\n")}` }];
 }
 
-/** Removes the skills of the session's last request from its tools. */
+/** Removes the skills of the session's last request. */
 export async function unmountSkills(session: string, tools: Tools): Promise<void> {
   try {
     await tools.mountSkills({ session, skills: [] });
   } catch (error) {
-    // If the tools thread has ended, the skills of its sessions ended with it.
+    // If the tools thread has ended, its sessions and their skills are gone too.
     if (toErrorRecord(error).code !== "peer_gone") throw error;
   }
 }

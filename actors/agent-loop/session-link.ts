@@ -1,5 +1,5 @@
-// Session link: connects a run with its session. It provides the messages that earlier requests added, and stores the state
-// after each result, so that a restarted server continues from the last event that was sent.
+// Session link: connects a run with its session. It supplies the messages that earlier requests added, and stores the state after
+// each result, so that a restarted server can continue from the last event that was sent.
 import { randomUUID } from "node:crypto";
 import type { ChatMessage, GenerateRequest, PromptChanges, SealedContent } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -18,23 +18,20 @@ interface Linked {
   readonly id: string;
   readonly head: SessionHead | null;
   readonly splices: PromptChanges["splices"];
-  /** Session whose images and files are kept. */
+  /** Session whose images and files are kept; null = the session is new. */
   readonly basedOn: string | null;
-  /** Text so far of the answer that the run continues; null: the run begins a new answer. */
+  /** Text so far of the answer that the run continues; null = the run begins a new answer. */
   readonly answer: string | null;
 }
 
 interface LinkOptions {
   readonly request: GenerateRequest;
   readonly agent: AgentOptions;
-  /** Whether another run uses the session now. */
+  /** Returns whether another run is using the session. */
   readonly isBusy: (sessionId: string) => boolean;
-  /**
-   * Called with the id of the session in the same synchronous step as `isBusy`, so that no other run takes it in
-   * between.
-   */
+  /** Called with the id of the session in the same synchronous step as `isBusy`, so that no other run can claim the session in between. */
   readonly onSession: (sessionId: string) => void;
-  /** Once it is aborted, nothing is stored, because the session may have been deleted. */
+  /** After it is aborted, nothing is stored, because the session may have been deleted. */
   readonly signal: AbortSignal;
 }
 
@@ -70,8 +67,8 @@ export class SessionLink {
   }
 
   /**
-   * Finds the session with which the request continues, or begins a new one. Throws invalid_value if the request continues an
-   * answer that no session can continue.
+   * Finds the session that the request continues, or begins a new one. Throws invalid_value if the request continues an answer
+   * that no session can continue.
    */
   static async open(sessions: Sessions, options: LinkOptions): Promise<SessionLink> {
     const { request, agent, signal, isBusy, onSession } = options;
@@ -102,27 +99,33 @@ export class SessionLink {
     return this.#approvesAll;
   }
 
-  /** Notes that the user has approved all further actions, and stores it: the user may interrupt the run. `results`: see `save`. */
+  /**
+   * Records and stores at once that the user has approved all further actions, because the user may interrupt the run. `results`:
+   * see `save`.
+   */
   async approveAll(results: readonly ChatMessage[]): Promise<void> {
     if (this.#approvesAll) return;
     this.#approvesAll = true;
     await this.save(results, null);
   }
 
-  /** Returns the changes to the request's chat for a round. After the first round, they include the messages of the run. */
+  /** Returns the changes to the request's messages for a round. After the first round, they include the messages of the run. */
   changes(notes: PromptChanges["notes"], isFirstRound: boolean): PromptChanges {
     const end = { at: this.#digests.length, remove: 0, messages: [...this.#added] };
     const { splices } = this.#linked;
     return { splices: isFirstRound ? splices : [...splices, end], notes, callsAreOptional: !isFirstRound };
   }
 
-  /** Returns the request's prompt for one more use. Sealed content is copied, because its bytes are transferred. */
+  /**
+   * Copy of the request's prompt for one more generation. Sealed content must be copied, because its bytes are transferred to
+   * another thread.
+   */
   get prompt(): Prompt {
     const { prompt } = this.#request;
     return prompt.kind === "sealed" ? copied(prompt) : prompt;
   }
 
-  /** Adds messages after the chat. */
+  /** Adds messages to the end of the chat. */
   add(...messages: readonly ChatMessage[]): void {
     this.#added.push(...messages);
   }
@@ -132,8 +135,8 @@ export class SessionLink {
   }
 
   /**
-   * Stores the state so far; resolves when it is durable. `results`: results of the current round that are known. `visible`:
-   * the assistant's message as the client has it, if the run is complete.
+   * Stores the state so far; resolves when it is durable. `results`: results of the current round that are known. `visible`: the
+   * assistant's message as the client sees it, if the run is complete; else null.
    */
   save(results: readonly ChatMessage[], visible: ChatMessage | null): Promise<void> {
     const added = [...this.#added, ...(visible === null ? allResults(this.#added.at(-1), results) : [])];
@@ -163,12 +166,15 @@ export class SessionLink {
       approvesAll: this.#approvesAll,
       basedOn: this.#basedOn,
     });
-    // The session has these images now, so later updates add only newer ones to it.
+    // The session has stored these images, so later updates add only newer ones.
     this.#images = this.#images.slice(images.length);
     this.#basedOn = id;
   }
 
-  /** Returns the digests of the conversation with the run's answer, or with the whole answer that the run continues. */
+  /**
+   * Returns the digests of the conversation, including the run's answer. If the run continues an answer, that answer is digested
+   * as a whole.
+   */
   #digestsWith(visible: ChatMessage): readonly string[] {
     const { answer } = this.#linked;
     if (answer === null) return [...this.#digests, messageDigest(visible)];
@@ -177,9 +183,9 @@ export class SessionLink {
 }
 
 /**
- * Returns the session of the run: the found session, a branch of it, or a new session. `asked`: id that the request
- * names; null: none. `isTaken`: whether the session has another conversation than the request, or another run continues
- * it now. Then a request that does not name the session gets a branch with its own id.
+ * Returns the session of the run: the found session, a branch of it, or a new session. `asked`: session id in the request; null =
+ * the request names no session. `isTaken`: returns whether the session contains another conversation than the request or is used
+ * by another run. If so, a request without a session id gets a branch with a new id.
  */
 function linkOf(
   found: MatchedSession | null,
@@ -194,19 +200,22 @@ function linkOf(
   return { id: newId(), head: { ...head, approvesAll: false }, splices: own, basedOn: head.id };
 }
 
-/** Returns whether the conversation has all messages of the session. */
+/** Returns whether the conversation contains all messages of the session. */
 function isWhole({ head, common }: MatchedSession): boolean {
   return common === head.digests.length;
 }
 
-/** Returns whether the conversation has a call of the session's last answer with calls: the request continues the session. */
+/**
+ * Returns whether the conversation contains a call of the session's last answer that has calls. If so, the request continues the
+ * session.
+ */
 function hasLastCall({ lastCalls }: MatchedSession, { earlierCalls }: AgentOptions): boolean {
   return lastCalls.some((id) => earlierCalls.ids.includes(id));
 }
 
 /**
- * Returns the text of the answer at the end of a conversation of `count` messages. Throws invalid_value if the answer
- * does not end with the result of a call: the model can continue only after such a result.
+ * Returns the text of the incomplete answer at the end of a conversation of `count` messages. Throws invalid_value if that answer
+ * does not end with the result of a call, because the model can continue only from there.
  */
 function pausedAnswer(found: MatchedSession | null, count: number): string {
   const last = found?.splices.at(-1);
@@ -218,7 +227,7 @@ function pausedAnswer(found: MatchedSession | null, count: number): string {
   throw new ServerError("invalid_value", message, { param: "messages" });
 }
 
-/** Returns a result for each call of a message, in the order of the calls. Calls without a known result were interrupted. */
+/** Returns a result for each call of a message, in the order of the calls. A call without a known result is reported as interrupted. */
 function allResults(calling: ChatMessage | undefined, known: readonly ChatMessage[]): readonly ChatMessage[] {
   return (calling?.toolCalls ?? []).map(
     ({ id, name }) =>

@@ -1,5 +1,5 @@
-// Adapter cards: entries of the model list for LoRA adapters, with ids of the form `<model>::<alias>`.
-// Creates the ids and finds the adapter that an id refers to.
+// Adapter cards: entries for LoRA adapters in the list of models, with ids of the form `<model>::<alias>`. Creates the ids, and
+// finds the adapter of an id.
 import type { AdapterEntry, ModelEntry } from "./inference.ts";
 
 /** Entry of an adapter in the list of models. */
@@ -12,7 +12,7 @@ export interface AdapterCard {
 type Adapted = Pick<ModelEntry, "id" | "adapters">;
 
 /**
- * Returns the cards of the adapters, at most `limit`, in the order of the models and of each model's adapters. Every id is
+ * Returns the cards of at most `limit` adapters, in the order of the models and, within a model, of its adapters. Each id is
  * unique among the cards and differs from all model ids.
  */
 export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE_INFINITY): readonly AdapterCard[] {
@@ -26,7 +26,7 @@ export function adapterCards(models: readonly Adapted[], limit = Number.POSITIVE
   return cards;
 }
 
-/** Returns the card with this id, or with this alias if only one model has the alias; null if there is none. */
+/** Returns the card with this id, or the card with this alias if only one model has the alias; null = no card. */
 export function cardNamed(name: string, models: readonly Adapted[]): AdapterCard | null {
   const modelIds = idsOf(models);
   const [, alias = null] = /^[^:]*::([^:#]*)(?:#\d+)?$/.exec(name) ?? [];
@@ -50,8 +50,8 @@ function cardsOf(alias: string, models: readonly Adapted[], modelIds: ReadonlySe
 }
 
 /**
- * Returns the id of an adapter's card. Escaped parts contain no `::`, so two adapters get different ids. If a model already
- * has the id, a number is appended.
+ * Returns the id of an adapter's card. Both parts are escaped and contain no `::`, so two adapters never share an id. If a model
+ * already has the id, a number is appended.
  */
 function cardId(modelId: string, alias: string, modelIds: ReadonlySet<string>): string {
   const plain = `${escaped(modelId)}::${escaped(alias)}`;

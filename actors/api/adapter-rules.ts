@@ -1,5 +1,5 @@
-// Adapter rules: checks of requests to load or unload an adapter: the alias and the combination of fields.
-// These checks do not depend on which adapters are loaded.
+// Adapter rules: validates requests to load or unload an adapter: the alias and the combination of fields. These checks do not
+// depend on which adapters are loaded.
 
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoadAdapterRequest } from "./lora-adapters.ts";
@@ -9,7 +9,7 @@ type LoadPolicy = Pick<LoadAdapterRequest, "replace" | "expectedGeneration">;
 
 const generationForm = /^[0-9a-f]{64}$/;
 
-/** Returns the alias without surrounding white space. Throws invalid_lora_name. */
+/** Returns the alias without surrounding white space. Throws invalid_lora_name if the alias is invalid. */
 export function checkedAlias(given: string): string {
   const alias = given.trim();
   const fault = aliasFault(alias);

@@ -5,7 +5,7 @@ export interface ScalarMetric {
   readonly name: string;
   readonly kind: "counter" | "gauge";
   readonly help: string;
-  /** Names of the labels; absent: none. */
+  /** Names of the labels; absent = no labels. */
   readonly labelNames?: readonly string[];
   readonly samples: readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[];
 }
@@ -14,7 +14,7 @@ export interface LatencyMetric {
   readonly name: string;
   readonly kind: "histogram";
   readonly help: string;
-  /** Upper bounds of the buckets, in seconds. A last bucket counts observations above all bounds. */
+  /** Upper bounds of the buckets, in seconds. An extra last bucket counts observations above all bounds. */
   readonly bounds: readonly number[];
   readonly samples: readonly LatencySample[];
 }

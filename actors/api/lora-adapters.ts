@@ -2,16 +2,16 @@
 
 import type { ErrorCode } from "../../runtime/errors.ts";
 
-/** A request to load an adapter. The alias is the request's alias without surrounding white space, and is not empty. */
+/** A request to load an adapter. The alias is trimmed and not empty. */
 export interface LoadAdapterRequest {
   /** Id of the model. */
   readonly model: string;
   readonly alias: string;
-  /** A folder in PEFT format, or a GGUF adapter file. */
+  /** Path of a folder in PEFT format or of a GGUF adapter file. */
   readonly path: string;
-  /** true: an existing alias then refers to the new adapter. false: an existing alias is an error. */
+  /** true: an existing alias is redirected to the new adapter. false: an existing alias is an error. */
   readonly replace: boolean;
-  /** Content hash of the version that the alias must refer to (`generation` in the HTTP API); null: any version. */
+  /** Content hash of the version to which the alias must currently refer (`generation` in the HTTP API); null = any version. */
   readonly expectedGeneration: string | null;
 }
 
@@ -24,9 +24,9 @@ export interface UnloadAdapterRequest {
 /** An alias and its adapter. */
 export interface LoadedAdapter {
   readonly alias: string;
-  /** The path or source as written in the request or the settings. */
+  /** Path or source as written in the request or the settings. */
   readonly source: string;
-  /** Revision of a source on the model hub; null: a local path. */
+  /** Revision of a source on the model hub; null for a local path. */
   readonly revision: string | null;
   /** Content hash of the adapter's effect on the model: sha256, 64 hexadecimal digits. */
   readonly generation: string;
@@ -40,13 +40,13 @@ export interface ResidentGeneration {
   readonly aliases: readonly string[];
   readonly rank: number;
   readonly bytes: number;
-  /** Whether the version has no alias any more. It is freed when its last request has ended. */
+  /** Whether the version has lost its alias. It is freed when its last request has ended. */
   readonly retired: boolean;
-  /** Number of requests that use the version. */
+  /** Number of running requests that use the version. */
   readonly activeLeases: number;
 }
 
-/** An adapter that a replica does not have, although clients have loaded it on another one. */
+/** An adapter that a replica failed to load, although clients have loaded it on another replica. */
 export interface AdapterFailure {
   readonly replica: string;
   readonly model: string;
@@ -68,11 +68,11 @@ export interface AdapterListing {
 
 /** Every method throws model_not_found, and lora_runtime_unavailable for a model that does not support adapters. */
 export interface LoraAdapters {
-  /** Loads an adapter. Throws lora_load_busy if the server is loading another one. Continues if the client disconnects. */
+  /** Loads an adapter. Throws lora_load_busy if the server is loading another adapter. The load continues if the client disconnects. */
   load(request: LoadAdapterRequest): Promise<LoadedAdapter>;
-  /** Removes an alias. Running requests keep the adapter. Returns the adapter that the alias pointed to. */
+  /** Removes an alias and returns the adapter to which it referred. Running requests keep using the adapter. */
   unload(request: UnloadAdapterRequest): Promise<LoadedAdapter>;
   list(model: string): AdapterListing;
-  /** Returns the failures of all replicas with the same state. */
+  /** Returns the failed loads of all replicas that share the state. */
   failures(model: string): Promise<readonly AdapterFailure[]>;
 }

@@ -1,4 +1,4 @@
-// LoRA alias: the rule for valid adapter aliases, in settings and requests. Expects a trimmed alias.
+// LoRA alias: checks adapter aliases in settings and requests. Expects a trimmed alias.
 
 /** Maximum length of an alias, in bytes of UTF-8. */
 export const maxAliasBytes = 256;
@@ -6,7 +6,7 @@ export const maxAliasBytes = 256;
 /** Control and format characters, line separators and lone surrogates. Logs and headers cannot show these unchanged. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
-/** Returns why the alias is invalid, as the end of the sentence "the alias …"; null: it is valid. */
+/** Returns why the alias is invalid, phrased as the end of the sentence "the alias …"; null = valid. */
 export function aliasFault(alias: string): string | null {
   const bytes = Buffer.byteLength(alias);
   if (alias === "") return "is empty";

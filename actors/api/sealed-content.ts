@@ -1,4 +1,4 @@
-// Sealed content: the prompt, grammar and tools of a request, serialised to bytes, which move between threads without a copy.
+// Sealed content: the prompt, grammar and tools of a request, serialised to bytes that move between threads without a copy.
 import { createHash } from "node:crypto";
 import { deserialize, serialize } from "node:v8";
 import type {
@@ -16,7 +16,7 @@ export function sealContent({ prompt, grammar, tools }: RequestContent): SealedC
   return { kind: "sealed", isChat: prompt.kind === "chat", bytes, demand: demandOf({ grammar, tools }) };
 }
 
-/** Returns a digest of the constraints on the output (grammar, tool calls); null: no constraints. */
+/** Returns a digest of the constraints on the output (grammar, tool calls); null = no constraints. */
 export function demandOf({ grammar, tools }: Pick<RequestContent, "grammar" | "tools">): string | null {
   if (grammar === null && tools === null) return null;
   return createHash("sha256")
@@ -28,13 +28,13 @@ export function openContent({ bytes }: SealedContent): RequestContent {
   return deserialize(bytes) as RequestContent;
 }
 
-/** Returns the messages of a chat, sealed or not. A prompt of another kind has none. */
+/** Returns the messages of a chat, sealed or not; empty for a prompt that is not a chat. */
 export function messagesIn(prompt: GenerateRequest["prompt"]): readonly ChatMessage[] {
   const content = prompt.kind === "sealed" ? openContent(prompt).prompt : prompt;
   return content.kind === "chat" ? content.messages : [];
 }
 
-/** Applies changes to the content of a request. Content other than a chat has no messages to change. */
+/** Applies changes to the messages of a request's content. Content without a chat is returned unchanged. */
 export function changedContent(
   content: RequestContent,
   { splices, notes, callsAreOptional }: PromptChanges,

@@ -1,24 +1,24 @@
-// Tuner: the interface to find the settings of a model that are best on this machine, by measurements. cli/ implements it.
+// Tuner: the interface to find the best settings of a model on this machine by measurements. cli/ implements it.
 
 export const tuneProfiles = ["quality", "balanced", "fast"] as const;
-/** quality: the best quality that fits; fast: the most tokens per second; balanced: between the two. */
+/** Goal of the tuning. quality: the best quality that fits in memory; fast: the most tokens per second; balanced: a compromise. */
 export type TuneProfile = (typeof tuneProfiles)[number];
 
-/** Quality of a model's weights by their bits. `baseline`: the weights as they are in the model's files. */
+/** Quality of a model's weights, judged by their bits. `baseline`: the weights as they are in the model's files. */
 export type TuneQuality = "baseline" | "near-lossless" | "good" | "acceptable" | "degraded";
 
-/** hybrid: the weights fit into the memories of the GPU and of the machine together, but not into the GPU's. */
+/** Whether the weights fit in memory. hybrid: they fit only in the GPU's and the machine's memory together. */
 export type TuneFit = "fits" | "hybrid" | "too-large";
 
 export interface TuneRequest {
   /** Name of a configured model, or the path or name of a model on this machine. */
   readonly model: string;
   readonly profile: TuneProfile;
-  /** The only quantization level to measure; null: all. */
+  /** The only quantization level to measure; null = measure all. */
   readonly level: string | null;
-  /** Whether GPUs are ignored. */
+  /** Whether to ignore GPUs. */
   readonly cpu: boolean;
-  /** Number type of float weights. */
+  /** Data type of float (unquantized) weights. */
   readonly dtype: "auto" | "f16" | "bf16" | "f32";
   readonly revision: string | null;
   readonly tokenSource: string | null;
@@ -26,38 +26,38 @@ export interface TuneRequest {
 
 /** Speeds in tokens/s, estimated for the whole model from measurements of an excerpt. */
 export interface TuneSpeeds {
-  /** Prefill of one sequence; for an encoder: encoding of one text. */
+  /** Speed of prefill of one sequence; for an encoder, speed of encoding one text. */
   readonly prompt: number;
-  /** Decode of one sequence; null for an encoder. */
+  /** Decoding speed of one sequence; null for an encoder. */
   readonly decode: number | null;
-  /** Decode of several sequences together, in total; null for an encoder. */
+  /** Total decoding speed of several concurrent sequences; null for an encoder. */
   readonly batchedDecode: number | null;
 }
 
 export interface TuneCandidate {
-  /** Value of the setting isq; null: the weights stay as they are. */
+  /** Value of the setting isq; null = the weights are not requantized. */
   readonly isq: string | null;
-  /** Name of the number type of most weights. */
+  /** Name of the data type of most weights. */
   readonly isqName: string;
   readonly engine: "llama" | "wasm";
   readonly threads: number;
   readonly maxSequences: number;
   readonly maxBatchTokens: number;
-  /** Size of the weights in memory. */
+  /** Size of the weights in memory, in bytes. */
   readonly weightBytes: number;
-  /** Memory of weights, KV cache of the context, and scratch. */
+  /** Memory in bytes for weights, KV cache of the context, and scratch buffers. */
   readonly memoryBytes: number;
   readonly memoryPercent: number;
-  /** Longest context of a sequence that fits. */
+  /** Longest context of one sequence that fits in memory, in tokens. */
   readonly contextTokens: number;
   readonly isModelContext: boolean;
-  /** Size of the KV cache to set, in tokens of all sequences together; null: it follows from the other settings. */
+  /** KV cache size to set, in tokens of all sequences together; null = the size follows from the other settings. */
   readonly kvTokens: number | null;
   readonly quality: TuneQuality;
   readonly fit: TuneFit;
-  /** Layers of the model on GPU 0, the others on the CPU; null: no GPU is used. */
+  /** Number of layers on GPU 0; the other layers run on the CPU. null = no GPU is used. */
   readonly gpuLayers: number | null;
-  /** null: not measured, because the time was up or the candidate does not fit. */
+  /** Measured speeds; null = not measured, because the time limit was reached or the candidate does not fit in memory. */
   readonly speeds: TuneSpeeds | null;
   readonly isRecommended: boolean;
 }
@@ -65,11 +65,11 @@ export interface TuneCandidate {
 export interface TuneResult {
   readonly model: string;
   readonly profile: TuneProfile;
-  /** cpu, cuda, metal or vulkan. */
+  /** Compute backend: cpu, cuda, metal or vulkan. */
   readonly backend: string;
   readonly candidates: readonly TuneCandidate[];
   readonly recommendedCommand: string;
-  /** Memory of the device: of the GPU, or of the machine. */
+  /** Memory size in bytes of the GPU, or of the machine. */
   readonly totalBytes: number;
   readonly seconds: number;
   readonly warnings: readonly string[];
@@ -78,8 +78,8 @@ export interface TuneResult {
 
 export interface Tuner {
   /**
-   * Measures a model in a child process. Throws `conflict` while another tuning runs, `model_not_found` for a model that is not on
-   * this machine, `cancelled` if the signal is aborted, and the error of the model if it cannot be read or measured.
+   * Measures a model in a child process. Throws `conflict` while another tuning runs, `model_not_found` if the model is not on
+   * this machine, `cancelled` if the signal is aborted, and the model's error if it cannot be read or measured.
    */
   tune(request: TuneRequest, signal: AbortSignal): Promise<TuneResult>;
 }

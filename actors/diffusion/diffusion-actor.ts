@@ -1,4 +1,4 @@
-// Diffusion actor: runs the calls of one diffusion model, one at a time. Further calls wait; clients take turns.
+// Diffusion actor: runs the calls of one diffusion model, one at a time. Waiting calls are served in turn across clients.
 import type { DiffusionModel } from "../../engines/diffusion/diffusion.ts";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { EventOutlet } from "../../runtime/actor/event-outlet.ts";
@@ -46,7 +46,7 @@ export class DiffusionActor implements Behaviour<DiffusionProtocol> {
     this.#calls.set(ended, settled);
   };
 
-  /** Ends all calls. Resolves when none uses the model. */
+  /** Aborts all calls. Resolves when no call uses the model any more. */
   async stop(): Promise<void> {
     for (const ended of this.#calls.keys()) ended.abort();
     await Promise.allSettled(this.#calls.values());
@@ -54,7 +54,7 @@ export class DiffusionActor implements Behaviour<DiffusionProtocol> {
 
   #refusal(): ServerError | null {
     const { maxQueue } = this.#limits;
-    // One call computes, the others wait.
+    // One call runs, the others wait.
     if (this.#calls.size <= maxQueue) return null;
     return new ServerError(
       "queue_full",

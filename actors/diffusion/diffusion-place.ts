@@ -1,5 +1,5 @@
-// Diffusion place: the module of a diffusion model's child process. It loads the model, and runs the calls of its actor. Native code
-// runs only here, so a crash ends this process alone.
+// Diffusion process: the entry module of a diffusion model's child process. It loads the model and runs the calls of its actor.
+// Native code runs only in this process, so a crash ends only this process.
 import { openDiffusion } from "../../engines/diffusion/pipeline.ts";
 import { lowerOwnPriority } from "../../runtime/host/priority.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -8,8 +8,8 @@ import { tokenlessReady } from "../models/tokenless-ready.ts";
 import { DiffusionActor } from "./diffusion-actor.ts";
 
 /**
- * Nice value of the process. A step of an image takes seconds on all its threads, and the threads of a text model wait for each
- * other in every step. With this value, text gets nine tenths of a core that both want.
+ * Nice value of the process. A diffusion step keeps all its threads busy for seconds, while the threads of a text model wait for
+ * each other in every step. With this value, a text model gets nine tenths of a core that both processes want.
  */
 const niceness = 10;
 

@@ -1,5 +1,5 @@
-// Generates the images of one call of a diffusion model. Between two steps the call can end, because its client has gone or it has
-// taken too long.
+// Generates the images of one call of a diffusion model. Between two steps, the call can end because the client has disconnected
+// or the time limit is exceeded.
 import type { DiffusionModel, ImageInProgress } from "../../engines/diffusion/diffusion.ts";
 import { pngOf } from "../../engines/diffusion/png.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -9,7 +9,7 @@ export interface ImageCall {
   /** Maximum time of one image in milliseconds. */
   readonly limitMs: number;
   readonly signal: AbortSignal;
-  /** Sends an event. Resolves when the reader has room for the next one. */
+  /** Sends an event. Resolves when the reader is ready for the next one. */
   send(event: ImageGenerationEvent): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export async function generateImages(
   await call.send({ type: "done" });
 }
 
-/** Returns the numbers of done steps after which an unfinished image is sent: fewer than wanted if there are few steps. */
+/** Returns the step counts after which a partial image is sent: fewer than requested if there are few steps. */
 function partialSteps(steps: number, partials: number): number[] {
   const wanted = Array.from({ length: partials }, (_, i) => Math.round(((i + 1) * steps) / (partials + 1)));
   return [...new Set(wanted)].filter((done) => done > 0 && done < steps);

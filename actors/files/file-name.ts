@@ -1,5 +1,5 @@
-// File name check: one rule for the names that clients and models give to files. Used for uploads, file parts,
-// requested files and produced files.
+// File name check: one rule for all names that clients and models give to files. Used for uploads, file parts, requested files
+// and produced files.
 import { ServerError } from "../../runtime/errors.ts";
 
 const MAX_SEGMENT_BYTES = 255;
@@ -9,15 +9,15 @@ const MAX_NAME_BYTES = 1024;
  * zero-width characters, separators.
  */
 const hidden = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
-/** Half of a surrogate pair. */
+/** Unpaired surrogate. */
 const halfCharacter = /\p{Cs}/u;
-/** Names of devices on Windows, with any extension. */
+/** Device names on Windows, with any file extension. */
 const device =
   /^(?:con|prn|aux|nul|clock\$|conin\$|conout\$|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3])(?:\..*)?$/i;
 
 /**
- * Returns the name in Unicode normalisation form C. Throws invalid_value if it could leave its folder, or be shown or stored as
- * another name. `allowsFolders`: the name may be a relative path with `/`.
+ * Returns the name in Unicode normalisation form C. Throws invalid_value if the name could escape its folder, or could be shown
+ * or stored as another name. `allowsFolders`: the name may be a relative path with `/`.
  */
 export function checkedFileName(name: string, allowsFolders: boolean): string {
   if (halfCharacter.test(name)) throw invalid(name, "it has half of a surrogate pair");

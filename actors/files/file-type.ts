@@ -4,10 +4,10 @@ import { fileTypeFromBuffer } from "file-type";
 import { Mime } from "mime";
 import standardTypes from "mime/types/standard.js";
 
-/** Number of bytes at the start of a file from which the type is determined. */
+/** Number of leading bytes of a file from which the type is determined. */
 export const headBytes = 4100;
 
-/** Extensions that the library does not know, or maps to a type that tools rarely write (`ts` to MPEG video). */
+/** File extensions that the library does not know, or maps to a type that tools rarely write (`ts` to MPEG video). */
 const mime = new Mime(standardTypes).define(
   {
     "text/x-python": ["py", "pyw"],
@@ -18,7 +18,7 @@ const mime = new Mime(standardTypes).define(
     "application/yaml": ["yaml", "yml"],
     "application/vnd.apache.parquet": ["parquet"],
     "application/octet-stream": ["gguf", "npy", "npz", "pkl"],
-    // These formats are zip archives. Their first bytes may not show which of them a file has.
+    // These formats are zip archives. The first bytes do not always show which of these formats a file has.
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ["docx"],
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": ["pptx"],
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ["xlsx"],
@@ -30,8 +30,8 @@ const mime = new Mime(standardTypes).define(
 );
 
 /**
- * Returns the content type of a file. For a binary file, it is determined from the first bytes, or else from the name.
- * For a text file, it is determined from the name. A browser may show only some of the types; see isInlineSafe.
+ * Returns the content type of a file. For a binary file, the first bytes determine the type, or else the name. For a text file,
+ * the name determines it. Browsers may show only some of the types inline; see isInlineSafe.
  */
 export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean): Promise<string> {
   const byName = mime.getType(name);
@@ -42,7 +42,7 @@ export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean
   return found.mime;
 }
 
-/** Returns the format of a file: `given`, or else the extension of the name; null: the name has no extension. */
+/** Returns the format of a file: `given`, or else the file extension; null = the name has no extension. */
 export function formatOf(name: string, given: string | null): string | null {
   if (given !== null && given !== "") return given.toLowerCase();
   const extension = /\.([A-Za-z0-9]{1,16})$/.exec(name)?.[1];
@@ -56,7 +56,7 @@ function isTextual(type: string): boolean {
   );
 }
 
-/** Types that cannot run code in a page of the server. PDF is excluded, because PDF viewers run scripts. */
+/** Content types that cannot run code in a page of the server. PDF is excluded, because PDF viewers run scripts. */
 const inlineTypes: ReadonlySet<string> = new Set([
   "image/png",
   "image/jpeg",

@@ -24,10 +24,7 @@ import type { ModelUsers } from "../models/model-process.ts";
 import { failed, type ServedModel, tokenless } from "../models/served-model.ts";
 import { generationModule } from "../placement.ts";
 
-/**
- * Time in ms after which a thread that does not reply counts as hung. The thread does not process text
- * of clients, so it replies fast.
- */
+/** Milliseconds without a reply after which the thread counts as hung. It replies fast, because it does not process client texts itself. */
 const answersWithinMs = 10_000;
 const heapMiB = 2048;
 
@@ -38,7 +35,7 @@ export interface GenerationClientOptions {
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
   readonly log: Logger;
-  /** All models. The loaded ones are attached to each new generation thread. */
+  /** Returns all models. The loaded ones are attached to each new generation thread. */
   readonly models: () => Iterable<AttachableModel>;
 }
 
@@ -60,7 +57,7 @@ export class GenerationClient implements ModelUsers {
   #models: Ref<ModelsProtocol> | null = null;
   #wasUp = false;
   #textWorkersAreDown = false;
-  /** Parts of the model files, kept for a restarted generation thread, because the files may have been deleted meanwhile. */
+  /** Parts of the model files, kept for a restarted generation thread, because the files may have been deleted by then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
   /** Ids of the attached models. */
   readonly #attached = new Set<string>();
@@ -76,7 +73,7 @@ export class GenerationClient implements ModelUsers {
     return this.#link;
   }
 
-  /** Returns the reasons why no request can be served, as text. */
+  /** Returns the reasons why the server cannot serve requests now. */
   faults(): readonly string[] {
     if (this.#link === null) return ["the thread that handles the texts of all models is not running"];
     return this.#textWorkersAreDown ? ["the threads that read requests do not start"] : [];
@@ -99,7 +96,7 @@ export class GenerationClient implements ModelUsers {
             heapMiB,
             onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
-            // The error is retryable, because a later restart may succeed, for example if the system refused a thread.
+            // Retryable, because a later restart may succeed, for example if the system could not create a thread.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
         // Restarts are not limited, because no request can be served without the thread.
@@ -134,10 +131,10 @@ export class GenerationClient implements ModelUsers {
   }
 
   /**
-   * Attaches a model to the generation thread, so that requests can use it. Does nothing for a model that computes no tokens, and
-   * while the thread is down, because a restarted thread gets all models. Retries after `peer_gone`. Resolves with the facts from
-   * the model's file when the model is attached, or with null when the thread or the model's worker has ended. Other errors are
-   * thrown.
+   * Attaches a model to the generation thread, so that requests can use it. Does nothing for a model that does not generate
+   * tokens, and while the thread is down, because a restarted thread gets all models. Retries after `peer_gone`. Resolves to the
+   * facts from the model's file when the model is attached, or to null when the thread or the model's worker has ended. Other
+   * errors are thrown.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<ModelFileFacts | null> {
     const models = this.#models;
@@ -152,7 +149,7 @@ export class GenerationClient implements ModelUsers {
         return await this.#attachTo(models, served, place);
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
-        // Not an error: when the ended thread or worker is restarted, the model is attached again.
+        // Not an error: the model is attached again when the ended thread or worker is restarted.
         if (hasEnded || this.#models !== models) return null;
         log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
@@ -214,9 +211,7 @@ export class GenerationClient implements ModelUsers {
     await Promise.all([...models()].map((model) => this.#attachAgain(model)));
   }
 
-  /**
-   * Attaches a model. Retries as long as the model's worker and the generation thread run. A failure affects only this model.
-   */
+  /** Attaches a model. Retries as long as the model's worker and the generation thread are running. A failure affects only this model. */
   async #attachAgain(model: AttachableModel): Promise<void> {
     const { restart, clock, log } = this.#options;
     const models = this.#models;

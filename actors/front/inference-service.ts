@@ -1,5 +1,5 @@
 // Inference service: implements Inference and ModelManagement for http/ on the main thread. It waits until a request's model is
-// loaded, sends the request to the generation thread and passes the events back. It does not handle tokens.
+// loaded, sends the request to the generation thread and forwards the events. It does not process tokens.
 import type { AdapterSelector, GenerateEvent, GenerateRequest, ResolvedRequest } from "../../engines/generation.ts";
 import { checkMedia } from "../../engines/media/check-media.ts";
 import { effectiveSampling, type GenerationDefaults } from "../../engines/sampling-defaults.ts";
@@ -46,15 +46,15 @@ export type { ServiceOptions } from "./service-options.ts";
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
 /**
- * Maximum number of generations without a first event. A generation is started by a message without a reply, and the number of
- * such messages has no other limit.
+ * Maximum number of generations that have not emitted an event. The limit is needed because generations are started by messages
+ * without a reply, and nothing else limits their number.
  */
 const maxStarting = 4096;
 
-/** The use of a loaded model by one request, until end(). */
+/** Use of a loaded model by one request. Ends with end(). */
 interface Visit {
   readonly link: GenerationLink;
-  /** Adapter of the request; null: the base model. */
+  /** Adapter of the request; null = the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly defaults: GenerationDefaults;
   readonly rejections: RejectionCounter;
@@ -64,16 +64,16 @@ interface Visit {
 /** A generation whose first event has not been read. */
 interface Started {
   readonly reader: StreamReader<GenerationEvent>;
-  /** Called at the first event: stops counting the generation as not begun, and releases its loaded media. */
+  /** Call at the first event. Stops counting the generation as starting, and releases its loaded media. */
   begun(): void;
 }
 
-/** Maximum time of a text task, including the wait for a worker. Its processor time has a separate limit. */
+/** Maximum time in ms of a text task, including the wait for a worker. Its CPU time has a separate limit. */
 const textTimeoutMs = 10 * 60 * 1000;
-/** Maximum time of an embedding request. Each group of inputs has a separate limit. */
+/** Maximum time in ms of an embedding request. Each group of inputs has a separate limit. */
 const embedTimeoutMs = 24 * 60 * 60 * 1000;
 const statisticsTimeoutMs = 2000;
-/** Health checks of load balancers often have a limit of one second. */
+/** Milliseconds to wait for a model's statistics. Short, because health checks of load balancers often have a limit of one second. */
 const waitingTimeoutMs = 300;
 
 interface Asked {
@@ -113,15 +113,15 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Starts the generation thread and loads models: the default one, and as many others as the limit allows. Rejects with the
-   * first failure; call stop() afterwards to clean up.
+   * Starts the generation thread and loads models: the default model, and as many others as the limit allows. Rejects with the
+   * first failure; the caller must then call stop() to clean up.
    */
   async start(): Promise<void> {
     await this.#generation.start();
     await this.#models.start();
   }
 
-  /** Stops all threads and processes. The models stop first, so that they generate nothing new. */
+  /** Stops all threads and processes. The models are stopped first, so that they generate nothing more. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#requantizer.stop();
@@ -130,22 +130,22 @@ export class InferenceService implements Inference, ModelManagement {
     await this.#system.stop();
   }
 
-  /** Loads, lists and unloads the adapters that requests may select. */
+  /** Loads, lists and unloads the adapters that requests can select. */
   get lora(): LoraAdapters {
     return this.#models.lora;
   }
 
-  /** Makes images from text. */
+  /** Generates images from text. */
   get imageGeneration(): ImageGeneration {
     return this.#images;
   }
 
-  /** Speaks texts and transcribes audio. */
+  /** Converts text to speech, and transcribes audio. */
   get speech(): Speech {
     return this.#speech;
   }
 
-  /** Returns the reasons why no request can be served. Empty while the service stops. */
+  /** Returns the reasons why the server cannot serve requests now. Empty while the service is stopping. */
   faults(): readonly string[] {
     return this.#isStopping ? [] : this.#generation.faults();
   }
@@ -207,7 +207,7 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Returns the metrics of all models. If a model does not respond soon (while it starts, ends or is in a long step), its last
+   * Returns the metrics of all models. If a model does not respond soon (while it starts, ends or runs a long step), its last
    * known statistics are used.
    */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
@@ -276,8 +276,8 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Loads the media of a request and starts its generation. Separate from generate(), which would keep the loaded media until
-   * the generation ends.
+   * Loads the media of a request and starts its generation. A separate method, because generate() would keep a reference to the
+   * loaded media until the generation ends.
    */
   async #begin(visit: Visit, request: GenerateRequest, signal: AbortSignal): Promise<Started> {
     const loaded = await this.#withMedia(request, signal);
@@ -292,7 +292,7 @@ export class InferenceService implements Inference, ModelManagement {
     }
   }
 
-  /** Counts a generation until the returned function is called, which then also calls `onBegun`. */
+  /** Counts a generation as starting until the returned function is called. That function also calls `onBegun`. */
   #countStarting(onBegun: () => void): () => void {
     let isStarting = true;
     this.#starting++;
@@ -304,7 +304,7 @@ export class InferenceService implements Inference, ModelManagement {
     };
   }
 
-  /** Loads the media of a request. Throws `unsupported` or `invalid_value` if its model does not take them. */
+  /** Loads the media of a request. Throws `unsupported` or `invalid_value` if the model does not accept them. */
   async #withMedia(request: GenerateRequest, signal: AbortSignal): Promise<LoadedRequest> {
     const { media = [] } = request;
     const [first] = media;
@@ -322,7 +322,7 @@ export class InferenceService implements Inference, ModelManagement {
     return reader;
   }
 
-  /** Converts an error to an event and counts it as a rejection. While the service stops, every error becomes `draining`. */
+  /** Converts an error to an event and counts it as a rejection. While the service is stopping, every error becomes `draining`. */
   #failure({ rejections }: Visit, error: ErrorRecord): ErrorEvent {
     rejections.note(error.code);
     return { type: "error", error: this.#isStopping ? shuttingDown : error };
@@ -384,7 +384,7 @@ export class InferenceService implements Inference, ModelManagement {
     }
   }
 
-  /** Sends a task with a new number to the generation thread. If the signal is aborted, cancels the task by that number. */
+  /** Sends a task with a new number to the generation thread. If the signal is aborted, the task is cancelled. */
   async #task<T>(actor: GenerationLink["actor"], signal: AbortSignal, ask: (task: number) => Promise<T>): Promise<T> {
     if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before it was read");
     const task = this.#nextId++;
@@ -425,7 +425,10 @@ export class InferenceService implements Inference, ModelManagement {
     throw fromErrorRecord(restarting);
   }
 
-  /** Applies the defaults of the model and the server to a request. No other code applies these defaults, for any protocol. */
+  /**
+   * Applies the model's and the server's default parameters to a request. This is the only place where defaults are applied, for
+   * all APIs.
+   */
   #resolved(request: GenerateRequest, defaults: GenerationDefaults): ResolvedRequest {
     const sampling = effectiveSampling(request.sampling, defaults);
     return {

@@ -1,5 +1,5 @@
-// MCP client: the main thread's client of the MCP place. Starts the place, restarts it whenever it ends, and keeps the list of
-// the tools that the connected servers have.
+// MCP client: the main thread's client of the MCP thread. Starts the thread, restarts it whenever it ends, and keeps the list of
+// the connected servers' tools.
 import { tmpdir } from "node:os";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
@@ -14,11 +14,11 @@ import type { ServerTool, ServerToolCall, ServerToolResult, ToolSource } from ".
 import { mcpModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
-/** Maximum time in ms without a response of the place. After this time, it is restarted. */
+/** Milliseconds without a response after which the MCP thread is restarted. */
 const answersWithinMs = 30_000;
-/** Heap limit of the place in MiB. It is large, because the place may hold messages of many servers at once. */
+/** Heap limit of the MCP thread in MiB. Large, because the thread may hold messages of many servers at the same time. */
 const heapMiB = 1024;
-/** Longest possible timeout in ms. No shorter timeout is needed, because the place itself limits the time of calls. */
+/** Longest possible timeout in ms. The MCP thread itself limits the time of calls, so no shorter timeout is needed here. */
 const maxTimerMs = 2 ** 31 - 1;
 const restartPolicy: RestartPolicy = {
   kind: "restart",
@@ -61,10 +61,10 @@ export class McpClient implements ToolSource {
     return this.#connected;
   }
 
-  /** Starts the place. The servers are connected later. Rejects with config_invalid if the sandbox cannot be used. */
+  /** Starts the MCP thread; it connects to the servers later. Rejects with config_invalid if the sandbox cannot be used. */
   async start(): Promise<void> {
     const { log, init } = this.#options;
-    // This thread creates the folder, so that the folder is removed even if the place is ended by force.
+    // Created here and not in the MCP thread, so that the folder is removed even if that thread is terminated.
     const folder = createProcessFolder("mcp", [tmpdir()]);
     this.#folder = folder;
     let wasUp = false;
@@ -113,7 +113,7 @@ export class McpClient implements ToolSource {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
-      // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
+      // The supervisor retries retryable errors. A failed restart must be retried, a failed first start must not.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
     }
   }

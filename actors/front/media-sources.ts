@@ -1,6 +1,6 @@
-// Media sources: loads the images, videos and audio of requests that are URLs or stored files, on the main thread. Images and audio are
-// decoded later; programs decode videos, and their frames take their places. The number of loads at the same time and the bytes that
-// the requests keep are limited.
+// Media sources: loads the images, videos and audio that a request refers to by URL or file id, on the main thread. Images and
+// audio are decoded later. Videos are decoded here by an external program and replaced by their frames. Limits the number of
+// concurrent loads and the total bytes held by requests.
 import type { GenerateRequest, RequestMedia } from "../../engines/generation.ts";
 import { type EncodedVideo, type VideoFrame, VideoFrames } from "../../engines/image-input/video/video-frames.ts";
 import { digestOf } from "../../engines/media/digest.ts";
@@ -13,10 +13,10 @@ import type { FetchLimits } from "../../runtime/web/limits.ts";
 const mebibyte = 2 ** 20;
 /** Maximum size of a loaded file in bytes. */
 const maxFileBytes = 64 * mebibyte;
-/** Maximum size in bytes of the loaded files of one request, and of all requests whose prompts are not prepared. */
+/** Maximum size in bytes of the loaded files: of one request, and of all requests whose prompts are not prepared yet. */
 const maxRequestBytes = 128 * mebibyte;
 const maxBytes = 512 * mebibyte;
-/** Maximum number of files that are loaded at the same time: of one request, and of all. */
+/** Maximum number of concurrent loads: of one request, and of all requests. */
 const maxRequestLoads = 2;
 const maxLoads = 8;
 const limits: FetchLimits = {
@@ -32,16 +32,16 @@ const limits: FetchLimits = {
 type ReadFile = (id: string) => Promise<Uint8Array>;
 
 interface MediaSourcesOptions {
-  /** null: the server stores no files. */
+  /** Reads a stored file; null = the server stores no files. */
   readonly readFile: ReadFile | null;
   readonly fetcher?: Pick<GuardedFetcher, "fetch">;
   readonly videos?: Pick<VideoFrames, "decode">;
 }
 
-/** Request with all images and audio as data, and the frames of its videos. */
+/** A request whose images and audio are all inline data, and whose videos are replaced by frames. */
 export interface LoadedRequest {
   readonly request: GenerateRequest;
-  /** Ends the count of the loaded bytes. Call once, when no thread needs them any more. */
+  /** Subtracts the request's files from the count of loaded bytes. Call once, when no thread needs the bytes any more. */
   release(): void;
 }
 
@@ -50,7 +50,7 @@ export class MediaSources {
   readonly #fetcher: Pick<GuardedFetcher, "fetch">;
   readonly #videos: Pick<VideoFrames, "decode">;
   readonly #gate = new Gate(maxLoads);
-  /** Size of the loaded files that are not released. */
+  /** Total size in bytes of the loaded files that are not released. */
   #bytes = 0;
 
   constructor({ readFile, fetcher = new GuardedFetcher(), videos = new VideoFrames() }: MediaSourcesOptions) {
@@ -60,8 +60,9 @@ export class MediaSources {
   }
 
   /**
-   * Loads the images and audio of a request, and at most `maxFrames` frames of each video. Throws the error that names the field
-   * of the file, `invalid_value` if the files of the request are too large together, and `queue_full` if those of all requests are.
+   * Loads the images and audio of a request, and at most `maxFrames` frames of each video. If a file cannot be loaded, throws an
+   * error with the name of its field. Throws `invalid_value` if the request's files are too large in total, and `queue_full` if
+   * the files of all requests are.
    */
   async load(request: GenerateRequest, maxFrames: number, signal: AbortSignal): Promise<LoadedRequest> {
     const { client, media = [] } = request;
@@ -104,7 +105,7 @@ export class MediaSources {
     };
     const loads = Array.from({ length: maxRequestLoads }, () =>
       loadNext().catch((error) => {
-        // Ends the other loads of the request. Their bytes are not counted.
+        // Cancels the other loads of the request, whose bytes are not counted.
         failed.abort();
         throw error;
       }),
@@ -118,7 +119,7 @@ export class MediaSources {
     }
   }
 
-  /** A method of its own, so that the returned function does not keep the loaded files. */
+  /** A separate method, so that the returned closure does not keep the loaded files alive. */
   #releaseOf(bytes: number): () => void {
     return () => {
       this.#bytes -= bytes;
@@ -141,7 +142,7 @@ export class MediaSources {
     }
   }
 
-  /** Throws the error that names the field of the video. */
+  /** Returns the frames of a video. Throws an error with the name of the video's field. */
   async #framesOf(
     video: EncodedVideo,
     maxFrames: number,

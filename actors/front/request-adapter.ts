@@ -1,4 +1,4 @@
-// Request adapter: selects the adapter of a request: the requested adapter, the model's fixed adapter, or none.
+// Request adapter: selects the adapter for a request: the requested adapter, the model's fixed adapter, or none.
 import type { AdapterSelector } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterLease, ModelAdapters } from "../lora-registry/model-adapters.ts";
@@ -6,7 +6,7 @@ import { ownRunAdapter, type ServedModel } from "../models/served-model.ts";
 
 const ownLease: AdapterLease = { adapter: ownRunAdapter, release: () => {} };
 
-/** Returns a lease on the adapter; null: the base model. Throws invalid_value with the param adapter. */
+/** Returns a lease on the adapter; null = use the base model. Throws invalid_value with the param `adapter`. */
 export function leaseFor(
   { id, ownAdapter, spec }: ServedModel,
   adapters: ModelAdapters | null,

@@ -1,4 +1,4 @@
-// State client: the main thread's client of the state thread. Starts the thread, restarts it whenever it ends, and passes
+// State client: the main thread's client of the state thread. Starts the thread, restarts it whenever it ends, and forwards
 // requests from http/ to the actors of that thread.
 import type { MessageOf, Protocol } from "../../runtime/actor/behaviour.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
@@ -22,10 +22,10 @@ import type { StateReport } from "../state/state-place.ts";
 import { storeMetrics } from "./metrics/store-metrics.ts";
 
 const startTimeoutMs = 30_000;
-/** Time in ms after a reconnection within which all replicas are assumed to be connected again. */
+/** Milliseconds after a reconnection until all replicas are assumed to be connected again. */
 const reconnectMs = 5000;
 const skillTimeoutMs = 10 * 60_000;
-/** After the first successful start, restarts are unlimited, because a full disk may have space again later. */
+/** After the first successful start, restarts are unlimited, because a full disk may have free space again later. */
 const restartPolicy: RestartPolicy = {
   kind: "restart",
   minBackoffMs: 500,
@@ -37,7 +37,7 @@ const restartPolicy: RestartPolicy = {
 export interface StateFrontOptions {
   readonly init: StatePlaceInit;
   readonly log: Logger;
-  /** Minimum backoff of restarts; absent: the default. */
+  /** Minimum delay between restarts in ms; absent = the default. */
   readonly minBackoffMs?: number;
 }
 
@@ -58,11 +58,11 @@ export class StateClient {
   readonly files: Files;
   readonly sessions: Sessions;
   readonly skills: Skills;
-  /** Other replicas with the same state; null: the state is not shared. */
+  /** Other replicas with the same state; null = the state is not shared. */
   readonly replicas: Replicas | null;
-  /** Sessions of the MCP server of all replicas; null: the state is not shared. */
+  /** Sessions of the MCP server, shared by all replicas; null = the state is not shared. */
   readonly mcpSessions: McpSessions | null;
-  /** LoRA adapters that clients have loaded on any replica; null: the state is not shared. */
+  /** LoRA adapters that clients have loaded on any replica; null = the state is not shared. */
   readonly adapters: DesiredAdapters | null;
   readonly #options: StateFrontOptions;
   readonly #system = new ActorSystem("front");
@@ -70,9 +70,9 @@ export class StateClient {
   #endpoint: Endpoint | null = null;
   #ready: StatePlaceReady | null = null;
   #health: SharedStateHealth = { isConnected: false, reason: "it is being connected" };
-  /** Time (performance.now) of the last loss or reconnection of the shared state. */
+  /** Time of the last loss or reconnection of the shared state, in milliseconds of performance.now(). */
   #backMs = Number.NEGATIVE_INFINITY;
-  /** Set while the thread writes again what Redis may have lost. */
+  /** Set while the thread rewrites data that Redis may have lost; null at other times. */
   #restoring: { readonly ended: Promise<void>; readonly end: () => void } | null = null;
   readonly #adapterListeners: (() => void)[] = [];
   readonly #handlers = new Map<QuestionKind, AnswerReplica<QuestionKind>[]>();
@@ -127,7 +127,7 @@ export class StateClient {
           };
     this.replicas = options.init.shared === null ? null : this.#replicasOf();
     const skill = this.#asker<SkillProtocol>("skills");
-    // An upload or a download waits for earlier ones, and may take its whole time limit.
+    // An upload or a download waits for earlier ones, and may then use its whole time limit.
     const slow = this.#asker<SkillProtocol>("skills", skillTimeoutMs);
     const list = skill("list");
     this.skills = this.#withStaging<SkillProtocol>("skillStagingFolder", {
@@ -141,12 +141,12 @@ export class StateClient {
     });
   }
 
-  /** Salt of the names of clients that all replicas have; null: the state is not shared, or the thread has not started. */
+  /** Salt for hashing client names, the same on all replicas; null = the state is not shared, or the thread has not started. */
   get clientSalt(): string | null {
     return this.#ready?.clientSalt ?? null;
   }
 
-  /** Starts the thread. A failed start is not retried. Rejects, with config_invalid if the folder cannot be used. */
+  /** Starts the thread. A failed start is not retried: rejects, with config_invalid if the folder cannot be used. */
   async start(): Promise<void> {
     const { init, log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
@@ -170,7 +170,7 @@ export class StateClient {
           this.#endpoint = null;
           this.#health = { isConnected: false, reason: "the state thread has ended" };
           this.#setRestoring(false);
-          // A failed first start is not logged here, because start() rejects with its error.
+          // A failed first start is not logged here, because start() rejects with the error.
           if (exit.orderly || !wasUp) return;
           log.error(
             { reason: exit.reason, retryInMs: next?.retryInMs },
@@ -197,7 +197,7 @@ export class StateClient {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message, param } = toErrorRecord(thrown);
-      // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
+      // The supervisor retries retryable errors. A failed restart must be retried, a failed first start must not.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message, {
         param,
       });
@@ -222,7 +222,7 @@ export class StateClient {
     this.#restoring = { ended, end };
   }
 
-  /** Answers a question of another replica. */
+  /** Handles a request of another replica and sends the response. */
   async #answer(number: number, { kind, question }: AskedQuestion): Promise<void> {
     let [value, error]: [unknown, ErrorRecord | null] = [null, null];
     try {
@@ -233,7 +233,7 @@ export class StateClient {
     } catch (thrown) {
       error = toErrorRecord(thrown);
     }
-    // The place may have ended meanwhile.
+    // The state thread may have ended during the handler.
     if (this.#endpoint === null) return;
     this.#system.ref<ReplicaProtocol>("replicas", this.#endpoint).tell("answered", { number, value, error });
   }
@@ -253,7 +253,7 @@ export class StateClient {
       answer: (kind, handler) => {
         this.#handlers.set(kind, [...(this.#handlers.get(kind) ?? []), handler as AnswerReplica<QuestionKind>]);
       },
-      // While the thread restarts, only the loss is known.
+      // While the thread restarts, the metrics only report that the state is unreachable.
       metrics: async () => storeMetrics(await statistics(undefined).catch(() => null)),
     };
   }
@@ -263,7 +263,7 @@ export class StateClient {
     await this.#system.stop();
   }
 
-  /** Returns a function that creates a method by name. The method sends its argument to the actor. */
+  /** Returns a function that creates a method from its name. The method sends its argument to the actor. */
   #asker<P extends Protocol<P>>(actor: string, timeoutMs?: number) {
     const options = timeoutMs === undefined ? {} : { timeoutMs };
     return <K extends keyof P & string>(method: K) =>
@@ -273,7 +273,7 @@ export class StateClient {
       };
   }
 
-  /** Adds a staging folder, which is known when the thread has started. */
+  /** Adds the staging folder to the methods. The folder is known only when the thread has started. */
   #withStaging<Methods extends object>(
     name: "stagingFolder" | "skillStagingFolder",
     methods: Methods,

@@ -15,9 +15,9 @@ import type { ToolsPlaceInit, ToolsThreadInit } from "../messages.ts";
 import { toolsModule } from "../placement.ts";
 
 const startTimeoutMs = 30_000;
-/** Time in addition to a tool's own limit, for files to be copied and processes to end. */
+/** Milliseconds in addition to a tool's own time limit, to copy files and end processes. */
 const marginMs = 60_000;
-/** Maximum number of earlier calls for which a call waits. It is the maximum number of calls of one round. */
+/** Maximum number of earlier calls for which a call may have to wait: the maximum number of calls of one round. */
 const waitingCalls = 64;
 const maxTimerMs = 2 ** 31 - 1;
 const restartPolicy: RestartPolicy = {
@@ -48,7 +48,7 @@ export class ToolsClient implements Tools {
   async start(): Promise<void> {
     const { log, init } = this.#options;
     const { workFolder, ...settings } = init;
-    // This thread creates the folder, so that the folder is removed even if the tools thread is ended by force.
+    // Created here and not in the tools thread, so that the folder is removed even if that thread is terminated.
     const folder = createProcessFolder("tools", [workFolder ?? tmpdir()]);
     this.#folder = folder;
     let wasUp = false;
@@ -88,7 +88,7 @@ export class ToolsClient implements Tools {
 
   async run(call: ToolRun): Promise<ToolOutcome> {
     const { codeTimeoutMs, shellTimeoutMs } = this.#options.init;
-    // A Python cell waits for earlier cells of its session. Every call waits while too many calls run.
+    // A Python call waits for earlier Python calls of its session. Every call waits while too many calls are running.
     const timeoutMs = Math.min(waitingCalls * Math.max(codeTimeoutMs, shellTimeoutMs) + marginMs, maxTimerMs);
     return await this.#actor().ask("run", call, { timeoutMs });
   }
@@ -120,7 +120,7 @@ export class ToolsClient implements Tools {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
-      // The supervisor retries after retryable errors. Every failed restart is retryable, but a failed first start is not.
+      // The supervisor retries retryable errors. A failed restart must be retried, a failed first start must not.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
     }
   }

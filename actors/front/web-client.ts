@@ -1,5 +1,5 @@
-// Web client: the main thread's client of the web thread. Starts the thread, and restarts it whenever it ends. The thread's running
-// calls fail then.
+// Web client: the main thread's client of the web thread. Starts the thread, and restarts it whenever it ends. Running calls fail
+// when the thread ends.
 import { tmpdir } from "node:os";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -26,7 +26,7 @@ const restartPolicy: RestartPolicy = {
   maxRestarts: Number.POSITIVE_INFINITY,
 };
 
-/** Computes a vector of Euclidean length 1 for each text. `inputType`: what the texts are for the model. */
+/** Computes a vector of Euclidean length 1 for each text. `inputType`: role of the texts for the embedding model. */
 export type EmbedTexts = (
   texts: readonly string[],
   inputType: "query" | "document",
@@ -36,10 +36,10 @@ export type EmbedTexts = (
 
 export interface WebClientOptions {
   readonly init: Omit<WebPlaceInit, "folder" | "embeds">;
-  /** Embeds texts to rank the passages of a page; null: passages are ranked by their words. */
+  /** Embeds texts to rank the passages of a page; null = passages are ranked by word matches. */
   readonly embed: EmbedTexts | null;
   readonly log: Logger;
-  /** Module of the thread; default: the module that allows only public addresses. */
+  /** Entry module of the thread; absent = the module that allows only public addresses. */
   readonly module?: URL;
 }
 

@@ -1,8 +1,8 @@
-// Delivery of a frame: hands the rows of a frame to the receivers of their sequences.
+// Frame delivery: passes the rows of a token frame to the receivers of their sequences.
 import { rowHasLogprobs, rowInts, type TokenFrame } from "../messages.ts";
 import type { SequenceSink } from "./generation.ts";
 
-/** `sinks`: receivers by sequence id. Rows of other sequences are ignored, because these have ended. */
+/** Delivers the rows of a frame. `sinks`: receivers by sequence id. Rows of unknown sequences are ignored, because these have ended. */
 export function deliverFrame(
   { rows, logprobs, cached, prompts, failed }: TokenFrame,
   sinks: ReadonlyMap<number, SequenceSink>,

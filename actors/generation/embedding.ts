@@ -1,6 +1,6 @@
-// Embedding: one request for vectors, or for the scores of a reranker. Each group of inputs is tokenised by a text worker, then
-// the model computes its vectors. The groups are small, so that the requests of other clients also get text workers and entries
-// in the model's queue.
+// Embedding: processes one request for embedding vectors or reranking scores. A text worker tokenises each group of inputs, then
+// the model computes the group's outputs. The groups are small, so that requests of other clients also get text workers and
+// entries in the model's queue.
 import type { Capacity, Pooling } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -11,22 +11,22 @@ import { finite, maxSim, unitVectors } from "./vectors.ts";
 
 /** Maximum number of floats in one response: 16 MiB of floats, or about 80 MiB as JSON text. */
 const maxFloats = 4 * 1024 * 1024;
-/** Maximum number of products of two elements that the scores of one request take (MaxSim): minutes of one core. */
+/** Maximum number of multiplications for the MaxSim scores of one request: minutes of one core. */
 const maxProducts = 2 ** 37;
-/** Timeout of one group in ms. It is long, because the group may wait for long prompts of other clients. */
+/** Timeout of one group in ms. Long, because the group may wait for long prompts of other clients. */
 const poolTimeoutMs = 60 * 60 * 1000;
-/** Assumed size of a token in bytes, used before a text is tokenised. */
+/** Estimated bytes per token, used before a text is tokenised. */
 const bytesPerToken = 4;
 
 export interface EmbeddingOptions {
   readonly request: EmbedRequest;
-  /** Adapter of the request; null: the base model. */
+  /** Adapter of the request; null = the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
-    /** Tokenises the inputs on a text worker. Throws their validation error. */
+    /** Tokenises the inputs on a text worker. Throws the inputs' validation error. */
     tokenize(inputs: EmbedInputs, signal: AbortSignal, role?: "query" | "document"): Promise<TokenizedInputs>;
     readonly actor: Ref<ModelProtocol>;
-    /** Limits of one step. A group is about as large as one step. */
+    /** Limits of one model step. A group is about as large as one step. */
     readonly capacity: Pick<Capacity, "maxSequences" | "maxBatchTokens">;
     readonly pooling: Pooling | null;
     readonly pooledLength: number;
@@ -42,29 +42,29 @@ export interface EmbeddingOptions {
 export class Embedding {
   readonly #options: EmbeddingOptions;
   readonly #vectors: Float32Array[] = [];
-  /** Ids of the groups that were sent to the model and have not ended. */
+  /** Ids of the groups that were sent to the model and have not been computed yet. */
   readonly #asked = new Set<number>();
   readonly #closing = new AbortController();
   /** Index of the first input that is not yet in a group. */
   #next = 0;
   #promptTokens = 0;
-  /** Floats of the vectors so far, if the model has a vector for each token. */
+  /** Number of floats in the vectors so far, if the model computes a vector per token. */
   #floats = 0;
-  /** Products of two elements that the scores so far took. */
+  /** Number of multiplications for the scores so far. */
   #products = 0;
-  /** Vectors of the query's tokens, with which inputs are scored; null: the model itself scores, or none does. */
+  /** Vectors of the query's tokens, for MaxSim scores; null = no MaxSim scores are computed. */
   #queryVectors: Float32Array | null = null;
 
   constructor(options: EmbeddingOptions) {
     this.#options = options;
   }
 
-  /** Computes the embeddings. Call once. Rejects with the error that ends the request. */
+  /** Computes the embeddings or scores. Call once. Rejects with the error that ends the request. */
   async run(): Promise<Embeddings> {
     this.#checkSizes();
     const { signal, model } = this.#options;
     const isMaxSim = this.#isMultiVector && this.#options.request.query !== undefined;
-    // If the model's queue has room, the next group waits there while the model computes a group.
+    // With two groups at once, one waits in the model's queue while the model computes the other.
     const groupsAtOnce = model.maxQueue >= model.capacity.maxSequences ? 2 : 1;
     try {
       await new Promise<unknown>((resolve, reject) => {
@@ -98,7 +98,7 @@ export class Embedding {
     this.#queryVectors = unitVectors(pooled, model.pooledLength, model.pooledLength);
   }
 
-  /** Checks the length of the vectors, and that those of all inputs fit into one response. Throws invalid_value. */
+  /** Checks the requested vector length, and that the vectors of all inputs fit into one response. Throws invalid_value. */
   #checkSizes(): void {
     const { request, model } = this.#options;
     const { dimensions = model.pooledLength } = request;
@@ -148,7 +148,7 @@ export class Embedding {
     return pooled;
   }
 
-  /** Takes the vectors of the tokens of prompts, or the scores of these. Throws `invalid_value` if there are too many floats. */
+  /** Stores the vectors of the prompts' tokens, or the prompts' scores. Throws `invalid_value` if the request has too many floats. */
   async #takeTokens(
     first: number,
     prompts: readonly Int32Array[],
@@ -171,7 +171,7 @@ export class Embedding {
     }
   }
 
-  /** Returns the score of a document. Throws `invalid_value` if the scores of the request take too many products. */
+  /** Returns the MaxSim score of a document. Throws `invalid_value` if the request's scores need too many multiplications. */
   async #similarity(query: Float32Array, document: Float32Array): Promise<Float32Array> {
     const { pooledLength } = this.#options.model;
     this.#products += (query.length / pooledLength) * document.length;

@@ -1,5 +1,6 @@
 // Generation actor: implements the actors `generation` and `models` of the generation thread. It keeps the attached models,
-// admits requests, and routes each token row to its generation. Text of clients is processed by text tasks, not by this actor.
+// admits requests, and routes each row of a token frame to its generation. Client texts are processed by text tasks, not by this
+// actor.
 
 import type { Pooling } from "../../engines/engine.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
@@ -42,9 +43,9 @@ export interface GenerationActorOptions {
   readonly tasks: TextTasks;
 }
 
-/** An attached model. Text workers hold its vocabulary and template; the model's own thread or process runs its sequences. */
+/** An attached model. Text workers hold its vocabulary and template; its own thread or process runs its sequences. */
 interface LinkedModel {
-  /** Key of the model in text tasks. */
+  /** Key that identifies the model in text tasks. */
   readonly textKey: string;
   readonly texts: TokenTexts;
   readonly endpoint: Endpoint;
@@ -60,7 +61,7 @@ interface LinkedModel {
 export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour<ModelsProtocol> {
   readonly #options: GenerationActorOptions;
   readonly #models = new Map<string, LinkedModel>();
-  /** Error that explains why a detached model cannot be used, by model id. */
+  /** Reason why a detached model cannot be used, by model id. */
   readonly #detached = new Map<string, ErrorRecord>();
   /** Abort controllers of the tasks that cancelTask can cancel, by task number. */
   readonly #tasks = new Map<number, AbortController>();
@@ -125,7 +126,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     void stream.endWith(this.#run({ request, adapter }, stop, stream, holder));
   }
 
-  /** Runs a generation. Not async, because an async function would keep the media of the request until the generation ends. */
+  /** Runs a generation. Not async, because an async function would keep the request's media alive until the generation ends. */
   #run(
     asked: Pick<GenerationOptions, "request" | "adapter">,
     stop: AbortController,
@@ -152,7 +153,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     { request: given, adapter }: Pick<GenerationOptions, "request" | "adapter">,
   ): Generation {
     const { tasks } = this.#options;
-    // The media are not part of the generation's request, so that they are freed when they have been prepared.
+    // The generation's request contains no media, so that they can be freed once they are prepared.
     const { media, ...request } = given;
     let sources = media;
     return new Generation({
@@ -223,7 +224,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
         adapter,
         model: {
           tokenize: (inputs, signal, role) => {
-            // A model with a vector for each token gets query and inputs apart from each other.
+            // A model with a vector per token encodes the query and the inputs separately.
             const pair = role === undefined ? query : undefined;
             const options = { query: pair, inputType, role, truncates, client, signal };
             return this.#options.tasks.tokenize(textKey, inputs, options);
@@ -255,14 +256,14 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     return new DeferredReply(start(stop).finally(() => this.#tasks.delete(id)));
   }
 
-  /** Returns a model that generates text. Throws if the model cannot be used or generates no text. */
+  /** Returns a model that generates text. Throws if the model cannot be used or does not generate text. */
   #generating(id: string): LinkedModel {
     const model = this.#modelFor(id);
     if (model.ready.capabilities.generates) return model;
     throw generatesNothing(id, model.ready.capabilities.pooling);
   }
 
-  /** Returns an embedding model. Throws if the model cannot be used or computes no embeddings. */
+  /** Returns an embedding model. Throws if the model cannot be used or does not compute embeddings. */
   #embedding({ model: id, takesTokenVectors = false }: EmbedRequest): LinkedModel {
     const model = this.#modelFor(id);
     const { pooling } = model.ready.capabilities;
@@ -313,7 +314,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
 
 const maxSequenceId = 0x7fff_ffff;
 
-/** Waits for a request. Aborts the request if the model is detached before the request has settled. */
+/** Resolves with the result of a request. Aborts the request if the model is detached before the request has settled. */
 async function whileLive<T>({ live }: LinkedModel, stop: AbortController, request: Promise<T>): Promise<T> {
   live.add(stop);
   try {

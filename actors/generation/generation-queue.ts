@@ -1,5 +1,5 @@
-// Generation queue: counts the admitted sequences of one model. It rejects a request that the scheduler would reject later, so
-// an overloaded server does not prepare prompts that it cannot run.
+// Generation queue: counts the admitted sequences of one model. It rejects requests that the scheduler would reject later, so
+// that an overloaded server does not prepare prompts that it cannot run.
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
@@ -7,14 +7,14 @@ import { RetryAfterEstimator } from "./retry-after-estimator.ts";
 
 export interface GenerationQueueOptions {
   readonly slots: number;
-  /** Maximum number of sequences without a slot. */
+  /** Maximum number of queued sequences, which have no slot. */
   readonly maxQueue: number;
   readonly clock: Clock;
 }
 
 export class GenerationQueue {
   readonly #options: GenerationQueueOptions;
-  /** Number of waiting sequences by client. A sequence waits until its first token, and after a pause until its next token. */
+  /** Number of waiting sequences by client. A sequence waits until its first token and, after a pause, until its next token. */
   readonly #shares = new QueueShares();
   readonly #retryAfter: RetryAfterEstimator;
   /** Number of sequences that are admitted and have not ended. */
@@ -27,8 +27,8 @@ export class GenerationQueue {
 
   /**
    * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more waiting
-   * sequences, some of that client's entries count as free, because the scheduler removes these sequences when the new prompt
-   * is prepared.
+   * sequences, some of that client's entries count as free, because the scheduler evicts these sequences when the new prompt is
+   * prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;
@@ -37,7 +37,7 @@ export class GenerationQueue {
     throw queueFull(maxQueue, this.#retryAfter.secondsFor(Math.max(this.#count - slots, 1)));
   }
 
-  /** Admits a request: reserves an entry in the queue for each of its sequences. Throws `queue_full`. */
+  /** Admits a request: reserves a queue entry for each of its sequences. Throws `queue_full`. */
   enter(client: string, count: number): QueuePlaces {
     this.check(client, count);
     let waiting = count;
@@ -80,13 +80,13 @@ export class GenerationQueue {
 
 /** The queue entries of one request's sequences. */
 export interface QueuePlaces {
-  /** Call when the first row of a sequence has arrived. Once for each sequence. */
+  /** Call once for each sequence, when its first row has arrived. */
   begun(): void;
-  /** Call when a sequence that has begun is paused. Call `resumed` before the next `paused`. */
+  /** Call when a sequence that has begun is paused. `resumed` must be called before the next `paused`. */
   paused(): void;
   /** Call when a paused sequence has a new token or has ended. */
   resumed(): void;
-  /** Call when a sequence has ended. `hasBegun`: begun() was called for it, which is possible even with 0 tokens. */
+  /** Call when a sequence has ended. `hasBegun`: begun() was called for the sequence, which is possible even with 0 tokens. */
   ended(tokenCount: number, hasBegun: boolean): void;
   /** Call when the request has ended. Releases the entries of its sequences that have not ended. */
   close(): void;

@@ -1,6 +1,6 @@
-// Generation: one run of a model from a prompt to finished choices. It requests the preparation of the prompt, opens a sequence
-// for each candidate, and turns the tokens of the sequences into events. run() settles with the result. When run() has settled,
-// all sequences of the generation have ended. The caller forwards the events to a stream.
+// Generation: runs a model from a prompt to finished choices. It requests the preparation of the prompt, opens a sequence for
+// each candidate, and converts the sequences' tokens to events. run() settles with the result; by then, all sequences of the
+// generation have ended. The caller forwards the events to a stream.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FinishReason, GenerateEvent, GenerateRequest, ResolvedRequest, Usage } from "../../engines/generation.ts";
@@ -19,17 +19,20 @@ import { promptLogprobs } from "./output/token-logprobs.ts";
 import type { HeldMedia } from "./request-media.ts";
 
 /**
- * Maximum time in ms until the model has queued the sequences. It is long, because the model compiles a grammar before it
- * replies, and replies only between two steps.
+ * Maximum time in ms until the model has queued the sequences. Long, because the model compiles a grammar before it replies, and
+ * replies only between two steps.
  */
 const acceptTimeoutMs = 10 * 60 * 1000;
-/** Attempts to check an output, and milliseconds before the second one; each later one waits longer by as much. */
+/**
+ * Maximum number of attempts to check an output, and delay in ms before the second attempt. Each further delay is longer by this
+ * amount.
+ */
 const mostChecks = 4;
 const checkRetryMs = 250;
 
-/** Receiver of the reports of the model about one sequence. */
+/** Receiver of the model's reports about one sequence. */
 export interface SequenceSink {
-  /** Reports the number of prompt tokens that were found in the KV cache. Called just before the first token. */
+  /** Reports the number of prompt tokens found in the KV cache. Called just before the first token. */
   onCached(tokens: number): void;
   /** Reports the logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
@@ -46,36 +49,36 @@ export type OutputEvent = Exclude<GenerateEvent, { readonly type: "done" | "erro
 
 export interface GenerationOptions {
   readonly request: ResolvedRequest;
-  /** Adapter of the request; null: the base model. */
+  /** Adapter of the request; null = the base model. */
   readonly adapter: LeasedAdapter | null;
   readonly model: {
     readonly texts: TokenTexts;
-    /** Prepares the prompt on a text worker. Throws the validation error of the request. */
+    /** Prepares the prompt on a text worker. Throws the request's validation error. */
     prepare(request: GenerateRequest, media: readonly PreparedMedia[], signal: AbortSignal): Promise<PreparedPrompt>;
-    /** Prepares the images, videos and audio of the request; null: it has none. Call once. */
+    /** Prepares the images, videos and audio of the request; null = the request has no media. Call once. */
     holdMedia(signal: AbortSignal): Promise<HeldMedia | null>;
-    /** Checks an output against the request on a text worker. Returns why it does not match; null: it matches. */
+    /** Checks an output against the request on a text worker. Returns why the output does not match; null = it matches. */
     check(checks: OutputChecks, text: string, call: string | null): Promise<string | null>;
     readonly actor: Ref<ModelProtocol>;
-    /** Reserves a sequence id. The tokens of that sequence are passed to the sink. */
+    /** Reserves a sequence id. The tokens of the sequence are passed to the sink. */
     open(sink: SequenceSink): number;
     readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
-    /** Removes the sink of a sequence that has ended or is cancelled. `hasBegun`: the model has sent a row of the sequence. */
+    /** Removes the sink of a sequence that has ended or was cancelled. `hasBegun`: the model has sent a row of the sequence. */
     close(id: number, tokenCount: number, hasBegun: boolean): void;
   };
   /** Aborting this signal ends the generation: run() rejects with the signal's reason, an Error. */
   readonly signal: AbortSignal;
-  /** Called when the prompt has been tokenised, so the request's content can be freed. Not called if the preparation fails. */
+  /** Called when the prompt has been tokenised, so that the request's content can be freed. Not called if the preparation fails. */
   readonly onPrepared: () => void;
   /**
-   * Receives the events in order. If it returns false, the sequences pause until resume(). Until the pause takes
-   * effect, further events may arrive.
+   * Receives the events in order. If it returns false, the sequences are paused until resume() is called. Further events may
+   * arrive until the pause takes effect.
    */
   readonly emit: (event: OutputEvent) => boolean;
 }
 
 export interface GenerationResult {
-  /** Finish reasons by index of the choice. */
+  /** Finish reasons, indexed by choice. */
   readonly finishReasons: readonly FinishReason[];
   readonly usage: Usage;
 }
@@ -89,35 +92,35 @@ export class Generation {
   readonly #options: GenerationOptions;
   readonly #startedMs = performance.now();
   readonly #startedAt = Date.now();
-  /** Choices that are still generated, by sequence id. */
+  /** Choices that are still being generated, by sequence id. */
   readonly #open = new Map<number, Choice>();
-  /** Ids of sequences that were paused and have had no new token since then. */
+  /** Ids of sequences that were paused and have not had a new token since. */
   readonly #paused = new Set<number>();
-  /** Sequences of which the model has sent a row. */
+  /** Ids of sequences of which the model has sent a row. */
   readonly #begun = new Set<number>();
-  /** All choices, by index. */
+  /** All choices, in order of their index. */
   #choices: readonly Choice[] = [];
-  /** Selects the candidates to return; null: all candidates are returned. */
+  /** Selects the candidates to return; null = return all candidates. */
   readonly #bestOf: BestOf | null;
   readonly #finishReasons: FinishReason[] = [];
   #promptTokens = 0;
   #cachedTokens = 0;
   #completionTokens = 0;
   #reasoningTokens = 0;
-  /** Times of the queueing and of the first token, in milliseconds since 1970; 0: not yet. */
+  /** Times at which the sequences were queued and at which the first token arrived, in milliseconds since 1970; 0 = not yet. */
   #queuedAt = 0;
   #firstTokenAt = 0;
   /**
-   * Times in units of elapsedUnitSeconds: to the first token of the generation, and the longest time from the first to the last
-   * token of a choice. The longest time is taken over single choices, because choices may run one after another.
+   * Durations in units of elapsedUnitSeconds: until the first token of the generation, and from the first to the last token of a
+   * choice (the longest of all choices). Measured per choice, because choices may run one after another.
    */
   #promptUnits = 0;
   #completionUnits = 0;
-  /** Images, videos and audio of the request, held by the model's place until the generation ends; null: none. */
+  /** Images, videos and audio of the request, which the model's thread or process holds until the generation ends; null = no media. */
   #media: HeldMedia | null = null;
-  /** Whether the sequences are paused, because emit() has returned false. */
+  /** Whether the sequences are paused because emit() returned false. */
   #isPaused = false;
-  /** Callbacks of the promise of run(); null before run() and when the promise has settled. */
+  /** Callbacks of the promise of run(); null before run() is called and after the promise has settled. */
   #completion: Completion | null = null;
 
   constructor(options: GenerationOptions) {
@@ -137,7 +140,7 @@ export class Generation {
     });
   }
 
-  /** Resumes the sequences after emit() returned false. */
+  /** Resumes the sequences after a pause. */
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
@@ -177,7 +180,7 @@ export class Generation {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
-    // The first token has no logprob, so for a prompt of one token the model sends no record. The event is emitted here.
+    // The first token has no logprob, so the model sends no record for a prompt of one token. The event is emitted here instead.
     if (request.promptLogprobs !== null && tokens.length === 1) this.#emitPrompt(tokens, new Float32Array(0));
     const answer = answerPlan(prepared.answer);
     this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
@@ -187,9 +190,9 @@ export class Generation {
       choice: index,
       ...(media && { media: { hold: media.hold, tiles: prepared.tiles } }),
       adapter: adapter?.id ?? 0,
-      // Only the first choice is measured, so that the time to the first token is counted once for each request.
+      // Only the first choice is measured, so that the time to the first token is counted once per request.
       series: index === 0 ? request.series : null,
-      // All choices have the same prompt, so only the first one computes its logprobs.
+      // All choices have the same prompt, so the prompt's logprobs are computed only for the first choice.
       promptLogprobs: index === 0 ? request.promptLogprobs : null,
     }));
   }
@@ -219,7 +222,7 @@ export class Generation {
       onCached: (tokens) => {
         if (index === 0) this.#cachedTokens = tokens;
       },
-      // Errors are caught here, because an uncaught error would end this thread with all other generations.
+      // Errors are caught here, because an uncaught error would end this thread and all other generations.
       onPrompt: (records) => {
         try {
           this.#emitPrompt(prompt, records);
@@ -228,9 +231,9 @@ export class Generation {
         }
       },
       onToken: (token, flags, elapsed, logprobs, at) => {
-        // The model may have sent this row before it learned that the choice has ended.
+        // The model may have sent this row before it was notified of the end of the choice.
         if (!this.#open.has(id)) return;
-        // Rows that arrive during a pause were sent before the pause, so they do not mark the sequence as resumed.
+        // Rows that arrive during a pause were sent before the pause, so they do not show that the sequence has resumed.
         if (!this.#isPaused && this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
         if (firstUnits === null) {
           firstUnits = elapsed;
@@ -252,9 +255,9 @@ export class Generation {
   }
 
   /**
-   * Returns why an output does not match the request; null: it matches. An output that is too large to be checked counts as a
-   * mismatch. If the check fails for another reason, such as a thread that has ended or a busy machine, it is repeated; then the
-   * generation fails, because the output may be valid. Never rejects.
+   * Returns why an output does not match the request; null = it matches. An output that is too large to be checked counts as a
+   * mismatch. If the check fails for another reason, such as an ended thread or a busy machine, it is retried; after the last
+   * attempt, the generation fails, because the output may be valid. Never rejects.
    */
   async #check({ checks }: OutputPlan, text: string, call: string | null): Promise<string | null> {
     if (checks === null) return null;
@@ -289,7 +292,7 @@ export class Generation {
     });
   }
 
-  /** Tells the model to stop the sequence of a choice, because its text has ended. */
+  /** Requests the model to stop the sequence of a choice whose text has ended. */
   #stop(index: number): void {
     const id = this.#sequenceOf(index);
     if (id !== null) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
@@ -340,7 +343,7 @@ export class Generation {
     };
   }
 
-  /** Returns milliseconds since 1970. Never decreases, because the wall clock is read only at the start. */
+  /** Returns the time in milliseconds since 1970. Never decreases, because the wall clock is read only at the start. */
   #now(): number {
     return this.#startedAt + performance.now() - this.#startedMs;
   }
@@ -363,10 +366,7 @@ export class Generation {
     if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused: this.#isPaused });
   }
 
-  /**
-   * Ignores further tokens and cancels the sequences that have not ended. Returns the callbacks of
-   * run(), or null if run() has settled.
-   */
+  /** Ignores further tokens and cancels the sequences that have not ended. Returns the callbacks of run(), or null if run() has settled. */
   #close(): Completion | null {
     const { model, signal } = this.#options;
     const completion = this.#completion;
@@ -383,7 +383,7 @@ export class Generation {
 }
 
 /**
- * Returns the fields of a job that all choices share. All jobs refer to the same prompt array, so a message with all jobs
+ * Returns the fields that the jobs of all choices share. All jobs refer to the same prompt array, so a message with all jobs
  * contains the array only once.
  */
 function jobOf(request: ResolvedRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {

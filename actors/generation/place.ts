@@ -1,5 +1,5 @@
-// Generation place: the module of the generation thread. It creates the actors `generation` and `models`, the event streams to
-// the main thread, and the text workers.
+// Generation thread: its entry module. It creates the actors `generation` and `models`, the event streams to the main thread, and
+// the text workers.
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { TaskPool } from "../../runtime/task/task-pool.ts";
@@ -18,7 +18,7 @@ import { GenerationActor } from "./generation-actor.ts";
 
 /** Run time in ms after which a text task counts as slow. Other tasks do not wait for a slow task. */
 const quickMs = 250;
-/** Minimum time limit for reading a model's vocabulary and template, even if the limit of text tasks is shorter. */
+/** Minimum time limit in ms for reading a model's vocabulary and template, even if the limit of text tasks is shorter. */
 const loadLimitMs = 10_000;
 
 export async function start(place: PlaceContext<GenerationPlaceInit>): Promise<null> {
@@ -53,8 +53,8 @@ export function startGeneration(place: PlaceContext<GenerationPlaceInit>, runner
     place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
   const actor = new GenerationActor({ hub, system: place.system, clock: realClock, tasks });
-  // The mailbox must not become full, because a lost `start` message leaves a stream that never ends. The mailbox stays almost
-  // empty, because the handlers of this actor do not wait.
+  // A full mailbox would lose a `start` message, and the stream of that message would never end. The mailbox stays almost empty,
+  // because the handlers of this actor do not wait.
   place.system.spawn<GenerationProtocol>("generation", actor, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", actor);
   place.onStop(() => runner.close());

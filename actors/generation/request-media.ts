@@ -1,5 +1,5 @@
-// Media of a request (images, videos, audio): has the model's place decode and encode them before the prompt is prepared, and holds
-// them there until the request ends.
+// Media of a request (images, videos, audio): the model's thread or process decodes and encodes them before the prompt is
+// prepared, and holds their embeddings until the request ends.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { checkMedia } from "../../engines/media/check-media.ts";
 import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
@@ -7,17 +7,20 @@ import type { EncodedMedia } from "../../engines/media/model-media.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { ModelPlaceReady, ModelProtocol } from "../messages.ts";
 
-/** Time limit of the preparation of a request's media. It is long, because media wait for those of other requests. */
+/** Time limit in ms for the preparation of a request's media. Long, because media of other requests may be prepared first. */
 const prepareTimeoutMs = 10 * 60 * 1000;
 
 export interface HeldMedia {
   readonly hold: number;
   readonly prepared: readonly PreparedMedia[];
-  /** Ends the hold. */
+  /** Releases the embeddings. */
   release(): void;
 }
 
-/** Prepares the media of a request; null: it has none. Throws the error that names the field of the image, video or audio. */
+/**
+ * Prepares the media of a request; null = the request has no media. On failure, throws an error with the name of the field of the
+ * image, video or audio.
+ */
 export async function holdMedia(
   request: GenerateRequest,
   {
@@ -45,7 +48,7 @@ export async function holdMedia(
     const prepared = await actor.ask("prepareMedia", message, { timeoutMs: prepareTimeoutMs });
     return { hold, prepared, release };
   } catch (error) {
-    // The place may still prepare them, for example after the time limit of the ask.
+    // The media may still be prepared later, for example if only the time limit of this call has passed.
     release();
     throw error;
   } finally {

@@ -1,13 +1,13 @@
-// Retry-After estimator: estimates how long a queue takes to drain, from the end times of a model's latest sequences.
+// Retry-After estimator: estimates how long a queue takes to drain, from the end times of a model's most recent sequences.
 import type { Clock } from "../../runtime/clock.ts";
 
-/** Number of ended sequences that the estimate uses. */
+/** Number of most recent ended sequences that the estimate uses. */
 const window = 64;
 const longestSeconds = 60;
 
 export class RetryAfterEstimator {
   readonly #clock: Clock;
-  /** Ring buffer of the latest end times, in milliseconds of the clock. */
+  /** Ring buffer of the most recent end times, in milliseconds of the clock. */
   readonly #endedMs = new Float64Array(window);
   #count = 0;
 
@@ -20,7 +20,7 @@ export class RetryAfterEstimator {
     this.#endedMs[this.#count++ % window] = this.#clock.now();
   }
 
-  /** Returns the time until `count` more sequences have ended, at the recent average rate: 1 to 60 whole seconds. */
+  /** Returns the estimated time until `count` more sequences have ended, at the recent average rate: 1 to 60 whole seconds. */
   secondsFor(count: number): number {
     const seen = Math.min(this.#count, window);
     if (seen < 2) return 1;

@@ -1,16 +1,16 @@
-// Vectors of embedding models: scaling to length 1, and the comparison of texts that have a vector for each token.
+// Vectors of embedding models: scales vectors to length 1, and compares texts that have a vector per token.
 import { setImmediate } from "node:timers/promises";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Returns scores that are all numbers. Throws `model_failed`. */
+/** Returns the scores unchanged. Throws `model_failed` if a score is NaN or infinite. */
 export function finite(scores: Float32Array): Float32Array {
   if (scores.every(Number.isFinite)) return scores;
   throw new ServerError("model_failed", "the model's score of a document is no number");
 }
 
 /**
- * Returns the first `kept` elements of each row, scaled to length 1; a row of zeros is not changed. `rows` has the shape
- * [rows][length]. `takes`: whether a row is in the result; by default all are. Throws `model_failed` for NaN and infinity.
+ * Returns the first `kept` elements of each row, scaled to length 1; a row of zeros stays zero. `rows` has the shape
+ * [rows][length]. `takes`: returns whether a row is included; default: all rows are. Throws `model_failed` for NaN and infinity.
  */
 export function unitVectors(
   rows: Float32Array,
@@ -38,13 +38,13 @@ function scale(vector: Float32Array): void {
   for (let i = 0; i < vector.length; i++) vector[i] = (vector[i] as number) * factor;
 }
 
-/** Number of products of two elements after which maxSim() lets other work run: 2 to 5 ms. */
+/** Number of multiplications after which maxSim() yields to other work of the thread: 2 to 5 ms. */
 const productsAtOnce = 2 ** 21;
 
 /**
- * Returns the sum, over the query's vectors, of the largest product with a vector of the document (MaxSim, arXiv 2004.12832).
- * Both have the shape [vectors][length]. Long ones take seconds, between which other work of the thread runs. Rejects with the
- * signal's reason when it is aborted.
+ * Returns the MaxSim score: for each vector of the query, the largest dot product with a vector of the document, summed (arXiv
+ * 2004.12832). Both arrays have the shape [vectors][length]. Long inputs take seconds, so the function regularly yields to other
+ * work of the thread. Rejects with the signal's reason when the signal is aborted.
  */
 export async function maxSim(
   query: Float32Array,

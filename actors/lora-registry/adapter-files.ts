@@ -1,4 +1,4 @@
-// AdapterFiles: the files of one model's prepared adapters. Each file is in a folder with a unique name, so removing one file
+// AdapterFiles: the files of one model's prepared adapters. Each file has its own folder with a unique name, so that removing it
 // does not affect another file with the same content. ModelAdapters decides when a file is no longer needed.
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
@@ -7,7 +7,7 @@ import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { Content } from "./adapter-version.ts";
 
-/** Prepares an adapter in the folder `options.folder`, which it creates. */
+/** Prepares an adapter in the folder `options.folder`, which the function creates. */
 export type Prepare = (options: PrepareOptions, signal: AbortSignal) => Promise<PreparedAdapter>;
 
 export interface AdapterFilesOptions {
@@ -22,7 +22,7 @@ export interface AdapterFilesOptions {
 export class AdapterFiles {
   readonly #options: AdapterFilesOptions;
   readonly #closing = new AbortController();
-  /** Promise of the last preparation. The next preparation waits for it. Never rejects. */
+  /** Promise of the latest preparation, for which the next one waits. Never rejects. */
   #lastPreparation: Promise<unknown> = Promise.resolve();
 
   constructor(options: AdapterFilesOptions) {
@@ -33,7 +33,7 @@ export class AdapterFiles {
     return this.#closing.signal.aborted;
   }
 
-  /** Prepares an adapter. Leaves no file if it fails. Throws the errors of prepareAdapter, and `cancelled`. */
+  /** Prepares an adapter. Leaves no file behind on failure. Throws the errors of prepareAdapter, and `cancelled`. */
   async prepare(source: string, root: string | null): Promise<Content> {
     const { folder, modelPath, limits, prepare } = this.#options;
     const home = join(folder, `adapter-${randomUUID()}`);
@@ -47,7 +47,7 @@ export class AdapterFiles {
     }
   }
 
-  /** Removes an adapter's file. Never rejects: a file that cannot be removed is removed later, with the server's folder. */
+  /** Removes an adapter's file. Never rejects: if the file cannot be removed, it is removed later, with the server's folder. */
   async remove({ home }: Pick<Content, "home">): Promise<void> {
     try {
       await rm(home, { recursive: true, force: true });

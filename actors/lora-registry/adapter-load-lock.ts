@@ -1,11 +1,11 @@
-// AdapterLoadLock: limits the whole server to one adapter load at a time, because a load takes disk bandwidth and a processor
-// core from the requests. The adapters of all models share one lock.
+// AdapterLoadLock: limits the whole server to one adapter load at a time, because a load takes disk bandwidth and a CPU core away
+// from requests. The adapters of all models share one lock.
 import { ServerError } from "../../runtime/errors.ts";
 
 export class AdapterLoadLock {
   #isTaken = false;
 
-  /** Takes the lock. Call the returned function once to release it. Throws lora_load_busy if the lock is taken. */
+  /** Acquires the lock and returns the function that releases it, to be called once. Throws lora_load_busy if the lock is held. */
   enter(): () => void {
     if (this.#isTaken) {
       throw new ServerError(

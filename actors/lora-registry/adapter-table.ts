@@ -1,9 +1,9 @@
 // AdapterTable: the aliases of one model's adapters, the adapter version that each alias points to, the leases on the versions,
-// and the limits. The table only holds data: it never waits and uses neither files nor the engine. ModelAdapters carries out
-// its decisions.
+// and the limits. The table only holds data: it never waits, and uses neither files nor the engine. ModelAdapters carries out its
+// decisions.
 //
 // A version is in the table while an alias points to it (live), or while it has no alias but a request holds a lease on it
-// (retired). The call that removes the last alias or lease returns the version, and the caller then frees it.
+// (retired). The call that removes the last alias or lease returns the version, which the caller must then free.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
@@ -16,9 +16,9 @@ import type { AdapterVersion, Pointed, Wanted } from "./adapter-version.ts";
 
 const maxAliases = 1024;
 
-/** Maximum number of aliases listed in an error message. */
+/** Maximum number of aliases that an error message lists. */
 const namedAliases = 16;
-/** Maximum number of characters of a client's text quoted in an error message; no valid alias is longer. */
+/** Maximum number of characters of a client's string that an error message quotes; no valid alias is longer. */
 const quotedLength = maxAliasBytes;
 
 interface AliasEntry {
@@ -41,7 +41,7 @@ export class AdapterTable {
   readonly #residents = new Map<string, Resident>();
   /** Versions that the engine rejected after a restart. Requests may still hold leases on them. */
   readonly #lost = new WeakSet<AdapterVersion>();
-  /** Cached result of entries(), which every request reads. */
+  /** Cached result of entries(), which every request calls. */
   #entries: readonly AdapterEntry[] | null = null;
 
   constructor(model: string, limits: AdapterLimits) {
@@ -72,7 +72,7 @@ export class AdapterTable {
     }
   }
 
-  /** Makes the checks of check(), and checks the limits. Throws also lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
+  /** Makes the checks of check() and checks the limits. Also throws lora_adapter_limit_exceeded, lora_byte_limit_exceeded. */
   checkRoom(wanted: Wanted, { generation, bytes }: PreparedAdapter): void {
     this.check(wanted);
     const { maxAdapters, maxBytes } = this.#limits;
@@ -92,7 +92,7 @@ export class AdapterTable {
     }
   }
 
-  /** Returns the version with a content hash; null: not in memory. */
+  /** Returns the version with a content hash; null = not in memory. */
   find(generation: string): AdapterVersion | null {
     return this.#residents.get(generation) ?? null;
   }
@@ -125,7 +125,7 @@ export class AdapterTable {
     return { was: loadedAdapter(wanted, resident), freed: this.#unneeded(resident) };
   }
 
-  /** Adds a lease on the selected version. Throws invalid_value. */
+  /** Adds a lease on the selected version. Throws invalid_value if no version matches. */
   lease(selector: AdapterSelector): AdapterVersion {
     const resident = this.#selected(selector);
     if (resident === undefined) throw this.#unknown(selector);
@@ -133,7 +133,7 @@ export class AdapterTable {
     return resident;
   }
 
-  /** Removes a version and its aliases. Returns the aliases. Leases on the version may still be released, without effect. */
+  /** Removes a version and its aliases. Returns the aliases. Releasing remaining leases on the version then has no effect. */
   lose(version: AdapterVersion): readonly string[] {
     const resident = this.#residents.get(version.prepared.generation);
     if (resident === undefined || resident.id !== version.id) return [];
@@ -144,7 +144,7 @@ export class AdapterTable {
     return [...resident.aliases];
   }
 
-  /** Removes a lease. Returns the version if it is no longer needed, otherwise null. */
+  /** Removes a lease. Returns the version if it is no longer needed, else null. */
   release(version: AdapterVersion): AdapterVersion | null {
     if (this.#lost.has(version)) return null;
     const { id, prepared } = version;
@@ -154,7 +154,7 @@ export class AdapterTable {
     return this.#unneeded(resident);
   }
 
-  /** Returns all live and retired versions: those that the engine has loaded, or must load after a restart. */
+  /** Returns all live and retired versions. The engine has loaded these, or must load them after a restart. */
   versions(): readonly AdapterVersion[] {
     return [...this.#residents.values()];
   }
@@ -236,7 +236,7 @@ export class AdapterTable {
     return count;
   }
 
-  /** Returns the number of live versions after the alias has been pointed to the version with this hash. */
+  /** Returns what the number of live versions would be if the alias pointed to the version with this hash. */
   #liveAfter(alias: string, generation: string): number {
     const replaced = this.#aliases.get(alias)?.resident;
     const isLive = (this.#residents.get(generation)?.aliases.size ?? 0) > 0;

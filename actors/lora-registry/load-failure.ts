@@ -1,7 +1,7 @@
-// Load failures of adapters: the errors sent to the client, and the log lines.
+// Load failures of adapters: creates the errors for the client, and writes the log lines.
 import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 
-/** The methods of a logger that are used here. */
+/** The logger methods that this module uses. */
 export interface AdapterLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
@@ -14,10 +14,10 @@ interface Load {
   readonly log: AdapterLog;
 }
 
-/** Maximum number of characters of a reason in the log. A reason may quote the files of the adapter. */
+/** Maximum number of characters of a logged reason. A reason may quote the adapter's files. */
 const loggedReason = 500;
 
-/** Codes of internal failures, which are unrelated to the adapter's content. */
+/** Codes of internal failures that are unrelated to the adapter's content. */
 const unforeseen: readonly ErrorCode[] = ["internal", "timeout", "peer_gone"];
 
 /** Logs the failure and returns the error for the client. */
@@ -35,7 +35,7 @@ export function loadFailure({ model, alias, log }: Load, error: unknown): unknow
 }
 
 /**
- * Converts `peer_gone` and `timeout` to lora_device_load_failed: if the worker does not reply, the adapter counts as not
+ * Converts `peer_gone` and `timeout` to lora_device_load_failed, because without a reply of the worker, the adapter counts as not
  * loaded. Returns other errors unchanged.
  */
 export function notTaken(error: unknown): unknown {
@@ -49,7 +49,7 @@ export function shuttingDown(): ServerError {
   return new ServerError("draining", "the server is shutting down; load the adapter on another one");
 }
 
-/** Returns the error for an unreadable model file. Its message omits the path of the file, which only the log contains. */
+/** Returns the error for an unreadable model file. The message omits the file's path, which is only logged. */
 function modelUnreadable(cause: unknown): ServerError {
   const text =
     "the model's own file can no longer be read, so no adapter can be checked against it; the server's log has the reason";

@@ -1,4 +1,4 @@
-// LoraRegistry: implements LoraAdapters for all models. Passes each call to the adapters of the named model.
+// LoraRegistry: implements LoraAdapters for all models. Forwards each call to the adapters of the named model.
 import { ServerError } from "../../runtime/errors.ts";
 import type {
   AdapterFailure,
@@ -13,14 +13,14 @@ import type { ModelAdapters } from "./model-adapters.ts";
 export class LoraRegistry implements LoraAdapters {
   readonly #models: ReadonlyMap<string, ModelAdapters | null>;
 
-  /** `models`: the adapters of all models, by model id; null: the model does not support adapters. */
+  /** `models`: the adapters of each model, by model id; null = the model does not support adapters. */
   constructor(models: ReadonlyMap<string, ModelAdapters | null>) {
     this.#models = models;
   }
 
   load(request: LoadAdapterRequest): Promise<LoadedAdapter> {
     const loaded = this.#load(request);
-    // The load continues if the client disconnects. A failure is then reported only in the log.
+    // The load continues if the client disconnects. A failure is then only logged.
     loaded.catch(() => {});
     return loaded;
   }
@@ -33,7 +33,7 @@ export class LoraRegistry implements LoraAdapters {
     return this.#of(model).list();
   }
 
-  /** Without shared state there is none: a failed load is the error of its request. */
+  /** Returns an empty list: without shared state, a failed load is reported only to the client that requested it. */
   async failures(): Promise<readonly AdapterFailure[]> {
     return [];
   }

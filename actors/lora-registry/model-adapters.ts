@@ -1,8 +1,9 @@
-// ModelAdapters: the adapters of one model, with their aliases, versions and leases. It exists on the main thread as long as
-// the server runs, while the model's worker (a thread or process) may end and be restarted. Another thread prepares the files.
+// ModelAdapters: the adapters of one model, with their aliases, versions and leases. It lives on the main thread as long as the
+// server runs, while the model's worker (a thread or process) may end and be restarted. Another thread prepares the adapter
+// files.
 //
-// The table is the desired state and changes immediately. The engine follows it, one operation at a time. A version that was
-// removed from the table is freed later, but before a new one is loaded. A new version is first loaded, and then added to the
+// The adapter table is the desired state and changes immediately. The engine follows it, one operation at a time. A version that
+// was removed from the table is freed later, but before a new one is loaded. A new version is first loaded, and then added to the
 // table if the table's limits still permit it.
 import assert from "node:assert";
 import type { AdapterLimits } from "../../engines/engine.ts";
@@ -21,13 +22,13 @@ import { EngineAdapters } from "./engine-adapters.ts";
 import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
 
-/** An adapter named in the settings. It is loaded before the first request. */
+/** An adapter from the settings. It is loaded before the first request. */
 export interface PreloadedAdapter {
   readonly alias: string;
   /** Source as written in the settings, shown in the list of adapters. */
   readonly source: string;
   readonly revision: string | null;
-  /** A local folder or file. */
+  /** Path of a local folder or file. */
   readonly path: string;
 }
 
@@ -40,15 +41,15 @@ export interface ModelAdaptersOptions {
   readonly modelId: string;
   readonly modelPath: string;
   readonly settings: AdapterSettings;
-  /** Folder of prepared adapters, shared by all models. */
+  /** Folder of prepared adapters, which all models share. */
   readonly folder: string;
-  /** Real path of SERVICE_LORA_ADAPTER_ROOT; null: not set. Preloaded adapters may lie elsewhere. */
+  /** Real path of SERVICE_LORA_ADAPTER_ROOT; null = not set. Preloaded adapters may be elsewhere. */
   readonly root: string | null;
   readonly gate: AdapterLoadLock;
   readonly log: AdapterLog;
-  /** Runs a task on the model and keeps the model loaded meanwhile. Throws model_state_conflict if it is not loaded. */
+  /** Runs a task on the model and keeps the model loaded during the task. Throws model_state_conflict if the model is not loaded. */
   readonly whileLoaded: <T>(task: (model: Ref<ModelProtocol>) => Promise<T>) => Promise<T>;
-  /** Used in tests instead of the preparation on a worker thread. */
+  /** Replacement for the preparation on a worker thread, for tests. */
   readonly prepare?: Prepare;
 }
 
@@ -60,8 +61,8 @@ export interface AdapterLease {
 }
 
 /**
- * Error codes of a worker that has ended or is ending. Requests that fail with these codes are repeated when
- * the worker has been restarted.
+ * Error codes of a worker that has ended or is ending. Requests that fail with these codes are repeated after the worker has been
+ * restarted.
  */
 const endsOfPlaces: readonly ErrorCode[] = ["peer_gone", "draining"];
 
@@ -71,7 +72,7 @@ export class ModelAdapters {
   readonly #engine: EngineAdapters;
   readonly #files: AdapterFiles;
   #nextId = 1;
-  /** True while the server starts. An adapter that cannot be loaded then makes the start fail. */
+  /** Whether the server is starting. If so, an adapter that cannot be loaded makes the start fail. */
   #isStarting = true;
 
   constructor(options: ModelAdaptersOptions) {
@@ -93,7 +94,7 @@ export class ModelAdapters {
     });
   }
 
-  /** Prepares the adapters of the settings, before the model is first loaded. Throws an error that names the adapter. */
+  /** Prepares the adapters from the settings, before the model is first loaded. Throws an error with the name of the adapter. */
   async preload(): Promise<void> {
     for (const { path, ...named } of this.#options.settings.preloaded) {
       try {
@@ -105,14 +106,14 @@ export class ModelAdapters {
     }
   }
 
-  /** Call when the server has started. From then on, an adapter that cannot be reloaded is removed, and the model continues. */
+  /** Call when the server has started. From then on, an adapter that cannot be reloaded is removed, and the model keeps running. */
   serverStarted(): void {
     this.#isStarting = false;
   }
 
   /**
-   * Loads all versions into a new worker of the model, with their existing ids, before the worker takes jobs. Rejects if the
-   * worker ends or is being stopped. While the server starts, also rejects with the first error of an adapter.
+   * Loads all versions into a new worker of the model, with their existing ids, before the worker accepts jobs. Rejects if the
+   * worker ends or is being stopped. While the server is starting, also rejects with the first error of an adapter.
    */
   attach(model: Ref<ModelProtocol>, isEnding: () => boolean): Promise<void> {
     return this.#engine.inOrder(async () => {
@@ -130,7 +131,7 @@ export class ModelAdapters {
     });
   }
 
-  /** Takes a lease on the version that the selector refers to now. Throws invalid_value with the param adapter. */
+  /** Acquires a lease on the version to which the selector currently refers. Throws invalid_value with the param `adapter`. */
   lease(selector: AdapterSelector): AdapterLease {
     const version = this.#table.lease(selector);
     let isReleased = false;
@@ -153,7 +154,7 @@ export class ModelAdapters {
     return this.#table.list();
   }
 
-  /** Implements LoraAdapters.load; the model must be loaded. Checks that need no file are made before a file is read. */
+  /** Implements LoraAdapters.load; the model must be loaded. All checks that need no file are made before a file is read. */
   async load({ alias, path, replace, expectedGeneration }: LoadAdapterRequest): Promise<LoadedAdapter> {
     const wanted = { alias: checkedAlias(alias), source: path, revision: null, replace, expectedGeneration };
     checkLoadPolicy(wanted);
@@ -180,14 +181,12 @@ export class ModelAdapters {
     return was;
   }
 
-  /** Cancels the preparation in progress, rejects further loads, and removes the files. Call when the server shuts down. */
+  /** Cancels the preparation in progress, rejects further loads, and removes the files. Call at shutdown. */
   async close(): Promise<void> {
     await this.#files.close(this.#table.versions());
   }
 
-  /**
-   * Prepares an adapter and points the alias to the adapter. A failure changes nothing. `done`: log message for a new alias.
-   */
+  /** Prepares an adapter and points the alias to it. A failure changes nothing. `done`: log message for a new alias. */
   async #bringIn(wanted: Wanted, source: string, root: string | null, done: string): Promise<LoadedAdapter> {
     const startedMs = performance.now();
     const content = await this.#files.prepare(source, root);
@@ -198,15 +197,15 @@ export class ModelAdapters {
       else this.#log(loaded, { replaced, ms }, "adapter replaced");
       return loaded;
     } finally {
-      // The new file is not needed after a failure, or if the same content is already in memory.
+      // The new file is not needed after a failure, or if the same content was already in memory.
       if (!this.#table.versions().some(({ home }) => home === content.home)) await this.#files.remove(content);
     }
   }
 
-  /** Loads the content and points the alias to it, within an engine task. Repeats all checks, as the table may have changed. */
+  /** Loads the content and points the alias to it, as one engine task. Repeats all checks, because the table may have changed. */
   async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
-    // Unneeded versions may occupy memory that the new version needs. There must be no `await` between a check
-    // below and the use of its result.
+    // Unneeded versions may occupy memory that the new version needs. There must be no `await` between a check below and the use
+    // of the check's result.
     while (this.#engine.isBehind) await this.#engine.freeUnneeded();
     this.#assertOpen();
     this.#table.checkRoom(wanted, content.prepared);

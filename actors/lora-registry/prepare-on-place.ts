@@ -5,13 +5,13 @@ import { spawnPlace } from "../../runtime/thread/place.ts";
 import { preparerModule } from "../placement.ts";
 
 /**
- * Timeout of a preparation. It is long because gibibytes are read, checked, written and hashed. It is finite, so that a hung
- * file system cannot block all further loads.
+ * Timeout of a preparation in ms. Long, because gibibytes are read, checked, written and hashed. Finite, so that a hung file
+ * system cannot block all further loads.
  */
 const prepareTimeoutMs = 600_000;
 const stopDeadlineMs = 1000;
 
-/** Prepares an adapter in `options.folder`, created if missing. Throws the errors of prepareAdapter, `timeout`, `cancelled`. */
+/** Prepares an adapter in `options.folder`, which is created if missing. Throws the errors of prepareAdapter, `timeout`, `cancelled`. */
 export async function prepareOnPlace(options: PrepareOptions, signal: AbortSignal): Promise<PreparedAdapter> {
   const place = await spawnPlace<PrepareOptions, PreparedAdapter>({
     name: "adapter",

@@ -1,4 +1,4 @@
-// Module of the worker thread that prepares one adapter. The thread's start function does the whole task.
+// Entry module of the worker thread that prepares one adapter. The thread's start function does the whole task.
 import { type PrepareOptions, prepareAdapter } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -1,6 +1,7 @@
-// Shared adapters: makes the adapters of this replica follow what clients have loaded and unloaded on any replica (state_url). A
-// change over HTTP is made here first and then stored; the other replicas follow. What cannot be loaded here is listed as a failure
-// and tried again. An alias without an entry is not touched: it comes from the settings, or the shared state has lost its data.
+// Shared adapters: makes the adapters of this replica follow the loads and unloads of clients on any replica (state_url). A
+// change over HTTP is first made on the replica that received it and then stored; the other replicas follow. An adapter that
+// cannot be loaded on this replica is listed as a failure and retried. An alias without an entry in the shared state is left
+// unchanged: it comes from the settings, or the shared state has lost its data.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
@@ -16,12 +17,12 @@ import type { DesiredAdapter, DesiredAdapters } from "../api/state/desired-adapt
 import type { Replicas } from "../api/state/replicas.ts";
 import type { AdapterLog } from "./load-failure.ts";
 
-/** Milliseconds after which all adapters are compared again. */
+/** Interval in ms at which all adapters are compared with the shared state. */
 const AGAIN_MS = 5000;
-/** Milliseconds before a failed adapter is tried again. They double with each failure. */
+/** Delay in ms before a failed adapter is retried. The delay doubles with each failure. */
 const MIN_WAIT_MS = 4000;
 const MAX_WAIT_MS = 60_000;
-/** Attempts, one second apart, to load an adapter while a client loads another one. */
+/** Maximum number of attempts, one second apart, to load an adapter while a client is loading another one. */
 const BUSY_TRIES = 60;
 
 export interface SharedAdaptersOptions {
@@ -35,13 +36,13 @@ export interface SharedAdaptersOptions {
 interface Failure extends AdapterFailure {
   readonly generation: string | null;
   readonly waitMs: number;
-  /** Time (performance.now) of the next attempt. */
+  /** Time of the next attempt, in milliseconds of performance.now(). */
   readonly nextAt: number;
 }
 
 export class SharedAdapters implements LoraAdapters {
   readonly #options: SharedAdaptersOptions;
-  /** One change at a time, so that a comparison never undoes a change that is not stored yet. */
+  /** Allows one change at a time, so that a comparison never undoes a change that is not stored yet. */
   readonly #turns = new Gate(1);
   /** Failures of this replica, by model and alias. */
   readonly #failures = new Map<string, Failure>();
@@ -54,7 +55,7 @@ export class SharedAdapters implements LoraAdapters {
     options.replicas.answer("adapterFailures", ({ model }) => this.#ownFailures(model));
   }
 
-  /** Loads the adapters that other replicas have. Resolves when each is loaded or has failed. Call when the models are loaded. */
+  /** Loads the adapters that other replicas have. Resolves when each adapter is loaded or has failed. Call when the models are loaded. */
   async start(): Promise<void> {
     this.#options.desired.watch(() => void this.#follow());
     await this.#follow();
@@ -106,7 +107,7 @@ export class SharedAdapters implements LoraAdapters {
       const adapter = { model, alias, path, generation: loaded.generation };
       if (!(await desired.set({ adapter, isNew: !replace }))) throw alreadyLoaded(adapter);
     } catch (error) {
-      // Otherwise only this replica would have the adapter. A replaced one follows what is stored at the next comparison.
+      // Otherwise, only this replica would have the adapter. An adapter that replaced another one is corrected at the next comparison.
       if (!wasHere) await own.unload({ model, alias, expectedGeneration: null }).catch(() => {});
       throw error;
     }
@@ -114,14 +115,14 @@ export class SharedAdapters implements LoraAdapters {
     return loaded;
   }
 
-  /** Compares all adapters with what is stored. Never rejects. */
+  /** Compares all adapters with the stored ones and applies the differences. Never rejects. */
   async #follow(): Promise<void> {
-    // A comparison that waits sees all changes up to now.
+    // A comparison that is already queued will see all changes up to now.
     if (this.#isFollowing || this.#isStopped) return;
     this.#isFollowing = true;
     await this.#turns.pass(async () => {
       this.#isFollowing = false;
-      // While the shared state is lost, the adapters stay as they are.
+      // While the shared state is unreachable, the adapters stay unchanged.
       const all = await this.#options.desired.list().catch(() => []);
       for (const adapter of all) if (!this.#isStopped) await this.#settle(adapter);
     });
@@ -145,7 +146,7 @@ export class SharedAdapters implements LoraAdapters {
       this.#failures.delete(key);
     } catch (error) {
       const { code, message } = toErrorRecord(error);
-      // This replica does not serve the model.
+      // This replica does not serve the model, so this is not a failure.
       if (code === "model_not_found") return;
       const source = adapter.path ?? "";
       const waitMs = isSame ? Math.min(failed.waitMs * 2, MAX_WAIT_MS) : MIN_WAIT_MS;
@@ -182,7 +183,7 @@ export class SharedAdapters implements LoraAdapters {
     });
   }
 
-  /** Returns the adapter that an alias has here; null: none, or the model is not served here. */
+  /** Returns the adapter to which an alias refers on this replica; null = no such alias, or this replica does not serve the model. */
   #current(model: string, alias: string): LoadedAdapter | null {
     try {
       return this.#options.own.list(model).adapters.find((adapter) => adapter.alias === alias) ?? null;
@@ -191,7 +192,7 @@ export class SharedAdapters implements LoraAdapters {
     }
   }
 
-  /** Returns what is stored of an alias that is loaded; null: it is not. Throws storage_unavailable. */
+  /** Returns the stored entry of an alias that clients have loaded; null = not loaded. Throws storage_unavailable. */
   async #desiredOf(model: string, alias: string): Promise<DesiredAdapter | null> {
     const all = await this.#options.desired.list();
     return all.find((one) => one.model === model && one.alias === alias && one.path !== null) ?? null;
@@ -202,7 +203,7 @@ function keyOf({ model, alias }: Pick<DesiredAdapter, "model" | "alias">): strin
   return `${model}\n${alias}`;
 }
 
-/** Describes an adapter that is unloaded from the other replicas, because it could not be loaded here. */
+/** Describes an adapter that is only unloaded from the other replicas, because this replica could not load it. */
 function failedHere(adapter: DesiredAdapter, { expectedGeneration }: UnloadAdapterRequest): LoadedAdapter {
   const { alias, path, generation } = adapter;
   if (expectedGeneration !== null && expectedGeneration !== generation) {

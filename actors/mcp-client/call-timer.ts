@@ -1,8 +1,8 @@
-// Call timer: enforces the time limit of a call. Progress of the tool restarts the limit, up to a maximum total time.
-// The time in which the user answers a question does not count.
+// Call timer: enforces the time limit of a tool call. A progress report restarts the limit, up to a maximum total time. The time
+// in which the user answers a question does not count.
 import type { Clock } from "../../runtime/clock.ts";
 
-/** Maximum total time of a call with progress, as a multiple of its limit without progress. */
+/** Maximum total time of a call that reports progress, as a multiple of its limit without progress. */
 export const totalLimitFactor = 10;
 
 export class CallTimer {
@@ -11,7 +11,7 @@ export class CallTimer {
   readonly #onTimeout: () => void;
   #leftMs: number;
   #beganAt = 0;
-  /** Cancels the timer; null: the timer is paused or stopped. */
+  /** Cancels the timer; null = the timer is paused or stopped. */
   #cancel: (() => void) | null = null;
   /** Number of pauses that have not ended. */
   #pauses = 0;

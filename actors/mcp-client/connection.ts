@@ -1,5 +1,5 @@
-// Connection to one MCP server: reconnects with exponential backoff, keeps the list of the server's tools, and runs
-// calls. A failure of a server ends only the calls of that server.
+// Connection to one MCP server: reconnects with exponential backoff, keeps the list of the server's tools, and runs calls. If a
+// server fails, only the calls of that server end.
 import type { Clock } from "../../runtime/clock.ts";
 import { SaidOnce } from "../../runtime/log/said-once.ts";
 import type { McpCall, McpServerSettings } from "../api/agent/mcp.ts";
@@ -11,15 +11,15 @@ import type { ListedTool } from "./tool-names.ts";
 
 const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
-/** Time in ms after which a connection counts as stable: the next backoff then starts at its minimum. */
+/** Milliseconds after which a connection counts as stable: the next backoff then starts at its minimum. */
 const RESET_AFTER_MS = 60_000;
-/** Delay in ms from a notice of changed tools to the new list. Further notices in this time cause no other list. */
+/** Delay in ms between a notification of changed tools and reading the new list. Further notifications within the delay are merged. */
 const LIST_PAUSE_MS = 100;
-/** Delay in ms from a list to the next one, if the tools changed while the list was read. */
+/** Delay in ms before the list is read again if the tools changed while it was being read. */
 const REPEATED_LIST_PAUSE_MS = 2000;
 
 export interface ConnectionOptions extends Omit<ServerCallsOptions, "mcpSession"> {
-  /** Creates a session that is not open yet. */
+  /** Creates a session without opening it. */
   readonly createSession: (events: McpSessionEvents) => McpSession;
   /** Called when the tools or `isConnected` have changed. */
   readonly onChange: () => void;
@@ -30,11 +30,11 @@ export class Connection {
   readonly #clock: Clock;
   readonly #calls: ServerCalls;
   #session: McpSession | null = null;
-  /** Why there is no connection: the reason of the last session's end, also while the next one is opened. */
+  /** Reason why there is no connection: why the last session ended, kept while the next one is being opened. */
   #downReason = "it is being connected";
   #tools: readonly ListedTool[] = [];
   #isListPlanned = false;
-  /** Whether tools have changed since the last list began. */
+  /** Whether the server has reported changed tools since the last read of the list began. */
   #hasNotice = false;
   readonly #said = new SaidOnce();
   readonly #stopped = new AbortController();
@@ -60,7 +60,7 @@ export class Connection {
     return this.#session !== null;
   }
 
-  /** Tools of the server as it last listed them, also while it is not connected. */
+  /** Tools of the server as last listed, even while the server is not connected. */
   get tools(): readonly ListedTool[] {
     return this.#tools;
   }
@@ -107,7 +107,7 @@ export class Connection {
     });
   }
 
-  /** Connects, and stays connected until the connection ends. Returns the reason of the end. */
+  /** Connects to the server and waits until the connection ends. Returns the reason of the end. */
   async #connectOnce(session: McpSession): Promise<string> {
     const stop = (): void => session.fail("this server is stopping");
     this.#stopped.signal.addEventListener("abort", stop, { once: true });
@@ -138,7 +138,7 @@ export class Connection {
     const { report, onChange } = this.#options;
     const { name, secrets } = this.settings;
     const shown = redacted(reason, secrets);
-    // A repeated reason is logged at a lower level: the state of the server has not changed.
+    // A repeated reason is logged at a lower level, because the state of the server has not changed.
     const level = shown === this.#downReason ? "debug" : "warn";
     this.#downReason = shown;
     this.#calls.endAll(goneError(this.settings, shown));
@@ -158,7 +158,7 @@ export class Connection {
     this.#clock.setTimeout(() => void this.#listOnce(), pauseMs);
   }
 
-  /** One list is read at a time, so that an older one never replaces a newer one. */
+  /** Reads the list of tools again. Only one read runs at a time, so that an older list never replaces a newer one. */
   async #listOnce(): Promise<void> {
     this.#hasNotice = false;
     await this.#listAgain();
@@ -185,7 +185,7 @@ export class Connection {
     });
   }
 
-  /** Waits, at most until `stop`. */
+  /** Waits for `ms` milliseconds, or until the connection is stopped. */
   async #wait(ms: number): Promise<void> {
     const { signal } = this.#stopped;
     await new Promise<void>((resolve) => {

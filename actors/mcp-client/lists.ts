@@ -1,4 +1,4 @@
-// Lists of a server: its tools, resources and prompts, read page by page up to a limit.
+// Lists of an MCP server: reads its tools, resources and prompts page by page, up to a limit.
 import {
   type Client,
   type Prompt,
@@ -11,7 +11,7 @@ import {
 import { ServerError } from "../../runtime/errors.ts";
 import { connectTimeoutMs, type McpSession, unlimited } from "./mcp-session.ts";
 
-/** Maximum number of entries of a list. Further ones are left out. */
+/** Maximum number of entries of a list. Further entries are omitted. */
 export const maxListed = 1000;
 const MAX_PAGES = 100;
 
@@ -22,7 +22,7 @@ interface Page<T> {
 
 type ReadPage<T> = (client: Client, params: { readonly cursor?: string }) => Promise<Page<T>>;
 
-/** Returns at most maxListed + 1 tools: one more than the limit if there are more. */
+/** Returns at most maxListed + 1 tools; the extra one shows that there are more than the limit. */
 export async function listTools(session: McpSession): Promise<readonly Tool[]> {
   if (session.capabilities.tools === undefined) return [];
   return await pages("tools", session, async (client, params) => {
@@ -31,7 +31,7 @@ export async function listTools(session: McpSession): Promise<readonly Tool[]> {
   });
 }
 
-/** Returns the resources and the templates of resources. */
+/** Returns the resources and the resource templates. */
 export async function listResources(
   session: McpSession,
   signal: AbortSignal,
@@ -67,7 +67,7 @@ async function pages<T>(what: string, session: McpSession, read: ReadPage<T>): P
   throw new ServerError("peer_gone", `its list of ${what} has more than ${MAX_PAGES} pages`);
 }
 
-/** Servers without templates may not know the method. */
+/** Returns an empty list if the server does not know the method, because servers without templates may not implement it. */
 function noTemplates(error: unknown): readonly [] {
   if (ProtocolError.isInstance(error) && error.code === ProtocolErrorCode.MethodNotFound) return [];
   throw error;

@@ -1,6 +1,5 @@
-// MCP place: entry module of the thread that holds the connections to the MCP servers of the settings. Its actor has
-// the protocol McpCalls. The connections have a separate thread, because a server may send messages of any size at any
-// rate.
+// MCP thread: its entry module. The thread holds the connections to the MCP servers of the settings, and its actor has the
+// protocol McpCalls. The connections have a separate thread, because a server may send messages of any size at any rate.
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { realClock } from "../../runtime/clock.ts";
@@ -9,7 +8,7 @@ import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { McpCalls, McpReport, McpThreadInit } from "../api/agent/mcp.ts";
 import { McpServers } from "./servers.ts";
 
-/** Starts the thread; does not wait for the servers. Throws config_invalid if the sandbox cannot be used. */
+/** Starts the thread without waiting for the servers. Throws config_invalid if the sandbox cannot be used. */
 export async function start(place: PlaceContext<McpThreadInit>): Promise<null> {
   const { init } = place;
   const report = (told: McpReport): void => place.progress(told);

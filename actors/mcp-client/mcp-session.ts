@@ -1,5 +1,4 @@
-// MCP session: one connection to an MCP server, from its initialisation to its end. A reconnect creates a new session; see
-// connection.ts.
+// MCP session: one connection to an MCP server, from initialisation to its end. A reconnect creates a new session; see connection.ts.
 import {
   Client,
   type ElicitRequestFormParams,
@@ -16,26 +15,26 @@ import { isOldServer, type TransportOptions, transportsOf } from "./transports/o
 
 /** Maximum time in ms until a server is initialised. Programs such as npx may first have to download the server. */
 export const connectTimeoutMs = 60_000;
-/** Interval in ms between the checks of an idle server. */
+/** Interval in ms between health checks of an idle server. */
 const CHECK_MS = 30_000;
-/** Time in ms in which a server must answer a check. */
+/** Milliseconds within which a server must respond to a health check. */
 const ANSWER_MS = 5000;
-/** Longest timeout of the SDK, in ms. The callers of a session have their own limits. */
+/** Longest timeout that the SDK accepts, in ms. The callers of a session have their own limits. */
 export const unlimited = { timeout: 2 ** 31 - 1 };
 
 export interface McpSessionEvents {
   readonly onToolsChanged: () => void;
-  /** Asks the user for data that the server wants. */
+  /** Asks the user for data that the server requests. */
   readonly elicit: (params: ElicitRequestFormParams, signal: AbortSignal) => Promise<ElicitResult>;
-  /** Whether calls run. A server that works on a call may not answer checks. */
+  /** Returns whether calls are running. A server that is processing a call may not respond to health checks. */
   readonly isBusy: () => boolean;
 }
 
 export interface McpSessionOptions extends McpSessionEvents, Omit<TransportOptions, "onEnd"> {
-  /** Version of this program. */
+  /** Version of this program, sent to the server. */
   readonly version: string;
   readonly clock: Clock;
-  /** Receives log messages of the server. */
+  /** Called with log messages of the server. */
   readonly onLog: (text: string) => void;
 }
 
@@ -57,7 +56,7 @@ export class McpSession {
     });
   }
 
-  /** Connects and initialises. Rejects with the reason of a failure. `close` must follow in both cases. */
+  /** Connects to and initialises the server. Rejects with the reason of a failure. `close` must be called in both cases. */
   async open(): Promise<void> {
     const { clock } = this.#options;
     const limit = new AbortController();
@@ -84,13 +83,13 @@ export class McpSession {
     await transport?.close().catch(() => {});
   }
 
-  /** Ends the connection: it cannot be used any more. */
+  /** Ends the connection with a reason. It cannot be used any more. */
   fail(reason: string): void {
     this.#endReason ??= reason;
     this.#end(this.#endReason);
   }
 
-  /** Why the connection has ended; null: it has not ended. */
+  /** Reason why the connection has ended; null = it is still open. */
   get endReason(): string | null {
     return this.#endReason;
   }
@@ -99,7 +98,7 @@ export class McpSession {
     return this.#opened().getServerCapabilities() ?? {};
   }
 
-  /** Sends a request. Rejects with the error of the server, or with the reason why the connection has ended. */
+  /** Sends a request. Rejects with the server's error, or with the reason why the connection has ended. */
   async ask<T>(request: (client: Client) => Promise<T>): Promise<T> {
     try {
       return await request(this.#opened());
@@ -125,7 +124,7 @@ export class McpSession {
     const client = this.#makeClient();
     this.#transport = transport;
     this.#client = client;
-    // Closing the transport ends a start that hangs.
+    // Closing the transport also ends a start that hangs.
     const close = (): void => void transport.close().catch(() => {});
     signal.addEventListener("abort", close, { once: true });
     try {
@@ -136,7 +135,7 @@ export class McpSession {
     } finally {
       signal.removeEventListener("abort", close);
     }
-    // Over HTTP, the end of a server does not close the connection. Only a stream breaks, so each error starts a probe.
+    // Over HTTP, the end of a server does not close the connection; only a stream breaks. So each error triggers a probe.
     if ("url" in this.#options.source) client.onerror = () => void this.#probe();
     client.onclose = () => this.fail("it closed the connection");
   }
@@ -159,19 +158,19 @@ export class McpSession {
     return client;
   }
 
-  /** Ends the connection if the server does not answer. A server that works on calls is not asked. */
+  /** Health check: ends the connection if the server does not respond. A server that is processing calls is not checked. */
   async check(): Promise<void> {
     this.#stopChecks();
     try {
       if (!this.#options.isBusy()) await this.#opened().ping({ timeout: ANSWER_MS });
     } catch (error) {
-      // A server that does not know "ping" answers with an error, so it is alive.
+      // A server that does not support "ping" responds with an error, so it is alive.
       if (!ProtocolError.isInstance(error)) this.fail(`it did not answer a "ping": ${messageOf(error)}`);
     }
     this.#checkLater();
   }
 
-  /** Ends the connection if the server cannot be reached, or has forgotten the session. */
+  /** Ends the connection if the server cannot be reached or no longer knows the session. */
   async #probe(): Promise<void> {
     if (this.#isProbing || this.#endReason !== null) return;
     this.#isProbing = true;
@@ -189,7 +188,7 @@ export class McpSession {
     return this.#client;
   }
 
-  /** Returns the reason why the connection has ended, if it is known, in place of an error that does not name it. */
+  /** Returns the reason why the connection has ended, if known, instead of a less specific error. */
   #explained(error: unknown): Error {
     const reason = this.#endReason;
     if (reason !== null && !(error instanceof ProtocolError)) return new ServerError("peer_gone", reason);
@@ -197,14 +196,17 @@ export class McpSession {
   }
 }
 
-/** Outputs of tools are not validated: their schemas come from the servers, and the model reads any output. */
+/**
+ * Validator that accepts everything. Tool outputs are not validated: the schemas come from the servers, and the model can read
+ * any output.
+ */
 const anyOutput = {
   getValidator:
     <T>() =>
     (data: unknown) => ({ valid: true as const, data: data as T & {}, errorMessage: undefined }),
 };
 
-/** Whether the server cannot be reached, or has forgotten the HTTP session. */
+/** Returns whether the server cannot be reached or no longer knows the HTTP session. */
 function hasLostSession(error: unknown): boolean {
   if (error instanceof SdkHttpError) return error.status === 404 || error.status === 410;
   return error instanceof TypeError;
@@ -219,7 +221,7 @@ async function endHttpSession(transport: { readonly terminateSession: unknown })
   ]);
 }
 
-/** Returns the message of an error with its causes: "fetch failed" alone says nothing. */
+/** Returns the message of an error together with its causes, because "fetch failed" alone is not informative. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause, message } = error;

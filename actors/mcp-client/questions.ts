@@ -1,12 +1,12 @@
-// Questions: the questions of servers to users that wait for an answer (elicitation of MCP).
+// Questions: the questions of MCP servers to users that have not been answered yet (MCP elicitation).
 import type { ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
 import type { McpReport } from "../api/agent/mcp.ts";
 import type { ToolAnswer } from "../api/agent/questions.ts";
 
-/** Maximum number of waiting questions, in total and of one call. Further questions are declined. */
+/** Maximum number of open questions, in total and per call. Further questions are declined. */
 const MAX_WAITING = 256;
 const MAX_WAITING_OF_CALL = 4;
-/** Maximum number of characters of a question. */
+/** Maximum number of characters of a question's text. */
 const MAX_MESSAGE = 8192;
 
 export class Questions {
@@ -19,7 +19,7 @@ export class Questions {
     this.#report = report;
   }
 
-  /** Asks the user of a call. The answer is `cancel` after the signal is aborted. */
+  /** Asks the user of a call. Resolves to the answer, which is `cancel` if the signal is aborted. */
   async ask(
     call: string,
     serverName: string,

@@ -1,14 +1,14 @@
-// Results of MCP servers as results of tool calls: text for the model, and images.
+// Converts results of MCP servers to results of tool calls: text for the model, and images.
 import type { CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult } from "@modelcontextprotocol/client";
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
 import { maxResultBytes } from "../api/agent/tools.ts";
 import { boundedText } from "../tools/bounded-text.ts";
 
-/** Maximum number of base64 characters of all images of a result. Images above the limit are only described. */
+/** Maximum number of base64 characters of all images of a result. Images beyond the limit are replaced by a description. */
 const MAX_IMAGE_CHARACTERS = 8 * 2 ** 20;
-/** Room for the note of boundedText within the limit of a result. */
+/** Bytes of a result's size limit that are reserved for the note of boundedText. */
 const NOTE_BYTES = 64;
-/** Beginning of a PNG file in base64, without the last incomplete character. */
+/** Beginning of every PNG file in base64, without the incomplete last character. */
 const pngBeginning = "iVBORw0KGg";
 const base64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
@@ -81,7 +81,7 @@ function isPng(data: string): boolean {
   return data.startsWith(pngBeginning) && base64.test(data);
 }
 
-/** Describes binary data that models cannot read as text. */
+/** Returns a description of binary data that models cannot read as text. */
 function describe(kind: string, type: string | undefined, data: string, uri?: string): string {
   const bytes = Math.floor((data.length * 3) / 4);
   return `[${[kind, uri, type, `${bytes} bytes`].filter((word) => word !== undefined).join(" ")}: not shown]`;

@@ -1,5 +1,5 @@
-// Calls of one MCP server: limits how many run at once, ends them at their time limit, and passes the server's
-// questions to the users of running calls.
+// Calls of one MCP server: limits how many run concurrently, ends them at their time limit, and forwards the server's questions
+// to the users of running calls.
 import type { ElicitRequestFormParams, ElicitResult, ProgressCallback } from "@modelcontextprotocol/client";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -12,13 +12,13 @@ import { type McpSession, messageOf } from "./mcp-session.ts";
 import type { Questions } from "./questions.ts";
 import { runTool } from "./server-tools.ts";
 
-/** Shortest time in ms between two progress reports of a call. Reports in between are left out. */
+/** Minimum time in ms between two progress reports of a call. Reports in between are dropped. */
 const PROGRESS_MS = 100;
-/** Maximum number of questions of a call to its user. */
+/** Maximum number of questions that a call may ask its user. */
 const MAX_QUESTIONS = 16;
-/** Maximum number of characters of a server's text in errors, logs and progress reports. */
+/** Maximum number of characters of a server's message in errors, logs and progress reports. */
 const MAX_SHOWN = 2000;
-/** Maximum number of calls of a server that run or wait. */
+/** Maximum number of running and queued calls per server. */
 const MAX_CALLS = 1024;
 
 export interface ServerCallsOptions {
@@ -27,17 +27,17 @@ export interface ServerCallsOptions {
   readonly clock: Clock;
   readonly questions: Questions;
   readonly report: (report: McpReport) => void;
-  /** Returns the current session with the server. Throws peer_gone if there is none. */
+  /** Returns the current session with the server. Throws peer_gone if there is no session. */
   readonly mcpSession: () => McpSession;
 }
 
 interface ActiveCall {
   readonly call: McpCall;
   readonly end: AbortController;
-  /** null: the call is queued. */
+  /** Timer of the running call; null = the call is queued. */
   timer: CallTimer | null;
   hasTimedOut: boolean;
-  /** Number of questions to the user. */
+  /** Number of questions asked so far. */
   questions: number;
 }
 
@@ -70,7 +70,7 @@ export class ServerCalls {
     } finally {
       running.timer?.stop();
       this.#running.delete(call.id);
-      // Ends the questions of the call.
+      // Also ends the questions of the call.
       running.end.abort();
       if (running.hasTimedOut) void mcpSession.check();
     }
@@ -86,15 +86,15 @@ export class ServerCalls {
   }
 
   /**
-   * Asks the user of the running call. If calls of several sessions run, it is not known which of them asks. The question is
-   * then declined: another user must not see it.
+   * Asks the user of the running call. If calls of several sessions are running, it is unknown which of them asks. The question
+   * is then declined, because another user must not see it.
    */
   async elicit(params: ElicitRequestFormParams, signal: AbortSignal): Promise<ElicitResult> {
     const running = [...this.#running.values()].filter(({ timer }) => timer !== null);
     const sessions = new Set(running.map(({ call }) => call.session));
     const asking = sessions.size === 1 ? running.find(({ call }) => call.canAsk) : undefined;
     if (asking === undefined) return this.#declined(sessions.size);
-    // The time limit of a call does not run while it asks, so it asks a limited number of times.
+    // The number of questions is limited, because the time limit of a call is paused while it asks.
     if (++asking.questions > MAX_QUESTIONS) return { action: "decline" };
     const { questions, settings } = this.#options;
     for (const { timer } of running) timer?.pause();
@@ -158,7 +158,7 @@ export function goneError({ name, secrets }: McpServerSettings, reason: string):
   return new ServerError("peer_gone", `MCP server "${name}" cannot be reached: ${redacted(reason, secrets)}`);
 }
 
-/** Returns the beginning of a text without the secrets of a server. */
+/** Returns the beginning of a text, with the server's secrets removed. */
 export function redacted(text: string, secrets: readonly string[]): string {
   const whole = secrets.reduce((kept, secret) => kept.replaceAll(secret, "[redacted]"), text);
   return whole.length <= MAX_SHOWN ? whole : `${whole.slice(0, MAX_SHOWN)}…`;

@@ -1,4 +1,4 @@
-// Tools of one server: lists and runs them. A server with resources or prompts gets further tools, which read these.
+// Tools of one MCP server: lists and runs them. For a server with resources or prompts, tools to read these are added.
 import type { RequestOptions, Tool } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,10 +10,10 @@ import { jsonResult, promptResult, resourceResult, toolResult } from "./results.
 import type { ListedTool } from "./tool-names.ts";
 import { matchesAny } from "./uri-patterns.ts";
 
-/** Maximum number of characters of a tool's declaration as JSON. A tool with a longer declaration is not offered. */
+/** Maximum number of characters of a tool's declaration as JSON. A tool with a longer declaration is omitted. */
 const MAX_DECLARATION_LENGTH = 65_536;
 
-/** Number of characters of a tool's name that messages show. */
+/** Maximum number of characters of a tool's name in messages. */
 const MAX_SHOWN = 128;
 
 const anyArguments = z.record(z.string(), z.unknown());
@@ -22,7 +22,7 @@ const promptArguments = z.object({ name: z.string(), arguments: z.record(z.strin
 
 export type CallOptions = Required<Pick<RequestOptions, "signal" | "onprogress">>;
 
-/** Lists the tools of a server. `onLeftOut` gets a message for tools that are not offered. */
+/** Lists the tools of a server. `onLeftOut` is called with a message about tools that are omitted. */
 export async function toolsOfServer(
   session: McpSession,
   patterns: readonly string[] | null,
@@ -39,7 +39,7 @@ export async function toolsOfServer(
   ];
 }
 
-/** Runs a call. Rejects with the error of the server. */
+/** Runs a call. Rejects with the server's error. */
 export async function runTool(
   session: McpSession,
   { action, tool, arguments: text }: McpCall,

@@ -17,7 +17,7 @@ import { stderrLines } from "./transports/stderr-lines.ts";
 export interface McpServersOptions {
   readonly init: McpThreadInit;
   readonly clock: Clock;
-  /** null: server processes run without a sandbox. */
+  /** Sandbox for server processes; null = no sandbox. */
   readonly sandbox: Sandbox | null;
   readonly report: (report: McpReport) => void;
 }
@@ -25,7 +25,7 @@ export interface McpServersOptions {
 export class McpServers {
   readonly #options: McpServersOptions;
   readonly #questions: Questions;
-  /** By id, in the order of the settings. */
+  /** Connections by server id, in the order of the settings. */
   readonly #connections: ReadonlyMap<string, Connection>;
   readonly #said = new SaidOnce();
 
@@ -92,8 +92,8 @@ export class McpServers {
   }
 
   /**
-   * Reports the tools of all connected servers. The tools of the other servers get names too, so that no name changes
-   * when a server connects or disconnects.
+   * Reports the tools of all connected servers. Tools of disconnected servers are named too, so that no name changes when a
+   * server connects or disconnects.
    */
   #publish(): void {
     const { init, report } = this.#options;

@@ -1,10 +1,10 @@
-// Tool names: the names under which models see the tools of all servers. They are unique and fit the rules of the protocols.
+// Tool names: the names under which models see the tools of all MCP servers. The names are unique and valid in all API protocols.
 import type { McpServerSettings, McpTool } from "../api/agent/mcp.ts";
 
 const MAX_LENGTH = 128;
 const unfit = /[^a-zA-Z0-9_-]/g;
 
-/** A tool that has no name for models yet. `name`: its name without the server's prefix. */
+/** A tool that has not been given its name for models yet. `name`: its name without the server's prefix. */
 export interface ListedTool extends Pick<McpTool, "action" | "tool"> {
   readonly name: string;
   readonly description: string | null;
@@ -17,8 +17,8 @@ export interface ServerTools {
 }
 
 /**
- * Names the tools of all servers, in their order. A tool whose name is taken gets the name of its server as a prefix.
- * `reserved`: names that no tool may have. `onRenamed` gets a message for each tool whose name had to change.
+ * Names the tools of all servers, in order. If a tool's name is taken, the name of its server is added as a prefix. `reserved`:
+ * names that no tool may have. `onRenamed` is called with a message for each tool that was renamed.
  */
 export function nameTools(
   servers: readonly ServerTools[],

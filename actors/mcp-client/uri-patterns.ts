@@ -1,10 +1,10 @@
-// URI patterns: which resources of a server may be read. `*` in a pattern stands for any text.
+// URI patterns: decides which resources of a server may be read. `*` in a pattern matches any text.
 
 const dotSegment = /(?:^|[\\/]|%2f|%5c)(?:\.|%2e){1,2}(?:[\\/?#]|%2f|%5c|$)/i;
 
-/** Whether one of the patterns matches the whole URI. Takes time linear in the URI for each part of a pattern. */
+/** Returns whether one of the patterns matches the whole URI. The run time is linear in the URI for each part of a pattern. */
 export function matchesAny(patterns: readonly string[], uri: string): boolean {
-  // A server may resolve these segments, and read another resource than the one that matches.
+  // A server might resolve dot segments, and then read another resource than the one that was checked.
   if (dotSegment.test(uri)) return false;
   return patterns.some((pattern) => matches(pattern, uri));
 }

@@ -1,6 +1,6 @@
-// Adapters of a model's worker: the loaded adapters, their content hashes and their users. An adapter is freed
-// when it has no users left. The step loop, its pooled jobs and the request preparation register users. The model
-// actor loads and unloads adapters.
+// Adapters of a model's worker: the loaded adapters, their content hashes and their users. An adapter is freed when its last user
+// is released. The step loop, its pooled jobs and the request preparation register users. The model actor loads and unloads
+// adapters.
 import type { AdapterHost } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterToLoad } from "../messages.ts";
@@ -11,12 +11,12 @@ export const baseGeneration = "";
 interface Loaded {
   readonly generation: string;
   readonly users: Set<object>;
-  /** Settles when the adapter is freed; null while new users may register. */
+  /** Settles when the adapter is freed; null while it accepts new users. */
   leaving: Promise<void> | null;
   onUnused: (() => void) | null;
 }
 
-/** Callbacks. `onLeave`: an adapter no longer accepts users. `onFree`: it has no users left and is about to be freed. */
+/** Callbacks. `onLeave`: an adapter no longer accepts users. `onFree`: an adapter has no users left and is about to be freed. */
 export interface AdapterWatch {
   onLeave(id: number): void;
   onFree(id: number): void;
@@ -26,7 +26,7 @@ export class Adapters {
   readonly #host: AdapterHost | null;
   readonly #watch: AdapterWatch;
   readonly #loaded = new Map<number, Loaded>();
-  /** Promises of the loads in progress, by adapter id. They never reject. */
+  /** Promises of the loads in progress, by adapter id. These promises never reject. */
   readonly #arriving = new Map<number, Promise<void>>();
   #isClosed = false;
 
@@ -35,12 +35,12 @@ export class Adapters {
     this.#watch = watch;
   }
 
-  /** Number of adapters in memory. */
+  /** Number of loaded adapters. */
   get count(): number {
     return this.#loaded.size;
   }
 
-  /** Returns the content hash of an adapter; null: not loaded. Data stored for the adapter has this hash as its key. */
+  /** Returns the content hash of an adapter; null = not loaded. The hash is the key of data stored for the adapter. */
   generationOf(id: number): string | null {
     return id === 0 ? baseGeneration : (this.#loaded.get(id)?.generation ?? null);
   }
@@ -65,7 +65,7 @@ export class Adapters {
   }
 
   /**
-   * Unloads an adapter: accepts no new users, and frees the adapter when its last user has left. Resolves when the adapter is
+   * Unloads an adapter: accepts no new users, and frees the adapter when its last user is released. Resolves when the adapter is
    * freed, or at once if it is not loaded.
    */
   async unload(id: number): Promise<void> {
@@ -82,8 +82,8 @@ export class Adapters {
   }
 
   /**
-   * Registers a user of an adapter, until release(). Throws model_failed if the adapter is not loaded or is being unloaded.
-   * An adapter that is being unloaded accepts a user only as the replacement of its user `earlier`.
+   * Registers a user of an adapter, until release() is called. Throws model_failed if the adapter is not loaded or is being
+   * unloaded. An adapter that is being unloaded accepts a user only as the replacement of its current user `earlier`.
    */
   use(id: number, user: object, earlier: object | null = null): void {
     if (id === 0) return;
@@ -116,7 +116,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // The last sequence of the adapter may call release() during a step. The promise delays the unload until the step has ended.
+    // The adapter's last sequence may call release() during a step. The promise delays the unload until the step has ended.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;
@@ -129,7 +129,7 @@ export class Adapters {
   }
 }
 
-/** Returns the error for an adapter that was freed. It is a server error, because the request held a lease on the adapter. */
+/** Returns the error for an adapter that was freed too early. It is a server error, because the request held a lease on the adapter. */
 function gone(id: number): ServerError {
   return new ServerError("model_failed", `adapter ${id} was freed while a request for it was on its way; try again`);
 }

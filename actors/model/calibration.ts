@@ -1,11 +1,11 @@
-// Calibration in a model's place: the state of the collection, from the sums of the engine.
+// Calibration in a model's worker: the state of the collection, computed from the engine's sums.
 import type { InputSums, LoadedModel } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { CalibrationStatus } from "../api/calibration.ts";
 
 /**
- * Starts to collect. Returns null if the engine could after another load (spec.collectsInputs). Throws `unsupported` if it cannot at
- * all.
+ * Starts collecting. Returns null if the engine can collect only after a reload with spec.collectsInputs. Throws `unsupported` if
+ * the engine cannot collect at all.
  */
 export function startCalibration(model: LoadedModel): CalibrationStatus | null {
   const { calibration = null, card, capabilities } = model;

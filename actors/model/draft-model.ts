@@ -1,4 +1,4 @@
-// Draft model: loads the model that drafts tokens for speculative decoding. Both models must have the same vocabulary.
+// Draft model: loads the model that drafts tokens for speculative decoding. Draft and target model must have the same vocabulary.
 
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { LoadedModel, LoadProgress } from "../../engines/engine.ts";
@@ -8,7 +8,7 @@ import { ServerError } from "../../runtime/errors.ts";
 
 type DraftModel = NonNullable<SpeculationOptions["draftModel"]>;
 
-/** Token type of the unused tokens that pad a vocabulary to a round size. */
+/** Token type of unused tokens, which pad a vocabulary to a round size. */
 const unused = 5;
 
 /** Loads the draft model. `targetPath`: file of the target model. Throws config_invalid if the vocabularies differ. */
@@ -32,8 +32,8 @@ export async function loadDraftModel(
 }
 
 /**
- * Returns how two vocabularies differ; null: they are equal. Additional tokens of one vocabulary are not a
- * difference if they are all unused.
+ * Returns how two vocabularies differ; null = they are equal. Additional tokens in one vocabulary do not count as a difference if
+ * they are all unused.
  */
 export function vocabularyDifference(target: TokenizerMetadata, draft: TokenizerMetadata): string | null {
   const common = Math.min(target.tokens.length, draft.tokens.length);

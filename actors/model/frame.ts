@@ -1,6 +1,5 @@
-// Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long
-// as the subscriber exists. Frames are copies of the exact size, because posting a view of a buffer to a
-// thread copies the whole buffer.
+// Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long as the subscriber
+// exists. Frames are copies of the exact size, because posting a view of a buffer to another thread copies the whole buffer.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -15,7 +14,7 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Capacity of a frame: `stepsHeld` steps, after which isFull is true, and `spareSteps` steps in reserve. */
+/** Frame capacity in steps: `isFull` becomes true after `stepsHeld` steps; `spareSteps` more steps still fit. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];
@@ -34,7 +33,7 @@ export class FrameBuilder {
 
   readonly #rowsPerStep: number;
 
-  /** `rowsPerStep`: maximum number of sampled tokens of a step. Tokens forced by a grammar are added only if there is room. */
+  /** `rowsPerStep`: maximum number of sampled tokens per step. Tokens forced by a grammar are added only if there is room. */
   constructor(rowsPerStep: number) {
     this.#rowsPerStep = rowsPerStep;
     const rows = rowsPerStep * (stepsHeld + spareSteps);
@@ -43,7 +42,7 @@ export class FrameBuilder {
     this.#cached = new Int32Array(2 * rows);
   }
 
-  /** Adds the data about a sequence's prompt: the number of its cached tokens, and its logprobs if requested. */
+  /** Adds data about a sequence's prompt: the number of cached tokens, and the prompt logprobs if requested. */
   begin(id: number, cachedTokens: number, logprobs: Float32Array | null): void {
     if (cachedTokens > 0) {
       this.#cached[this.#cachedCount++] = id;
@@ -60,7 +59,7 @@ export class FrameBuilder {
     this.#rows[at + 3] = elapsedMs * unitsPerMs;
   }
 
-  /** Adds the end of a sequence that has ended without another token. */
+  /** Adds a row for a sequence that has ended without another token. */
   addEnd(id: number, finish: "stop" | "length", elapsedMs: number): void {
     this.add(id, 0, finish, elapsedMs);
     const flags = this.#rowCount * rowInts - 2;
@@ -74,7 +73,7 @@ export class FrameBuilder {
     this.#logprobs[this.#floatCount++] = last.chosen;
     this.#logprobs[this.#floatCount++] = last.count;
     for (let i = 0; i < last.count; i++) {
-      // A float holds a token id exactly, because vocabularies are far smaller than 2^24.
+      // A float can hold a token id exactly, because vocabularies are much smaller than 2^24.
       this.#logprobs[this.#floatCount++] = last.ids[i] as number;
       this.#logprobs[this.#floatCount++] = last.logprobs[i] as number;
     }
@@ -85,7 +84,7 @@ export class FrameBuilder {
     return (this.#rowCount + (1 + spareSteps) * this.#rowsPerStep) * rowInts > this.#rows.length;
   }
 
-  /** Returns the collected tokens as a frame and empties the builder; null if there are no tokens. */
+  /** Returns the collected tokens as a frame and empties the builder; null = no tokens. */
   take(): TokenFrame | null {
     if (this.#rowCount === 0) return null;
     const rows = this.#rows.slice(0, this.#rowCount * rowInts);

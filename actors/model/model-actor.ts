@@ -1,5 +1,5 @@
-// Model actor: translates messages into calls of the request preparation and the step loop. Each connection that sends
-// messages becomes a subscriber that receives tokens.
+// Model actor: translates messages into calls of the request preparation and the step loop. Each connection that sends messages
+// becomes a subscriber, which receives tokens.
 
 import type { LoadedModel } from "../../engines/engine.ts";
 import type { ModelMedia } from "../../engines/media/model-media.ts";
@@ -16,7 +16,7 @@ export interface ModelActorParts {
   readonly model: LoadedModel;
   readonly loop: StepLoop;
   readonly preparation: RequestPreparation;
-  /** Images and audio of the model; null or absent: it takes none. */
+  /** Encodes images and audio; null or absent = the model accepts only text. */
   readonly media?: ModelMedia | null;
 }
 

@@ -1,4 +1,5 @@
-// Model kind: checks that a loaded model is of the configured `kind`. The check fails if the file was replaced or mixed up.
+// Model kind: checks that a loaded model is of the configured `kind`. The check fails if the file was replaced or mixed up with
+// another file.
 import type { Capabilities, ModelSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 
@@ -8,7 +9,7 @@ const expected = {
   embedding: "an encoder for embeddings",
 } as const;
 
-/** Checks that a model has the kind in its spec. Throws config_invalid. */
+/** Checks that a model is of the kind in its spec. Throws config_invalid. */
 export function checkKind({ kind, path, images, audio }: ModelSpec, { generates, pooling }: Capabilities): void {
   const generator = (images || audio) && kind === "multimodal" ? "multimodal" : "text";
   const found = generates ? generator : pooling === "rank" ? "reranker" : "embedding";

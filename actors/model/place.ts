@@ -1,5 +1,5 @@
-// Model place: the module of a model's worker (a child process or thread). It loads the model, then runs the step loop. An
-// engine failure ends the worker on purpose, and its supervisor starts a new one.
+// Model worker: the entry module of a model's child process or thread. It loads the model, then runs the step loop. An engine
+// failure ends the worker on purpose, and its supervisor starts a new one.
 
 import { AudioThread } from "../../engines/audio-input/audio-thread.ts";
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
@@ -23,9 +23,7 @@ import { checkKind } from "./model-kind.ts";
 import { RequestPreparation } from "./request-preparation.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
-/**
- * Minimum length in tokens of a prefix stored on disk. Computing a shorter prefix is faster than reading it. Chosen by hand.
- */
+/** Minimum length in tokens of a prefix that is stored on disk. A shorter prefix is computed faster than it is read. Chosen by hand. */
 const leastStoredTokens = 256;
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
@@ -58,7 +56,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     isStopping = true;
     loop.stop();
     await running.catch(() => undefined);
-    // The most recently used prefix is saved first, because the deadline may be too short for all prefixes.
+    // The most recently used prefixes are saved first, because the deadline may be too short for all prefixes.
     while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
@@ -69,7 +67,8 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const preparation = new RequestPreparation({ loop, grammars, store });
   const behaviour = modelActor({ model, loop, preparation, media: encoders?.media ?? null });
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
-  // Without the threads, the requests with images or audio would fail for ever; the supervisor starts the model again.
+  // If an encoder thread ends, the worker ends too, because requests with images or audio would fail forever. The supervisor
+  // restarts the model.
   for (const thread of encoders?.threads ?? []) {
     void thread.ended.then((error) => {
       if (isStopping) return;
@@ -80,7 +79,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   }
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // A stop message has aborted the load.
-    // The error is thrown in a separate callback, so that it ends the thread or process and does not reject a promise.
+    // Thrown in a separate callback, so that the error ends the thread or process instead of rejecting a promise.
     setImmediate(() => {
       throw error;
     });
@@ -104,14 +103,14 @@ async function openStore(
 ): Promise<PrefixStore | null> {
   if (prefixStore === null) return null;
   const fingerprint = await modelFingerprint(spec.path);
-  // The keys and values of a prompt with images or audio also depend on the encoder, and on the size to which images are scaled.
+  // The KV of a prompt with images or audio also depends on the encoder, and on the size to which images are scaled.
   const projector = spec.images ?? spec.audio;
   const encoder = projector ? `, images by ${await modelFingerprint(projector.path)}` : "";
   const size = spec.images ? `, at most ${spec.images.maxEdge ?? "any number of"} pixels` : "";
   return PrefixStore.open(prefixStore, { fingerprint, layout: model.kv.layout + encoder + size }, onNotice);
 }
 
-/** Starts the threads that encode images and audio; null: the model takes none. */
+/** Starts the threads that encode images and audio; null = the model accepts only text. */
 async function openEncoders(spec: ModelSpec, model: LoadedModel) {
   const images = spec.images ? await openImages(spec.images, model, spec.threads) : null;
   const audio = spec.audio ? await openAudio(spec.audio, model, spec.threads) : null;

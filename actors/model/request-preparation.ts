@@ -1,5 +1,5 @@
-// Request preparation: compiles the grammars of jobs, reads the cached KV of their prompts from disk, then queues the jobs.
-// A job that is cancelled during its preparation is never queued.
+// Request preparation: compiles the grammars of jobs, reads cached KV of their prompts from disk, then queues the jobs. A job
+// that is cancelled during its preparation is never queued.
 import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/grammar/matcher.ts";
 import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,9 +8,9 @@ import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
 export interface RequestPreparationOptions {
   readonly loop: StepLoop;
-  /** Compiler of grammars; null: outputs cannot be constrained. */
+  /** Grammar compiler; null = constrained output is not supported. */
   readonly grammars: GrammarHost | null;
-  /** Store of prefixes on disk; null: KV is not stored on disk. */
+  /** Store of prefixes on disk; null = KV is not stored on disk. */
   readonly store: PrefixStore | null;
 }
 
@@ -20,15 +20,12 @@ interface PendingJob {
   readonly abandoned: AbortController;
 }
 
-/**
- * Minimum number of tokens gained by reading a prefix from disk. If the gain is smaller, computing the
- * tokens is faster. Chosen by hand.
- */
+/** Minimum number of tokens that reading a prefix from disk must save. For fewer tokens, computing them is faster. Chosen by hand. */
 const leastReadTokens = 128;
 
 export class RequestPreparation {
   readonly #options: RequestPreparationOptions;
-  /** Jobs in preparation, by subscriber and job id. They are registered as users of their adapters. */
+  /** Jobs in preparation, by subscriber and job id. Each is registered as a user of its adapter. */
   readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
 
   constructor(options: RequestPreparationOptions) {
@@ -90,7 +87,7 @@ export class RequestPreparation {
     forgotten.abandoned.abort();
   }
 
-  /** Compiles the grammar of a job; null: the job has no grammar or is cancelled. */
+  /** Compiles the grammar of a job. Returns null if the job has no grammar or is cancelled. */
   async #compile({ client, grammar }: SequenceJob, signal: AbortSignal): Promise<CompiledGrammar | null> {
     const { grammars } = this.#options;
     if (grammar === null || signal.aborted) return null;
@@ -107,7 +104,7 @@ export class RequestPreparation {
   async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
     const stored = isWanted(job) ? this.#stored(job) : null;
     const read = stored && (await this.#options.store?.read(stored));
-    // During the read, another job may have read the same prefix, or the job's adapter may have been freed.
+    // During the read, another job may have loaded the same prefix, or the job's adapter may have been freed.
     if (!read || !isWanted(job) || this.#stored(job) === null) return;
     this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
   }

@@ -1,4 +1,4 @@
-// Step statistics: the counters of the step loop, and the snapshot of a model for its statistics.
+// Step statistics: the counters of the step loop, and the snapshot of a model's statistics.
 import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
@@ -6,14 +6,14 @@ import type { EndCounts, ModelStatistics } from "../messages.ts";
 import type { GenerationSequence, PooledSequence } from "./sequence/generation-sequence.ts";
 import { StreamLatencies } from "./stream-latency.ts";
 
-/** Totals since the start. Times are in milliseconds. */
+/** Totals since the start of the worker. Times are in milliseconds. */
 export class StepStatistics {
   steps = 0;
   tokens = 0;
   promptTokens = 0;
-  /** Time in the engine's forward passes. */
+  /** Time spent in the engine's forward passes. */
   engineMs = 0;
-  /** Time in whole steps: scheduling, forward pass, sampling, frames. */
+  /** Time spent in whole steps: scheduling, forward pass, sampling, frames. */
   totalMs = 0;
   readonly ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
   readonly latencies = new StreamLatencies();
@@ -40,7 +40,7 @@ export class StepStatistics {
       sharePreemptions: preemptions.share,
       ended: { ...this.ended },
       prefixCache: { ...prefixes },
-      // The model actor fills in the counts of the model's images and audio.
+      // The model actor fills in the counters of images and audio.
       encoderCache: { hits: 0, misses: 0 },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
       adapters: { loaded: adapters, switches: adapterSwitches },

@@ -3,7 +3,7 @@
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { SeriesLatencies } from "../messages.ts";
 
-/** Upper bounds of the buckets, in seconds. */
+/** Upper bounds of the histogram buckets, in seconds. */
 export const firstTokenBounds = [
   0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 40, 80, 160, 320,
 ] as const;
@@ -11,11 +11,11 @@ export const interTokenBounds = [
   0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ] as const;
 
-/** Maximum number of series. All further series are counted as one. Series are named after HTTP routes, so there are few. */
+/** Maximum number of series. All further series are merged into one. Series are named after HTTP routes, so there are few. */
 const maxSeries = 32;
 const otherSeries = "<other>";
 
-// Special values of #lastMs. Any other value is the time of the last tokens.
+// Special values of #lastMs. Any other value is the time of the stream's latest tokens.
 const notBegun = -1;
 const paused = -2;
 
@@ -53,7 +53,7 @@ interface Series {
 export class StreamClock {
   readonly #series: Series;
   readonly #receivedMs: number;
-  /** Time of the stream's last tokens. */
+  /** Time of the stream's latest tokens in ms, or a special value. */
   #lastMs = notBegun;
 
   constructor(series: Series, receivedMs: number) {

@@ -4,7 +4,7 @@ import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { FrameBuilder } from "./frame.ts";
 import type { LiveOptions, Subscriber } from "./sequence/generation-sequence.ts";
 
-/** A sequence with its subscriber, and its id among the subscriber's sequences. */
+/** A sequence with its subscriber and its id, which is unique within the subscriber. */
 export interface SubscribedSequence {
   readonly live: Pick<LiveOptions, "id" | "subscriber">;
 }
@@ -15,14 +15,14 @@ interface Registered<S> {
 }
 
 export class Subscribers<S extends SubscribedSequence> {
-  /** True if all frames must be sent after this step, because a frame is full or contains a first or last token. */
+  /** Whether all frames must be sent after this step, because a frame is full or contains a first or last token. */
   isUrgent = false;
   readonly #registered = new Map<Subscriber, Registered<S>>();
   readonly #rowsPerStep: number;
   readonly #intervalMs: number;
   #lastFlushMs = 0;
 
-  /** The time between two frames is at least `intervalMs`, except for urgent frames. */
+  /** `intervalMs`: minimum time in ms between two frames, except urgent ones. */
   constructor(rowsPerStep: number, intervalMs: number) {
     this.#rowsPerStep = rowsPerStep;
     this.#intervalMs = intervalMs;
@@ -83,7 +83,7 @@ export class Subscribers<S extends SubscribedSequence> {
     }
   }
 
-  /** Time in ms until the frames must be sent. */
+  /** Time in ms until frames must be sent. */
   get dueInMs(): number {
     return this.isUrgent ? 0 : Math.max(this.#intervalMs - (performance.now() - this.#lastFlushMs), 0);
   }

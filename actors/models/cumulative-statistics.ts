@@ -1,12 +1,12 @@
-// CumulativeStatistics: the statistics of one model, summed over restarts of its worker (a thread or process). The counters of
-// a new worker start at 0, but the counters in the metrics must not decrease. If a worker crashes, its counts since its last
-// reply are lost. Before a model is unloaded, its worker's statistics are read once more.
+// CumulativeStatistics: the statistics of one model, summed over restarts of its worker (a thread or process). The counters of a
+// new worker start at 0, but the counters in the metrics must not decrease. If a worker crashes, the counts since its last report
+// are lost. Before a model is unloaded, its worker's statistics are read once more.
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class CumulativeStatistics {
-  /** Sums over the workers that have ended, with gauges of 0; null: no worker has ended. */
+  /** Sums over the ended workers, with all gauges set to 0; null = no worker has ended. */
   #before: ModelStatistics | null = null;
-  /** The last statistics received from the current worker. */
+  /** The latest statistics received from the current worker; null = none received yet. */
   #latest: ModelStatistics | null = null;
 
   /** Records statistics received from the current worker. */
@@ -25,7 +25,7 @@ export class CumulativeStatistics {
     this.#latest = null;
   }
 
-  /** Returns the totals of all workers and the gauges of the current one; null: no worker has replied yet. */
+  /** Returns the totals of all workers and the gauges of the current worker; null = no worker has reported yet. */
   total(): ModelStatistics | null {
     const [before, latest] = [this.#before, this.#latest];
     if (before === null || latest === null) return latest ?? before;
@@ -47,7 +47,7 @@ function bySeries(latencies: readonly SeriesLatencies[]): Readonly<Record<string
   return Object.fromEntries(latencies.map((latency) => [latency.series, latency]));
 }
 
-/** Returns the sums of the numbers in two values of the same shape. Keeps a field that only one of the values has. */
+/** Returns the sums of the numbers in two values of the same shape. A field that only one of the values has is kept. */
 function sums<T>(a: T, b: T): T {
   if (typeof a === "number" && typeof b === "number") return (a + b) as T;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return a ?? b;

@@ -1,5 +1,5 @@
-// DesiredState: the operator's pending calls to load or unload one model, in order. The last call decides the final state. An
-// unload also settles the earlier reloads. A reload after an unload starts when that unload has finished.
+// DesiredState: the operator's pending calls to load or unload one model, in order. The last call decides the final state. When
+// an unload finishes, earlier reloads are settled too. A reload after an unload starts when that unload has finished.
 import type { ModelOutcome } from "../api/model-management.ts";
 
 type Call = "unload" | "reload";
@@ -10,10 +10,10 @@ interface PendingCall {
 }
 
 export class DesiredState {
-  /** Pending calls by kind; the kind of the latest call is the last entry. */
+  /** Pending calls by kind. The latest call is the last entry. */
   readonly #calls = new Map<Call, PendingCall>();
 
-  /** Adds a call. Resolves to its outcome. Equal calls that are pending at the same time share one promise. */
+  /** Adds a call and returns its outcome. Pending calls of the same kind share one promise. */
   call(call: Call): Promise<ModelOutcome> {
     const pending = this.#calls.get(call) ?? createCall();
     this.#calls.delete(call);
@@ -25,7 +25,7 @@ export class DesiredState {
     return this.#calls.has(call);
   }
 
-  /** Whether the model must finally be loaded: true after a reload call, false after an unload call or without a call. */
+  /** Whether the model must be loaded in the end: true after a reload call, false after an unload call or without a call. */
   get isLoaded(): boolean {
     return [...this.#calls.keys()].at(-1) === "reload";
   }
@@ -35,9 +35,7 @@ export class DesiredState {
     if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /**
-   * Settles the unloads after an unload. If the last call is an unload or if a load has failed, the reloads are settled too.
-   */
+  /** Settles the unloads after an unload. If the last call is an unload or a load has failed, also settles the reloads. */
   unloaded(outcome: ModelOutcome): void {
     if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
     this.settle("unload", { ...outcome, error: null });

@@ -1,6 +1,6 @@
 // ManagedModel: the lifecycle of one model. Every event changes the desired or the actual state and calls reconcile(), which
-// takes the next step towards the desired state. Events: a request arrives or ends, a slot is granted or claimed back, the
-// process is up or has ended, an operator's call, the idle timer. The table shows the step for each phase:
+// takes the next step towards the desired state. Events: a request arrives or ends, a slot is granted or revoked, the process is
+// up or has ended, an operator's call, the idle timer. The table shows the step for each phase:
 //
 // | phase    | status              | a reason to load: a waiting  | a reason to unload: a call,     | neither           |
 // |          |                     | request, a final reload      | eviction, idleness              |                   |
@@ -11,7 +11,7 @@
 // |          | (after a crash)     |                              | end, then: stopping             | open while up     |
 // | stopping | loaded, reloading   | wait until ended, then: out  | wait until ended, then: out     | wait, then: out   |
 //
-// In the phase "running", a reason to unload takes precedence over a reason to load. The process is restarted after a crash. If
+// In the phase "running", a reason to unload takes precedence over a reason to load. After a crash, the process is restarted. If
 // its supervisor gives up, the phase becomes "out", and requests are rejected for maxBackoffMs. In the phase "out", the model
 // keeps its slot only during a reload.
 
@@ -38,19 +38,19 @@ type UnloadReason = "unload" | "evict" | "idle" | "reload";
 
 type Phase = "out" | "starting" | "running" | "stopping";
 
-/** Maximum time for a process to save its prefix cache and stop, after its requests have ended. */
+/** Maximum time in ms for a process to save its prefix cache and stop, after its requests have ended. */
 const unloadDeadlineMs = 10_000;
 
 export class ManagedModel implements SlotUser {
   /** Creation time of the model's entry, in Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
   status: ModelStatus = "unloaded";
-  /** Fraction of the last load, 0..1, as its process has reported it. */
+  /** Fraction of the latest load that is done, 0..1, as reported by the process. */
   loadFraction = 0;
-  /** The last change of the weights' quantization; null: none since the server was started. */
+  /** Latest change of the weights' quantization; null = not changed since the server started. */
   requantization: Requantization | null = null;
   readonly id: string;
-  /** Manages adapters that are loaded at run time; null: the model supports none. */
+  /** Manages adapters that are loaded at run time; null = the model does not support adapters. */
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
   readonly refusals: RejectionCounter;
@@ -59,19 +59,19 @@ export class ManagedModel implements SlotUser {
   readonly #desired = new DesiredState();
   #phase: Phase = "out";
   #lastMove: TransitionReason | null = null;
-  /** Error of the last failed load, and the time from which a new load may be tried; null: none. */
+  /** Error of the last failed load, and the time from which a new load may be tried; null = no failed load. */
   #failure: { readonly error: ServerError; readonly retryAtMs: number } | null = null;
-  /** Reason of the stop in progress; null: none. */
+  /** Reason of the stop in progress; null = no stop in progress. */
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
   #isClosed = false;
-  /** Error of all requests, because the model is being removed; null: it is not. */
+  /** Error for all requests while the model is being removed; null = the model is not being removed. */
   #retired: ErrorRecord | null = null;
-  /** Weights of the next load, if they differ from the current ones. */
+  /** Weights of the next load; null = keep the current weights. */
   #next: ModelWeights | null = null;
-  /** Weights to return to if the current ones cannot be loaded; null: the current ones have been loaded. */
+  /** Weights to restore if the current ones cannot be loaded; null = the current ones have been loaded successfully. */
   #proven: ModelWeights | null = null;
-  /** Error of the last weights that could not be loaded. */
+  /** Error of the latest weights that could not be loaded; null = no error. */
   #weightsError: ServerError | null = null;
 
   constructor(options: ManagedModelOptions) {
@@ -138,9 +138,9 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Loads the model with other weights: requests in flight finish on the loaded model, new ones wait. A model that is not loaded
-   * is loaded with it when a request names it. If they cannot be loaded, the model returns to its former ones, and the error is
-   * thrown.
+   * Loads the model with other weights. Running requests finish on the loaded model, new ones wait. If the model is not loaded,
+   * the weights are used when a request next loads it. If the new weights cannot be loaded, the model returns to its previous
+   * weights, and the error is thrown.
    */
   async replaceWeights(weights: ModelWeights): Promise<void> {
     this.#next = weights;
@@ -154,8 +154,8 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Admits a client's request. Call leave() when the request has ended. Loads the model if necessary, and resolves when it is
-   * loaded. Rejects with the error if the request cannot be served.
+   * Admits a client's request. Loads the model if necessary, and resolves when it is loaded. leave() must be called when the
+   * request has ended. Rejects with the error if the request cannot be served.
    */
   async enter(signal: AbortSignal | null, client: string): Promise<void> {
     if (this.tryEnter()) return;
@@ -175,7 +175,7 @@ export class ManagedModel implements SlotUser {
     this.#gate.leave();
   }
 
-  /** Runs a task on the model and keeps the model loaded meanwhile. Throws model_state_conflict if it is not loaded. */
+  /** Runs a task on the model and keeps the model loaded during the task. Throws model_state_conflict if the model is not loaded. */
   async whileLoaded<T>(task: (model: Ref<ModelProtocol>) => Promise<T>): Promise<T> {
     if (!this.tryEnter()) throw fromErrorRecord(notLoaded(this.id));
     try {
@@ -214,7 +214,7 @@ export class ManagedModel implements SlotUser {
     else if (this.#phase === "running" && this.model.isUp) this.#gate.open();
   }
 
-  /** The strongest reason to unload the model; null: none. A stop in progress keeps its reason unless a stronger one arises. */
+  /** Strongest reason to unload the model; null = no reason. A stop in progress keeps its reason unless a stronger one arises. */
   get #unloadReason(): UnloadReason | null {
     if (this.#desired.has("unload")) return "unload";
     if (this.#options.slots.isEvicted(this)) return "evict";
@@ -239,7 +239,7 @@ export class ManagedModel implements SlotUser {
     this.model.start();
   }
 
-  /** Sets the weights of the next start. Returns those before. */
+  /** Sets the weights for the next start. Returns the previous weights. */
   #use(weights: ModelWeights): ModelWeights {
     const { spec, level } = this.served;
     this.model.served = { ...this.served, ...weights };
@@ -286,7 +286,7 @@ export class ManagedModel implements SlotUser {
     this.reconcile();
   }
 
-  /** Handles an unexpected end of the process. `error`: why it is not restarted; null: it is restarted. */
+  /** Handles an unexpected end of the process. `error`: why the process is not restarted; null = it will be restarted. */
   #down(error: ServerError | null): void {
     const { clock, restart } = this.#options;
     this.#gate.close();
@@ -301,7 +301,7 @@ export class ManagedModel implements SlotUser {
     }
   }
 
-  /** Loads the former weights, for which the waiting requests wait. */
+  /** Loads the previous weights again, because requests are waiting for the model. */
   #returnTo(weights: ModelWeights, error: ServerError): void {
     this.#options.log.error({ model: this.id, reason: error.message }, "the former weights are loaded again");
     this.#weightsError = error;
@@ -326,11 +326,11 @@ export class ManagedModel implements SlotUser {
     return { ...failed(this.id, error), retryAfterSeconds: Math.max(1, seconds) };
   }
 
-  /** The error with which a new request is rejected immediately; null: the request may wait. */
+  /** Error with which a new request is rejected immediately; null = the request may wait. */
   get #refusal(): ErrorRecord | null {
     if (this.#retired !== null) return this.#retired;
     if (this.#isClosed) return shuttingDown;
-    // No client requested this load, so the client should retry later instead of waiting.
+    // No client requested this load, so clients are asked to retry later instead of waiting.
     if (this.#lastMove === "start" || this.#lastMove === "crash") return loading(this.id);
     const isRecent = this.#failure !== null && this.#options.clock.now() < this.#failure.retryAtMs;
     return isRecent ? this.#failureRecord : null;

@@ -25,7 +25,7 @@ import type { ModelUsers } from "./model-process.ts";
 import { ModelSlots } from "./model-slots.ts";
 import { type DiffusionSettings, type ServedModel, type SpeechSettings, tokenless } from "./served-model.ts";
 
-/** Maximum time for the process of a removed model to stop. */
+/** Maximum time in ms for the process of a removed model to stop. */
 const removalDeadlineMs = 5000;
 
 function remoteInit({ id, spec, remote }: ServedModel, options: ServiceOptions): RemotePlaceInit {
@@ -39,14 +39,14 @@ function remoteInit({ id, spec, remote }: ServedModel, options: ServiceOptions):
 }
 
 export class ModelManager {
-  /** The adapters of all models. */
+  /** Adapters of all models. */
   readonly lora: LoraRegistry;
-  /** Statistics of the models that were removed: counters must not decrease. */
+  /** Statistics of removed models, kept because counters must not decrease. */
   readonly removed = new CumulativeStatistics();
   readonly #options: ServiceOptions;
-  /** Models by id, in configured order. */
+  /** Models by id, in the order of the settings. */
   readonly #models = new Map<string, ManagedModel>();
-  /** Models that start() loads: the default model, and further models up to the number of slots. */
+  /** Ids of the models that start() loads: the default model, and further models up to the number of slots. */
   readonly #atStart: ReadonlySet<string>;
   readonly #adapters = new Map<string, ModelAdapters | null>();
   readonly #create: (served: ServedModel) => ManagedModel;
@@ -63,7 +63,7 @@ export class ModelManager {
     this.#create = (served) => {
       const adapters = this.#adaptersOf(served, gate);
       const spawn: ManagedModelOptions["spawn"] = (now, signal) => this.#spawn(now, signal);
-      // The server starts without a speech or diffusion model that cannot be loaded, for example because its library is not installed.
+      // A speech or diffusion model that cannot be loaded must not prevent the start, for example if its library is not installed.
       const loadsAtStart = this.#atStart.has(served.id) && tokenless(served) === null;
       const maxWaiting = limits.maxQueue;
       const own = { served, adapters, spawn, loadsAtStart, maxWaiting };
@@ -77,15 +77,13 @@ export class ModelManager {
     return [...this.#models.values()];
   }
 
-  /**
-   * Loads adapters and models when the server starts. Rejects with the first failure. Never settles if stop() is called first.
-   */
+  /** Loads adapters and models at the start of the server. Rejects with the first failure. Never settles if stop() is called first. */
   async start(): Promise<void> {
     try {
       await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
       await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map(startModel));
     } catch (error) {
-      // stop() aborts the preparation of adapters; the resulting error does not mean that the start has failed.
+      // stop() aborts the preparation of adapters; the resulting error is not a failure of the start.
       if (!this.#isStopped) throw error;
     }
     if (this.#isStopped) await new Promise(() => {});
@@ -93,7 +91,7 @@ export class ModelManager {
     this.#isStarting = false;
   }
 
-  /** Adds a model while the server runs. It is loaded when a request names it. Throws conflict if its id is taken. */
+  /** Adds a model while the server runs. It is loaded when a request names it. Throws conflict if the id is taken. */
   add(served: ServedModel): void {
     if (this.#isStopped) throw new ServerError("draining", "the server is shutting down");
     if (this.#models.has(served.id)) throw new ServerError("conflict", `there is a model "${served.id}" already`);
@@ -102,7 +100,7 @@ export class ModelManager {
     model.adapters?.serverStarted();
   }
 
-  /** Removes a model: requests in flight finish, waiting ones are rejected. Throws model_not_found. */
+  /** Removes a model: running requests finish, waiting ones are rejected. Throws model_not_found. */
   async remove(id: string): Promise<void> {
     const model = this.get(id);
     this.#models.delete(id);
@@ -112,7 +110,7 @@ export class ModelManager {
     await model.adapters?.close();
     const total = model.model.statistics.total();
     if (total === null) return;
-    // The servers of a remote model have counters of their own.
+    // Per-server counters of a remote model are not kept.
     const { remote: _, ...counts } = total;
     this.removed.seen(counts);
     this.removed.ended();
@@ -254,7 +252,7 @@ export class ModelManager {
   }
 }
 
-/** Loads a model. The failure of a speech or diffusion model is logged, and does not end the start of the server. */
+/** Loads a model. If a speech or diffusion model fails to load, the failure is only logged, and the server still starts. */
 async function startModel(model: ManagedModel): Promise<void> {
   if (tokenless(model.served) === null) await model.start();
   else await model.start().catch(() => undefined);

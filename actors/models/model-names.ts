@@ -1,4 +1,4 @@
-// Model names in requests: finds the model or adapter that a name refers to. Pure functions.
+// Model names: finds the model or adapter to which a name in a request refers. Pure functions.
 import { ServerError } from "../../runtime/errors.ts";
 import { adapterCards, cardNamed } from "../api/adapter-cards.ts";
 import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
@@ -7,11 +7,11 @@ type Named = Pick<ModelEntry, "id" | "adapters">;
 
 export type NamedModel = Omit<ResolvedModel, "defaults">;
 
-/** Maximum number of names listed in an error message, and of characters of the client's name quoted in it. */
+/** Maximum number of names that an error message lists, and of characters of the client's name that it quotes. */
 const listedNames = 32;
 const quotedLength = 256;
 
-/** Returns the model or adapter with a name. undefined and "default" mean the default model. Throws model_not_found. */
+/** Returns the model or adapter with this name. undefined and "default" mean the default model. Throws model_not_found. */
 export function resolveName(name: string | undefined, models: readonly Named[], defaultId: string): NamedModel {
   const id = name === undefined || name === "default" ? defaultId : name;
   if (models.some((model) => model.id === id)) return { id, adapter: null };

@@ -24,18 +24,18 @@ import {
   tokenless,
 } from "./served-model.ts";
 
-/** The part of the server that sends requests to loaded models. */
+/** Receiver of loaded models: the part of the server that sends requests to them. */
 export interface ModelUsers {
-  /** Resolves with the facts from the model's file; null if they were not read. */
+  /** Attaches a model. Resolves to the facts from the model's file; null = they were not read. */
   attach(served: ServedModel, place: Place<ModelPlaceReady>): Promise<ModelFileFacts | null>;
   detach(id: string, error: ErrorRecord): void;
 }
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
-  /** Whether the server loads the model when it starts, and ends if that fails. */
+  /** Whether the server loads the model at its start, and exits if the load fails. */
   readonly loadsAtStart: boolean;
-  /** Manages adapters that are loaded at run time; null: the model supports none. */
+  /** Manages adapters that are loaded at run time; null = the model does not support adapters. */
   readonly adapters: ModelAdapters | null;
   readonly spawn: (served: ServedModel, signal: AbortSignal) => Promise<Place<ModelPlaceReady>>;
   readonly users: ModelUsers;
@@ -43,30 +43,30 @@ export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "l
   readonly clock: Clock;
 }
 
-/** Events of the worker. None is emitted after stop(). */
+/** Callbacks for events of the worker. Not called after stop(). */
 export interface ModelProcessHooks {
-  /** The worker takes requests from now on. */
+  /** The worker now accepts requests. */
   onUp(): void;
-  /** The worker has ended or failed to start. null: it was up and will be restarted. An error: it will not be restarted. */
+  /** The worker has ended or failed to start. `error`: null = it was up and will be restarted; otherwise it will not be restarted. */
   onDown(error: ServerError | null): void;
 }
 
 const statisticsTimeoutMs = 5000;
 
 export class ModelProcess {
-  /** Settings of the worker. A change takes effect when the worker is started the next time. */
+  /** Settings of the worker. A change takes effect at the next start of the worker. */
   served: ServedModel;
   readonly statistics = new CumulativeStatistics();
-  /** Capabilities of the model; null before it is loaded for the first time. */
+  /** Capabilities of the model; null until it is loaded for the first time. */
   capabilities: ModelCapabilities | null = null;
-  /** The worker, when its adapters are loaded and it can be attached to the generation thread; null: not ready. */
+  /** The worker, once its adapters are loaded and it can be attached to the generation thread; null = not ready. */
   place: Place<ModelPlaceReady> | null = null;
-  /** Whether the worker takes requests. */
+  /** Whether the worker accepts requests. */
   isUp = false;
   readonly #options: ModelProcessOptions;
   readonly #hooks: ModelProcessHooks;
   #supervisor: Supervisor | null = null;
-  /** The current worker, set before its adapters are loaded. */
+  /** The current worker, set before its adapters are loaded; null = no worker. */
   #started: Place<ModelPlaceReady> | null = null;
   #isStopping = false;
   #startedMs = 0;
@@ -77,7 +77,7 @@ export class ModelProcess {
     this.#hooks = hooks;
   }
 
-  /** Starts the worker, without waiting for it. An ended worker is restarted until stop(), or until the supervisor gives up. */
+  /** Starts the worker without waiting for it. An ended worker is restarted until stop() is called or the supervisor gives up. */
   start(): void {
     const { served, restart, clock, spawn } = this.#options;
     this.#isStopping = false;
@@ -87,7 +87,7 @@ export class ModelProcess {
         this.#startedMs = performance.now();
         return spawn(this.served, signal);
       },
-      // The servers of a remote model may be down for any time; nothing here can be repaired by giving up.
+      // Restarts are unlimited for a remote model: its servers may be down for any time, and giving up would not help.
       policy: served.remote ? { ...restart, maxRestarts: Number.POSITIVE_INFINITY } : restart,
       clock,
       onUp: (place) => this.#up(place),
@@ -96,7 +96,7 @@ export class ModelProcess {
     });
   }
 
-  /** Stops the worker, also during its start or restart. Resolves when the worker has ended. */
+  /** Stops the worker, even during its start or restart. Resolves when the worker has ended. */
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#supervisor?.stop(deadlineMs);
@@ -104,8 +104,8 @@ export class ModelProcess {
   }
 
   /**
-   * Returns the model actor of the worker. Throws model_loading, model_state_conflict; `unsupported` for a model that computes no
-   * tokens.
+   * Returns the model actor of the worker. Throws model_loading, model_state_conflict; `unsupported` for a model that does not
+   * generate tokens.
    */
   ref(): Ref<ModelProtocol> {
     const refusal = tokenless(this.served);
@@ -131,7 +131,7 @@ export class ModelProcess {
     const { served } = this;
     this.#started = place;
     await this.#loadAdapters(place);
-    // The worker may have ended while its adapters were loaded. #down has already reported that.
+    // The worker may have ended while its adapters were loaded. #down has already reported this.
     if (this.#started !== place) return;
     this.place = place;
     const facts = await users.attach(served, place);
@@ -169,12 +169,12 @@ export class ModelProcess {
       if (!orderly && wasUp) log.warn({ model: served.id, reason }, "a model's engine did not stop in order");
       return;
     }
-    // A failed load that is not retried is logged by #giveUp.
+    // A failed load that is not retried is logged by #giveUp instead.
     if (!orderly && (wasUp || retryInMs !== null)) {
       const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
       log.error(fields, wasUp ? "a model's engine ended; its requests failed" : "a model could not be loaded");
     }
-    // For other failures that are not retried, onEscalate is called next, with a more precise reason.
+    // Other failures that are not retried are reported by onEscalate, which is called next with a more precise reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
     if (isFinal) this.#giveUp(new ServerError("peer_gone", reason));
     else if (wasUp && retryInMs !== null) this.#hooks.onDown(null);
@@ -186,7 +186,7 @@ export class ModelProcess {
     const { log, loadsAtStart } = this.#options;
     const wasLoaded = this.capabilities !== null;
     const message = wasLoaded ? "a model does not stay up; it is not restarted" : "a model could not be loaded";
-    // If the first load at the start of the server fails, the command prints the error and ends.
+    // If the first load at the start of the server fails, the command itself prints the error and exits.
     if (wasLoaded || !loadsAtStart) log.error({ model: this.served.id, reason: error.message }, message);
     this.#hooks.onDown(error);
   }

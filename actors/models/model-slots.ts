@@ -1,15 +1,15 @@
-// ModelSlots: limits how many models are in memory at once (max_loaded_models). Models queue for a slot in order of arrival.
-// While a model waits, the least recently used model with a slot is evicted; only one model at a time is evicted. Deadlock is
+// ModelSlots: limits how many models are in memory at the same time (max_loaded_models). Models queue for a slot in order of
+// arrival. While a model waits, the least recently used model with a slot is evicted, one model at a time. Deadlocks are
 // impossible, because every load ends by itself, and an evicted model releases its slot when its requests have ended.
 
-/** The part of a model that ModelSlots uses. */
+/** The part of a model's interface that ModelSlots uses. */
 export interface SlotUser {
-  /** Number of requests in flight. */
+  /** Number of running requests. */
   readonly inFlight: number;
   readonly lastUsedMs: number;
-  /** True if the model has been loaded and can be unloaded in favour of another model. */
+  /** Whether the model is loaded and can be unloaded in favour of another model. */
   readonly isEvictable: boolean;
-  /** True if the model is going to be unloaded, because of its eviction or for another reason. */
+  /** Whether the model is about to be unloaded, because of its eviction or for another reason. */
   readonly isLeaving: boolean;
   /** Called when the model has been given a slot, or when its eviction has begun or was withdrawn. */
   reconcile(): void;
@@ -21,7 +21,7 @@ export class ModelSlots {
   readonly #queue = new Set<SlotUser>();
   #evicted: SlotUser | null = null;
 
-  /** `count`: number of slots; null: no limit. */
+  /** `count`: number of slots; null = no limit. */
   constructor(count: number | null) {
     this.#count = count ?? Number.POSITIVE_INFINITY;
   }
@@ -30,10 +30,7 @@ export class ModelSlots {
     return this.#evicted === user;
   }
 
-  /**
-   * Returns whether the user has a slot now. A user without a slot waits in the queue; its reconcile()
-   * is called when it gets a slot.
-   */
+  /** Returns whether the model has a slot. A model without a slot is added to the queue; its reconcile() is called when it gets a slot. */
   acquire(user: SlotUser): boolean {
     if (this.#holders.has(user)) return true;
     this.#queue.add(user);
@@ -42,7 +39,7 @@ export class ModelSlots {
     return this.#holders.has(user);
   }
 
-  /** Releases the user's slot, or removes the user from the queue. */
+  /** Releases the model's slot, or removes the model from the queue. */
   release(user: SlotUser): void {
     this.#queue.delete(user);
     this.#holders.delete(user);
@@ -51,7 +48,7 @@ export class ModelSlots {
   }
 
   /**
-   * Gives free slots to the first users in the queue. If more users wait, evicts a holder. Otherwise,
+   * Assigns free slots to the first models in the queue. If more models wait, evicts a model that has a slot. Otherwise,
    * withdraws the eviction in progress.
    */
   review(): void {
@@ -73,7 +70,7 @@ export class ModelSlots {
   }
 }
 
-/** Returns the least recently used of the users without requests in flight, or of all users if none is idle. null: no users. */
+/** Returns the least recently used of the idle models, or of all models if none is idle; null = `users` is empty. */
 function leastRecentlyUsed(users: readonly SlotUser[]): SlotUser | null {
   const [first] = users.toSorted(
     (a, b) => Number(a.inFlight > 0) - Number(b.inFlight > 0) || a.lastUsedMs - b.lastUsedMs,

@@ -1,13 +1,13 @@
 // RejectionCounter: counts the requests of one model that were rejected because a queue was full or the wait was too long. It
-// logs these counts, at most one line every few seconds.
+// logs these counts in one line, at intervals of at least a few seconds.
 import { type Clock, realClock } from "../../runtime/clock.ts";
 import type { ErrorCode } from "../../runtime/errors.ts";
 
-/** Delay of the first log line, which then includes a whole burst of rejections, and minimum time between two later lines. */
+/** Delay in ms of the first log line, so that it covers a whole burst of rejections, and minimum time between two later lines. */
 const firstLogMs = 1000;
 const logIntervalMs = 5000;
 
-/** The method of a logger that is used here. */
+/** The method of a logger that this module uses. */
 interface Warnings {
   warn(fields: object, message: string): void;
 }
@@ -15,7 +15,7 @@ interface Warnings {
 export class RejectionCounter {
   /** Number of requests rejected because the queue was full. */
   queueFull = 0;
-  /** Number of requests that did not get a slot in time. */
+  /** Number of requests that were rejected because they did not get a slot in time. */
   queueTimeouts = 0;
   readonly #model: string;
   readonly #log: Warnings;

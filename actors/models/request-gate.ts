@@ -1,6 +1,6 @@
 // RequestGate: admits the requests of one model. While the gate is open, requests enter and are counted until they leave. While
-// it is closed, requests wait for the model to be loaded: at most max_queue requests, shared fairly between clients, each for
-// at most load_timeout_secs. ManagedModel opens and closes the gate.
+// it is closed, requests wait for the model to be loaded: up to max_queue requests, shared fairly between clients, each for up to
+// load_timeout_secs. ManagedModel opens and closes the gate.
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
@@ -8,7 +8,8 @@ import type { ServiceOptions } from "../front/service-options.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /**
- * `loadTimeoutMs`: maximum wait of a request. `idleUnloadMs`: an open gate without requests for this time is idle; 0: never.
+ * `loadTimeoutMs`: maximum wait of a request. `idleUnloadMs`: milliseconds without requests after which an open gate counts as
+ * idle; 0 = never.
  */
 export interface GateOptions extends Pick<ServiceOptions, "loadTimeoutMs" | "idleUnloadMs"> {
   readonly served: Pick<ServedModel, "id">;
@@ -19,7 +20,7 @@ export interface GateOptions extends Pick<ServiceOptions, "loadTimeoutMs" | "idl
 
 interface Waiting {
   readonly client: string;
-  /** Ends the wait. null: the request enters. An error: the request is rejected. */
+  /** Ends the wait. `error`: null = the request is admitted; otherwise it is rejected with the error. */
   readonly settle: (error: ServerError | null) => void;
 }
 
@@ -28,7 +29,7 @@ export class RequestGate {
   isIdle = false;
   /** Clock time in ms of the last use: the gate was opened, or a request entered or left. */
   lastUsedMs: number;
-  /** performance.now() when the gate was last closed. */
+  /** Time at which the gate was last closed, in ms of performance.now(). */
   closedMs = 0;
   readonly #options: GateOptions;
   readonly #onChange: () => void;
@@ -37,7 +38,7 @@ export class RequestGate {
   #isOpen = false;
   #cancelIdleTimer = (): void => {};
 
-  /** `onChange` is called when a request has left or has stopped waiting, or when the gate has become idle. */
+  /** `onChange` is called when a request has left or stopped waiting, or when the gate has become idle. */
   constructor(options: GateOptions, onChange: () => void) {
     this.#options = options;
     this.#onChange = onChange;
@@ -48,7 +49,7 @@ export class RequestGate {
     return this.#waiting.size > 0;
   }
 
-  /** Admits a request if the gate is open. Returns whether it was admitted. Call leave() when the request has ended. */
+  /** Admits a request if the gate is open. Returns whether it was admitted. leave() must be called when the request has ended. */
   tryEnter(): boolean {
     if (this.#isOpen) this.#use(1);
     return this.#isOpen;
@@ -59,7 +60,7 @@ export class RequestGate {
     this.#onChange();
   }
 
-  /** Waits until the request has entered. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
+  /** Waits until the request is admitted. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
   wait(signal: AbortSignal | null, client: string): Promise<void> {
     const { served, loadTimeoutMs, clock } = this.#options;
     return new Promise((resolve, reject) => {
@@ -97,7 +98,7 @@ export class RequestGate {
     }
   }
 
-  /** Closes the gate: requests in flight continue, new ones wait. */
+  /** Closes the gate: running requests continue, new ones wait. */
   close(): void {
     if (this.#isOpen) this.closedMs = performance.now();
     this.#isOpen = false;
@@ -122,7 +123,10 @@ export class RequestGate {
     }, idleUnloadMs);
   }
 
-  /** Makes room by rejecting the newest request of a client that has more waiting requests. Throws queue_full if it cannot. */
+  /**
+   * Makes room in the queue by rejecting the newest request of a client with more waiting requests. Throws queue_full if there is
+   * no such client.
+   */
   #makeRoom(client: string): void {
     const { served, maxWaiting } = this.#options;
     const newestOf = (other: string) => [[...this.#waiting].filter((one) => one.client === other).slice(-1)].values();

@@ -1,4 +1,4 @@
-// ServedModel: the settings of one configured model, and the errors and log fields about models.
+// ServedModel: the settings of one configured model, and errors and log fields about models.
 import type { DiffusionCard, DiffusionSpec } from "../../engines/diffusion/diffusion.ts";
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
@@ -24,31 +24,35 @@ export interface SpeechSettings {
 }
 
 export interface ServedModel {
-  /** Settings of a speech model, whose engine is `speech.spec.engine`; absent: the model computes tokens with `engine`. */
+  /** Settings of a speech model, whose engine is `speech.spec.engine`; absent = the model generates tokens with `engine`. */
   readonly speech?: SpeechSettings;
-  /** Settings of a diffusion model; absent: the model makes no images. */
+  /** Settings of a diffusion model; absent = not a diffusion model. */
   readonly diffusion?: DiffusionSettings;
   readonly id: string;
   readonly engine: EngineName | "remote";
   readonly spec: ModelSpec;
-  /** Servers that the model runs on; null or absent: it runs here. `spec.path` then has only its vocabulary. */
+  /**
+   * Upstream servers of a remote model; null or absent = the model runs on this machine. For a remote model, `spec.path` contains
+   * only its vocabulary.
+   */
   readonly remote?: RemoteSettings | null;
-  /** Servers that the model runs on and that give text only; absent: it computes tokens, here or there. */
+  /** Upstream servers that return text only; absent = the model generates tokens, locally or remotely. */
   readonly textRemote?: RemoteSettings;
-  /** Level at which the model was quantized when it was loaded; null or absent: it was not. */
+  /** Level to which the model was quantized at load time; null or absent = it was not quantized. */
   readonly level?: string | null | undefined;
-  /** Whether a client had the server download the model, and may have it removed. */
+  /** Whether the model was downloaded at the request of a client, and may be removed by clients. */
   readonly isDownloaded?: boolean;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
-  /** Texts before inputs to embed, by input type; absent: those of the model. */
+  /** Prompt prefixes for inputs to embed, by input type; absent = use the model's own prefixes. */
   readonly prompts?: Readonly<Record<string, string>>;
   readonly kind: PlaceKind;
   readonly defaults: GenerationDefaults;
-  /** Settings of adapters that may be loaded at run time; null: unsupported. spec.adapters has the same limits. */
+  /** Settings of adapters that can be loaded at run time; null = not supported. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
   /**
-   * Fixed adapter that every request uses; null: none. A model with a fixed adapter supports no others, so `adapters` is null.
+   * Fixed adapter that every request uses; null = no fixed adapter. A model with a fixed adapter supports no other adapters, so
+   * `adapters` is null.
    */
   readonly ownAdapter: PreparedAdapter | null;
 }
@@ -56,18 +60,16 @@ export interface ServedModel {
 /** The settings of a model that change with its quantization. */
 export type ModelWeights = Pick<ServedModel, "spec" | "level">;
 
-/** Statistics of a model. queueFull and queueTimeouts count its rejected requests since the server was started. */
+/** Statistics of a model. queueFull and queueTimeouts count its rejected requests since the start of the server. */
 export interface ServedStatistics extends ModelStatistics {
   readonly queueFull: number;
   readonly queueTimeouts: number;
 }
 
-/** The lease that every request uses on a model with a fixed adapter. */
+/** Lease of every request on the fixed adapter of a model. */
 export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 
-/**
- * Returns the capabilities of a loaded model. Pooling "rank" yields a score for two texts, so it does not count as embedding.
- */
+/** Returns the capabilities of a loaded model. The pooling "rank" yields a score for two texts, so it does not count as embedding. */
 export function capabilitiesOf(
   { card, capacity, capabilities, images, audio, speech, diffusion }: ModelPlaceReady,
   file: ModelFileFacts | null,
@@ -91,12 +93,12 @@ export function capabilitiesOf(
   };
 }
 
-/** Returns a message if the maximum sequence length is below the configured or trained length; otherwise null. */
+/** Returns a warning if the maximum sequence length is below the configured or trained length, else null. */
 export function contextCut(
   { spec, engine }: ServedModel,
   { card, capacity, capabilities }: ModelPlaceReady,
 ): string | null {
-  // The context of a remote model is what its servers have been started with.
+  // The context length of a remote model is set on its servers.
   if (engine === "remote") return null;
   const wanted = spec.maxModelLength ?? card.trainedContext;
   if (capacity.sequenceTokens >= wanted || !capabilities.generates) return null;
@@ -121,7 +123,7 @@ export function notLoaded(id: string): ErrorRecord {
   };
 }
 
-/** Returns the error of a request for tokens that names a model which computes none; null: the model computes tokens. */
+/** Returns the error for a request that needs tokens from a model that does not generate tokens; null = the model generates tokens. */
 export function tokenless({ id, speech, diffusion, textRemote }: ServedModel): ErrorRecord | null {
   if (textRemote !== undefined) {
     const message = `model "${id}" is on a server that gives text only (upstream_mode = "text"), without token ids; use it for chats`;
@@ -139,13 +141,13 @@ export function tokenless({ id, speech, diffusion, textRemote }: ServedModel): E
   return { code: "unsupported", message, param: "model" };
 }
 
-/** Error of requests that are ended because the server stops. */
+/** Error of requests that end because the server is shutting down. */
 export const shuttingDown: ErrorRecord = {
   code: "draining",
   message: "the server is shutting down; send the request to another one",
 };
 
-/** Returns the fields of the log line with the defaults of a model and their sources. */
+/** Returns the log fields with the default parameters of a model and their sources. */
 export function defaultFields({ id, defaults: { sampling, origins, maxTokens } }: ServedModel): object {
   const values = defaultedFields.map((field) => [field, `${sampling[field]} (${origins[field]})`]);
   return { model: id, ...Object.fromEntries(values), ...(maxTokens === null ? {} : { maxTokens }) };
@@ -188,8 +190,8 @@ export function loadedFields(id: string, loadMs: number, place: Place<ModelPlace
     kvCacheMiB: Math.round(card.kvCacheBytes / mebibyte),
     sequences: capacity.maxSequences,
     tokensPerSequence: capacity.sequenceTokens,
-    // If this is less than sequences * tokensPerSequence, all sequences share one pool of KV memory;
-    // otherwise each has its own part.
+    // If this is less than sequences * tokensPerSequence, all sequences share one pool of KV memory; otherwise each sequence has
+    // its own part.
     kvTokens: capacity.kvBlocks * capacity.blockTokens,
   };
 }

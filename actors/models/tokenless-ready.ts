@@ -1,18 +1,18 @@
-// Facts that a place reports when its model is loaded and computes no tokens: a speech or diffusion model.
+// Facts that a worker reports when it has loaded a model that does not generate tokens: a speech or diffusion model.
 import type { ModelPlaceReady } from "../messages.ts";
 
 interface TokenlessFacts {
   readonly path: string;
   readonly description: string;
-  /** Name of the library that computes. */
+  /** Name of the inference library. */
   readonly engine: string;
-  /** Name and version of the library. */
+  /** Name and version of the inference library. */
   readonly backend: string;
   /** Size of the model's files in bytes. */
   readonly weightBytes: number;
 }
 
-/** Returns the facts, with 0 for all that only a model of tokens has. */
+/** Returns the facts, with 0 or empty values in all fields that only apply to models that generate tokens. */
 export function tokenlessReady(facts: TokenlessFacts): ModelPlaceReady {
   return {
     card: {

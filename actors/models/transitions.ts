@@ -1,4 +1,4 @@
-// Transitions: the table of the permitted status changes of a model, with their reasons. docs/models.md shows the same table.
+// Transitions: the table of the allowed status changes of a model, with their reasons. docs/models.md shows the same table.
 import assert from "node:assert";
 import type { ModelStatus } from "../api/inference.ts";
 
@@ -24,7 +24,7 @@ const transitions = [
 
 export type TransitionReason = (typeof transitions)[number][2];
 
-/** Checks that the table contains a transition. Throws if it does not, because that is a programming error. */
+/** Throws if the table does not contain a transition, because that is a programming error. */
 export function checkTransition(from: ModelStatus, to: ModelStatus, reason: TransitionReason): void {
   const isKnown = transitions.some((row) => row[0] === from && row[1] === to && row[2] === reason);
   assert(isKnown, `a model does not go from ${from} to ${to} by "${reason}"`);

@@ -1,14 +1,14 @@
-// Choice of the server for a request. Prompts with the same beginning go to the same server, because it has their KV cache; but
-// no server gets much more than its share.
+// Upstream choice: chooses the server for a request. Prompts with the same beginning go to the same server, because it has their
+// KV cache; but no server gets many more requests than the mean.
 import type { RemoteSettings } from "../../engines/remote/upstream.ts";
 import type { Upstream } from "./upstream.ts";
 
-/** Tokens at the start of a prompt that decide its server. Chosen by hand: longer than most system prompts without tools. */
+/** Number of leading prompt tokens that determine the server. Chosen by hand: longer than most system prompts without tools. */
 const prefixTokens = 256;
-/** Limit of a server's requests in relation to the mean ("consistent hashing with bounded loads", arXiv 1608.01350). */
+/** Maximum number of requests of a server, relative to the mean ("consistent hashing with bounded loads", arXiv 1608.01350). */
 const loadFactor = 1.25;
 
-/** Returns the server for a prompt, one of those with room; null: none has room. */
+/** Returns the server for a prompt, among the servers with free slots; null = no server has a free slot. */
 export function chooseUpstream<U extends Pick<Upstream, "url" | "outstanding" | "hasRoom">>(
   upstreams: readonly U[],
   balance: RemoteSettings["balance"],
@@ -33,7 +33,10 @@ function prefixHash(prompt: Int32Array): number {
   return hash;
 }
 
-/** Weight of a server for a hash: the highest wins, so that a server that comes or goes moves only its own share. */
+/**
+ * Weight of a server for a hash; the highest weight wins. So adding or removing a server only moves that server's prompts
+ * (rendezvous hashing).
+ */
 function rank(hash: number, url: string): number {
   let mixed = hash;
   for (let i = 0; i < url.length; i++) mixed = Math.imul(mixed ^ url.charCodeAt(i), fnvPrime);

@@ -1,5 +1,5 @@
-// Dispatcher: queues the requests for a model on other servers, chooses a server for each, repeats attempts that failed before
-// their first token, and ends what takes too long. It runs on the model's own thread.
+// Dispatcher: queues the requests for a remote model, chooses an upstream server for each, repeats attempts that failed before
+// their first token, and ends requests that take too long. It runs on the model's own thread.
 import { performance } from "node:perf_hooks";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
@@ -16,30 +16,30 @@ import { RemoteSequence, type SequenceLimits, type SequenceOwner } from "./remot
 import { remoteStatistics } from "./remote-statistics.ts";
 import type { Upstream } from "./upstream.ts";
 
-/** Interval at which time limits are checked and servers are probed. */
+/** Interval in ms at which time limits are checked and servers are probed. */
 const tickMs = 250;
-/** Time for the last event of a stream after the last token. A stream that takes longer is closed. */
+/** Maximum time in ms from the last token to the final event of a stream. After it, the stream is closed. */
 const lingerMs = 2000;
 
 export interface DispatcherOptions {
   readonly settings: RemoteSettings;
   readonly upstreams: readonly Upstream[];
   readonly limits: SequenceLimits;
-  /** Maximum time in ms that a request waits for a server; 0: no limit. */
+  /** Maximum time in ms that a request waits for a server; 0 = no limit. */
   readonly queueTimeoutMs: number;
-  /** Minimum time in ms between two frames, except those with a first or last token. */
+  /** Minimum time in ms between two frames, except frames with a first or last token. */
   readonly frameIntervalMs: number;
   /** Called when no server is up and no sequence runs. */
   readonly onDown: (reason: string) => void;
 }
 
-/** A sequence, or an embedding, that waits for a server. */
+/** A sequence or an embedding request that waits for a server. */
 interface Waiting {
   readonly client: string;
   readonly job: Pick<SequenceJob, "priority">;
-  /** Start of this wait, in ms of performance.now(). A repeated attempt waits again. */
+  /** Time at which this wait began, in ms of performance.now(). A repeated attempt waits again. */
   readonly queuedMs: number;
-  /** First tokens, for the choice of the server. */
+  /** Prompt, whose first tokens determine the server. */
   readonly prompt: Int32Array;
   readonly avoided: ReadonlySet<Upstream>;
   start(upstream: Upstream): void;
@@ -51,9 +51,9 @@ export class Dispatcher implements SequenceOwner {
   readonly #subscribers: Subscribers<RemoteSequence>;
   readonly #queue = new FairQueue<Waiting>();
   readonly #entries = new Map<RemoteSequence, Waiting>();
-  /** Sequences whose streams are open, ended ones included. */
+  /** Sequences with an open stream, including sequences that have ended. */
   readonly #running = new Set<RemoteSequence>();
-  /** Sequences that wait for another attempt. */
+  /** Sequences that wait for their next attempt, with their timers. */
   readonly #retrying = new Map<RemoteSequence, NodeJS.Timeout>();
   readonly #latencies = new StreamLatencies();
   readonly #ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
@@ -61,7 +61,7 @@ export class Dispatcher implements SequenceOwner {
   #tokens = 0;
   #promptTokens = 0;
   #willFlush = false;
-  /** Timer of the next flush; null: it is not waited for. */
+  /** Timer of the next flush; null = no timer is set. */
   #flushTimer: NodeJS.Timeout | null = null;
   #isStopped = false;
 
@@ -71,7 +71,7 @@ export class Dispatcher implements SequenceOwner {
     this.#ticking = setInterval(() => this.#tick(), tickMs);
   }
 
-  /** Number of sequences that all servers compute at once. */
+  /** Number of sequences that all servers together process concurrently. */
   get slots(): number {
     return this.#options.upstreams.reduce((sum, { slots }) => sum + slots, 0);
   }
@@ -96,7 +96,7 @@ export class Dispatcher implements SequenceOwner {
     this.#pump();
   }
 
-  /** Runs an embedding on one of the servers. Repeats it as often as a sequence. */
+  /** Runs an embedding request on one of the servers. Retries it as often as a sequence. */
   async run<T>(
     client: string,
     priority: number,
@@ -179,7 +179,7 @@ export class Dispatcher implements SequenceOwner {
     for (const upstream of this.#options.upstreams) upstream.close();
   }
 
-  // SequenceOwner
+  // Implementation of SequenceOwner:
 
   frameOf(sequence: RemoteSequence): FrameBuilder | undefined {
     return this.#subscribers.frameOf(sequence);
@@ -194,12 +194,12 @@ export class Dispatcher implements SequenceOwner {
   onRow(frame: FrameBuilder, tokens: 0 | 1): void {
     this.#tokens += tokens;
     if (frame.isFull) this.#subscribers.flush();
-    // A first token does not wait for the timer.
+    // A frame with a first token is sent without waiting for the timer.
     if (this.#willFlush && (this.#flushTimer === null || !this.#subscribers.isUrgent)) return;
     if (this.#flushTimer !== null) clearTimeout(this.#flushTimer);
     this.#flushTimer = null;
     this.#willFlush = true;
-    // The rows of all events that have arrived are sent together.
+    // Rows of all events that have already arrived are sent together.
     setImmediate(() => this.#flush());
   }
 
@@ -224,7 +224,7 @@ export class Dispatcher implements SequenceOwner {
   onContinue(sequence: RemoteSequence): void {
     const { upstream } = sequence;
     this.#release(sequence);
-    // The rest goes to the same server, which has the KV cache of the prompt.
+    // The rest is requested from the same server, which has the KV cache of the prompt.
     if (upstream?.hasRoom) this.#start(sequence, upstream);
     else this.#enqueue(sequence);
     this.#pump();
@@ -267,7 +267,7 @@ export class Dispatcher implements SequenceOwner {
       ...{ client, job, avoided, prompt: job.prompt, queuedMs: performance.now() },
       start: (upstream) => {
         this.#entries.delete(sequence);
-        // #start counts the request itself.
+        // #start increments `outstanding` itself.
         upstream.outstanding--;
         this.#start(sequence, upstream);
       },
@@ -277,11 +277,11 @@ export class Dispatcher implements SequenceOwner {
       },
     };
     this.#entries.set(sequence, entry);
-    // Only the first choice has a queue timeout, because the others may have to wait until the first one ends.
+    // Only the first choice has a queue timeout, because the other choices may have to wait until the first one ends.
     this.#queue.add(entry, job.choice === 0);
   }
 
-  /** Sends waiting requests to servers that have room. */
+  /** Sends waiting requests to servers with free slots. */
   #pump(): void {
     const { upstreams, settings } = this.#options;
     while (this.#queue.size > 0 && upstreams.some(({ hasRoom }) => hasRoom)) {
@@ -298,7 +298,7 @@ export class Dispatcher implements SequenceOwner {
     }
   }
 
-  /** Takes the next request: of those whose turn it may be, the first with the lowest priority value. */
+  /** Removes and returns the next request: the one with the lowest priority value among the clients' next requests. */
   #next(): Waiting | undefined {
     let first: Waiting | undefined;
     for (const one of this.#queue.next()) if (first === undefined || one.job.priority < first.job.priority) first = one;
@@ -321,7 +321,7 @@ export class Dispatcher implements SequenceOwner {
     }
   }
 
-  /** Gives the room of a sequence on its server back. */
+  /** Frees the slot of a sequence on its server. */
   #release(sequence: RemoteSequence): void {
     if (!this.#running.delete(sequence) || sequence.upstream === null) return;
     sequence.upstream.outstanding--;
@@ -335,7 +335,7 @@ export class Dispatcher implements SequenceOwner {
     this.#subscribers.fail(sequence, toErrorRecord(error));
   }
 
-  /** Ends a sequence in any state. */
+  /** Removes a sequence, in any state. */
   #leave(sequence: RemoteSequence): void {
     const entry = this.#entries.get(sequence);
     if (entry !== undefined) this.#queue.remove(entry);

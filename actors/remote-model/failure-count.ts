@@ -1,11 +1,11 @@
-// Failure count: the failures in a row of one server, and the time for which it then gets no requests.
+// Failure count: counts consecutive failures of one server, and determines for how long the server then gets no requests.
 import type { UpstreamFailure } from "../../engines/remote/upstream.ts";
 
-/** Failures in a row after which a server gets no requests. One is enough if there is no connection to it. */
+/** Number of consecutive failures after which a server gets no requests. A refused connection counts as this many failures. */
 const mostFailures = 3;
 const minBackoffMs = 500;
 const maxBackoffMs = 30_000;
-/** Wait before a further attempt of a request, if every server has failed or is busy; each further wait is twice as long. */
+/** Delay in ms before a request is retried, if every server has failed or is busy. The delay doubles with each attempt. */
 const retryMs = 200;
 const maxRetryMs = 5000;
 
@@ -13,40 +13,40 @@ export class FailureCount {
   #failures = 0;
   #backoffMs = minBackoffMs;
 
-  /** Adds a failure. Returns whether there are too many in a row. */
+  /** Adds a failure. Returns whether there are too many consecutive failures. */
   add({ kind, message }: UpstreamFailure): boolean {
     this.#failures += kind === "connection" && message === "ECONNREFUSED" ? mostFailures : 1;
     return this.#failures >= mostFailures;
   }
 
-  /** Call when a request has succeeded. */
+  /** Resets the count and the backoff time. Call when a request has succeeded. */
   reset(): void {
     this.clear();
     this.#backoffMs = minBackoffMs;
   }
 
-  /** Forgets the failures, but not how long the server got no requests. */
+  /** Resets the count, but keeps the backoff time. */
   clear(): void {
     this.#failures = 0;
   }
 
-  /** Lets one more failure be too many. */
+  /** Sets the count so that the next failure is already one too many. */
   allowNone(): void {
     this.#failures = mostFailures - 1;
   }
 
-  /** Time in ms for which the server gets no requests, or no probe. */
+  /** Backoff time in ms, during which the server gets no requests or probes. */
   get backoffMs(): number {
     return this.#backoffMs;
   }
 
-  /** Doubles the time. */
+  /** Doubles the backoff time. */
   backOff(): void {
     this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
   }
 }
 
-/** Returns the wait in ms before the attempt after `attempt`, which is 1 for the first one. */
+/** Returns the delay in ms after the failed attempt number `attempt`, counted from 1. */
 export function retryDelayMs(attempt: number, { retryAfterMs }: Pick<UpstreamFailure, "retryAfterMs">): number {
   return Math.min(retryAfterMs ?? retryMs * 2 ** (attempt - 1), maxRetryMs);
 }

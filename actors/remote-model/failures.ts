@@ -1,11 +1,11 @@
-// Errors of requests whose model is on other servers. They name the server, what it did and what to do.
+// Errors of requests to remote models. Their messages name the server, what it did and what to do.
 import { UpstreamFailure } from "../../engines/remote/upstream.ts";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Upstream } from "./upstream.ts";
 
 const retryAfterSeconds = 1;
 
-/** Error of a request whose attempts have failed. `tokens`: number of tokens that the client already has. */
+/** Returns the error of a request whose attempts have failed. `tokens`: number of tokens that the client has already received. */
 export function attemptsFailed(
   url: string,
   { kind, message }: UpstreamFailure,

@@ -1,5 +1,5 @@
-// Remote place: the module of the thread of a model on other servers. It waits until one of them answers, then takes requests as
-// the place of a local model does.
+// Remote model thread: the entry module of the thread of a remote model. It waits until one of the upstream servers responds,
+// then accepts requests like the worker of a local model.
 import { setTimeout as sleep } from "node:timers/promises";
 import { endOfGenerationTokens } from "../../engines/files/gguf/end-of-generation.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -15,9 +15,9 @@ import { noServer } from "./failures.ts";
 import { remoteActor } from "./remote-actor.ts";
 import { Upstream } from "./upstream.ts";
 
-/** Interval at which servers are asked until one answers. */
+/** Interval in ms at which the servers are queried until one responds. */
 const findMs = 1000;
-/** Interval of the lines in the log while none answers. */
+/** Interval in ms of log lines while no server responds. */
 const noticeMs = 30_000;
 
 export async function start(place: PlaceContext<RemotePlaceInit>): Promise<ModelPlaceReady> {
@@ -44,7 +44,7 @@ export async function start(place: PlaceContext<RemotePlaceInit>): Promise<Model
     queueTimeoutMs,
     frameIntervalMs,
     onDown: (reason) => {
-      // The thread ends, and its supervisor starts another one, which waits until a server answers.
+      // This thread ends, and its supervisor starts a new one, which waits until a server responds.
       dispatcher.stop();
       setImmediate(() => {
         throw new ServerError("model_failed", reason);
@@ -66,7 +66,7 @@ export async function start(place: PlaceContext<RemotePlaceInit>): Promise<Model
   });
 }
 
-/** Waits until a server answers. Throws config_invalid if one answers that cannot serve the model. */
+/** Waits until a server responds. Throws config_invalid if a server responds that cannot serve the model. */
 async function firstFound(upstreams: readonly Upstream[], onNotice: (notice: string) => void) {
   let noticeAtMs = performance.now() + noticeMs;
   for (;;) {
@@ -102,7 +102,10 @@ async function attempt(
   }
 }
 
-/** Returns the tokens of the probes by a server's tokenizer. vLLM's reads the names of control tokens as these tokens. */
+/**
+ * Returns the tokens of the probe texts according to a server's tokenizer. vLLM's tokenizer converts names of control tokens in
+ * the text to these tokens.
+ */
 async function probesOf({ connection }: Upstream, found: Found, vocabulary: Vocabulary, settings: RemoteSettings) {
   const probes = await tokenized(connection, found, vocabularyProbes, settings.connectTimeoutMs);
   const names = vocabulary.controlTokens.map((token) => vocabulary.tokenText(token));

@@ -1,4 +1,4 @@
-// Remote actor: the actor `model` of a model on other servers. It answers the same messages as the actor of a local model.
+// Remote actor: the actor `model` of a remote model. It handles the same messages as the actor of a local model.
 import { embedded } from "../../engines/remote/discover.ts";
 import type { RemoteSettings } from "../../engines/remote/upstream.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
@@ -27,7 +27,7 @@ export function remoteActor(dispatcher: Dispatcher, settings: RemoteSettings): B
     return subscriber;
   }
 
-  /** Groups of prompts that are being embedded, by id. */
+  /** Prompt groups that are being embedded, by id. */
   const pools = new Map<number, AbortController>();
   const pool = async (id: number, { client, priority, prompts }: PoolJob): Promise<Float32Array> => {
     const [first = new Int32Array(0)] = prompts;

@@ -1,5 +1,6 @@
-// Remote sequence: one sequence that a server generates. It turns the events of the server's stream into rows of frames, and ends
-// where this server's rules end it: at the limit, at end tokens, or where the reasoning budget forces other tokens.
+// Remote sequence: one sequence that an upstream server generates. It converts the events of the server's stream to rows of
+// frames. The local rules decide where the sequence ends: at the token limit, at end tokens, or where the reasoning budget forces
+// other tokens.
 import { performance } from "node:perf_hooks";
 import type { UpstreamStream } from "../../engines/remote/connection.ts";
 import { parsed } from "../../engines/remote/connection.ts";
@@ -18,26 +19,26 @@ import type { StreamClock } from "../model/stream-latency.ts";
 import type { Upstream } from "./upstream.ts";
 
 export interface SequenceLimits {
-  /** Maximum number of tokens of a sequence, prompt and output. */
+  /** Maximum number of tokens of a sequence (prompt and output). */
   readonly sequenceTokens: number;
-  /** Tokens that end a generation. */
+  /** Ids of tokens that end a generation. */
   readonly endTokens: ReadonlySet<number>;
 }
 
-/** Receiver of what happens to a sequence. */
+/** Receiver of the events of a sequence. */
 export interface SequenceOwner {
-  /** Returns the frame for the sequence's tokens. */
+  /** Returns the frame to which the sequence's tokens are added. */
   frameOf(sequence: RemoteSequence): FrameBuilder | undefined;
-  /** The first token has arrived. */
+  /** Called when the first token has arrived. */
   onBegin(sequence: RemoteSequence): void;
-  /** The last row is in the frame. The stream may still have an event without tokens. */
+  /** Called when the last row is in the frame. The stream may still send a final event without tokens. */
   onEnd(sequence: RemoteSequence, how: "stop" | "length"): void;
-  /** A row was added to the frame. `tokens`: 0 for a row without a token of the text. */
+  /** Called when a row was added to the frame. `tokens`: 0 for a row without a text token. */
   onRow(frame: FrameBuilder, tokens: 0 | 1): void;
-  /** The stream has ended, after onEnd, so that the server has room again. */
+  /** Called when the stream has ended, after onEnd. The slot on the server is then free. */
   onIdle(sequence: RemoteSequence): void;
   onFailure(sequence: RemoteSequence, failure: UpstreamFailure): void;
-  /** The far stream was closed; the rest of the sequence is to be requested again. */
+  /** Called when the upstream's stream was closed and the rest of the sequence must be requested again. */
   onContinue(sequence: RemoteSequence): void;
 }
 
@@ -46,21 +47,21 @@ export class RemoteSequence {
   readonly client: string;
   readonly job: SequenceJob;
   clock: StreamClock | null = null;
-  /** Server that computes the sequence; null: it waits. */
+  /** Server that generates the sequence; null = the sequence is waiting. */
   upstream: Upstream | null = null;
-  /** Number of attempts that have failed. */
+  /** Number of failed attempts. */
   attempts = 0;
-  /** Servers on which an attempt has failed. */
+  /** Servers on which an attempt failed; other servers are preferred for the next attempt. */
   readonly avoided = new Set<Upstream>();
-  /** Time of the last event of the server, in ms of performance.now(). */
+  /** Time of the server's latest event, in ms of performance.now(). */
   lastMs = 0;
-  /** True if no more rows follow. */
+  /** Whether the sequence has ended, so that no more rows follow. */
   isOver = false;
   readonly #owner: SequenceOwner;
   readonly #limits: SequenceLimits;
   readonly #maxTokens: number;
   readonly #thinking: ReasoningBudget | null;
-  /** Tokens generated so far, if the sequence may have to be requested again; else empty. */
+  /** Tokens generated so far; only kept if the sequence may have to be requested again. */
   readonly #output: number[] = [];
   #stream: UpstreamStream | null = null;
   #isPaused = false;
@@ -90,7 +91,7 @@ export class RemoteSequence {
     return this.#count;
   }
 
-  /** Requests the sequence, or the rest of it, from a server. Throws `unsupported` for what the server cannot do. */
+  /** Requests the sequence, or the rest of it, from a server. Throws `unsupported` if the server cannot fulfil the request. */
   start(upstream: Upstream, dialect: Dialect, model: string): void {
     this.upstream = upstream;
     const request = this.#request(model);
@@ -114,13 +115,13 @@ export class RemoteSequence {
     if (paused) this.clock?.pause();
   }
 
-  /** Closes the connection, which cancels the sequence on the server. */
+  /** Ends the sequence and closes the connection, which cancels it on the server. */
   close(): void {
     this.isOver = true;
     this.interrupt();
   }
 
-  /** Closes the connection of this attempt. */
+  /** Closes the connection of the current attempt. */
   interrupt(): void {
     this.#stream?.close();
     this.#stream = null;
@@ -156,7 +157,7 @@ export class RemoteSequence {
     this.#over(frame, end);
   }
 
-  /** Takes a token. Returns true if the rest of the sequence must be requested again. */
+  /** Processes a token. Returns true if the rest of the sequence must be requested again. */
   #take(frame: FrameBuilder, token: number, logprobs: UpstreamLogprobs | null): boolean {
     const { endTokens } = this.#limits;
     const { ignoreEos, stopTokens, minNewTokens } = this.job;
@@ -204,7 +205,7 @@ export class RemoteSequence {
   }
 }
 
-/** Adds the logprobs of the latest row. A forced token has none: it counts as certain. */
+/** Adds the logprobs of the latest row. A forced token has no logprobs and gets 0 (certain). */
 function addLogprobs(frame: FrameBuilder, logprobs: UpstreamLogprobs | null): void {
   const { chosen, top } = logprobs ?? { chosen: 0, top: [] };
   frame.addLogprobs({

@@ -1,4 +1,4 @@
-// Statistics of a model on other servers, in the form of every model's statistics.
+// Statistics of a remote model, in the same format as those of local models.
 import type { EndCounts, ModelStatistics, SeriesLatencies } from "../messages.ts";
 import type { Upstream } from "./upstream.ts";
 
@@ -17,7 +17,7 @@ export function remoteStatistics({ upstreams, ...counts }: RemoteCounts): ModelS
     ...counts,
     running: upstreams.reduce((sum, { outstanding }) => sum + outstanding, 0),
     remote: upstreams.map(({ statistics }) => statistics),
-    // What only an engine on this machine has.
+    // Values that only a local engine has.
     ...{ preempted: 0, preemptions: 0, memoryPreemptions: 0, sharePreemptions: 0, steps: 0, engineMs: 0, totalMs: 0 },
     encoderCache: { hits: 0, misses: 0 },
     prefixCache: { lookups: 0, hits: 0, evictions: 0, reusedTokens: 0 },

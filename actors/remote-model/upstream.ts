@@ -1,5 +1,4 @@
-// Upstream: one server that the model lives on, with its circuit breaker. A server that fails repeatedly gets no requests until a
-// probe finds it again.
+// Upstream: one server of a remote model, with its circuit breaker. A server that fails repeatedly gets no requests until a probe succeeds.
 import { UpstreamConnection } from "../../engines/remote/connection.ts";
 import { checkTokens, discover, type Found } from "../../engines/remote/discover.ts";
 import type { SplitCharacters } from "../../engines/remote/split-characters.ts";
@@ -11,18 +10,18 @@ export interface UpstreamOptions {
   readonly url: string;
   readonly settings: RemoteSettings;
   readonly splits: SplitCharacters;
-  /** Token with which the server is tried; null: the model makes embeddings. */
+  /** Token to use in probe requests; null = the model computes embeddings. */
   readonly probeToken: number | null;
-  /** Receives a line for the operator. */
+  /** Called with a log line for the operator. */
   readonly onNotice: (notice: string) => void;
 }
 
 export class Upstream {
   readonly url: string;
   readonly connection: UpstreamConnection;
-  /** What the server has; null: it has not answered yet. */
+  /** What the server reported about its model; null = no response yet. */
   found: Found | null = null;
-  /** Number of requests that the server computes now. */
+  /** Number of requests that the server is processing. */
   outstanding = 0;
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #options: UpstreamOptions;
@@ -33,7 +32,7 @@ export class Upstream {
   #isProbing = false;
   #downSinceMs = 0;
   #reason = "it has not answered yet";
-  /** What the first server has that answered: requests are prepared for it. null: none has answered. */
+  /** Facts of the server that responded first, with which requests are prepared; the other servers must match. null = no response yet. */
   #expected: Found | null = null;
 
   constructor(options: UpstreamOptions) {
@@ -48,7 +47,7 @@ export class Upstream {
     return !this.#isOpen;
   }
 
-  /** Why the server gets no requests. */
+  /** Reason why the server gets no requests. */
   get reason(): string {
     return this.#reason;
   }
@@ -82,7 +81,7 @@ export class Upstream {
     if (!this.#isOpen && isTooMany) this.#open(`${kind}: ${message}`, nowMs);
   }
 
-  /** Probes the server if it is time. Never rejects. */
+  /** Probes the server if a probe is due. Never rejects. */
   async tick(nowMs: number): Promise<void> {
     if (this.#isProbing || nowMs < this.#probeAtMs) return;
     this.#isProbing = true;
@@ -107,7 +106,7 @@ export class Upstream {
     }
   }
 
-  /** Asks the server for its model. Rejects with UpstreamFailure. */
+  /** Queries the server for its model. Rejects with UpstreamFailure. */
   async find(): Promise<Found> {
     const { settings, splits, probeToken } = this.#options;
     const timeoutMs = this.#timeoutMs;
@@ -118,12 +117,12 @@ export class Upstream {
     return found;
   }
 
-  /** Sets what the server must have. */
+  /** Sets the facts that the server must match. */
   expect(found: Found): void {
     this.#expected = found;
   }
 
-  /** Lets the server get requests. Call after find(). */
+  /** Allows requests to the server. Call after find(). */
   admit(): void {
     this.#isOpen = false;
     this.#probeAtMs = performance.now() + this.#options.settings.probeIntervalMs;
@@ -133,7 +132,10 @@ export class Upstream {
     this.connection.close();
   }
 
-  /** A server with another model would answer with other tokens, and one with less context would refuse prompts. */
+  /**
+   * Throws if the server does not match: with another model it would return other tokens, and with less context it would reject
+   * prompts.
+   */
   #checkSame({ model, dialect }: Found): void {
     const expected = this.#expected;
     if (expected === null) return;
@@ -161,7 +163,7 @@ export class Upstream {
 
   #close(): void {
     this.#isOpen = false;
-    // One more failure takes the server out again, for longer.
+    // A single further failure takes the server out of service again, for a longer time.
     this.#failures.allowNone();
     const seconds = ((performance.now() - this.#downSinceMs) / 1000).toFixed(1);
     const again = this.#downSinceMs === 0 ? "answers now" : `answers again after ${seconds} s`;

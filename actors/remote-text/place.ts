@@ -1,4 +1,4 @@
-// Place of a model in text mode: a worker thread that asks other servers for chat completions. It is loaded when a server answers.
+// Thread of a model in text mode: it requests chat completions from upstream servers. The model counts as loaded when a server responds.
 import { setTimeout as sleep } from "node:timers/promises";
 import { UpstreamFailure } from "../../engines/remote/upstream.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ import { TextUpstream } from "./text-upstreams.ts";
 
 const findMs = 500;
 
-/** Throws config_invalid if a server refuses the key, or lists no model. */
+/** Starts the thread. Throws config_invalid if a server rejects the API key or lists no model. */
 export async function start(place: PlaceContext<RemoteTextPlaceInit>): Promise<ModelPlaceReady> {
   const { settings, queueTimeoutMs, maxQueue, mailboxLimit } = place.init;
   const onNotice = (notice: string): void => place.progress({ notice } satisfies ModelReport);
@@ -30,7 +30,7 @@ export async function start(place: PlaceContext<RemoteTextPlaceInit>): Promise<M
   return { ...ready, capabilities: { ...ready.capabilities, generates: true } };
 }
 
-/** Waits until a server answers. Returns the name of its model. */
+/** Waits until a server responds. Returns the name of its model. */
 async function firstModel(
   upstreams: readonly TextUpstream[],
   timeoutMs: number,
@@ -39,7 +39,7 @@ async function firstModel(
   for (let tries = 0; ; tries++) {
     for (const upstream of upstreams) {
       try {
-        // Asked even if the name is known, because a server that answers nothing is not ready.
+        // Queried even if the name is known, because a server that does not respond is not ready.
         await upstream.connection.json("GET", "/v1/models", null, timeoutMs);
         return await upstream.find(timeoutMs);
       } catch (error) {

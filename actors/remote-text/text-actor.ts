@@ -1,5 +1,5 @@
-// Text actor: generates with a model on servers that give text only. Requests wait for a server with room, clients take turns, and an
-// attempt that fails before its first event is repeated. Runs on the model's own thread.
+// Text actor: generates with a model whose upstream servers return text only. Requests wait for a server with a free slot,
+// clients take turns, and an attempt that fails before its first event is retried. Runs on the model's own thread.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
@@ -19,13 +19,13 @@ import { attemptsFailed, noServer, queueTimeout, refusedByServer } from "../remo
 import { callText } from "./text-call.ts";
 import { chooseByText, type TextUpstream } from "./text-upstreams.ts";
 
-/** Time between two looks for room, in ms, while every server that answers is full. */
+/** Interval in ms at which free slots are looked for while every available server is full. */
 const fullMs = 50;
 
 export interface TextActorOptions {
   readonly settings: RemoteSettings;
   readonly upstreams: readonly TextUpstream[];
-  /** Maximum time that a request waits for a server with room, in ms; 0: no limit. */
+  /** Maximum time in ms that a request waits for a server with a free slot; 0 = no limit. */
   readonly queueTimeoutMs: number;
   readonly maxQueue: number;
   readonly front: Endpoint;
@@ -72,7 +72,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     const { prompt, grammar, tools } = request;
     const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
     const content = request.changes === undefined ? opened : changedContent(opened, request.changes);
-    // Refused before it waits.
+    // Built before the wait, so that an invalid request is rejected at once.
     const text = chatBody("", request, content);
     const queuedMs = performance.now();
     await this.#turns.pass(async () => {
@@ -114,12 +114,13 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const others = upstreams.filter((upstream) => !avoided.has(upstream));
       if (signal.aborted) throw cancelled();
       this.#checkWait(queuedMs, attempt);
-      // A full server is waited for: one that has failed for this request may fail again, until no attempt is left.
+      // Servers on which this request has failed are used again only if no other server is up. If the other servers are full, the
+      // request waits.
       const candidates = others.some(({ isUp }) => isUp) ? others : upstreams;
       const upstream = chooseByText(candidates, settings.balance, text);
       if (upstream === null) {
         if (!upstreams.some(({ isUp }) => isUp)) throw noServer(upstreams);
-        // Fewer servers are up than the number of turns counts with.
+        // All servers that are up are full: the number of turns is computed for all servers, but fewer are up.
         await sleep(fullMs);
         attempt--;
         continue;
@@ -130,7 +131,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const onFirst = (): void => {
         hasBegun = true;
         upstream.succeeded();
-        // The number of prompt tokens comes with the usage, at the end.
+        // The number of prompt tokens is only known at the end, from the usage.
         outlet.sendLast({ type: "begin", promptTokens: 0, cachedTokens: 0 });
       };
       const send = async (events: readonly GenerateEvent[]): Promise<void> => {
@@ -158,7 +159,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     }
   }
 
-  /** Throws queue_timeout if a request that no server has got yet has waited too long. */
+  /** Throws queue_timeout if a request that has not been sent to any server has waited too long. */
   #checkWait(queuedMs: number, attempt: number): void {
     const waitedMs = performance.now() - queuedMs;
     const { queueTimeoutMs } = this.#options;

@@ -1,5 +1,5 @@
-// Text call: one request to one server of a model in text mode. It passes the events on as fast as their reader takes them: while the
-// reader is behind, the connection is not read.
+// Text call: one request to one server of a model in text mode. It forwards the events as fast as the reader reads them: while
+// the reader is behind, nothing is read from the connection.
 import { performance } from "node:perf_hooks";
 import type { GenerateEvent } from "../../engines/generation.ts";
 import { ChatReader, type ChatUsage, chatPath } from "../../engines/remote/chat.ts";
@@ -14,7 +14,7 @@ export interface TextCallOptions {
   readonly choices: number;
   readonly settings: RemoteSettings;
   readonly signal: AbortSignal;
-  /** Sends events. Resolves when there is room for the next ones. */
+  /** Sends events. Resolves when the reader is ready for the next ones. */
   readonly send: (events: readonly GenerateEvent[]) => Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export interface TextResult {
   readonly firstMs: number;
 }
 
-/** Runs a call. Rejects with UpstreamFailure; `onFirst` is called before the first event is sent. */
+/** Runs a call. Rejects with UpstreamFailure. `onFirst` is called before the first event is sent. */
 export async function callText(options: TextCallOptions, onFirst: () => void): Promise<TextResult> {
   const { upstream, body, choices, settings, signal, send } = options;
   const reader = new ChatReader(choices);
@@ -48,7 +48,7 @@ export async function callText(options: TextCallOptions, onFirst: () => void): P
       signal.addEventListener("abort", abort, { once: true });
       if (signal.aborted) abort();
       timer = setInterval(() => {
-        // A reader that is behind is not the server's fault.
+        // While the reader is behind, the server's time limits do not apply.
         if (sending !== null) return;
         const waitedMs = performance.now() - lastMs;
         if (firstMs === 0 && waitedMs > settings.firstTokenTimeoutMs) reject(firstTokenTimeout(waitedMs));
@@ -78,7 +78,7 @@ export async function callText(options: TextCallOptions, onFirst: () => void): P
     return { usage: reader.usage, firstMs };
   } finally {
     clearInterval(timer);
-    // No event follows the end of the call.
+    // No event may follow the end of the call.
     waiting.length = 0;
     await (sending as Promise<void> | null);
     (stream as UpstreamStream | null)?.close();

@@ -1,5 +1,5 @@
-// Text upstreams: the servers of a model in text mode, with the choice of a server and a circuit breaker. A server that fails gets no
-// requests for a while, and then one at a time until it answers.
+// Text upstreams: the servers of a model in text mode, with the choice of a server and a circuit breaker. A server that fails
+// repeatedly gets no requests for a while, and then one request at a time until one succeeds.
 import { performance } from "node:perf_hooks";
 import { UpstreamConnection } from "../../engines/remote/connection.ts";
 import { list, record } from "../../engines/remote/json-shape.ts";
@@ -10,14 +10,14 @@ import { FailureCount } from "../remote-model/failure-count.ts";
 export class TextUpstream {
   readonly url: string;
   readonly connection: UpstreamConnection;
-  /** Name of the model there; null: not known yet. */
+  /** Name of the model on the server; null = not known yet. */
   model: string | null;
   outstanding = 0;
   reason = "it has not answered yet";
   readonly #slots: number;
   readonly #failures = new FailureCount();
   #closedUntilMs = 0;
-  /** Whether the server has failed, and gets one request to find out whether it answers. */
+  /** Whether the server gets only one request at a time, to test whether it works again. */
   #isTrying = false;
 
   constructor(url: string, settings: RemoteSettings) {
@@ -40,7 +40,7 @@ export class TextUpstream {
     this.#isTrying = false;
   }
 
-  /** Returns whether the server gets no requests from now on. */
+  /** Records a failure. Returns whether the server gets no requests from now on. */
   failed(failure: UpstreamFailure): boolean {
     const { kind, message } = failure;
     if (kind === "busy" || kind === "refused") return false;
@@ -52,7 +52,7 @@ export class TextUpstream {
     return true;
   }
 
-  /** Asks the server for the name of its model, unless it is known. Rejects with UpstreamFailure. */
+  /** Queries the server for the name of its model, unless the name is known. Rejects with UpstreamFailure. */
   async find(timeoutMs: number): Promise<string> {
     if (this.model !== null) return this.model;
     const listed = record(await this.connection.json("GET", "/v1/models", null, timeoutMs), "the list of models");
@@ -63,7 +63,7 @@ export class TextUpstream {
   }
 }
 
-/** Returns the server for a text, one of those with room; null: none has room. */
+/** Returns the server for a text, among the servers with free slots; null = no server has a free slot. */
 export function chooseByText(
   upstreams: readonly TextUpstream[],
   balance: RemoteSettings["balance"],

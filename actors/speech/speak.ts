@@ -1,5 +1,5 @@
-// Speaking: one call of a model that speaks. Each sentence is spoken, encoded and sent before the next one, so that the client hears
-// the first while the others are computed.
+// Text-to-speech: one call of a model that speaks. Each sentence is synthesised, encoded and sent before the next one, so that
+// the client hears the first sentence while the others are computed.
 import { contentTypeOf, createEncoder } from "../../engines/speech/audio/encode.ts";
 import type { SpeakingModel, SpeechVoice } from "../../engines/speech/speech.ts";
 import { normalised, sentencesOf } from "../../engines/speech/voices/sentences.ts";
@@ -10,7 +10,7 @@ import type { Call } from "./call.ts";
 
 /** Silence between two sentences in seconds, at speed 1. */
 const pauseSeconds = 0.2;
-/** Maximum size of one event's bytes. */
+/** Maximum size of one audio event in bytes. */
 const pieceBytes = 64 * 1024;
 
 export async function speak(
@@ -54,7 +54,7 @@ export async function speak(
 /** Maximum number of voices that an error lists. */
 const maxListed = 20;
 
-/** Returns the voice that a name stands for. Throws invalid_value that lists the voices. */
+/** Returns the voice for a voice name. Throws invalid_value with a list of the voices. */
 function voiceNamed(name: string | null, voices: readonly SpeechVoice[]): SpeechVoice {
   const own = name === null ? voices[0] : voices.find(({ id }) => id === name);
   const found = own ?? openaiVoice(name ?? "", voices);
@@ -65,9 +65,9 @@ function voiceNamed(name: string | null, voices: readonly SpeechVoice[]): Speech
   throw new ServerError("invalid_value", message, { param: "voice" });
 }
 
-/** Output of an encoder, which is sent in pieces, as fast as the reader takes them. */
+/** Output of an audio encoder, sent in pieces as fast as the reader reads them. */
 class AudioOutput {
-  /** Resolves when all bytes that have been written are sent. */
+  /** Resolves when all bytes that have been written so far are sent. */
   sent: Promise<void> = Promise.resolve();
   readonly #send: (bytes: Uint8Array) => Promise<void>;
   #waiting: Uint8Array[] = [];

@@ -1,5 +1,5 @@
-// Speech actor: runs the calls of one speech model. Some calls run at once and take turns for the model, by client: one sentence or
-// one window of audio is a turn. Further calls wait.
+// Speech actor: runs the calls of one speech model. Several calls run concurrently and take turns using the model, by client: one
+// sentence or one audio window is a turn. Further calls wait.
 import type { SpeechModel } from "../../engines/speech/speech.ts";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { EventOutlet } from "../../runtime/actor/event-outlet.ts";
@@ -13,7 +13,7 @@ import type { Call } from "./call.ts";
 import { speak } from "./speak.ts";
 import { transcribe } from "./transcribe.ts";
 
-/** Maximum number of calls that run at once. Each may hold decoded audio of the maximum length. */
+/** Maximum number of concurrent calls. Each may hold decoded audio of the maximum length. */
 const concurrentCalls = 4;
 
 export class SpeechActor implements Behaviour<SpeechProtocol> {
@@ -45,7 +45,7 @@ export class SpeechActor implements Behaviour<SpeechProtocol> {
     });
   };
 
-  /** Ends all calls with the error `draining`. Resolves when none uses the model. */
+  /** Ends all calls with the error `draining`. Resolves when no call uses the model any more. */
   async stop(): Promise<void> {
     const reason = new ServerError("draining", "the model is being stopped; send the request again");
     for (const ended of this.#running.keys()) ended.abort(reason);
@@ -82,7 +82,7 @@ export class SpeechActor implements Behaviour<SpeechProtocol> {
           }, client);
     const settled = running
       .catch((thrown: unknown) => {
-        // After an abort, whatever is thrown is a consequence of it.
+        // After an abort, any error is a consequence of the abort.
         const error = toErrorRecord(signal.aborted ? signal.reason : thrown);
         outlet.sendLast({ type: "error", error } as Event);
       })

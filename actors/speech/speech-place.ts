@@ -1,5 +1,5 @@
-// Speech place: the module of a speech model's child process. It loads the model, and runs the calls of its actor. Native code of a
-// speech library runs only here, so a crash ends this process alone.
+// Speech process: the entry module of a speech model's child process. It loads the model and runs the calls of its actor. Native
+// code of a speech library runs only in this process, so a crash ends only this process.
 import { openSpeech } from "../../engines/speech/open-speech.ts";
 import { lowerOwnPriority } from "../../runtime/host/priority.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -8,8 +8,8 @@ import { tokenlessReady } from "../models/tokenless-ready.ts";
 import { SpeechActor } from "./speech-actor.ts";
 
 /**
- * Nice value of the process. A text model's threads wait for each other in every step, so a speech model that competes with them
- * for a core would slow down every stream. With this value it mostly computes in the gaps that they leave.
+ * Nice value of the process. The threads of a text model wait for each other in every step, so a speech model that competes with
+ * them for a core would slow down every stream. With this value, it mostly computes in the gaps that they leave.
  */
 const niceness = 15;
 

@@ -1,4 +1,4 @@
-// Transcribing: one call of a model that transcribes. The audio is decoded in a process of its own; each window of it is a turn.
+// Transcription: one call of a model that transcribes. The audio is decoded in a separate process; each audio window is one turn.
 import { stat } from "node:fs/promises";
 import { decodeAudio } from "../../engines/speech/audio/decode.ts";
 import type { TranscribingModel } from "../../engines/speech/speech.ts";

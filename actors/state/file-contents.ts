@@ -26,10 +26,10 @@ const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
 /** Properties of a file, read from its bytes. */
 export interface ReadContent {
   readonly bytes: number;
-  /** First bytes, at most headBytes. */
+  /** First bytes of the file, at most headBytes. */
   readonly head: Uint8Array;
   readonly isText: boolean;
-  /** Beginning of the text: at most inputPreviewCharacters characters; null: not text. */
+  /** Beginning of the text, at most inputPreviewCharacters characters; null = the file is not text. */
   readonly preview: string | null;
 }
 
@@ -53,8 +53,8 @@ export class FileContents {
   }
 
   /**
-   * Moves a staged file into the content folder. Resolves when its bytes are on the disk. Throws invalid_value if it is too
-   * large.
+   * Moves a staged file into the content folder. Resolves when its bytes are flushed to disk. Throws invalid_value if the file is
+   * too large.
    */
   async adopt(id: string, staged: string): Promise<ReadContent> {
     const from = join(this.stagingFolder, checkedStaged(staged));
@@ -73,14 +73,14 @@ export class FileContents {
     }
   }
 
-  /** Returns the bytes of a content. */
+  /** Returns the content of a file as bytes. */
   async read(id: string): Promise<Uint8Array> {
     return await readFile(this.pathOf(id)).catch((error) => {
       throw unavailable(error);
     });
   }
 
-  /** Writes a content that another replica has stored. */
+  /** Writes the content of a file that another replica has stored. */
   async write(id: string, bytes: Uint8Array): Promise<void> {
     await this.receive(id, async (path) => {
       await writeFile(path, bytes, { flag: "wx", mode: 0o600 });
@@ -88,7 +88,7 @@ export class FileContents {
     });
   }
 
-  /** Keeps the file that `write` writes to a path as a content, if `write` returns true. Returns what it returned. */
+  /** Calls `write` with a temporary path and, if it returns true, stores the written file as the content. Returns the result of `write`. */
   async receive(id: string, write: (path: string) => Promise<boolean>): Promise<boolean> {
     const staged = join(this.stagingFolder, `copy-${randomBytes(16).toString("hex")}`);
     try {
@@ -105,7 +105,7 @@ export class FileContents {
     await rm(join(this.stagingFolder, checkedStaged(staged)), { force: true });
   }
 
-  /** Returns the size of a content in bytes; null: the content does not exist. */
+  /** Returns the size of a content in bytes; null = the content does not exist. */
   async sizeOf(id: string): Promise<number | null> {
     return await stat(this.pathOf(id)).then(
       ({ size }) => size,
@@ -119,7 +119,7 @@ export class FileContents {
 
   /**
    * Removes abandoned staged files, and contents for which `isKept` returns false. A content is stored shortly before its
-   * metadata, so contents younger than `leastAgeMs` are kept. `now`: milliseconds since 1970.
+   * metadata, so contents younger than `leastAgeMs` milliseconds are kept. `now`: milliseconds since 1970.
    */
   async sweep(now: number, leastAgeMs: number, isKept: (id: string) => boolean): Promise<void> {
     await this.#removeOld(this.stagingFolder, now - STAGED_MS, () => true);
@@ -182,7 +182,7 @@ class TextCheck {
     }
   }
 
-  /** Returns the beginning of the text; null: the bytes are not text. */
+  /** Returns the beginning of the text; null = the bytes are not text. */
   end(): string | null {
     try {
       this.#decoder.decode();
@@ -193,12 +193,12 @@ class TextCheck {
   }
 }
 
-/** Removes half of a surrogate pair at the end of a text. */
+/** Removes an unpaired surrogate at the end of a text. */
 function wholeCharacters(text: string): string {
   return /[\uD800-\uDBFF]$/.test(text) ? text.slice(0, -1) : text;
 }
 
-/** Resolves when the names in a folder are on the disk. */
+/** Flushes the directory entries of a folder to disk. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, "r");
   try {

@@ -1,5 +1,5 @@
-// File store: metadata of files in a store, and their contents on disk. A file's content is on the disk before its metadata, so
-// that every file that is listed can be read.
+// File store: keeps the metadata of files in a store, and their contents on disk. A file's content is flushed to disk before its
+// metadata is stored, so that every listed file can be read.
 import { randomBytes } from "node:crypto";
 import { wallTime } from "../../runtime/clock.ts";
 import type { Bucket } from "../../runtime/store/bucket/bucket.ts";
@@ -10,41 +10,41 @@ import { formatOf, mimeTypeOf } from "../files/file-type.ts";
 import type { FileContents } from "./file-contents.ts";
 
 /**
- * Extracts the beginning of the text of a document; null: the document has no text, or cannot be read within the limits.
- * `client`: client that sent or produced it.
+ * Extracts the beginning of a document's text; null = the document has no text, or cannot be read within the limits. `client`:
+ * client that sent or produced the document.
  */
 export type ExtractText = (path: string, mimeType: string, client: string) => Promise<string | null>;
 
 export interface FileStoreOptions {
   readonly store: Store<StoredFile>;
   readonly contents: FileContents;
-  /** Maximum size of all contents in bytes. Beyond it, the oldest contents are removed; their metadata stays. */
+  /** Maximum total size of all contents in bytes. Beyond it, the oldest contents are removed; their metadata is kept. */
   readonly maxContentBytes: number;
   readonly extractText: ExtractText;
-  /** Whether contents are in the store too, for other replicas. The files on disk are then copies. */
+  /** Whether contents are also in the store, for other replicas. The files on disk are then only copies. */
   readonly sharesContents?: boolean;
-  /** Bucket of the contents, instead of the store (files_url); absent or null: none. The files on disk are copies. */
+  /**
+   * Bucket that holds the contents instead of the store (files_url); absent or null = no bucket. With a bucket, the files on disk
+   * are copies.
+   */
   readonly bucket?: Bucket | null;
   /** Returns milliseconds since 1970. */
   readonly now?: () => number;
 }
 
-/** All files belong to one share of the store, so that a full store removes the oldest file of all clients. */
+/** Quota group of files in the store: one group for all clients, so that a full store removes the oldest file of all clients. */
 const share = "files";
-/** Number of entries that are read at once. */
+/** Number of entries that are read in one request to the store. */
 const PAGE = 512;
-/**
- * Age in milliseconds from which a content without metadata is removed. By then, every server has stored the metadata of its
- * uploads.
- */
+/** Age in milliseconds from which a content without metadata is removed. By then, every server has stored the metadata of its uploads. */
 const ORPHAN_MS = 10 * 60_000;
 
 export class FileStore implements Files {
   readonly #options: FileStoreOptions;
   readonly #now: () => number;
   /**
-   * Estimated size of all contents in bytes; null: not known yet. Until the next sweep, expired files count, and new files of
-   * other servers with the same state folder do not.
+   * Estimated total size of all contents in bytes; null = not known yet. Until the next sweep, expired files are still counted,
+   * and new files of other servers with the same state folder are not counted.
    */
   #totalBytes: number | null = null;
 
@@ -57,7 +57,7 @@ export class FileStore implements Files {
     return this.#options.contents.stagingFolder;
   }
 
-  /** Stores a file. If it is not stored, its staged bytes are removed. */
+  /** Stores a file. On failure, its staged bytes are removed. */
   async add(file: FileToStore): Promise<StoredFile> {
     try {
       return await this.#add(file);
@@ -100,7 +100,7 @@ export class FileStore implements Files {
       await store.put(id, entry);
     } catch (error) {
       await contents.remove(id).catch(() => {});
-      // If this fails too, the next sweep removes the object.
+      // If this removal fails too, the next sweep removes the object.
       void bucket?.remove(id).catch(() => {});
       throw error;
     }
@@ -151,7 +151,7 @@ export class FileStore implements Files {
     await this.#sweepBucket(kept);
   }
 
-  /** Removes objects without metadata. Their age is told by the clock of the bucket, which may differ by less than ORPHAN_MS. */
+  /** Removes objects without metadata. The bucket's clock, by which their age is measured, must be off by less than ORPHAN_MS. */
   async #sweepBucket(kept: ReadonlySet<string>): Promise<void> {
     const { bucket = null } = this.#options;
     if (bucket === null) return;
@@ -160,7 +160,7 @@ export class FileStore implements Files {
     }
   }
 
-  /** Copies a content that another replica has stored to the disk. Returns false if it is no longer stored. */
+  /** Copies a content that another replica has stored to the local disk. Returns false if it is no longer stored. */
   async #copy({ id, bytes }: StoredFile, part: Part | undefined): Promise<boolean> {
     const { store, contents, bucket = null } = this.#options;
     if (bucket !== null) return await contents.receive(id, (path) => bucket.get(id, path, bytes));
@@ -172,7 +172,7 @@ export class FileStore implements Files {
   async #removeContent(id: string): Promise<void> {
     const { contents, bucket = null } = this.#options;
     await contents.remove(id);
-    // If this fails, the next sweep removes the object.
+    // If this removal fails, the next sweep removes the object.
     await bucket?.remove(id).catch(() => {});
   }
 
@@ -184,7 +184,7 @@ export class FileStore implements Files {
     return await this.#options.extractText(this.#options.contents.pathOf(id), mimeType, client);
   }
 
-  /** Removes the contents of the oldest files until all contents are within the budget. The added file keeps its content. */
+  /** Removes the contents of the oldest files until the total is within the budget. The added file keeps its content. */
   async #keepWithinBudget(added: StoredFile): Promise<void> {
     const { contents, maxContentBytes, bucket = null } = this.#options;
     this.#totalBytes = this.#totalBytes === null ? sizeOf(await this.#all()) : this.#totalBytes + added.bytes;
@@ -202,7 +202,7 @@ export class FileStore implements Files {
     this.#totalBytes = total;
   }
 
-  /** Removes the oldest files, whose contents are in the bucket, until all are within the budget. */
+  /** Removes the oldest files, whose contents are in the bucket, until the total is within the budget. */
   async #removeOldest(added: StoredFile): Promise<void> {
     const files = await this.#all();
     let total = sizeOf(files);
@@ -215,7 +215,7 @@ export class FileStore implements Files {
     this.#totalBytes = total;
   }
 
-  /** Returns all files, the oldest first. */
+  /** Returns all files, oldest first. */
   async #all(): Promise<readonly StoredFile[]> {
     const files: { readonly head: StoredFile; readonly expiresAt: number }[] = [];
     for (let cursor: string | null = null; ; ) {
@@ -224,12 +224,12 @@ export class FileStore implements Files {
       cursor = page.cursor;
       if (cursor === null) break;
     }
-    // The expiry follows from the time of creation, and is more precise (ms) than `createdAt` (s).
+    // Sorted by expiry, which follows from the creation time and is more precise (ms) than `createdAt` (s).
     return files.sort((one, other) => one.expiresAt - other.expiresAt).map(({ head }) => head);
   }
 }
 
-/** Whether the name of an object in the bucket is that of a file: objects of other programs are not touched. */
+/** Returns whether an object name in the bucket is that of a file. Objects of other programs must not be touched. */
 function isFileId(name: string): boolean {
   return /^file[-_][A-Za-z0-9_-]{1,123}$/.test(name);
 }

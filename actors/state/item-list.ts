@@ -1,5 +1,5 @@
 // Item list: the items of one stored response. An index finds an item by position or id without reading the texts. The index
-// contains, in this order: the end offset of each text, the end offset of each id, the positions sorted by id, the ids.
+// contains, in this order: the end offset of each text, the end offset of each id, the positions sorted by id, and the ids.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Reading } from "../../runtime/store/store.ts";
 import type { ItemPage, ItemTexts, PageRequest, Span } from "../api/stored-responses.ts";
@@ -25,7 +25,7 @@ export class ItemList {
   readonly #texts: number;
   readonly #index: ReadBytes;
 
-  /** `texts`: id of the part that contains the texts. */
+  /** `texts`: id of the stored part that contains the texts. */
   constructor(count: number, texts: number, index: ReadBytes) {
     this.count = count;
     this.#texts = texts;
@@ -46,7 +46,7 @@ export class ItemList {
     return { spans, firstId: await this.#id(first), lastId: await this.#id(last), hasMore: room > count };
   }
 
-  /** Returns the spans of the first item with an id; null: none. */
+  /** Returns the byte ranges of the first item with an id; null = no such item. */
   async item(id: string): Promise<readonly Span[] | null> {
     const place = await this.find(id, "first");
     return place === null ? null : await this.#ascending(place, place);
@@ -66,9 +66,9 @@ export class ItemList {
     return Array.from({ length: this.count }, (_, i) => text.toString("utf8", from(i), integerAt(ends, i)));
   }
 
-  /** Returns the position of the first or last item with an id; null: none. */
+  /** Returns the position of the first or last item with an id; null = no such item. */
   async find(asked: string, which: "first" | "last"): Promise<number | null> {
-    // The id is converted like the stored ids: UTF-8 replaces lone surrogates.
+    // Encoded like the stored ids: UTF-8 replaces lone surrogates.
     const id = Buffer.from(asked).toString();
     // Binary search in the positions sorted by id.
     let low = 0;
@@ -92,13 +92,13 @@ export class ItemList {
 
   async #descending(first: number, last: number): Promise<readonly Span[]> {
     const ranges = await this.#ranges(last, first);
-    // Each text except the last one of the page includes its comma.
+    // Each text except the last one of the page includes the comma that follows it.
     return ranges.map(([from, end], i) => ({ part: this.#texts, from, to: i === 0 ? end : end + 1 })).reverse();
   }
 
   /** Returns the byte ranges of the texts from position `first` to `last`, without their commas. */
   async #ranges(first: number, last: number): Promise<readonly (readonly [from: number, to: number])[]> {
-    // The first text begins where the text before it ends, so the end of that text is read too.
+    // A text begins where the previous one ends, so the end of the text before `first` is read too.
     const skipped = Math.max(0, first - 1);
     const ends = await this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
     return Array.from({ length: last - first + 1 }, (_, i) => {

@@ -1,5 +1,5 @@
 // Response store: stores responses in a key-value store. Runs on the state thread; in tests, on the caller's thread. It
-// determines whether the server that generates a response still runs.
+// determines whether the server that generates a response is still running.
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
 import { wallTime } from "../../runtime/clock.ts";
@@ -33,18 +33,18 @@ import { sliceOf } from "./spans.ts";
 /** Maximum number of responses in one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
-/** Size up to which an index is read as a whole. */
+/** Maximum size in bytes of a part that is read as a whole. */
 const SHORT_PART_BYTES = 64 * 1024;
 /**
- * Time in ms for which a tombstone is kept after the end of its response. Within this time, a server may
- * repeat a write whose reply was lost.
+ * Time in ms for which a tombstone is kept after the end of its response. Within this time, a server may repeat a write whose
+ * acknowledgement was lost.
  */
 const TOMBSTONE_MS = 10 * 60_000;
 
-/** Time in ms after which all replicas have repeated their deletions in a Redis server that may have lost them. */
+/** Time in ms after which all replicas have repeated their deletions on a Redis server that may have lost them. */
 const OTHERS_DELETE_MS = 3000;
 
-/** Counts of responses: written again, refused by the store, and too many to be kept for it. */
+/** Numbers of responses that were written again, rejected by the store, and dropped earlier because there were too many to remember. */
 export interface Restored {
   readonly restored: number;
   readonly failed: number;
@@ -60,14 +60,14 @@ export class ResponseStore implements StoredResponses {
   readonly #owners: Owners;
   readonly #restarts: Restarts | null;
   readonly #recent: RecentResponses | null;
-  /** Number of responses that `restore` has written before it failed. */
+  /** Number of responses that `restore` had rewritten before it failed. */
   #restored = 0;
   /** Allows one conversation to be read at a time, because each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
   /**
-   * `index`: ids of the responses that can be restarted; null: none is (restart_background). `recent`: for a store that may lose
-   * acknowledged writes; null: it loses none.
+   * `index`: ids of the responses that can be restarted; null = no response can (restart_background is off). `recent`: set for a
+   * store that may lose acknowledged writes; null for other stores.
    */
   constructor(
     store: Store<KeptHead>,
@@ -85,7 +85,7 @@ export class ResponseStore implements StoredResponses {
     await this.#add(response, true);
   }
 
-  /** `replaces`: whether the response replaces one that is stored. */
+  /** `replaces`: whether to replace an existing response with the same id. */
   async #add(response: StoredResponse, replaces: boolean): Promise<void> {
     const { id, client, previousId, isBackground, isPublished = false, createdAt, model, inputStart } = response;
     const { settings, input, restart } = response;
@@ -103,7 +103,7 @@ export class ResponseStore implements StoredResponses {
     const request = restarts === undefined ? null : (restart?.request ?? null);
     const parts = { ...changingParts(response), settings, input: input.texts, inputIndex: indexOf(input), request };
     const entry: Entry<KeptHead> = { head, share: client, parts: presentParts(parts) };
-    // Before the response itself, so that none is missing from the index.
+    // The index is written before the response itself, so that no response is missing from the index.
     if (restarts !== undefined) await this.#restarts?.added(id, client);
     for (let version: number | null = null; !(await this.#store.compareAndSet(id, version, entry)); ) {
       if (!replaces) return;
@@ -190,7 +190,7 @@ export class ResponseStore implements StoredResponses {
   }
 
   async delete(id: string): Promise<boolean> {
-    // Forget it first, so that `restore` does not write it again during the deletion.
+    // Forgotten first, so that `restore` does not rewrite the response during its deletion.
     this.#recent?.forget(id);
     for (;;) {
       const kept = await this.#get(id);
@@ -223,14 +223,14 @@ export class ResponseStore implements StoredResponses {
     return await this.#histories.pass(() => this.#history(id), kept.share);
   }
 
-  /** Stops the minute of the recent responses while the store is lost, or lets it run again. */
+  /** Pauses the expiry of the recent responses while the store is unreachable, or resumes it. */
   hold(isHeld: boolean): void {
     this.#recent?.hold(isHeld);
   }
 
   /**
-   * Writes the recent responses again that the store has lost, after the recent deletions of all replicas. Throws
-   * storage_unavailable; it is then called again.
+   * Repeats the recent deletions of all replicas, then rewrites the recent responses that the store has lost. Throws
+   * storage_unavailable; the caller must then call it again.
    */
   async restore(): Promise<Restored> {
     const recent = this.#recent;
@@ -238,7 +238,7 @@ export class ResponseStore implements StoredResponses {
     for (const id of recent.ids()) {
       const { deletion = null, hasBegun = false } = recent.get(id) ?? {};
       if (deletion !== null) await this.#deleteAgain(id, deletion);
-      // At once, because another server may claim the response.
+      // Done before the wait below, because another server might claim the response.
       else if (hasBegun) await this.begin(id);
     }
     await sleep(OTHERS_DELETE_MS);
@@ -256,10 +256,10 @@ export class ResponseStore implements StoredResponses {
     return { restored, failed, dropped: recent.droppedCount() };
   }
 
-  /** Resolves to whether something was written. */
+  /** Rewrites one response if the store has lost it. Returns whether anything was written. */
   async #restoreOne(id: string, recent: RecentResponses): Promise<boolean> {
     const kept = await this.#store.get(id);
-    // It may have changed meanwhile.
+    // The recent response may have changed during the read.
     const { record = null, update = null } = recent.get(id) ?? {};
     if (kept === null && record !== null) await this.#add(record, false);
     else if (kept?.head.isRunning && !kept.head.isDeleted && update !== null) await this.update(update);
@@ -282,7 +282,7 @@ export class ResponseStore implements StoredResponses {
     const kept = await this.#store.get(id);
     if (kept !== null && !kept.head.isDeleted) await this.delete(id);
     else if (kept === null && tombstone !== null) {
-      // The store may have been lost for longer than the tombstone was to stay.
+      // The outage may have lasted longer than the lifetime of the tombstone, so its expiry starts anew.
       const expiresAt = (tombstone.expiresAt ?? null) === null ? null : wallTime() + TOMBSTONE_MS;
       await this.#store.compareAndSet(id, null, { ...tombstone, expiresAt });
     }
@@ -292,7 +292,7 @@ export class ResponseStore implements StoredResponses {
     const turns: Turn[] = [];
     let bytes = 0;
     for (let at: string | null = id; at !== null; ) {
-      // One read may take 20 ms, so other messages of this thread are handled before each read.
+      // A read may take 20 ms, so other messages of this thread are handled before each read.
       await nextTurn();
       const kept: Kept | null = await this.#get(at);
       if (kept === null) throw missing(at, id);
@@ -315,10 +315,10 @@ export class ResponseStore implements StoredResponses {
     return kept === null || kept.head.isDeleted ? null : kept;
   }
 
-  /** Returns the tombstone that replaces a deleted response; null: none is needed. */
+  /** Returns the tombstone that replaces a deleted response; null = no tombstone is needed. */
   async #tombstone({ head, share }: Kept): Promise<Entry<KeptHead> | null> {
     const isOwn = head.owner === this.#owners.own;
-    // A response that this server has claimed is added again when it begins.
+    // A response that this server has claimed is stored again when its generation begins.
     const isClaimed = isOwn && head.isRunning && (head.restarts ?? 0) > 0;
     if (!isClaimed && (isOwn || !(await this.#owners.isAlive(head.owner)))) return null;
     const expiresAt = head.isRunning && !isClaimed ? null : wallTime() + TOMBSTONE_MS;
@@ -357,7 +357,7 @@ export class ResponseStore implements StoredResponses {
     return await this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Returns a reader of a part. A short part is read as a whole, because a read may be a round trip over the network. */
+  /** Returns a reader for a part. A short part is read as a whole, because each read may be a network round trip. */
   #reader(part: Part | undefined): ReadBytes {
     if (part === undefined || part.bytes > SHORT_PART_BYTES) return (from, to) => this.#bytes(part, from, to);
     let whole: Promise<Uint8Array> | null = null;
@@ -367,7 +367,7 @@ export class ResponseStore implements StoredResponses {
     };
   }
 
-  /** Returns bytes of a part, whose entry was read just before. */
+  /** Returns a byte range of a part whose entry was read just before. */
   async #bytes(part: Part | undefined, from: number, to: number): Promise<Uint8Array> {
     if (from === to || part === undefined) return new Uint8Array(0);
     const bytes = await this.#store.read(part.id, from, to);
@@ -377,13 +377,13 @@ export class ResponseStore implements StoredResponses {
 
   async #runner(head: KeptHead): Promise<Runner | null> {
     if (!head.isRunning) return null;
-    // A response that was claimed, but does not run yet, is not shown as one that has ended here.
+    // A claimed response that is not running yet must not be shown as one that has ended on this server.
     if (head.owner === this.#owners.own) return (head.restarts ?? 0) > 0 ? "elsewhere" : "here";
     if (this.#restarts?.isWaiting(head)) return "elsewhere";
     return (await this.#owners.isAlive(head.owner)) ? "elsewhere" : "nobody";
   }
 
-  /** Whether another server has claimed a response of this server. */
+  /** Returns whether another server has claimed a response of this server. */
   #isTaken({ owner, isDeleted }: KeptHead): boolean {
     return this.#restarts !== null && owner !== this.#owners.own && !isDeleted;
   }

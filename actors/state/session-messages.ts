@@ -1,10 +1,10 @@
-// Messages of a session: builds them from a request's chat and the messages that the run added, and turns them into the splices
-// of a later request.
+// Session messages: builds a session's messages from a request's chat and the messages that the run added, and converts them to
+// the splices of a later request.
 import type { ChatMessage, PromptChanges } from "../../engines/generation.ts";
 import type { SessionMessage, SessionUpdate } from "../api/agent/sessions.ts";
 import { messagesIn } from "../api/sealed-content.ts";
 
-/** Returns the messages of a session after a request. Each has the index of the client's message to which it belongs. */
+/** Returns the messages of a session after a request, each with the index of the client's message to which it belongs. */
 export function messagesOf({
   prompt,
   splices,
@@ -24,9 +24,9 @@ export function messagesOf({
 }
 
 /**
- * Returns the splices for the first `common` messages of a client. Each splice replaces a message of the client with
- * several messages of the session, which the client sees as one message. If `cutOff` is true, a splice also inserts the
- * next messages of the session, which belong to a run that was cut off.
+ * Returns the splices for the first `common` messages of a client. Each splice replaces one message of the client with several
+ * messages of the session, which the client sees as one message. If `cutOff` is true, a splice also inserts the next messages
+ * of the session, which belong to a run that was cut off.
  */
 export function splicesOf(
   messages: readonly SessionMessage[],
@@ -46,7 +46,7 @@ export function splicesOf(
     .map(([at, group]) => ({ at, remove: at === common ? 0 : 1, messages: group }));
 }
 
-/** Returns the ids of the calls of the last answer with calls. */
+/** Returns the call ids of the last answer that has calls. */
 export function lastCallsOf(messages: readonly SessionMessage[]): readonly string[] {
   const last = messages.findLast(({ message }) => (message.toolCalls ?? []).length > 0);
   const answer = messages.filter(({ visible }) => visible === last?.visible);

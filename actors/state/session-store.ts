@@ -1,5 +1,5 @@
-// Session store: sessions by id, each with its messages in one part and its images and videos in others. The least recently
-// used session is removed when there are too many.
+// Session store: stores sessions by id, each with its messages in one part and its images and videos in others. If there are too
+// many sessions, the least recently used one is removed.
 import { wallTime } from "../../runtime/clock.ts";
 import type { KeptEntry, NextEntry, Part, Store } from "../../runtime/store/store.ts";
 import {
@@ -15,7 +15,7 @@ import {
 } from "../api/agent/sessions.ts";
 import { lastCallsOf, messagesOf, splicesOf } from "./session-messages.ts";
 
-/** Fields of a session that are read without its messages. */
+/** Fields of a stored session that are read without its messages. */
 export interface KeptSession extends Omit<SessionHead, "id"> {
   /** Time of the last use in milliseconds since 1970. */
   readonly usedAt: number;
@@ -29,10 +29,10 @@ interface Found {
 
 type PartName = "messages" | "images" | "videos";
 
-/** Maximum number of images of a session. The oldest ones are removed first. */
+/** Maximum number of images of a session. Beyond it, the oldest images are removed. */
 const MAX_IMAGES = 64;
 const MAX_IMAGE_CHARACTERS = 32 * 2 ** 20;
-/** Minimum number of common messages if the request has no session id. */
+/** Minimum number of common messages for a match, if the request has no session id. */
 const LEAST_COMMON = 2;
 const PAGE = 256;
 
@@ -70,7 +70,7 @@ export class SessionStore implements Sessions {
     const found = await (id === null ? this.#longest(client, digests) : this.#named(id));
     if (found === null) return null;
     const common = commonLength(found.kept.head.digests, digests);
-    // A request that does not name the session may run at the same time as the run that seems to be cut off.
+    // A request without a session id may arrive while the run that seems to be cut off is still running.
     const cutOff = id !== null && common === found.kept.head.digests.length;
     const messages = await this.#read<SessionMessage>(found.kept, "messages");
     await this.#touch(found.id, found.kept);
@@ -122,10 +122,10 @@ export class SessionStore implements Sessions {
     }
   }
 
-  /** Marks a session as used now. Its parts are not written again. */
+  /** Updates the session's time of last use. Its parts are not written again. */
   async #touch(id: string, kept: Kept): Promise<void> {
     const next = { ...kept, head: { ...kept.head, usedAt: this.#now() }, expiresAt: this.#expiry() };
-    // If the session has changed meanwhile, the change has already set `usedAt`.
+    // If the session has changed since it was read, the change has already updated `usedAt`.
     await this.#store.compareAndSet(id, kept.version, next);
   }
 
@@ -185,7 +185,7 @@ function commonLength(one: readonly string[], other: readonly string[]): number 
   return length;
 }
 
-/** Returns the newest images that fit into the limits. */
+/** Returns the newest images that fit within the limits. */
 function keptImages(images: readonly string[]): readonly string[] {
   let room = MAX_IMAGE_CHARACTERS;
   let from = images.length;

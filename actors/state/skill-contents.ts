@@ -15,17 +15,17 @@ import { syncFolder } from "./file-contents.ts";
 
 /** Age in milliseconds from which a staged file or folder counts as abandoned. */
 const STAGED_MS = 3_600_000;
-/** Age in milliseconds from which a content without metadata is removed. By then, its metadata is stored. */
+/** Age in milliseconds from which a content without metadata is removed. By then, the metadata of a valid content is stored. */
 const ORPHAN_MS = 10 * 60_000;
-/** Time limit of unpacking or packing one version. */
+/** Time limit in ms for unpacking or packing one version. */
 const WORK_MS = 60_000;
-/** Maximum number of archives that are read or written at once. */
+/** Maximum number of archives that are read or written concurrently. */
 const PLACES = 2;
-/** Client in whose turn the server itself packs and unpacks. */
+/** Client name for packing and unpacking by the server itself, for fair scheduling between clients. */
 const OWN_CLIENT = "";
 const stagedPattern = /^[A-Za-z0-9_-]{1,128}$/;
 
-/** A skill that is unpacked in the staging folder. */
+/** A skill that has been unpacked in the staging folder. */
 export interface UnpackedSkill extends ReadSkill {
   readonly staged: string;
 }
@@ -69,8 +69,8 @@ export class SkillContents {
   }
 
   /**
-   * Moves an unpacked version into the content folder. Returns false if this version already has a content: another
-   * server is storing it, or was killed before it stored the metadata. Throws storage_unavailable.
+   * Moves an unpacked version into the content folder. Returns false if the content of this version already exists, because
+   * another server is storing it, or was killed before it stored the metadata. Throws storage_unavailable.
    */
   async adopt({ staged }: UnpackedSkill, id: string, version: number): Promise<boolean> {
     try {
@@ -84,7 +84,7 @@ export class SkillContents {
     }
   }
 
-  /** Moves a content back to the staging folder. */
+  /** Moves a content back to the staging folder, to undo `adopt`. */
   async giveBack({ staged }: UnpackedSkill, id: string, version: number): Promise<void> {
     await rename(this.folderOf(id, version), join(this.stagingFolder, staged)).catch(() => {});
   }
@@ -109,7 +109,7 @@ export class SkillContents {
     return (await stat(this.folderOf(id, version)).catch(() => null)) !== null;
   }
 
-  /** Returns the files of a version as a zip archive. */
+  /** Returns a zip archive with the files of a version. */
   async archive(id: string, version: number): Promise<Uint8Array> {
     const staged = await this.pack(this.folderOf(id, version), OWN_CLIENT);
     try {
@@ -137,7 +137,7 @@ export class SkillContents {
     for (const name of staged) await removeFolder(join(this.stagingFolder, checkStaged(name))).catch(() => {});
   }
 
-  /** Removes the content of a version. It is first renamed, so that it is never seen with some of its files. */
+  /** Removes the content of a version. It is renamed first, so that no reader sees only some of its files. */
   async remove(id: string, version: number): Promise<void> {
     const removed = newName("removed");
     await rename(this.folderOf(id, version), join(this.stagingFolder, removed)).catch(() => {});

@@ -1,4 +1,4 @@
-// Skill folders: the skills of `skills_dir`, a folder of the operator. Each of its folders with a SKILL.md is a skill with one
+// Skill folders: the skills in `skills_dir`, a folder of the operator. Each subfolder with a SKILL.md is a skill with one
 // version. The folders are read at each request, so changes take effect at once.
 import { createHash } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
@@ -8,25 +8,25 @@ import { type Skill, skillLimits } from "../api/agent/skills.ts";
 import { skillFileName } from "../files/skills/skill-entries.ts";
 import { readSkill } from "../files/skills/skill-folder.ts";
 
-/** A skill of the folder, and the path of its files. */
+/** A skill in skills_dir, and the path of its files. */
 export interface FolderSkill {
   readonly skill: Skill;
   readonly folder: string;
-  /** Value of SkillContent.state. */
+  /** See SkillContent.state. */
   readonly state: string;
 }
 
-/** Reports a problem that does not make a request fail. */
+/** Logs a problem that does not make a request fail. */
 export type Warn = (fields: object, message: string) => void;
 
 export class SkillFolders {
   readonly #folder: string | null;
   readonly #warn: Warn;
-  /** Problems that have been reported, by folder name. */
+  /** Problems that have been logged, by folder name. */
   readonly #reported = new Map<string, string>();
   #reading: Promise<readonly FolderSkill[]> | null = null;
 
-  /** `folder` is null if the setting is absent. */
+  /** `folder`: null if skills_dir is not set. */
   constructor(folder: string | null, warn: Warn) {
     this.#folder = folder;
     this.#warn = warn;
@@ -42,7 +42,7 @@ export class SkillFolders {
     });
   }
 
-  /** Returns the skills, the newest first. Requests at the same time share one reading. */
+  /** Returns the skills, newest first. Concurrent calls share one scan of the folder. */
   async list(): Promise<readonly FolderSkill[]> {
     this.#reading ??= this.#read().finally(() => {
       this.#reading = null;
@@ -78,7 +78,7 @@ export class SkillFolders {
     }
   }
 
-  /** Returns the skill of a folder; null: the folder is not a skill. A folder with an invalid skill is reported. */
+  /** Returns the skill in a folder; null = the folder contains no valid skill. An invalid skill is logged. */
   async #skillOf(folder: string, name: string): Promise<FolderSkill | null> {
     const found = await stat(join(folder, skillFileName)).catch(() => null);
     if (found === null) return null;
@@ -101,7 +101,7 @@ export class SkillFolders {
   }
 }
 
-/** Returns the id of a skill: it depends only on the name of its folder. */
+/** Returns the id of a skill, which depends only on the name of its folder. */
 function idOf(name: string): string {
   return `skill_${createHash("sha256").update(`skills_dir\0${name}`).digest("hex").slice(0, 32)}`;
 }

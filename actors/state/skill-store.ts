@@ -1,5 +1,5 @@
-// Skill store: uploaded skills, with their metadata in a store and their files on disk, and the skills of skills_dir. One entry
-// has all versions of a skill, so the number of a new version is chosen and stored in one transaction.
+// Skill store: uploaded skills, with metadata in a store and files on disk, and the skills of skills_dir. All versions of a skill
+// are in one entry, so that the number of a new version is chosen and stored in one transaction.
 import { randomBytes } from "node:crypto";
 import { wallTime } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -18,7 +18,7 @@ import type { SkillFolders } from "./skill-folders.ts";
 
 /** Metadata of a skill. */
 export interface KeptSkill extends Omit<Skill, "id"> {
-  /** Number of the next version. */
+  /** Number that the next version will get. */
   readonly nextVersion: number;
 }
 
@@ -28,7 +28,7 @@ export interface SkillStoreOptions {
   readonly store: Store<KeptSkill>;
   readonly contents: SkillContents;
   readonly folders: SkillFolders;
-  /** Whether the files of versions are in the store too, as archives, for other replicas. The folders are then copies. */
+  /** Whether the files of versions are also in the store, as archives, for other replicas. The folders on disk are then only copies. */
   readonly sharesContents?: boolean;
   /** Returns milliseconds since 1970. */
   readonly now?: () => number;
@@ -40,12 +40,9 @@ const PAGE = 256;
 export class SkillStore implements Skills {
   readonly #options: SkillStoreOptions;
   readonly #now: () => number;
-  /**
-   * Promise of the last addition. Additions are stored one after another, so that together they do not exceed the
-   * limits.
-   */
+  /** Promise of the latest addition. Additions are stored one after another, so that concurrent ones cannot exceed the limits together. */
   #storing: Promise<unknown> = Promise.resolve();
-  /** Time of the last addition. */
+  /** Time of the latest addition, in milliseconds since 1970. */
   #lastMs = 0;
 
   constructor(options: SkillStoreOptions) {
@@ -141,10 +138,10 @@ export class SkillStore implements Skills {
     await this.#options.store.close();
   }
 
-  /** Stores the metadata of an unpacked upload after its content. */
+  /** Stores an unpacked upload: first its content, then its metadata. */
   async #store(unpacked: UnpackedSkill, skill: string | null, displayTitle: string | null): Promise<Skill> {
     await this.#checkRoom(unpacked.bytes, skill === null);
-    // Skills are listed in the order of their times, so no two have the same.
+    // Skills are listed in the order of their creation times, so each time must be unique.
     const createdMs = Math.max(this.#now(), this.#lastMs + 1);
     this.#lastMs = createdMs;
     const { name, description, bytes } = unpacked;
@@ -170,8 +167,8 @@ export class SkillStore implements Skills {
   }
 
   /**
-   * Puts the content of the last version and then the metadata. `taken`: a content of this version exists. `changed`: another
-   * server has changed the skill; the content is in the staging folder again.
+   * Stores the content of the last version, and then the metadata. Returns `taken` if the content of this version already exists,
+   * and `changed` if another server has changed the skill; the content is then back in the staging folder.
    */
   async #put(
     unpacked: UnpackedSkill,
@@ -193,7 +190,7 @@ export class SkillStore implements Skills {
     return isStored ? "stored" : "changed";
   }
 
-  /** Returns the folder of an uploaded version. If another replica has stored it, its archive is unpacked first. */
+  /** Returns the folder of an uploaded version. If another replica has stored the version, its archive is unpacked first. */
   async #folderOf(id: string, version: number): Promise<string> {
     const { store, contents, sharesContents } = this.#options;
     if (sharesContents && !(await contents.has(id, version))) {
@@ -221,7 +218,7 @@ export class SkillStore implements Skills {
     return kept;
   }
 
-  /** Returns the entry of an uploaded skill; null: it does not exist. Throws unsupported for a skill of skills_dir. */
+  /** Returns the entry of an uploaded skill; null = no such skill. Throws unsupported for a skill of skills_dir. */
   async #uploaded(id: string): Promise<Kept | null> {
     const kept = await this.#options.store.get(id);
     if (kept !== null) return { ...kept, key: id };

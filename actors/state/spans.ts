@@ -1,4 +1,4 @@
-// Spans: stored byte ranges that together form a response to a client. They are read in slices of bounded size.
+// Spans: stored byte ranges that together form the body of an HTTP response. They are read in slices of bounded size.
 import { joinBytes } from "../../runtime/bytes.ts";
 import type { Reading } from "../../runtime/store/store.ts";
 import type { Span } from "../api/stored-responses.ts";
@@ -6,7 +6,7 @@ import type { Span } from "../api/stored-responses.ts";
 /** Maximum number of bytes of one slice. */
 export const SLICE_BYTES = 256 * 1024;
 
-/** Returns one slice of the spans' bytes, starting at byte `at`. Empty after the end; null if a part no longer exists. */
+/** Returns one slice of the spans' bytes, starting at byte `at`. Empty after the end; null = a part no longer exists. */
 export async function sliceOf(
   spans: readonly Span[],
   at: number,
@@ -20,7 +20,7 @@ export async function sliceOf(
     skipped -= start - from;
     const end = Math.min(to, start + room);
     if (start === end) continue;
-    // All parts are read at the same time, because a read may be a round trip over the network.
+    // All parts are read concurrently, because a read may be a network round trip.
     reads.push(read(part, start, end));
     room -= end - start;
     if (room === 0) break;

@@ -1,5 +1,5 @@
-// State place: the module of the state thread, which runs the actors whose data outlives a request. Each actor has a named
-// store. All stores share one LMDB environment, one Redis server, or the memory of the thread.
+// State thread: its entry module. The thread runs the actors whose data outlives a request. Each actor has a named store. All
+// stores share one LMDB environment, one Redis server, or the memory of the thread.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,17 +40,17 @@ import { SkillFolders, type Warn } from "./skill-folders.ts";
 import { type KeptSkill, SkillStore } from "./skill-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
-/** Folder of the LMDB environment. Its name is kept for servers with existing data, although it contains not only responses. */
+/** Folder of the LMDB environment. The name is kept for existing installations, although the folder contains more than responses. */
 const folderName = "stored-responses";
 /** Name of the store whose tables have no name prefix. */
 const firstStore = "responses";
-/** Folder of the copies of files and skills that are in the shared state. */
+/** Folder for local copies of files and skills that are in the shared state. */
 const copiesName = "replica-copies";
 
 /** Reports of this thread to the main thread. */
 export type StateReport =
   | SharedStateReport
-  /** What is desired of the LoRA adapters may have changed. */
+  /** The desired LoRA adapters may have changed. */
   | { readonly kind: "adapters" };
 
 /** Protocol of the actor `files`. */
@@ -62,16 +62,16 @@ type SkillProtocol = Omit<Skills, "stagingFolder">;
 
 const fileStoreLimits = {
   maxEntries: fileLimits.maxFiles,
-  // The metadata of a file is small; the contents have their own limit.
+  // The metadata of a file is small; file contents have their own limit.
   maxBytes: 256 * 2 ** 20,
   maxEntryBytes: 2 ** 20,
   maxAgeMs: fileLimits.lifetimeMs,
 };
 
-/** Limits of the index of responses that can be restarted; the other ones are those of the responses. */
+/** Limits of the index of restartable responses. Its other limits are those of the responses. */
 const restartLimits = { maxBytes: 256 * 2 ** 20, maxEntryBytes: 4096 };
 
-/** Limits of files whose contents are in the store too. */
+/** Returns the limits for files whose contents are also in the store. */
 function sharedFileLimits(maxContentBytes: number): StoreLimits {
   return {
     ...fileStoreLimits,
@@ -81,7 +81,7 @@ function sharedFileLimits(maxContentBytes: number): StoreLimits {
 }
 
 const sessionStoreLimits = {
-  // The session store itself removes the least recently used session above the limit.
+  // The session store itself removes the least recently used session beyond its own, lower limit.
   maxEntries: 2 * sessionLimits.maxSessions,
   maxBytes: 2 ** 30,
   maxEntryBytes: sessionLimits.maxSessionBytes,
@@ -89,26 +89,26 @@ const sessionStoreLimits = {
 };
 
 const skillStoreLimits = {
-  // The skill store itself refuses skills above the limit, so that none is ever removed to make room.
+  // The skill store itself rejects skills beyond its own, lower limit, so that no skill is ever evicted.
   maxEntries: 2 * skillLimits.maxSkills,
   maxBytes: 2 ** 30,
   maxEntryBytes: 2 ** 20,
   maxAgeMs: 100 * 365 * 24 * 3_600_000,
 };
 
-/** Limits of skills whose files are in the store too. The skill store itself refuses skills above its limits. */
+/** Limits of skills whose files are also in the store. The skill store itself rejects skills beyond its own limits. */
 const sharedSkillLimits = {
   ...skillStoreLimits,
   maxBytes: 2 * skillLimits.maxStoredBytes,
   maxEntryBytes: skillLimits.maxStoredBytes,
 };
 
-/** Opens the stores. */
+/** Opens stores by name. */
 interface StoreSource {
   store<Head>(name: string, limits: StoreLimits): Store<Head>;
 }
 
-/** Starts the thread. Reports the store of an earlier release if it was removed. Throws config_invalid. */
+/** Starts the thread. Logs if the store of an earlier release was removed. Throws config_invalid. */
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<StatePlaceReady> {
   const { folder, responses, mailboxLimit, maxFileContentBytes } = place.init;
   const shared = await openShared(place);
@@ -146,7 +146,7 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
   place.system.spawn<SkillProtocol>("skills", skillsBehaviour(skillStore), { mailboxLimit });
   const removed = folder === null || shared !== null ? null : await tryToRemoveEarlier(join(folder, "responses"));
   if (removed !== null) warn(removed, "stored responses of an earlier version cannot be read, and were removed");
-  // A failed sweep is repeated after the next interval.
+  // A sweep that fails is repeated at the next interval.
   const sweep = (): void => {
     for (const store of [responseStore, fileStore, sessionStore, skillStore]) void store.sweep().catch(() => {});
   };
@@ -168,7 +168,7 @@ async function sharedSalt(shared: SharedState): Promise<string> {
   return salt;
 }
 
-/** Connects to the state that replicas share, and spawns its actor; null: this server has a state of its own. */
+/** Connects to the state that replicas share, and spawns its actor; null = this server does not share its state. */
 async function openShared(place: PlaceContext<StatePlaceInit>): Promise<SharedState | null> {
   const { shared: init, mailboxLimit } = place.init;
   if (init === null) return null;
@@ -187,7 +187,7 @@ async function openShared(place: PlaceContext<StatePlaceInit>): Promise<SharedSt
   return shared;
 }
 
-/** Opens the bucket of the contents of files; null: they are in the store. Throws config_invalid. */
+/** Opens the bucket of file contents; null = file contents are in the store. Throws config_invalid. */
 async function openBucket(shared: StatePlaceInit["shared"]): Promise<Bucket | null> {
   const files = shared?.files ?? null;
   if (files === null) return null;
@@ -203,7 +203,7 @@ function openTables(folder: string | null): Tables {
   return folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
 }
 
-/** Returns the folder of the contents of files and skills. */
+/** Returns the folder for the contents of files and skills. */
 async function contentFolder(place: PlaceContext<StatePlaceInit>): Promise<string> {
   const { folder, shared } = place.init;
   if (folder === null) return await temporaryFolder(place);
@@ -225,14 +225,14 @@ async function openSkills(
   return new SkillStore({ store, contents, folders, sharesContents: isShared });
 }
 
-/** Creates a folder for the contents of files and skills if the state is in memory. It is removed when the thread stops. */
+/** Creates a temporary folder for the contents of files and skills, used if the state is in memory. It is removed when the thread stops. */
 async function temporaryFolder(place: PlaceContext<StatePlaceInit>): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-files-"));
   place.onStop(() => rm(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** Removes the store of an earlier release. null: nothing was removed. A failed removal is retried at the next start. */
+/** Removes the store of an earlier release; null = nothing was removed. A failed removal is retried at the next start. */
 async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> {
   try {
     return await removeEarlierStore(folder);
@@ -241,10 +241,7 @@ async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> 
   }
 }
 
-/**
- * Returns the message handlers. Handlers that wait for the disk or read in steps reply later, so
- * they do not block other messages.
- */
+/** Returns the message handlers. Handlers that wait for the disk or read in steps reply later, so that they do not block other messages. */
 function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
   return {
     add: (response) => new DeferredReply(store.add(response)),

@@ -1,4 +1,4 @@
-// ChatTemplates: the chat templates of one model: the usual template and, if the model file contains one, a second template for
+// ChatTemplates: the chat templates of one model: the default template and, if the model file contains one, a second template for
 // chats with tools. Created when a worker opens the model.
 import type { ModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/text/template/chat-template.ts";
@@ -10,7 +10,7 @@ import { modelTemplateSource } from "../../engines/text/template/template-source
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** A template, with the control tokens that the parser of its format needs to see. */
+/** A template, with the control tokens that the parser of its format must see. */
 export interface OpenTemplate {
   readonly template: ChatTemplate;
   readonly shownTokens: ReadonlySet<number>;
@@ -26,10 +26,9 @@ export class ChatTemplates {
   }
 
   /**
-   * Compiles the templates. `named`: source of the template named in the configuration; null: use the templates of the
-   * model file. `capabilities`: results of earlier test renders of the same templates; null: the test renders are run
-   * now. If no template is usable, the model still serves completions, and the method `for` throws the error of the
-   * template.
+   * Compiles the templates. `named`: source of the template in the configuration; null = use the templates of the model file.
+   * `capabilities`: results of earlier test renders of the same templates; null = run the test renders now. If no template is
+   * usable, the model can still serve completions, and the method `for` throws the template's error.
    */
   static open(
     named: string | null,
@@ -42,7 +41,7 @@ export class ChatTemplates {
     const usual = unlessRefused(() => opened(modelTemplateSource(chatTemplates, tokenizer), capabilities.usual));
     const toolSource = chatTemplates.get("tool_use");
     const withTools = toolSource === undefined ? null : unlessRefused(() => opened(toolSource, capabilities.withTools));
-    // If there is no usable second template, the usual one also renders tools.
+    // If there is no usable second template, the default template also renders tools.
     return new ChatTemplates(usual, withTools instanceof ServerError ? null : withTools);
   }
 
@@ -53,7 +52,7 @@ export class ChatTemplates {
     };
   }
 
-  /** Whether the usual template marks reasoning. */
+  /** Whether the default template delimits reasoning. */
   get reasons(): boolean {
     return !(this.#usual instanceof ServerError) && this.#usual.template.thinking !== null;
   }

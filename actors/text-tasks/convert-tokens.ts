@@ -1,12 +1,12 @@
-// Conversion of text or a chat to a model's tokens, and of tokens to text, for clients that count or cut
-// tokens. Runs on a text worker.
+// Token conversion: converts text or a chat to a model's tokens, and tokens to text, for clients that count or truncate tokens.
+// Runs on a text worker.
 import { greedySampling, requestDefaults } from "../../engines/generation.ts";
 import { chooseMarker } from "../../engines/text/template/user-text.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { ConvertedTokens, TokenSource } from "../api/inference.ts";
 import type { TextModel } from "./text-model.ts";
 
-/** Returns the tokens of the source, or the text of its tokens. Throws `invalid_value` for an unknown token. */
+/** Returns the tokens of a text source, or the text of a token source. Throws `invalid_value` for an unknown token. */
 export function convertedTokens(model: TextModel, source: TokenSource, wantsPieces: boolean): ConvertedTokens {
   const { vocabulary, sequenceTokens: maxModelLength } = model;
   const tokens = tokensOf(model, source);
@@ -39,7 +39,7 @@ function tokensOf(model: TextModel, source: TokenSource): Int32Array {
 function textOf(vocabulary: Vocabulary, tokens: Int32Array): string {
   const bytes = Buffer.concat(Array.from(tokens, (token) => bytesOf(vocabulary, token)));
   const text = bytes.toString("utf8");
-  // Removes the leading space that the encoder adds to a text.
+  // Removes the leading space that the encoder adds to texts.
   return vocabulary.addsSpacePrefix && text.startsWith(" ") ? text.slice(1) : text;
 }
 

@@ -1,4 +1,4 @@
-// Input encoder: adds to an input what its model expects: the prompt of the input's type, or the markers and mask
+// Input encoder: adds what the model expects to an input to embed: the prompt prefix of the input's type, or the marker and mask
 // tokens of a ColBERT model. Created when a text worker opens a model.
 import type { EmbeddingPrompts, MultiVectorRules } from "../../engines/files/embedding-rules.ts";
 import type { ModelMetadata, TokenizerMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -8,7 +8,7 @@ import type { PromptText, Vocabulary } from "../../engines/text/tokenizer/vocabu
 import { ServerError } from "../../runtime/errors.ts";
 import { guardOf } from "./pair-encoder.ts";
 
-/** Names that clients of several services use for the same input type. */
+/** Groups of names that mean the same input type, because clients of different services use different names. */
 const synonyms: readonly (readonly string[])[] = [
   ["query", "search_query", "retrieval.query", "retrieval_query"],
   ["document", "passage", "corpus", "search_document", "retrieval.passage", "retrieval_document"],
@@ -24,13 +24,13 @@ interface Markers {
 }
 
 export interface InputEncoderOptions {
-  /** Id of the model, for messages. */
+  /** Id of the model, for error messages. */
   readonly id: string;
   readonly metadata: ModelMetadata;
   readonly vocabulary: Vocabulary;
-  /** Configured prompts; null: those of the model. */
+  /** Configured prompt prefixes, by input type; null = use those of the model. */
   readonly prompts: Readonly<Record<string, string>> | null;
-  /** Whether the model has a vector for each token. */
+  /** Whether the model computes a vector per token. */
   readonly isMultiVector: boolean;
 }
 
@@ -38,12 +38,18 @@ export class InputEncoder {
   readonly #id: string;
   readonly #vocabulary: Vocabulary;
   readonly #prompts: EmbeddingPrompts | null;
-  /** Null: the model is not a ColBERT model. */
+  /** Marker tokens; null = not a ColBERT model. */
   readonly #markers: Markers | null;
-  /** Guard against control tokens in texts behind a prompt that has some. Created at first use, because most prompts have none. */
+  /**
+   * Guard against control tokens in texts, needed if the prompt prefix contains control tokens. Created at first use, because
+   * most prefixes contain none.
+   */
   #guard: UserTextGuard | null = null;
 
-  /** Throws `model_file_invalid` if the vocabulary lacks a marker, and `config_invalid` for prompts beside markers. */
+  /**
+   * Throws `model_file_invalid` if the vocabulary lacks a marker token, and `config_invalid` if prompts are configured for a
+   * model with markers.
+   */
   constructor({ id, metadata, vocabulary, prompts, isMultiVector }: InputEncoderOptions) {
     this.#id = id;
     this.#vocabulary = vocabulary;
@@ -54,8 +60,8 @@ export class InputEncoder {
   }
 
   /**
-   * Returns a text with the prompt of its type. Names of control tokens in the prompt are these tokens, those in the text are
-   * not. Throws `unsupported` or `invalid_value`.
+   * Returns a text with the prompt prefix of its type. Names of control tokens in the prefix become control tokens; names in the
+   * text do not. Throws `unsupported` or `invalid_value`.
    */
   prompted(text: string, inputType: string | undefined): string | PromptText {
     const prompt = this.#markers === null ? this.#promptOf(inputType) : "";
@@ -66,7 +72,10 @@ export class InputEncoder {
     return { text: `${prompt}${this.#guard.guard(text, marker)}`, marker };
   }
 
-  /** Returns the tokens of a text with the markers of its type, filled up to `most` tokens at most. Throws `invalid_value`. */
+  /**
+   * Returns the tokens of a text with the marker of its type. A query is padded with mask tokens, but not beyond `most` tokens.
+   * Throws `invalid_value`.
+   */
   marked(tokens: Int32Array, inputType: string | undefined, most: number): Int32Array {
     if (this.#markers === null) return tokens;
     const { query, document, mask, queryTokens } = this.#markers;
@@ -80,26 +89,27 @@ export class InputEncoder {
     return marked;
   }
 
-  /** Returns the input type of a query or of the documents that it is compared with; undefined: the model has no such types. */
+  /** Returns the input type for a query or a document in a comparison of vectors; undefined = the model does not distinguish them. */
   typeOf(role: "query" | "document"): string | undefined {
     return this.#markers !== null || this.#takesRoles ? role : undefined;
   }
 
-  /** Returns the tokens whose vectors are left out of the texts of a type. */
+  /** Returns the tokens whose vectors are omitted from the output, for texts of this type. */
   skipped(inputType: string | undefined): readonly number[] {
     return this.#markers === null || this.#role(inputType) === "query" ? [] : this.#markers.skipped;
   }
 
   /**
-   * Whether `query` and `document` are types of the model. One of them without a prompt is a text without one; so are both, if the
-   * model names no prompts. Models whose prompts have other names may mean one of these.
+   * Whether the model has the input types `query` and `document`. True if it has a prompt for at least one of them, or no prompts
+   * at all; a type without a prompt gets no prefix. False if all its prompts have other names, because it is unknown which of
+   * them means query or document.
    */
   get #takesRoles(): boolean {
     const names = Object.keys(this.#prompts?.texts ?? {});
     return names.length === 0 || roles.some((role) => nameOf(role, names) !== undefined);
   }
 
-  /** Returns the prompt of a type. Throws `unsupported` or `invalid_value`. */
+  /** Returns the prompt prefix of an input type. Throws `unsupported` or `invalid_value`. */
   #promptOf(inputType: string | undefined): string {
     const { texts = {}, fallback = null } = this.#prompts ?? {};
     if (inputType === undefined) return fallback === null ? "" : (texts[fallback] as string);
@@ -115,7 +125,7 @@ export class InputEncoder {
     return inputType === undefined ? "document" : this.#named(inputType, roles);
   }
 
-  /** Returns the name among `names` that means the type. Throws `invalid_value` with all names. */
+  /** Returns the element of `names` that matches the input type. Throws `invalid_value` with a list of all names. */
   #named(inputType: string, names: readonly string[]): string {
     const found = nameOf(inputType, names);
     if (found !== undefined) return found;
@@ -133,7 +143,7 @@ export class InputEncoder {
   }
 }
 
-/** Returns the name that means an input type: the same, in other letters, or a synonym. */
+/** Returns the name that matches an input type: exactly, ignoring case, or as a synonym; undefined = no match. */
 function nameOf(inputType: string, names: readonly string[]): string | undefined {
   const asked = inputType.toLowerCase();
   const meant = synonyms.find((group) => group.includes(asked)) ?? [];
@@ -144,7 +154,7 @@ function nameOf(inputType: string, names: readonly string[]): string | undefined
   );
 }
 
-/** Texts of the settings replace those of the file; the file says which is the default one, if they have its name. */
+/** Replaces the file's prompts by those of the settings. The default type of the file is kept if the settings have a prompt for it. */
 function configured(texts: EmbeddingPrompts["texts"], ofFile: EmbeddingPrompts | null): EmbeddingPrompts {
   const fallback = ofFile?.fallback ?? null;
   return { texts, fallback: fallback !== null && Object.hasOwn(texts, fallback) ? fallback : null };
@@ -157,7 +167,10 @@ function promptsBesideMarkers(id: string): ServerError {
   return new ServerError("config_invalid", message, { param: "prompts" });
 }
 
-/** If all prompts in the file are empty, its author may have set none, so the table of known models is used. */
+/**
+ * Returns the model's own prompts. If all prompts in the file are empty, the author may have set none, so the table of known
+ * models is used.
+ */
 function promptsOf({ prompts, architecture, name, path }: ModelMetadata): EmbeddingPrompts | null {
   const isNamed = prompts !== null && Object.values(prompts.texts).some((text) => text !== "");
   return isNamed ? prompts : (knownPrompts(architecture, name, path) ?? prompts);
@@ -166,7 +179,7 @@ function promptsOf({ prompts, architecture, name, path }: ModelMetadata): Embedd
 function markersOf(id: string, tokenizer: TokenizerMetadata, rules: MultiVectorRules): Markers {
   const { queryMarker, documentMarker, queryTokens, skipped } = rules;
   const find = (name: string): number | null => {
-    // A vocabulary of WordPiece in GGUF marks the pieces that begin a word.
+    // In GGUF, a WordPiece vocabulary marks pieces at the beginning of a word with U+2581.
     const names = tokenizer.model === "bert" ? [`\u2581${name}`, name] : [name];
     const token = names.map((one) => tokenizer.tokens.indexOf(one)).find((index) => index >= 0);
     return token ?? null;

@@ -1,5 +1,5 @@
-// Pair encoder: encodes a query and a document in the form in which a reranker scores them. The file of a generative reranker
-// has a template for the pair; an encoder has a separator token. Created when a text worker opens a model.
+// Pair encoder: encodes a query and a document in the form that a reranker expects. The file of a generative reranker contains a
+// template for the pair; an encoder model has a separator token. Created when a text worker opens a model.
 import { chooseMarker, UserTextGuard } from "../../engines/text/template/user-text.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,13 +10,13 @@ export class PairEncoder {
   /** Guard against control tokens in the texts. Created at first use, because most models are not rerankers. */
   #guard: UserTextGuard | null = null;
 
-  /** `template`: text with {query} and {document}; null: the file has none. */
+  /** `template`: text with the placeholders {query} and {document}; null = the file has no template. */
   constructor(vocabulary: Vocabulary, template: string | null) {
     this.#vocabulary = vocabulary;
     this.#template = template;
   }
 
-  /** Returns the tokens of a pair. Throws `unsupported` if the model's file has neither a template nor a closing token. */
+  /** Returns the tokens of a pair. Throws `unsupported` if the model's file has neither a template nor a separator token. */
   encode(query: string, document: string): Int32Array {
     const vocabulary = this.#vocabulary;
     const template = this.#template;
@@ -33,7 +33,7 @@ export class PairEncoder {
   }
 }
 
-/** Returns the guard of texts that stand beside text of the model's author, without words that are removed. */
+/** Returns a guard for client texts that are inserted into a text of the model's author. */
 export function guardOf(vocabulary: Vocabulary): UserTextGuard {
   return new UserTextGuard({
     names: vocabulary.controlTokens.map((token) => vocabulary.tokenText(token)),

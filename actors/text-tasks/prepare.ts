@@ -15,32 +15,32 @@ import type { TextPhase } from "./text-phase.ts";
 
 export interface PreparedPrompt {
   readonly tokens: Int32Array;
-  /** Tiles of images and windows of audio among the tokens. */
+  /** Image tiles and audio windows among the tokens. */
   readonly tiles: readonly TileSpan[];
   readonly grammar: GrammarSource | null;
-  /** Sequence breakers of the DRY penalty: a repeated sequence ends at these tokens. */
+  /** Sequence breakers of the DRY penalty: tokens at which a repeated sequence ends. */
   readonly breakers: Int32Array;
   readonly reasoningBudget: ReasoningLimit | null;
   readonly answer: PreparedAnswer;
 }
 
-/** How to parse the text of each choice. */
+/** How to parse and check the text of each choice. */
 export interface PreparedAnswer {
-  /** Format of the model's tool calls; null: the prompt is not a chat. */
+  /** Format of the model's tool calls; null = the prompt is not a chat. */
   readonly format: FormatName | null;
   /** true: the output may contain tool calls or reasoning. false: all text is content. */
   readonly isParsed: boolean;
   readonly tools: ToolUse | null;
-  /** Whether the prompt ends within reasoning. */
+  /** Whether the prompt ends inside a reasoning section. */
   readonly startsThinking: boolean;
-  /** Control tokens whose text is part of the output. */
+  /** Ids of control tokens whose text is part of the output. */
   readonly shownTokens: readonly number[];
-  /** Checks of the output, see checkOutput; null: the grammar alone ensures a valid output. */
+  /** Checks of the output, see checkOutput; null = the grammar alone ensures a valid output. */
   readonly checks: OutputChecks | null;
 }
 
 export interface OutputChecks {
-  /** The constraints on the output (AskedOutput), serialised. */
+  /** Serialised constraints on the output (AskedOutput). */
   readonly asked: Uint8Array;
   readonly content: boolean;
   readonly calls: boolean;
@@ -53,9 +53,9 @@ interface AskedOutput {
   readonly format: FormatName | null;
   /** Whether reasoning may precede the output. */
   readonly mayThink: boolean;
-  /** Whether the prompt ends within reasoning. */
+  /** Whether the prompt ends inside a reasoning section. */
   readonly hasBegun: boolean;
-  /** Whether the prompt ends within the content of the answer. */
+  /** Whether the prompt ends inside the content of an assistant message, which the output continues. */
   readonly continuesText: boolean;
   readonly notation: GrammarNotation;
 }
@@ -102,15 +102,15 @@ export function preparePrompt(
 }
 
 export interface OutputToCheck {
-  /** The serialised constraints on the output (OutputChecks.asked), after deserialisation. */
+  /** The constraints on the output, deserialised from OutputChecks.asked. */
   readonly asked: AskedOutput;
   /** The whole content of an output, or the arguments of a tool call. */
   readonly text: string;
-  /** Name of the called tool; null: the text is content. */
+  /** Name of the called tool; null = the text is content. */
   readonly call: string | null;
 }
 
-/** Returns why an output violates its constraints; null: it is valid. */
+/** Returns why an output violates its constraints; null = it is valid. */
 export function checkOutput({ asked, text, call }: OutputToCheck): string | null {
   const demand = demandOf(asked);
   if (demand === null) return null;
@@ -132,8 +132,8 @@ function askedOf(
 }
 
 /**
- * Returns the constraint on the output; null: none. Tool calls are constrained if a call is required, if a tool is strict, or
- * if the request has a grammar for the content.
+ * Returns the constraint on the output; null = no constraint. Tool calls are constrained if a call is required, if a tool is
+ * strict, or if the request has a grammar for the content.
  */
 function demandOf({
   grammar,
@@ -157,7 +157,7 @@ function demandOf({
     grammar,
     calls,
     thinking: tags !== null && mayThink ? { tags, hasBegun } : null,
-    // If content is continued, the prompt already contains this text.
+    // If the output continues content, the prompt already contains the opening text.
     answerOpen: continuesText ? "" : (format?.answerOpen ?? ""),
     notation,
   };

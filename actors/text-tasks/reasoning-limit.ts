@@ -1,4 +1,4 @@
-// Reasoning limit: finds the tokens between which a model reasons, so that the model place can end the reasoning.
+// Reasoning limit: finds the tokens that begin and end the model's reasoning, so that the model's worker can end it early.
 import type { ThinkingTags } from "../../engines/text/parse/tool-format.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,8 +10,8 @@ interface ReasoningModel {
 }
 
 /**
- * Returns a limit of `tokens` reasoning tokens after a prompt; null: the prompt has ended the reasoning, so the limit cannot be
- * exceeded. Throws `unsupported` if a tag is not one token.
+ * Returns a limit of `tokens` reasoning tokens after a prompt; null = the prompt has already ended the reasoning, so the limit
+ * cannot be exceeded. Throws `unsupported` if a reasoning tag is not a single token.
  */
 export function reasoningLimit(
   model: ReasoningModel,
@@ -27,8 +27,8 @@ export function reasoningLimit(
 }
 
 /**
- * Returns the token of a reasoning tag. Throws `unsupported` for a tag of several tokens, because a model may merge its last
- * token with the text after the tag.
+ * Returns the token of a reasoning tag. Throws `unsupported` for a tag of several tokens, because a model may merge the tag's
+ * last token with the text that follows.
  */
 function tagToken({ id, vocabulary }: ReasoningModel, tag: string): number {
   const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);

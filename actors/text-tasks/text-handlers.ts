@@ -1,5 +1,5 @@
-// Handlers of the tasks of a text worker: all processing of a client's text, before and after generation. A worker runs one
-// task at a time. If a task takes too long, its thread is ended.
+// Task handlers of a text worker: all processing of client texts, before and after generation. A worker runs one task at a time.
+// If a task takes too long, its thread is terminated.
 import { createHash } from "node:crypto";
 import { deserialize } from "node:v8";
 import { type ModelMetadata, parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -22,7 +22,7 @@ import type { TextPhase } from "./text-phase.ts";
 
 export interface TokenizedInputs {
   readonly prompts: readonly Int32Array[];
-  /** Tokens of these texts whose vectors are left out, if the model has a vector for each token. */
+  /** Tokens of these texts whose vectors are omitted from the output, if the model computes a vector per token. */
   readonly skipped: readonly number[];
 }
 
@@ -59,11 +59,11 @@ export interface TextTaskTypes {
       readonly key: string;
       readonly inputs: EmbedInputs;
       readonly truncates: boolean;
-      /** Text that each input is scored with; undefined: the inputs are embedded. */
+      /** Query against which each input is scored; undefined = the inputs are embedded. */
       readonly query: string | undefined;
-      /** Input type of the texts; undefined: the default, or the type of their role. */
+      /** Input type of the texts; undefined = the default, or the type that follows from `role`. */
       readonly inputType: string | undefined;
-      /** What the texts are in a comparison of vectors; undefined: they are embedded. */
+      /** Role of the texts in a comparison of vectors; undefined = no comparison, the texts are only embedded. */
       readonly role: "query" | "document" | undefined;
     };
     readonly output: TokenizedInputs;
@@ -89,7 +89,7 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-/** Idle time before a worker imports the body translators. The import takes 0.1 s, and most tasks do not need it. */
+/** Idle time in ms before a worker imports the body translators. The import takes 0.1 s, and most tasks do not need them. */
 const restMs = 500;
 
 /** Returns the handlers. `loadTranslators` imports the translators at its first call. */
@@ -98,7 +98,7 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
   let hasRested = false;
   const timer = setTimeout(() => {
     hasRested = true;
-    // The error is ignored here, because each task that needs the translators reports it.
+    // The error is ignored here, because every task that needs the translators reports it.
     loadTranslators().catch(() => {});
   }, restMs).unref();
   const awaitRest = (): void => {

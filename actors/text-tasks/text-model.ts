@@ -1,6 +1,6 @@
-// TextModel: the vocabulary, chat templates and limits of one model on a text worker. The tokenizer is implemented in
-// TypeScript, because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer,
-// the results of both are compared when the model is loaded.
+// TextModel: the vocabulary, chat templates and limits of one model on a text worker. The tokenizer is implemented in TypeScript,
+// because the native tokenizer recurses on some prompts until the process crashes. If the engine has a tokenizer, the results of
+// both tokenizers are compared when the model is loaded.
 
 import { audioParts } from "../../engines/audio-input/audio-tokens.ts";
 import type { AudioSpec, ImageSpec } from "../../engines/engine.ts";
@@ -25,12 +25,12 @@ import { PairEncoder } from "./pair-encoder.ts";
 import { reasoningLimit } from "./reasoning-limit.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** Share of the context that a truncated prompt may fill if the request sets no max_tokens. */
+/** Fraction of the context that a truncated prompt may fill if the request sets no max_tokens. */
 const truncatedPromptShare = 0.75;
-/** Number of leading characters that are tokenized to find the prompt's first token. No first token of a prompt is longer. */
+/** Number of leading characters that are tokenized to find the prompt's first token. No first token is longer. */
 const openingCharacters = 256;
 
-/** Data of a model for text workers. It is read once, because the file may have been deleted when a later worker starts. */
+/** Data of a model for text workers. Read only once, because the file may have been deleted when a later worker starts. */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly prompts?: AttachedModel["prompts"];
@@ -39,50 +39,50 @@ export interface TextSource extends Pick<ModelFiles, "head" | "template" | "temp
   };
 }
 
-/** How to parse the answer to a chat. It depends on the format of the chat template. */
+/** How to parse the output of a chat. Depends on the format of the chat template. */
 export interface ChatPlan {
   readonly format: ToolFormat;
-  /** Whether the prompt ends within reasoning. */
+  /** Whether the prompt ends inside a reasoning section. */
   readonly opensThinking: boolean;
-  /** Whether the prompt ends within the content of the assistant's message. */
+  /** Whether the prompt ends inside the content of an assistant message, which the output continues. */
   readonly continuesText: boolean;
-  /** Control tokens that the parser of the format needs to see. */
+  /** Control tokens that the parser of the format must see. */
   readonly shownTokens: ReadonlySet<number>;
 }
 
 export interface PromptPlan {
   readonly prompt: Int32Array;
-  /** Tiles of images and windows of audio in the prompt. */
+  /** Image tiles and audio windows in the prompt. */
   readonly tiles?: readonly TileSpan[];
-  /** How to parse the answer to a chat; null: the prompt is plain text. */
+  /** How to parse the output of a chat; null = the prompt is plain text. */
   readonly chat: ChatPlan | null;
 }
 
 /** How an input to embed is tokenized. */
 export interface InputOptions {
-  /** Whether to cut the end of an input that is too long. */
+  /** Whether to truncate an input that is too long. */
   readonly truncates: boolean;
-  /** What a text is for the model; undefined: its default. */
+  /** Input type of the text, such as `query`; undefined = the model's default. */
   readonly inputType?: string | undefined;
-  /** Field of the request that has the input, for messages; by default `input`. */
+  /** Request field that contains the input, for error messages; absent = `input`. */
   readonly field?: string;
 }
 
 export class TextModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
-  /** Maximum number of tokens of one sequence, prompt and output. */
+  /** Maximum number of tokens of one sequence (prompt and output). */
   readonly sequenceTokens: number;
   /** Maximum number of tokens of one input to embed. Lower than the context length if an input must fit into one step. */
   readonly inputLimit: number;
   /** Notation of the grammars that constrain the model's outputs. */
   readonly notation: GrammarNotation;
-  /** Name of the setting that determines inputLimit, for messages; empty: the context determines it. */
+  /** Name of the setting that determines inputLimit, for error messages; empty = the context length determines it. */
   readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
   readonly #pairs: PairEncoder;
   readonly #inputs: InputEncoder;
-  /** Images and audio that the model takes; null: none. */
+  /** Image input that the model accepts; null = none. */
   readonly #images: ImageSpec | null;
   readonly #audio: AudioSpec | null;
 
@@ -160,7 +160,7 @@ export class TextModel {
     return { ...this.#withMedia({ ...rendered, mediaMarker }, keys, request, media), chat };
   }
 
-  /** Returns the tokens of a prompt with images, videos or audio. `keys`: the one at each mark. */
+  /** Returns the tokens of a prompt with images, videos or audio. `keys`: keys of the media items, in the order of their markers. */
   #withMedia(
     { text, marker, mediaMarker }: PromptText & { readonly mediaMarker: string },
     keys: readonly string[],
@@ -211,14 +211,20 @@ export class TextModel {
     return { prompt: this.#fitting(Int32Array.from(tokens), room, request), tiles };
   }
 
-  /** An image that is shown several times takes its place in the context each time. A video counts as one image. */
+  /**
+   * Checks the number of media items. An image that is shown several times counts each time, because each occurrence takes space
+   * in the context. A video counts as one image.
+   */
   #checkMedia(keys: readonly string[], media: readonly PreparedMedia[], param: string): void {
     const audioKeys = new Set(media.flatMap(({ key, isAudio }) => (isAudio ? [key] : [])));
     const mentions = keys.map((key) => ({ param, ...(audioKeys.has(key) && { kind: "audio" as const }) }));
     checkMedia(mentions, { images: this.#images, audio: this.#audio }, this.id);
   }
 
-  /** Returns the parts of an image or of audio in a prompt: texts, and numbers of tiles. The model takes it, see checkMedia(). */
+  /**
+   * Returns how an image or audio file appears in a prompt: texts, and numbers of tiles. checkMedia() has checked that the model
+   * accepts it.
+   */
   #partsOf(item: PreparedMedia): readonly (string | number)[] {
     if (item.isAudio) return audioParts((this.#audio as AudioSpec).projector, item.tiles.length);
     return imageParts(this.#images as ImageSpec, item);
@@ -230,7 +236,7 @@ export class TextModel {
     return this.#fitting(tokens, room, request);
   }
 
-  /** Returns a prompt that the client sent as tokens. A prompt that is too long and may be truncated loses its first tokens. */
+  /** Returns a prompt that the client sent as tokens. If it is too long and may be truncated, its first tokens are dropped. */
   #givenTokens(given: Int32Array, request: OpenRequest): Int32Array {
     const tokens = this.knownTokens(given, "prompt");
     const room = this.#roomFor(request);
@@ -238,7 +244,7 @@ export class TextModel {
     return tokens.slice(tokens.length - this.#keptTokens(request, room));
   }
 
-  /** Returns the tokens of a prompt for text between `text` and `suffix`. Throws `unsupported`. */
+  /** Returns the prompt tokens for generating text between `text` and `suffix`. Throws `unsupported`. */
   #infill(text: string, suffix: string, request: OpenRequest): Int32Array {
     const { infillTokens } = this.vocabulary;
     if (infillTokens === null) {
@@ -260,8 +266,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the tokens of an input to embed, a text with what its type adds to it. Throws `context_length_exceeded`, and
-   * `invalid_value` for an unknown type, unknown tokens or no tokens.
+   * Returns the tokens of an input to embed, including the prefix or markers of its type. Throws `context_length_exceeded`, and
+   * `invalid_value` for an unknown type, unknown tokens or an empty input.
    */
   inputTokens(input: string | Int32Array, options: InputOptions): Int32Array {
     const { truncates, inputType, field = "input" } = options;
@@ -276,7 +282,7 @@ export class TextModel {
     return kept;
   }
 
-  /** Returns the tokens of a document to score with a query. Throws `context_length_exceeded`, `unsupported`. */
+  /** Returns the tokens of a document to score against a query. Throws `context_length_exceeded`, `unsupported`. */
   pairTokens(query: string, document: string): Int32Array {
     const bytes = Buffer.byteLength(query) + Buffer.byteLength(document);
     const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
@@ -291,7 +297,7 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "documents" });
   }
 
-  /** Returns a limit of `tokens` reasoning tokens after a prompt; null: it cannot be exceeded. Throws `unsupported`. */
+  /** Returns a limit of `tokens` reasoning tokens after a prompt; null = the limit cannot be exceeded. Throws `unsupported`. */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const { thinking } = this.#templates.for(false).template;
     return thinking === null ? null : reasoningLimit(this, thinking, tokens, prompt);
@@ -302,7 +308,7 @@ export class TextModel {
     return this.#tokens(prompt);
   }
 
-  /** Throws if the prompt alone exceeds the context, whatever its tokens are. */
+  /** Throws if the prompt alone must exceed the context, however it is tokenized. */
   #checkBytes(bytes: number, request: OpenRequest): void {
     const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
     if (leastTokens >= this.sequenceTokens) throw this.#tooLong(leastTokens, request, "at least ");
@@ -348,17 +354,17 @@ export class TextModel {
     return this.#inputs.marked(tokens, inputType, this.inputLimit);
   }
 
-  /** Returns the input type of a query or of the documents that it is compared with; undefined: the model has no such types. */
+  /** Returns the input type for a query or a document in a comparison of vectors; undefined = the model does not distinguish them. */
   typeOf(role: "query" | "document"): string | undefined {
     return this.#inputs.typeOf(role);
   }
 
-  /** Returns the tokens whose vectors are left out of the texts of a type, if the model has a vector for each token. */
+  /** Returns the tokens whose vectors are omitted from the output for texts of this type, if the model computes a vector per token. */
   skippedTokens(inputType?: string): readonly number[] {
     return this.#inputs.skipped(inputType);
   }
 
-  /** Returns a copy of the tokens. Throws `invalid_value` naming the field for a token that is not in the vocabulary. */
+  /** Returns a copy of the tokens. Throws `invalid_value` with the name of the field if a token is not in the vocabulary. */
   knownTokens(tokens: Int32Array, param = "input"): Int32Array {
     const { size } = this.vocabulary;
     const unknown = tokens.find((token) => !(token >= 0 && token < size));
@@ -375,7 +381,10 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: field });
   }
 
-  /** `bound`: text that marks `prompt` as a lower bound. The message has OpenAI's wording, because clients search for it. */
+  /**
+   * Returns the error for a prompt that is too long. `bound`: text before the number `prompt` if it is only a lower bound. The
+   * message uses OpenAI's wording, because clients search for it.
+   */
   #tooLong(prompt: number, request: OpenRequest, bound = ""): ServerError {
     const { maxTokens, minTokens, fields } = request;
     const limit = this.sequenceTokens;
@@ -399,12 +408,12 @@ function typeOfTokens(inputType: string): ServerError {
   return new ServerError("invalid_value", message, { param: "input_type" });
 }
 
-/** Number of bytes of an escaped letter in JSON (\u0041). The template may write the letter as 1 byte. */
+/** Number of bytes of an escaped letter in JSON (\u0041), which the template may render as 1 byte. */
 const longestEscape = 6;
 
 /**
- * Returns a lower bound of the prompt's bytes with any template: contents, and arguments of tool calls. If the template may
- * omit reasoning of earlier turns (`dropsThoughts`), the assistant's contents do not count, because they may contain reasoning.
+ * Returns a lower bound of the rendered prompt's bytes with any template: contents, and arguments of tool calls. If the template
+ * may omit reasoning of earlier turns (`dropsThoughts`), assistant contents are not counted, because they may contain reasoning.
  */
 function leastBytes(messages: readonly ChatMessage[], dropsThoughts: boolean): number {
   let bytes = 0;
@@ -425,10 +434,7 @@ function letterCount(text: string): number {
   return count;
 }
 
-/**
- * Checks that the model has as many output weights as tokens, because the model could otherwise
- * generate a token that has no text.
- */
+/** Throws if the model does not have as many output weights as tokens, because it could then generate a token that has no text. */
 function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;
@@ -440,7 +446,7 @@ function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
 
 function checkProbes(model: TextSource, vocabulary: Vocabulary): void {
   const { probes } = model.ready;
-  // With exact rules, texts differ on purpose: the engine's own tokenizer is not used.
+  // If the vocabulary follows the exact rules, results may differ on purpose, and the engine's own tokenizer is not used.
   if (probes === null || vocabulary.isExact) return;
   vocabularyProbes.forEach((text, i) => {
     const expected = probes[i] === undefined ? new Int32Array(0) : probes[i];

@@ -1,4 +1,4 @@
-// TextPhase: the phases of a text task. If a phase takes too much time or memory, the error message names the phase.
+// TextPhase: the phases of a text task. If a phase takes too much time or memory, the error message mentions the phase.
 
-/** `body`: reading a request body. `messages`: rendering and tokenizing. `template`: test renders. */
+/** `body`: parsing a request body. `messages`: rendering and tokenizing. `template`: test renders of the chat template. */
 export type TextPhase = "body" | "messages" | "grammar" | "input" | "check" | "model" | "template";

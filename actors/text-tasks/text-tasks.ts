@@ -1,5 +1,5 @@
-// TextTasks: typed calls of the tasks that the generation thread runs on its pool of text workers. Converts the errors of tasks
-// to errors for the client. The generation thread itself processes only the output of models, not clients' text.
+// TextTasks: typed calls of the tasks that the generation thread runs on its pool of text workers. Converts task errors to errors
+// for the client. The generation thread itself processes only the output of models, not client texts.
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -15,7 +15,7 @@ import type { TextTaskKind, TextTaskTypes, TokenizedInputs } from "./text-handle
 import type { TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** The members of a task pool that are used here. */
+/** The members of a task pool that this module uses. */
 export interface TaskRunner {
   readonly statistics: TaskPoolStatistics;
   share(key: string, value: unknown): Promise<unknown>;
@@ -26,7 +26,7 @@ export interface TaskRunner {
 
 export interface TextTaskLimits {
   readonly seconds: number;
-  /** Time limit for reading and opening a model. */
+  /** Time limit in seconds for reading and opening a model. */
   readonly loadSeconds: number;
   readonly heapMiB: number;
 }
@@ -55,7 +55,7 @@ export class TextTasks {
     const { id, path, chatTemplate, jinjaExplicit } = model;
     const input: TextTaskTypes["read"]["input"] = { path, chatTemplate, jinjaExplicit };
     try {
-      // Each model counts as a separate client, so that a slow template does not delay the other models.
+      // Each model counts as a separate client, so that a slow template does not delay other models.
       const limitMs = this.#limits.loadSeconds * 1000;
       return (await this.#runner.run({ kind: "read", input, client: `model ${id}`, limitMs })) as ModelFiles;
     } catch (error) {
@@ -78,7 +78,7 @@ export class TextTasks {
     this.#runner.unshare(key);
   }
 
-  /** Prepares a request. Throws its validation error. */
+  /** Prepares a request. Throws the request's validation error. */
   prepare(
     key: string,
     request: GenerateRequest,
@@ -88,7 +88,7 @@ export class TextTasks {
     return this.#ofRequest("prepare", key, request, media, signal);
   }
 
-  /** Returns the number of prompt tokens. Throws the validation error of the request. */
+  /** Returns the number of prompt tokens. Throws the request's validation error. */
   countTokens(
     key: string,
     request: GenerateRequest,
@@ -98,9 +98,7 @@ export class TextTasks {
     return this.#ofRequest("count", key, request, media, signal);
   }
 
-  /**
-   * Returns the tokens of inputs to embed, or to score with a query. Throws `context_length_exceeded`, `invalid_value`.
-   */
+  /** Returns the tokens of inputs to embed, or to score against a query. Throws `context_length_exceeded`, `invalid_value`. */
   tokenize(
     key: string,
     inputs: EmbedInputs,
@@ -123,7 +121,7 @@ export class TextTasks {
     return this.#run("convert", { key, source, wantsPieces }, { client, signal, needs: key });
   }
 
-  /** Returns why an output violates its constraints; null: it is valid. `call`: name of the called tool; null: content. */
+  /** Returns why an output violates its constraints; null = it is valid. `call`: name of the called tool; null = the text is content. */
   check(checks: OutputChecks, text: string, call: string | null, client: string): Promise<string | null> {
     return this.#run("check", { asked: checks.asked, text, call }, { client });
   }
@@ -152,7 +150,7 @@ export class TextTasks {
     try {
       return await this.#run(kind, { key, request, media }, options);
     } catch (error) {
-      // The cost of translating a grammar does not depend on the prompt, so the digest omits the prompt.
+      // The cost of translating a grammar does not depend on the prompt, so the prompt is not part of the digest.
       if (error instanceof RefusedTask) {
         this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
       }
@@ -203,7 +201,7 @@ export class TextTasks {
   }
 }
 
-/** Error of a task that took too much time or memory, which rejects the request. */
+/** Error of a task that took too much time or memory. The request is rejected with it. */
 export class RefusedTask extends ServerError {
   /** The phase that took too much time or memory. */
   readonly phase: string;

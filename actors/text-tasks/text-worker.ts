@@ -1,10 +1,10 @@
-// Module of a text worker thread, which runs the tasks of TextTasks.
+// Entry module of a text worker thread, which runs the tasks of TextTasks.
 import type { StartTasks } from "../../runtime/task/task.ts";
 import type { TranslatorModule } from "../api/body-translators.ts";
 import { textHandlers } from "./text-handlers.ts";
 
 export interface TextWorkerInit {
-  /** URL of the module with the body translators (TranslatorModule). */
+  /** URL of the module with the body translators (see TranslatorModule). */
   readonly translators: string;
 }
 

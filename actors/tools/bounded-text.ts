@@ -1,14 +1,12 @@
-// Bounded text: the output of a process. If it exceeds the capacity, only its beginning, its end and its length are kept.
+// Bounded text: the output of a process. If it exceeds the capacity, only its beginning, its end and its total length are kept.
 
 export class BoundedText {
   readonly #half: number;
-  /**
-   * The first half contains the first bytes; the second half is a ring buffer of the last bytes. Allocated at the first byte.
-   */
+  /** The first half contains the first bytes; the second half is a ring buffer of the last bytes. Allocated when the first byte arrives. */
   #bytes: Buffer | null = null;
   #total = 0;
 
-  /** `capacity`: number of bytes that are kept. */
+  /** `capacity`: number of bytes to keep. */
   constructor(capacity: number) {
     this.#half = Math.max(1, Math.floor(capacity / 2));
   }
@@ -18,7 +16,7 @@ export class BoundedText {
     this.#bytes ??= Buffer.allocUnsafe(2 * this.#half);
     const toHead = Math.min(added.length, Math.max(0, this.#half - this.#total));
     added.copy(this.#bytes, this.#total, 0, toHead);
-    // Only the last bytes of a long piece fit into the ring buffer.
+    // Only the last bytes of a long chunk fit into the ring buffer.
     let from = Math.max(toHead, added.length - this.#half);
     while (from < added.length) {
       const at = (this.#total + from - this.#half) % this.#half;
@@ -50,8 +48,8 @@ export class BoundedText {
 }
 
 /**
- * Returns at most `limit` bytes of a text: its beginning and end, with a note in place of the omitted bytes. Halves of
- * surrogate pairs become replacement characters, because many JSON parsers reject them.
+ * Returns at most `limit` bytes of a text: its beginning and end, with a note in place of the omitted bytes. Unpaired surrogates
+ * become replacement characters, because many JSON parsers reject them.
  */
 export function boundedText(text: string, limit: number): string {
   const bytes = Buffer.from(text, "utf8");
@@ -60,7 +58,7 @@ export function boundedText(text: string, limit: number): string {
   return excerpt(bytes.subarray(0, half), bytes.subarray(bytes.length - half), bytes.length);
 }
 
-/** Joins the beginning and the end of a text. Incomplete characters at the two cuts are left out. */
+/** Joins the beginning and the end of a text. Incomplete characters at the two cuts are dropped. */
 function excerpt(head: Buffer, tail: Buffer, total: number): string {
   const first = head.subarray(0, head.length - cutAtEnd(head));
   const last = tail.subarray(cutAtStart(tail));

@@ -1,8 +1,8 @@
-// Failures of tool calls: the text that the model reads of a call that has failed or was not run.
+// Failures of tool calls: creates the result text for the model if a call has failed or was not run.
 import type { ServerToolResult } from "../api/agent/server-tools.ts";
 import { boundedText } from "./bounded-text.ts";
 
-/** Maximum number of bytes of the reason. */
+/** Maximum number of bytes of the reason in a result. */
 const MAX_ERROR_BYTES = 8192;
 
 type FailedStatus = Exclude<ServerToolResult["status"], "success">;

@@ -1,10 +1,10 @@
-// Process output: the bounded text of a command's stdout or stderr.
+// Process output: bounded text of a command's stdout or stderr.
 import type { Readable } from "node:stream";
 import { BoundedText } from "./bounded-text.ts";
 
-/** Maximum number of bytes that are kept of the stdout, and of the stderr, of a cell or command. */
+/** Maximum number of bytes that are kept of stdout, and of stderr, per Python call or command. */
 export const maxOutputBytes = 65_536;
-/** Maximum wait in ms for the end of an output stream after its process has ended. */
+/** Maximum time in ms to wait for the end of an output stream after its process has ended. */
 const CLOSE_MS = 1000;
 
 export class ProcessOutput {
@@ -18,7 +18,7 @@ export class ProcessOutput {
     stream.on("data", (chunk: Buffer) => this.text.add(chunk));
   }
 
-  /** Waits for output that was written before the process ended. */
+  /** Waits for the output that was written before the process ended. */
   async end(): Promise<void> {
     await endStream(this.#stream, this.#closed);
   }
@@ -32,8 +32,8 @@ export function whenClosed(stream: Readable): Promise<void> {
 }
 
 /**
- * Waits for the end of a stream whose process has ended. Without a sandbox, a child process that still runs can keep the stream
- * open, so the stream is destroyed after CLOSE_MS.
+ * Waits for the end of a stream whose process has ended. Without a sandbox, a child process that is still running can keep the
+ * stream open, so the stream is destroyed after CLOSE_MS.
  */
 export async function endStream(stream: Readable, closed: Promise<void>): Promise<void> {
   const timer = setTimeout(() => stream.destroy(), CLOSE_MS);

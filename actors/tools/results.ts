@@ -7,7 +7,7 @@ import { maxOutputBytes } from "./process-output.ts";
 import type { CellResult } from "./python/interpreter.ts";
 import type { CommandResult } from "./shell.ts";
 
-/** Maximum number of bytes of one output in the result that the model reads. */
+/** Maximum number of bytes of one output in the result for the model. */
 const MAX_MODEL_OUTPUT = 12_000;
 
 export const noFiles: Produced = { files: [], notes: [] };
@@ -55,7 +55,7 @@ interface RanCommands {
   readonly commands: readonly string[];
   readonly results: readonly CommandResult[];
   readonly workFolder: string;
-  /** Limit in bytes that the model set for stdout, and for stderr, of all commands together; null: the tool's own limit. */
+  /** Limit in bytes that the model set for stdout, and for stderr, of all commands together; null = use the tool's own limit. */
   readonly maxOutput: number | null;
 }
 
@@ -92,7 +92,7 @@ function textOf(text: BoundedText | null, limit: number): string {
   return text === null ? "" : text.within(limit);
 }
 
-/** Returns the stderr of a command, and the reason if the command was ended or not run. */
+/** Returns the stderr of a command. If the command was killed or not run, the reason is added. */
 function errorsOf({ stderr, limit }: CommandResult, maxBytes: number): string {
   if (stderr === null) return "not run: the time limit of the call was reached\n";
   return lines([stderr.within(maxBytes), ...(limit === null ? [] : [`ended: it exceeded the limit of ${limit}\n`])]);
@@ -103,7 +103,7 @@ export function plainOutcome(result: Readonly<Record<string, unknown>>, produced
   return { ...made(model), status: "success", files: produced.files };
 }
 
-/** Outcome of a call that could not be run. */
+/** Returns the outcome of a call that could not be run. */
 export function failedOutcome(message: string): ToolOutcome {
   const content = failureText(message);
   return { ...made({}), status: "error", content, data: { status: "error", content } };
@@ -118,8 +118,8 @@ function made(model: Readonly<Record<string, unknown>>): Omit<ToolOutcome, "stat
 }
 
 /**
- * Returns a result as JSON of at most maxResultBytes bytes. JSON is longer than its texts, because it escapes characters.
- * Therefore the texts are shortened until the JSON fits.
+ * Returns a result as JSON of at most maxResultBytes bytes. Escaping makes JSON longer than its texts, so the texts are shortened
+ * until the JSON fits.
  */
 function contentOf(fields: (limit: number) => object): string {
   for (let limit = MAX_MODEL_OUTPUT; ; limit = Math.floor(limit / 2)) {

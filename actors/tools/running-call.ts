@@ -1,7 +1,7 @@
 // Running call: the state of one call that can be cancelled.
 
 export class RunningCall {
-  /** Resolves when the call is cancelled and runs no process, so that there is nothing to wait for. */
+  /** Resolves when the call is cancelled while it runs no process, so that there is nothing to wait for. */
   readonly cancelled: Promise<void>;
   #isCancelled = false;
   #stop: (() => Promise<void>) | null = null;
@@ -23,10 +23,7 @@ export class RunningCall {
     else void this.#stop();
   }
 
-  /**
-   * Waits for work that runs processes. `stop` ends the processes. Work that begins after the cancellation is stopped
-   * immediately.
-   */
+  /** Waits for work that runs processes. `stop` ends the processes. Work that begins after the cancellation is stopped immediately. */
   async during<T>(stop: () => Promise<void>, work: Promise<T>): Promise<T> {
     this.#stop = stop;
     if (this.#isCancelled) void stop();

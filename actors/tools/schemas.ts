@@ -1,5 +1,5 @@
-// Built-in tools: their names, the descriptions and argument schemas that the model sees, and their names in progress events
-// and approvals. The main thread and the text workers load this module, so it imports nothing that runs tools.
+// Built-in tools: their names, the descriptions and argument schemas for the model, and their names in progress events and
+// approvals. The main thread and the text workers load this module, so it must not import code that runs tools.
 import { z } from "zod";
 import type { ToolSpec } from "../../engines/generation.ts";
 import type { ApprovalRequest, ToolGroup, ToolType } from "../api/agent/agents.ts";
@@ -70,14 +70,14 @@ export type BuiltInName = keyof typeof toolArguments;
 
 export interface BuiltInTool {
   readonly name: BuiltInName;
-  /** Declaration for the model. */
+  /** Tool declaration for the model. */
   readonly spec: ToolSpec;
-  /** Groups that offer the tool to the model. */
+  /** Groups that contain the tool. */
   readonly groups: readonly ToolGroup[];
   readonly type: ToolType;
   readonly kind: ApprovalRequest["tool"]["kind"];
   readonly label: string;
-  /** What runs the tool: the tools thread in the sandbox, the agent loop on the file store, or the web place. */
+  /** Where the tool runs: in the sandbox (name of the sandboxed tool), in the agent loop on the file store, or on the web thread. */
   readonly runsIn: SandboxedTool | "files" | "web";
 }
 
@@ -147,7 +147,7 @@ export function toolsOf(groups: readonly ToolGroup[]): readonly BuiltInTool[] {
   return builtInTools.filter((built) => built.groups.some((group) => groups.includes(group)));
 }
 
-/** Returns the built-in tool of the groups with the name that the model sees; undefined: none. */
+/** Returns the built-in tool of these groups with this name (as the model sees it); undefined = no such tool. */
 export function builtInNamed(name: string, groups: readonly ToolGroup[]): BuiltInTool | undefined {
   return toolsOf(groups).find(({ spec }) => spec.name === name);
 }

@@ -1,6 +1,6 @@
-// Session table: the open sessions with their work folders, in the order of their last use. A new session gets a prepared
-// folder and interpreter. Sessions without running calls are closed when there are too many sessions, or when they are idle for
-// IDLE_MS.
+// Session table: the open sessions with their work folders, in the order of their last use. A new session gets a folder and
+// interpreter that were prepared in advance. Sessions without running calls are closed when there are too many sessions, or when
+// they have been idle for IDLE_MS.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { WorkFolder, WorkFolders } from "./files/work-folders.ts";
@@ -10,29 +10,29 @@ import { ToolSession } from "./tool-session.ts";
 
 /** Number of open sessions above which sessions without running calls are closed. */
 const MAX_SESSIONS = 128;
-/** Maximum number of interpreters, including the prepared one for the next session. */
+/** Maximum number of interpreters, including the one prepared for the next session. */
 const MAX_INTERPRETERS = 64;
 /** Milliseconds without a call after which a session's processes and folder are removed. */
 const IDLE_MS = 60 * 60_000;
 const SWEEP_MS = 60_000;
 
-/** Maximum number of cells that run at the same time: each needs an interpreter. */
+/** Maximum number of concurrent Python calls, each of which needs an interpreter. */
 export const maxRunningCells = MAX_INTERPRETERS - 1;
 
 export interface SessionTableOptions {
   readonly sandbox: Sandbox;
-  /** null: Python is not enabled. */
+  /** Starts interpreters; null = Python is not enabled. */
   readonly python: PythonStarter | null;
   readonly folders: WorkFolders;
   readonly shellPath: string;
-  /** Reports an error that ends no call. */
+  /** Logs an error that does not end a call. */
   readonly warn: (fields: object, message: string) => void;
 }
 
 interface Entry {
   readonly opened: Promise<ToolSession>;
   session: ToolSession | null;
-  /** Number of calls in progress. */
+  /** Number of calls in progress in the session. */
   uses: number;
   usedAt: number;
 }
@@ -44,7 +44,7 @@ interface Spare {
 
 export class SessionTable {
   readonly #options: SessionTableOptions;
-  /** Sessions by id, the least recently used first. */
+  /** Sessions by id, least recently used first. */
   readonly #entries = new Map<string, Entry>();
   readonly #sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   #spare: Promise<Spare | null> = Promise.resolve(null);
@@ -75,8 +75,8 @@ export class SessionTable {
   }
 
   /**
-   * Runs work with a session's interpreter, which is started if the session has none. If too many interpreters run, an unused
-   * one is ended first. At most maxRunningCells calls of this method may run at the same time.
+   * Runs work with a session's interpreter, which is started if the session has none. If too many interpreters are running, an
+   * unused one is ended first. At most maxRunningCells calls of this method may run concurrently.
    */
   async withInterpreter<T>(session: ToolSession, work: () => Promise<T>): Promise<T> {
     const makeRoom = (): Promise<void> | null => {
@@ -128,14 +128,14 @@ export class SessionTable {
     return new ToolSession({ folder, interpreter: spare?.interpreter ?? null, sandbox, python, shellPath });
   }
 
-  /** Returns the sessions with an interpreter. Sessions that are being opened are included, because they may get one. */
+  /** Returns the sessions with an interpreter. Includes sessions that are still being opened, because they may get one. */
   #withInterpreters(): readonly Entry[] {
     return [...this.#entries.values()].filter(({ session }) => session === null || session.hasInterpreter);
   }
 
   /**
-   * Starts an interpreter for the next session. A session without a prepared interpreter starts its own; an error is then the
-   * call's result.
+   * Starts an interpreter for the next session. If this fails, the next session starts its own interpreter, and an error is then
+   * the result of its call.
    */
   #prepareSpare(): void {
     const { python, folders } = this.#options;
@@ -156,10 +156,7 @@ export class SessionTable {
     this.#closeUnused(Number.POSITIVE_INFINITY, performance.now() - IDLE_MS);
   }
 
-  /**
-   * Closes at most `count` sessions without running calls that were last used before `usedBefore`, the least recently used
-   * first.
-   */
+  /** Closes at most `count` sessions that have no running calls and were last used before `usedBefore`, least recently used first. */
   #closeUnused(count: number, usedBefore: number): void {
     const unused = [...this.#entries].filter(([, { uses, usedAt }]) => uses === 0 && usedAt < usedBefore);
     for (const [id] of unused.slice(0, Math.max(0, count))) {
@@ -183,6 +180,6 @@ async function endOneOf(entries: readonly Entry[]): Promise<void> {
   }
   const opening = entries.filter(({ session }) => session === null);
   if (opening.length === 0) throw new ServerError("internal", "more cells run than there may be interpreters");
-  // The interpreter of a session can be ended once the session is open.
+  // All interpreters of open sessions are in use. Waits until another session is open, whose interpreter can then be ended.
   await Promise.race(opening.map(({ opened }) => opened.catch(() => null)));
 }

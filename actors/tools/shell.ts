@@ -1,4 +1,4 @@
-// Shell tool: runs each command in a separate confined process.
+// Shell tool: runs each command in a separate sandboxed process.
 import { constants } from "node:os";
 import type { ConfinedProcess, LimitHit, Sandbox } from "../../runtime/sandbox/sandbox.ts";
 import type { BoundedText } from "./bounded-text.ts";
@@ -6,11 +6,11 @@ import { foldersOf, type WorkFolder } from "./files/work-folders.ts";
 import { ProcessOutput } from "./process-output.ts";
 
 export interface CommandResult {
-  /** null: the command was not run. */
+  /** Stdout of the command; null = the command was not run. */
   readonly stdout: BoundedText | null;
   readonly stderr: BoundedText | null;
   readonly outcome: { readonly type: "exit"; readonly exit_code: number } | { readonly type: "timeout" };
-  /** Limit that ended the command; null: none. */
+  /** Limit that ended the command; null = no limit was hit. */
   readonly limit: LimitHit;
 }
 
@@ -19,11 +19,11 @@ export interface ShellOptions {
   readonly shellPath: string;
   readonly folder: WorkFolder;
   readonly timeoutMs: number;
-  /** Receives the process, so that the call can be cancelled. */
+  /** Called with the process, so that the call can be cancelled. */
   readonly onStart: (process: ConfinedProcess) => void;
 }
 
-/** Result of a command for which the call has no time left. */
+/** Result of a command that is not run because the call has no time left. */
 export const notRun: CommandResult = { stdout: null, stderr: null, outcome: { type: "timeout" }, limit: null };
 
 export async function runCommand(command: string, options: ShellOptions): Promise<CommandResult> {
@@ -51,7 +51,7 @@ export async function runCommand(command: string, options: ShellOptions): Promis
   return { stdout: stdout.text, stderr: stderr.text, outcome, limit };
 }
 
-/** Returns the exit code that shells report for a command that a signal has ended. */
+/** Returns the exit code that a shell reports for a command that was ended by a signal. */
 function exitCodeOf(signal: NodeJS.Signals | null): number {
   return 128 + (signal === null ? 0 : constants.signals[signal]);
 }

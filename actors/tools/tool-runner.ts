@@ -18,7 +18,7 @@ const MAX_RUNNING_COMMANDS = 64;
 
 export interface ToolRunnerOptions extends SessionTableOptions {
   readonly codeTimeoutMs: number;
-  /** Time limit of all commands of a call together. */
+  /** Time limit in ms of all commands of a call together. */
   readonly shellTimeoutMs: number;
   readonly stagingFolder: string;
 }

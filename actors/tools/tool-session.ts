@@ -9,16 +9,16 @@ import { type CommandResult, notRun, runCommand } from "./shell.ts";
 
 export interface ToolSessionOptions {
   readonly folder: WorkFolder;
-  /** Prepared interpreter; null: none was available. */
+  /** Interpreter that was prepared in advance; null = none was available. */
   readonly interpreter: Interpreter | null;
   readonly sandbox: Sandbox;
-  /** null: Python is not enabled. */
+  /** Starts interpreters; null = Python is not enabled. */
   readonly python: PythonStarter | null;
   readonly shellPath: string;
 }
 
 export interface ShellLimits {
-  /** Time limits of all commands together, and of each command. */
+  /** Time limits in ms: of all commands together, and of each command. */
   readonly callMs: number;
   readonly commandMs: number;
 }
@@ -28,11 +28,11 @@ export class ToolSession {
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
   #usesInterpreter = false;
-  /** Resolves when the interpreter has been ended to make room for others; null: it is not being ended. */
+  /** Resolves when the interpreter has been ended to make room for others; null = it is not being ended. */
   #ending: Promise<void> | null = null;
-  /** Whether a cell has run in the interpreter, so that its end loses variables. */
+  /** Whether a cell has run in the interpreter, so that ending it loses variables. */
   #hasVariables = false;
-  /** Note for the result of the next cell. */
+  /** Note for the result of the next Python call; null = no note. */
   #note: string | null = null;
   #turns: Promise<unknown> = Promise.resolve();
   readonly #commands = new Set<ConfinedProcess>();
@@ -48,12 +48,12 @@ export class ToolSession {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
-  /** Whether a cell runs or is about to run. The interpreter is then not ended to make room for others. */
+  /** Whether a cell is running or about to run. The interpreter must then not be ended to make room for others. */
   get usesInterpreter(): boolean {
     return this.#usesInterpreter;
   }
 
-  /** Runs work that uses the interpreter, after the earlier work that uses it. */
+  /** Runs work that uses the interpreter, after all earlier work of this kind has finished. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#turns.then(work);
     this.#turns = done.catch(() => {});
@@ -61,8 +61,8 @@ export class ToolSession {
   }
 
   /**
-   * Runs work with the interpreter, which is started if there is none. `makeRoom`: ends another interpreter, or waits until one can be
-   * ended; null: one more may be started now.
+   * Runs work with the interpreter, which is started if necessary. `makeRoom`: ends another interpreter, or waits until one can
+   * be ended; returns null if one more may be started now.
    */
   async withInterpreter<T>(makeRoom: () => Promise<void> | null, work: () => Promise<T>): Promise<T> {
     this.#usesInterpreter = true;
@@ -81,7 +81,7 @@ export class ToolSession {
     }
   }
 
-  /** Starts an interpreter in place of one that has ended. Throws if Python cannot be started. */
+  /** Starts an interpreter to replace one that has ended. Throws if Python cannot be started. */
   #startInterpreter(): void {
     const { python } = this.#options;
     this.#mustBeOpen();
@@ -92,7 +92,7 @@ export class ToolSession {
     this.#note = "A new Python interpreter was started: variables of earlier calls are lost, files are kept.";
   }
 
-  /** Runs a cell in the interpreter. `note`: message to the model that variables were lost; null: none. */
+  /** Runs a cell in the interpreter. `note`: tells the model that variables were lost; null = no note. */
   async runCell(
     code: string,
     timeoutMs: number,
@@ -107,7 +107,7 @@ export class ToolSession {
     return { cell, note, workFolder: interpreter.workFolder };
   }
 
-  /** Runs commands one after another. Stops when the call is cancelled. */
+  /** Runs commands one after another, until the call is cancelled. */
   async runCommands(
     commands: readonly string[],
     { callMs, commandMs }: ShellLimits,
@@ -140,7 +140,7 @@ export class ToolSession {
     return { results, workFolder };
   }
 
-  /** Ends the interpreter and forgets its variables. Returns whether there was one. */
+  /** Ends the interpreter, so that its variables are lost. Returns whether there was an interpreter. */
   async reset(): Promise<boolean> {
     const interpreter = this.#interpreter;
     this.#interpreter = null;
@@ -150,7 +150,7 @@ export class ToolSession {
     return interpreter !== null;
   }
 
-  /** Ends the interpreter to make room for others. The result of the next cell says that the variables are lost. */
+  /** Ends the interpreter to make room for others. The result of the next Python call then says that the variables are lost. */
   async endInterpreter(): Promise<void> {
     this.#ending ??= this.#interpreter?.kill() ?? null;
     await this.#ending;

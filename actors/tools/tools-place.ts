@@ -1,5 +1,4 @@
-// Tools place: entry module of the tools thread, which runs code and shell commands in the sandbox. Its actor has the
-// protocol Tools.
+// Tools thread: its entry module. The thread runs code and shell commands in the sandbox, and its actor has the protocol Tools.
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { openSandbox } from "../../runtime/sandbox/open-sandbox.ts";
@@ -11,7 +10,7 @@ import { WorkFolders } from "./files/work-folders.ts";
 import { PythonStarter } from "./python/starter.ts";
 import { ToolRunner } from "./tool-runner.ts";
 
-/** Starts the thread. Reports the reason if tools run without isolation. Throws config_invalid. */
+/** Starts the thread. Returns a report on the isolation, with the reason if tools run without it. Throws config_invalid. */
 export async function start(place: PlaceContext<ToolsThreadInit>): Promise<IsolationReport> {
   const { init } = place;
   const warn = (fields: object, message: string): void => place.progress({ fields, message });

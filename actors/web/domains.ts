@@ -1,10 +1,10 @@
-// Domain rules of a request: which pages its searches and reads may use. A domain includes its subdomains. A rule may end in a
-// path, as in `example.com/docs`.
+// Domain rules of a request: determine which pages its searches and reads may use. A domain includes its subdomains. A rule may
+// end with a path, as in `example.com/docs`.
 import type { WebOptions } from "../api/agent/web.ts";
 
 type Rules = Pick<WebOptions, "allowedDomains" | "blockedDomains">;
 
-/** Whether the rules allow a URL. */
+/** Returns whether the rules allow a URL. */
 export function allowsUrl({ allowedDomains, blockedDomains }: Rules, url: URL): boolean {
   if (blockedDomains.some((rule) => matches(rule, url))) return false;
   return allowedDomains.length === 0 || allowedDomains.some((rule) => matches(rule, url));

@@ -1,5 +1,5 @@
-// Host limits: limit how many pages are fetched at once, in total and from one host, and how often a request is sent to
-// a host. Clients take turns.
+// Host limits: limits how many pages are fetched concurrently, in total and per host, and how often requests are sent to a host.
+// Clients take turns.
 import { setTimeout as sleep } from "node:timers/promises";
 import { LruMap } from "../../runtime/collections.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -7,7 +7,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import { KeyedGates } from "../../runtime/queues/keyed-gates.ts";
 import { orAborted } from "../../runtime/web/abort.ts";
 
-/** Maximum number of fetches at once, in total and from one host. */
+/** Maximum number of concurrent fetches, in total and per host. */
 const maxFetches = 16;
 const maxFetchesOfHost = 2;
 /** Minimum time in ms between the starts of two requests to one host. */
@@ -17,10 +17,10 @@ const maxRememberedHosts = 4096;
 export class HostLimits {
   readonly #all = new Gate(maxFetches);
   readonly #hosts = new KeyedGates(maxFetchesOfHost);
-  /** Earliest time of the next request by host. */
+  /** Earliest time of the next request to each host, in ms of performance.now(). */
   readonly #next = new LruMap<string, number>(maxRememberedHosts);
 
-  /** Runs a fetch when the limits allow it. Throws cancelled after the signal is aborted. */
+  /** Runs a fetch when the limits allow it. Throws `cancelled` after the signal is aborted. */
   async run<T>(host: string, client: string, signal: AbortSignal, fetch: () => Promise<T>): Promise<T> {
     const unlessAborted = async (): Promise<T> => {
       if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before the page was read");
@@ -30,7 +30,7 @@ export class HostLimits {
     return await orAborted(signal, inTurn);
   }
 
-  /** Waits until the host may be asked again. */
+  /** Waits until the next request may be sent to the host. */
   async pace(host: string, signal: AbortSignal): Promise<void> {
     const nowMs = performance.now();
     const startMs = Math.max(nowMs, this.#next.get(host) ?? 0);

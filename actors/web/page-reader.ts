@@ -1,4 +1,4 @@
-// Page reader: fetches a page within the rules of its host and of the request, and extracts its main text.
+// Page reader: fetches a page, subject to the host's rules and the request's domain rules, and extracts its main text.
 import type { Fetched, GuardedFetcher, ResponseHead } from "../../runtime/web/guarded-fetch.ts";
 import { refused } from "../../runtime/web/limits.ts";
 import type { WebOptions } from "../api/agent/web.ts";
@@ -44,7 +44,7 @@ export class PageReader {
     this.#robots = new RobotsRules(fetcher, extractor);
   }
 
-  /** Reads a page. Throws invalid_value if it is not allowed or cannot be fetched, unsupported if it has no text; cancelled. */
+  /** Reads a page. Throws invalid_value if the page is not allowed or cannot be fetched, unsupported if it has no text, or cancelled. */
   async read(page: PageToRead, signal: AbortSignal): Promise<ReadPage> {
     const { url, client } = page;
     const host = URL.canParse(url) ? new URL(url).host : "";
@@ -87,7 +87,7 @@ function typeOf(contentType: string): string {
   return (contentType.split(";")[0] ?? "").trim().toLowerCase();
 }
 
-/** Returns the last part of the path, or the host. */
+/** Returns the last segment of the path, or the host if the path is empty. */
 function titleFrom({ pathname, host }: URL): string {
   return pathname.split("/").at(-1) || host;
 }

@@ -1,4 +1,4 @@
-// Robots rules: fetches the robots.txt of a host before its pages are read (RFC 9309), and remembers it for an hour.
+// Robots rules: fetches the robots.txt of a host before pages of the host are read (RFC 9309), and caches it for an hour.
 import { LruMap } from "../../runtime/collections.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { Fetched, GuardedFetcher } from "../../runtime/web/guarded-fetch.ts";
@@ -6,7 +6,7 @@ import { refused } from "../../runtime/web/limits.ts";
 import type { Extractor, TaskOwner } from "./readers/extractor.ts";
 
 const lifetimeMs = 3_600_000;
-/** A failure is remembered for a short time only, because the host may answer again soon. */
+/** Time in ms for which a failed fetch is cached. Short, because the host may respond again soon. */
 const failureMs = 60_000;
 const maxHosts = 128;
 const limits = {
@@ -19,7 +19,8 @@ const limits = {
 } as const;
 
 /**
- * `text`: content of the robots.txt; "": there are no rules. `refusal`: why no page may be read; null: the rules apply.
+ * Rules of a host. `text`: content of the robots.txt; "" = no rules. `refusal`: why no page of the host may be read; null = the
+ * rules apply.
  */
 interface HostRules {
   readonly text: string;
@@ -61,7 +62,7 @@ export class RobotsRules {
     return entry.rules;
   }
 
-  /** The fetch belongs to all requests that need the rules, so it is not cancelled with one of them. */
+  /** Fetches the rules of a host. Not cancelled with a single request, because all requests that need the rules share the fetch. */
   async #fetchRules(origin: string): Promise<HostRules> {
     const { signal } = new AbortController();
     const request = { url: `${origin}/robots.txt`, limits, headers: { accept: "text/plain" }, checkHead: () => {} };

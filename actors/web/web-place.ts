@@ -1,5 +1,4 @@
-// Web place: entry module of the web thread, which searches the web and reads pages. Its actor has the protocol
-// WebProtocol.
+// Web thread: its entry module. The thread searches the web and reads pages, and its actor has the protocol WebProtocol.
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -12,7 +11,7 @@ import { openProvider } from "./providers/open-provider.ts";
 import { Extractor } from "./readers/extractor.ts";
 import { WebService, type WebServiceOptions } from "./web-service.ts";
 
-/** Ports of pages. Other ports belong to services that are not web sites. */
+/** Allowed ports of pages. Other ports usually belong to services that are not websites. */
 const pagePorts = [80, 443, 8080, 8443];
 const embedMs = 30_000;
 
@@ -20,7 +19,7 @@ export async function start(place: PlaceContext<WebPlaceInit>): Promise<null> {
   return startWeb(place, { ...publicGuard, ports: pagePorts });
 }
 
-/** Sets up the thread. `guard`: which pages may be read. */
+/** Sets up the thread. `guard`: determines which pages may be read. */
 export function startWeb(place: PlaceContext<WebPlaceInit>, guard: ConnectionGuard): null {
   const { provider, results, embeds, folder, mailboxLimit } = place.init;
   const extractor = new Extractor(folder);
@@ -48,7 +47,7 @@ function embedderOf({ system, spawner }: PlaceContext<WebPlaceInit>): NonNullabl
     try {
       return await embedder.ask("embed", { id, texts, inputType, client }, { timeoutMs: embedMs });
     } catch (error) {
-      // Without this, the model would continue after the time limit.
+      // Otherwise, the model would continue computing after the time limit.
       cancel();
       throw error;
     } finally {

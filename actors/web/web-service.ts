@@ -1,5 +1,5 @@
-// Web service: searches the web and reads pages. A search asks the provider, reads the found pages in parallel, and
-// selects the passages that match the query best.
+// Web service: searches the web and reads pages. A search queries the provider, reads the found pages in parallel, and selects
+// the passages that match the query best.
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { FoundPage, PageText, SearchContextSize, WebOptions } from "../api/agent/web.ts";
 import { allowsUrl } from "./domains.ts";
@@ -11,16 +11,16 @@ import { selectPassages } from "./ranking/select.ts";
 import type { Extractor } from "./readers/extractor.ts";
 import type { SearchResult } from "./search-result.ts";
 
-/** Maximum number of calls at once, in total and of one client. */
+/** Maximum number of concurrent calls, in total and per client. */
 const maxCalls = 128;
 const maxCallsOfClient = 32;
-/** Time limits in ms of a search, of one of its pages, and of a read. They include the time in queues. */
+/** Time limits in ms: of a search, of one page of a search, and of a read. They include the time spent in queues. */
 const searchMs = 45_000;
 const foundPageMs = 12_000;
 const readMs = 30_000;
 const contextTokens: Readonly<Record<SearchContextSize, number>> = { low: 4096, medium: 8192, high: 16_384 };
 const charactersPerToken = 4;
-/** Maximum number of ranked characters, of all found pages in total and of one page. */
+/** Maximum number of characters that are ranked: of all found pages together, and of one page. */
 const rankedTotal = 262_144;
 const rankedLength = 131_072;
 
@@ -30,7 +30,7 @@ export interface WebServiceOptions {
   readonly extractor: Extractor;
   /** Maximum number of results of a search. */
   readonly results: number;
-  /** null: passages are ranked by their words. */
+  /** Embeds texts to rank passages; null = passages are ranked by BM25. */
   readonly embed: ((...call: [...Parameters<Embed>, client: string, signal: AbortSignal]) => ReturnType<Embed>) | null;
   readonly warn: (fields: object, message: string) => void;
 }
@@ -49,12 +49,12 @@ export class WebService {
     this.#options = options;
   }
 
-  /** As Web.search. */
+  /** See Web.search. */
   search(call: Call & { readonly query: string }, signal: AbortSignal): Promise<readonly FoundPage[]> {
     return this.#run(call, searchMs, signal, (ended) => this.#search(call, ended));
   }
 
-  /** As Web.read. */
+  /** See Web.read. */
   read(call: Call & { readonly url: string }, signal: AbortSignal): Promise<PageText> {
     return this.#run(call, readMs, signal, async (ended) => {
       const { url, title, text, isCut } = await this.#options.reader.read(call, ended);
@@ -73,7 +73,7 @@ export class WebService {
     return await this.#select(call, results, pages, signal);
   }
 
-  /** Reads a found page; null: it cannot be read. */
+  /** Reads a found page; null = it cannot be read. */
   async #tryToRead(page: Call & { readonly url: string }, signal: AbortSignal): Promise<ReadPage | null> {
     try {
       return await within(foundPageMs, signal, (ended) => this.#options.reader.read(page, ended));
@@ -131,7 +131,7 @@ export class WebService {
     }
   }
 
-  /** Runs a call within its time limit and the limits of the number of calls. */
+  /** Runs a call within its time limit and the limits on concurrent calls. */
   async #run<T>({ client }: Call, limitMs: number, signal: AbortSignal, run: (signal: AbortSignal) => Promise<T>) {
     const ofClient = this.#callsOf.get(client) ?? 0;
     if (this.#calls >= maxCalls || ofClient >= maxCallsOfClient) throw tooMany();

@@ -1,5 +1,5 @@
-// Answer parts: turns the chunks of web-llm into the events of a generation. Thinking is told from the answer by its tags, and the
-// tokens of logprobs, which come as texts, are numbered.
+// Answer parts: converts the chunks of web-llm to generation events. Separates thinking from the answer by its tags, and
+// assigns numbers to tokens, because web-llm reports tokens in logprobs only as texts.
 import type { ChatCompletionChunk } from "@mlc-ai/web-llm/lib/openai_api_protocols/chat_completion.js";
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
@@ -11,10 +11,10 @@ type Chunk = ChatCompletionChunk;
 type TokenLogprobs = NonNullable<NonNullable<Chunk["choices"][number]["logprobs"]>["content"]>;
 type Finish = NonNullable<Chunk["choices"][number]["finish_reason"]>;
 
-/** A template of the models whose thinking web-llm passes on as text. */
+/** Chat template fragment that selects the parser for `<think>` tags, because web-llm passes thinking on as text. */
 const thinkingTemplate = "<think></think>";
 
-/** Texts of tokens by numbers of their own: web-llm does not give the ids of the vocabulary. */
+/** Token texts with numbers assigned on first use, because web-llm does not report token ids. */
 export class NumberedTokens implements ShownTokens {
   readonly #numbers = new Map<string, number>();
   readonly #texts: string[] = [];
@@ -46,7 +46,7 @@ export class AnswerParts {
   #chunks = 0;
   #thinkingChunks = 0;
   #usage: Chunk["usage"];
-  /** Logprobs of tokens whose text the parser holds back. */
+  /** Logprobs of tokens whose text the parser has not returned yet. */
   readonly #held: TokenLogprobs = [];
 
   constructor(tokens: NumberedTokens, take: (event: GenerateEvent) => void) {
@@ -68,7 +68,7 @@ export class AnswerParts {
     if (reason !== null) this.#finish = reason;
   }
 
-  /** Ends the answer. Returns its usage. Throws if it was aborted. */
+  /** Ends the answer and returns its usage. Throws if the answer was aborted. */
   end(): Usage {
     const isCut = this.#finish === "length";
     this.#emit(this.#parser.finish(isCut), []);
@@ -76,11 +76,11 @@ export class AnswerParts {
     this.#take({ type: "finish", choice: 0, reason: isCut ? "length" : "stop", stopString: null });
     const endedAt = Date.now();
     const { prompt_tokens: promptTokens = 0, completion_tokens: decoded = 0 } = this.#usage ?? {};
-    // web-llm counts the steps after the prompt, whose step gives the first token.
+    // web-llm counts only the decode steps after the prompt. The prompt's own step generates the first token.
     const completionTokens = decoded + 1;
     const startedAt = this.#startedAt;
     return {
-      // web-llm counts the tokens that it has computed, without those of earlier messages that it still had.
+      // web-llm counts only the prompt tokens that it computed, not those of earlier messages that are still in its KV cache.
       promptTokens,
       cachedTokens: 0,
       completionTokens,

@@ -1,4 +1,5 @@
-// Chat request: a request as web-llm takes it. What web-llm cannot do is refused with the name of the field.
+// Chat request: converts a request to web-llm's format. Features that web-llm lacks are rejected with an error that names the
+// field.
 import type {
   ChatCompletionMessageParam,
   ChatCompletionRequestStreaming,
@@ -10,7 +11,7 @@ import { ServerError } from "../../runtime/errors.ts";
 
 const efforts = ["off", undefined];
 
-/** Throws `unsupported` for a setting that web-llm does not have. */
+/** Converts a request. Throws `unsupported` for a setting that web-llm does not have. */
 export function chatRequest(asked: AskedRequest): ChatCompletionRequestStreaming {
   const { prompt, sampling, grammar } = asked;
   if (prompt.kind !== "chat") throw new Error(`expected a chat, got a prompt of kind ${prompt.kind}`);
@@ -47,7 +48,7 @@ export function chatRequest(asked: AskedRequest): ChatCompletionRequestStreaming
   };
 }
 
-/** Earlier thinking is left out, as chat templates do. */
+/** Converts a message. Earlier thinking is omitted, as in chat templates. */
 function message({ role, content, toolCalls = [], media = [] }: ChatMessage): ChatCompletionMessageParam {
   if (media.length > 0) refuse("input", "takes no images, videos or audio", "choose a model of the server");
   if (role === "tool" || toolCalls.length > 0) {

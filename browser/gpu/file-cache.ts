@@ -1,14 +1,14 @@
-// File cache: stands in for the browser's Cache API, through which web-llm reads its files. It has the files of one model, which
-// the page has copied and checked before. So web-llm sends no request.
+// File cache: replaces the browser's Cache API, through which web-llm reads its files. It contains the files of one model,
+// which the page has already copied and checked, so web-llm sends no requests.
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Address of the model for web-llm. Nothing is fetched from it: only the last part of an address is used. */
+/** Base URL of the model's files for web-llm. Nothing is fetched from it; only the last segment of a URL is used. */
 export const modelAddress = "https://model.invalid/resolve/files/";
 
-/** Names of the list of the weights: older and newer versions of web-llm ask for another one of them. */
+/** File names of the list of weights in newer and older versions of web-llm. */
 const lists = ["tensor-cache.json", "ndarray-cache.json"];
 
-/** Replaces `caches` of this worker. */
+/** Replaces the global `caches` of this worker by one with the given files. */
 export function serveFiles(files: ReadonlyMap<string, Blob>): void {
   const cache = {
     match: async ({ url }: Request) => {
@@ -23,7 +23,10 @@ export function serveFiles(files: ReadonlyMap<string, Blob>): void {
   Object.defineProperty(globalThis, "caches", { value: { open: async () => cache } });
 }
 
-/** Returns the file of a model that web-llm names in one of the ways of its versions. */
+/**
+ * Returns the model file to which a URL of web-llm refers. If the list of weights is missing under one name, it is looked up
+ * under the other.
+ */
 export function fileAt(files: ReadonlyMap<string, Blob>, url: string): Blob | undefined {
   const name = nameIn(url);
   const found = files.get(name);

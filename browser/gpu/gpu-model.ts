@@ -1,5 +1,5 @@
-// GPU model: a model that web-llm runs on the GPU of this machine. Its answers come one after another, because web-llm has one
-// sequence.
+// GPU model: a model that web-llm runs on the GPU of this machine. Answers are generated one at a time, because web-llm
+// supports only one sequence.
 import { MLCEngine, modelVersion } from "@mlc-ai/web-llm";
 import type { ChatConfig } from "@mlc-ai/web-llm/lib/config.js";
 import type {
@@ -17,7 +17,7 @@ import { AnswerParts, NumberedTokens } from "./answer-parts.ts";
 import { chatRequest } from "./chat-request.ts";
 import { fileAt, modelAddress, serveFiles } from "./file-cache.ts";
 
-/** Fields of mlc-chat-config.json that are read here. */
+/** Fields of mlc-chat-config.json that this module uses. */
 type Config = Partial<ChatConfig> & { readonly model_type?: string; readonly quantization?: string };
 
 export class GpuModel implements RunningModel {
@@ -29,10 +29,10 @@ export class GpuModel implements RunningModel {
   readonly #memory = new AnswerMemory();
   readonly #tokens = new NumberedTokens();
   #fail: (error: unknown) => void = () => {};
-  /** Ends when the earlier answers have ended. */
+  /** Resolves when all earlier answers have ended. */
   #turn: Promise<void> = Promise.resolve();
 
-  /** Throws `config_invalid` if the GPU or the browser cannot run the model. */
+  /** Loads a model. Throws `config_invalid` if the GPU or the browser cannot run it. */
   static async load(model: GpuModelToLoad, onProgress: (fraction: number) => void): Promise<GpuModel> {
     const { name, files } = model;
     const library = [...files.keys()].find((file) => file.endsWith(".wasm"));
@@ -48,7 +48,7 @@ export class GpuModel implements RunningModel {
             model: modelAddress,
             model_id: name,
             model_lib: modelAddress + library,
-            // A model with a sliding window keeps it: web-llm takes one of the two.
+            // web-llm accepts either a sliding window or a context window. A model with a sliding window keeps it.
             overrides: (config.sliding_window_size ?? -1) > 0 ? {} : { context_window_size: context },
           },
         ],
@@ -100,7 +100,8 @@ export class GpuModel implements RunningModel {
         const parts = new AnswerParts(this.#tokens, take);
         const read = this.#read(request, signal, parts);
         reading = read.catch(() => {});
-        // web-llm stops at its next token, which may be long after the page has stopped the answer.
+        // web-llm stops only at its next token, which may come long after the user has stopped the answer, so do not wait for
+        // it.
         await Promise.race([read, stopped(signal)]);
         return parts.end();
       }),
@@ -109,7 +110,7 @@ export class GpuModel implements RunningModel {
     await mine;
   }
 
-  /** Reads the chunks of web-llm to the end: it releases its lock only then. */
+  /** Reads all chunks of web-llm, even after an abort, because web-llm releases its lock only at the end. */
   async #read(request: ChatCompletionRequestStreaming, signal: AbortSignal, parts: AnswerParts): Promise<void> {
     try {
       const chunks: AsyncIterable<ChatCompletionChunk> = await this.#engine.chat.completions.create(request);
@@ -122,7 +123,10 @@ export class GpuModel implements RunningModel {
     }
   }
 
-  /** web-llm unloads a model whose GPU is lost. */
+  /**
+   * Returns the error to report for an error of web-llm. If the GPU was lost, web-llm has unloaded the model, so the model
+   * fails.
+   */
   #answerProblem(error: unknown): unknown {
     const { name, message } = error as Error;
     if (name === "ContextWindowSizeExceededError") {
@@ -139,14 +143,14 @@ export class GpuModel implements RunningModel {
   }
 }
 
-/** Rejects when `signal` is aborted. */
+/** Never resolves; rejects when `signal` is aborted. */
 async function stopped(signal: AbortSignal): Promise<never> {
   return await new Promise((_resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
 }
 
-/** Returns the name of the GPU. Throws `config_invalid` if there is none, or if it cannot compute with this quantization. */
+/** Returns the name of the GPU. Throws `config_invalid` if there is no GPU, or if it does not support the quantization. */
 async function usableGpu(quantization: string): Promise<string> {
   const adapter = await navigator.gpu?.requestAdapter({ powerPreference: "high-performance" });
   if (!adapter) {
@@ -162,7 +166,7 @@ async function usableGpu(quantization: string): Promise<string> {
   return description || [vendor, architecture].filter((part) => part !== "").join(" ") || "GPU";
 }
 
-/** Maximum length of a conversation in tokens. */
+/** Returns the maximum length of a conversation in tokens. */
 function windowOf({ context_window_size: context = -1, sliding_window_size: sliding = -1 }: Config): number {
   return context > 0 ? context : sliding > 0 ? sliding : Number.MAX_SAFE_INTEGER;
 }

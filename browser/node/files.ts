@@ -1,14 +1,15 @@
-// Files that a worker can read: a path is a name in this table. A worker gets the table from the worker that starts it.
+// Files that a worker can read, in a table by name; paths are names in this table. A worker gets the table from the worker that
+// starts it.
 
 export interface TableFile {
   readonly content: Blob;
-  /** Size of the whole file in bytes. `content` may be its beginning only. */
+  /** Size of the complete file in bytes. `content` may contain only its beginning. */
   readonly bytes: number;
 }
 
 const files = new Map<string, TableFile>();
 
-/** Adds a file, or replaces it. A worker that is started later has it too. */
+/** Adds or replaces a file. Workers that are started later also get it. */
 export function addFile(path: string, content: Blob, bytes = content.size): void {
   files.set(path, { content, bytes });
 }

@@ -1,4 +1,4 @@
-// The part of node:fs/promises that the engine uses, on the files of files.ts.
+// The part of node:fs/promises that the engine uses. It reads the files in files.ts.
 import { bytesOf, fileAt } from "./files.ts";
 
 interface ReadOptions {

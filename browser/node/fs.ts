@@ -1,4 +1,4 @@
-// The part of node:fs that the engine uses, on the files of files.ts.
+// The part of node:fs that the engine uses. It reads the files in files.ts.
 import { allFiles, bytesOf, fileAt, type TableFile } from "./files.ts";
 
 const opened = new Map<number, TableFile>();
@@ -21,7 +21,7 @@ export function readSync(descriptor: number, into: Uint8Array, at: number, count
   return bytes.length;
 }
 
-/** Reads a whole file. A URL names a module of WebAssembly: its last part is the name of the file. */
+/** Reads a complete file. A URL refers to a WebAssembly module; its last segment is the file name. */
 export function readFileSync(path: string | URL): Uint8Array {
   return bytesOf(fileAt(typeof path === "string" ? path : nameOf(path)));
 }

@@ -1,8 +1,8 @@
-// Globals of Node.js that the sources of the engine use. The first import of every worker, because other modules use them when
-// they are evaluated.
+// Globals of Node.js that the engine's sources use. Every worker must import this module first, because other modules use these
+// globals when they are loaded.
 import { Buffer } from "buffer/";
 
-/** Callbacks that wait for the next turn of the event loop. A message to a port is the shortest wait that browsers have. */
+/** Callbacks of setImmediate. Each runs when a message arrives on a port, which is the shortest delay in browsers. */
 const waiting: (() => void)[] = [];
 const { port1, port2 } = new MessageChannel();
 port1.onmessage = () => waiting.shift()?.();
@@ -12,7 +12,7 @@ function setImmediate(callback: (...values: unknown[]) => void, ...values: unkno
   port2.postMessage(null);
 }
 
-/** Timer as Node.js has it. The browser's functions take it as its number. */
+/** Timer object as in Node.js. The browser's timer functions convert it to its id. */
 class Timer {
   readonly #id: number;
 
@@ -20,7 +20,7 @@ class Timer {
     this.#id = id;
   }
 
-  /** A worker of a page does not end by itself. */
+  /** Does nothing, because open timers do not keep a web worker running. */
   unref(): this {
     return this;
   }
@@ -38,8 +38,8 @@ Object.assign(globalThis, {
   setImmediate,
   process: {
     env: {},
-    // The engine asks V8 for its version, to avoid faults of old ones. Browsers with relaxed SIMD have none of them. There is no
-    // version of Node.js, because the grammar library tells by it where it runs.
+    // The engine checks the version of V8, to work around bugs of old versions, which no browser with relaxed SIMD has. The
+    // version of Node.js is absent, because the grammar library uses it to detect Node.js.
     versions: { v8: "13.0" },
     stderr: { write: (text: string) => console.error(text) },
   },

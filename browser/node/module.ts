@@ -1,4 +1,4 @@
-// The part of node:module that the engine uses: libraries that it loads by name.
+// The part of node:module that the engine uses: `require` of libraries by name.
 
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";

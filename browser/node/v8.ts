@@ -1,9 +1,9 @@
 // The part of node:v8 that the engine uses.
 
-/** Browsers have no flags. */
+/** Does nothing, because browsers have no V8 flags. */
 export function setFlagsFromString(): void {}
 
-/** Serialises plain data. Unlike V8, only values of JSON. */
+/** Serialises plain data as JSON. Unlike V8, it supports only JSON values. */
 export function serialize(value: unknown): Uint8Array {
   return new TextEncoder().encode(JSON.stringify(value));
 }

@@ -1,4 +1,5 @@
-// The part of node:worker_threads that the engine uses, on web workers. The first message to a worker is its table of files.
+// The part of node:worker_threads that the engine uses, implemented with web workers. The first message to a worker contains
+// its table of files.
 import "./globals.ts";
 import { addFile, allFiles, type TableFile } from "./files.ts";
 
@@ -50,7 +51,7 @@ export class Worker extends Listeners {
     this.#worker.onmessage = ({ data }) => this.emit("message", data);
     this.#worker.onerror = (event) => {
       event.preventDefault();
-      // The event has no message if the script of the worker could not be loaded.
+      // The event has no message if the worker's script could not be loaded.
       this.emit("error", new Error(event.message || "its script could not be loaded from the server"));
       this.#end(1);
     };
@@ -75,7 +76,7 @@ export class Worker extends Listeners {
 }
 
 class ParentPort extends Listeners {
-  /** Messages that no listener has taken. */
+  /** Messages that no listener has received yet. */
   readonly #waiting: unknown[] = [];
   #arrived: () => void = () => {};
 
@@ -102,7 +103,7 @@ class ParentPort extends Listeners {
     return this.#waiting.length === 0 ? undefined : { message: this.#waiting.shift() };
   }
 
-  /** Resolves when there is a message to take. */
+  /** Resolves when a message is waiting. */
   async arrival(): Promise<void> {
     if (this.#waiting.length > 0) return;
     await new Promise<void>((resolve) => {
@@ -115,18 +116,18 @@ class ParentPort extends Listeners {
   }
 }
 
-/** Port to the worker that started this one; null in the worker that the page starts, which has messages of its own. */
+/** Port to the worker that started this one; null in the worker that the page starts, whose messages serve-page.ts handles. */
 export const parentPort: ParentPort | null = globalThis.name === "page" ? null : new ParentPort();
 
-/** Data that this worker was started with. */
+/** Data passed by the worker that started this one. */
 export const workerData: unknown = await startData();
 
-/** Takes the next message, which must have arrived in an earlier turn of the event loop. */
+/** Returns the next message; undefined if there is none. It must have arrived in an earlier turn of the event loop. */
 export function receiveMessageOnPort(port: ParentPort): { readonly message: unknown } | undefined {
   return port.take();
 }
 
-/** Waits for the first message, and takes the table of files from it. */
+/** Waits for the first message, adds the files in it to the table, and returns its data. */
 async function startData(): Promise<unknown> {
   if (parentPort === null) return null;
   await parentPort.arrival();

@@ -1,4 +1,4 @@
-// Answers to questions of tools on the terminal: an MCP server asks the user for data (elicitation) while one of its tools runs.
+// Questions of tools to the user of the terminal: an MCP server may ask for data (elicitation) while one of its tools runs.
 import { z } from "zod";
 import type { ApprovalRequest } from "../../actors/api/agent/agents.ts";
 import type { AnswerValue } from "../../actors/api/agent/questions.ts";
@@ -22,13 +22,16 @@ export type ToolQuestion = z.output<typeof question>;
 type Property = z.output<typeof property>;
 type Ask = (text: string) => Promise<string | null>;
 
-/** Returns the question of an approval request; null: the request is about a call. */
+/** Returns the question in an approval request; null if the request asks for the approval of a call. */
 export function questionOf({ tool, arguments: args }: ApprovalRequest): ToolQuestion | null {
   if (tool.source !== "mcp" || tool.kind !== "external") return null;
   return question.safeParse(args).data ?? null;
 }
 
-/** Asks the user for each value. Returns the data; `declined`: the user does not answer; null: the user interrupts the run. */
+/**
+ * Asks the user for each value. Returns the data; `declined` if the user does not want to answer; null if the user interrupts
+ * the run.
+ */
 export async function answerTo(
   { requested_schema: { properties, required = [] } }: ToolQuestion,
   ask: Ask,
@@ -56,8 +59,8 @@ function promptOf(
 }
 
 /**
- * Converts a line to the type of the property. A line that does not fit stays text; the check of the answer then
- * reports it.
+ * Converts a line to the type of the property. A line that does not fit the type is returned as text; the later check of the
+ * answer reports it.
  */
 function typedValue(line: string, { type }: Property): AnswerValue {
   if (type === "boolean") return /^(?:y|yes|true)$/i.test(line) ? true : /^(?:n|no|false)$/i.test(line) ? false : line;

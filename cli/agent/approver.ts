@@ -11,7 +11,7 @@ import { excerpt } from "./view/visible-text.ts";
 
 const QUESTION = "run it? [y]es, [n]o, [a]lways, [e]dit; n TEXT tells the model why: ";
 
-/** Maximum number of characters of a question of a tool. */
+/** Maximum number of characters that are shown of a tool's question. */
 const MAX_QUESTION = 500;
 
 type Choice = "yes" | "always" | "edit" | { readonly message: string | null };
@@ -29,7 +29,7 @@ export class Approver {
     this.#options = options;
   }
 
-  /** Asks and decides, unless the user interrupts the run. */
+  /** Asks the user and sends the decision to the agent loop. If the user interrupts, ends the run instead. */
   async decide(request: ApprovalRequest, run: RunControl): Promise<void> {
     const question = questionOf(request);
     if (question !== null) return await this.#answer(request, question, run);
@@ -40,12 +40,12 @@ export class Approver {
     if (decision === null) return run.interrupt();
     agents.decide(id, decision);
     if (!decision.rememberForSession) return;
-    // The other calls of the round wait already. The server asks for no later ones.
+    // "Always" also approves the calls of this round that are already waiting. Approval is not requested for later calls.
     const others = agents.pending(session).filter((other) => questionOf(other) === null);
     for (const { approval_id } of others) agents.decide(approval_id, approval(true));
   }
 
-  /** Returns the user's decision; null: an interrupt. */
+  /** Returns the user's decision; null if the user interrupts. */
   async #ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision | null> {
     let args: unknown = request.arguments;
     while (!signal.aborted) {
@@ -60,7 +60,7 @@ export class Approver {
     return null;
   }
 
-  /** Answers a question of a tool. Asks again while the data does not fit the question. */
+  /** Passes a tool's question to the user, and the answer to the tool. Asks again until the data is valid. */
   async #answer(request: ApprovalRequest, question: ToolQuestion, run: RunControl): Promise<void> {
     const { notes, questions, agents } = this.#options;
     while (!run.signal.aborted) {
@@ -75,7 +75,7 @@ export class Approver {
     }
   }
 
-  /** Returns the user's choice; null: an interrupt. */
+  /** Returns the user's choice; null if the user interrupts. */
   async #choose(): Promise<Choice | null> {
     const { notes, questions } = this.#options;
     for (;;) {
@@ -106,7 +106,7 @@ function oneLine(text: string): string {
   return `${line} `;
 }
 
-/** Returns the choice that a line means; null: it means none. */
+/** Parses a typed line as a choice; null if it is not a valid choice. */
 export function choiceOf(line: string): Choice | null {
   const [, word = "", text = ""] = /^\s*(\S+)\s*(.*)$/s.exec(line) ?? [];
   const message = text.trim();

@@ -1,5 +1,5 @@
-// Call source: the code or the commands of a call of a built-in tool, which are shown and edited as text. The arguments
-// of all other calls are shown and edited as JSON, because no part of them may be hidden from the user.
+// Call source: the code or the commands in a call of a built-in tool, which are shown and edited as plain text. The arguments
+// of all other calls are shown and edited as complete JSON, so that nothing is hidden from the user.
 
 export interface CallSource {
   readonly language: "python" | "shell";
@@ -9,7 +9,10 @@ export interface CallSource {
   readonly rest: Readonly<Record<string, unknown>>;
 }
 
-/** `kind`: kind of the tool in approvals, or its type in progress events. null: the arguments are not code or commands. */
+/**
+ * Returns the code or commands in the arguments of a call; null if there are none. `kind`: kind of the tool in approvals, or
+ * its type in progress events.
+ */
 export function sourceOf(kind: string, args: unknown): CallSource | null {
   if (typeof args !== "object" || args === null) return null;
   const { code, commands, ...others } = args as Readonly<Record<string, unknown>>;

@@ -18,7 +18,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 interface EditedPart {
   readonly text: string;
   readonly extension: string;
-  /** Returns the arguments with another text in place of the part. */
+  /** Returns the arguments with this part replaced by `text`. */
   readonly replaced: (text: string) => unknown;
 }
 

@@ -1,4 +1,4 @@
-// Opening of the agent on the command line: the tools, the session and the view of `troupe agent` and `troupe run --agent`.
+// Opens the agent of `troupe agent` and `troupe run --agent`: its tools, session and view.
 import { join, resolve } from "node:path";
 import { maxToolRounds } from "../../actors/api/agent/agents.ts";
 import { skillLimits } from "../../actors/api/agent/skills.ts";
@@ -23,15 +23,15 @@ import { JsonView } from "./view/json-view.ts";
 import { TerminalView } from "./view/terminal-view.ts";
 import { userFolder } from "./work-folder.ts";
 
-/** Client of the sessions. The requests of chatRequest name the same client. */
+/** Name of the client that owns the sessions. Requests made by chatRequest have the same client. */
 const client = "run";
 
 export interface AgentTerminal {
   readonly answers: Output;
   readonly notes: Output;
-  /** Whether there is a user to ask. */
+  /** Whether a user at the terminal can be asked. */
   readonly canAsk: boolean;
-  /** Asks the user. Called only during a run, and only if `canAsk`. */
+  /** Returns the questions to the user. Called only during a run, and only if `canAsk` is true. */
   readonly questions: () => Questions;
 }
 
@@ -41,12 +41,12 @@ export interface OpenAgent {
   readonly folder: string;
   /** System prompt and turns with which the conversation begins. */
   readonly conversation: ResumedConversation;
-  /** Returns how the session of the last run can be continued; null: there is none, or it is not saved. */
+  /** Returns how the user can continue the session of the last run; null if there is no session, or if it is not saved. */
   continuation(): string | null;
   stop(): Promise<void>;
 }
 
-/** Whether the settings give the model tools. */
+/** Returns whether the settings give the model tools. */
 export function usesTools({ agent, enableCodeExecution, enableShell, enableSearch }: Config): boolean {
   return agent || enableCodeExecution || enableShell || enableSearch;
 }
@@ -72,7 +72,7 @@ export async function openAgent(
 ): Promise<OpenAgent> {
   const folder = userFolder(config) ?? process.cwd();
   const saved = new SessionFiles(sessionFolder(config.troupe.stateDir));
-  // The loop's own files and sessions end with this command. Only the session files last.
+  // The files and sessions of the agent loop are kept in memory and end with this command. Only the session files remain.
   const state = await openState({ ...config, troupe: { ...config.troupe, stateDir: "none" } }, log);
   const stopState = () => state.stop(placeStopMs);
   try {
@@ -121,13 +121,13 @@ export async function openAgent(
   }
 }
 
-/** Returns the session to continue; null: a new one. */
+/** Returns the session to continue; null for a new session. */
 async function continued({ run }: Config, saved: SessionFiles, folder: string) {
   if (run.session !== null) return await saved.named(run.session, folder);
   return run.continueLast ? await saved.last(folder) : null;
 }
 
-/** Returns the folder of the session files; null: the settings keep no state. */
+/** Returns the folder of the session files; null if the settings say that no state is kept. */
 function sessionFolder(stateDir: string | null): string | null {
   if (stateDir === "none") return null;
   return join(stateDir === null ? defaultFolder(process.env) : resolve(stateDir), "agent-sessions");

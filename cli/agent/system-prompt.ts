@@ -9,7 +9,7 @@ const abilities: Readonly<Record<ToolGroup, string>> = {
   web_search: "search the web and read pages",
 };
 
-/** `folder`: work folder on this machine. `now`: the current time. */
+/** Returns the system prompt. `folder`: work folder on this machine. `groups`: enabled groups of tools. `now`: current time. */
 export function agentSystemPrompt(folder: string, groups: readonly ToolGroup[], now: Date): string {
   const can = groups.map((group) => abilities[group]).join(", ");
   return `You are an agent in a terminal. You work for the user in the folder "${basename(folder)}" on ${type()} ${release()}. Today is ${now.toISOString().slice(0, 10)}.

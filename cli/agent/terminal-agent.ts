@@ -1,6 +1,6 @@
-// Terminal agent: runs the agent loop for one conversation on the command line. Its `generate` has the form of
-// Inference.generate, so the code that shows answers uses it like a model. Calls of tools and questions for approval go
-// to the view.
+// Terminal agent: runs the agent loop for one conversation on the command line. Its `generate` has the same signature as
+// Inference.generate, so the code that shows answers can use the agent like a model. The view shows tool calls and asks for
+// approvals.
 import { type AgentEvent, type AgentOptions, type Agents, noEarlierCalls } from "../../actors/api/agent/agents.ts";
 import { messageDigest } from "../../actors/api/agent/message-digest.ts";
 import type { Skills } from "../../actors/api/agent/skills.ts";
@@ -11,7 +11,7 @@ import type { ChatMessage, GenerateEvent, GenerateRequest, ToolUse } from "../..
 import { interruptedAnswer } from "./session/resumed-turns.ts";
 import { usableSkills } from "./usable-skills.ts";
 
-/** Receives all events of a run. The next event follows when the event before it is handled. */
+/** Receives all events of a run, one at a time. The next event is delivered when the view has handled the previous one. */
 export interface RunView {
   /** Called before a run. */
   begin(): Promise<void>;
@@ -27,12 +27,12 @@ export interface RunControl {
 
 export interface TerminalAgentOptions {
   readonly agents: Agents;
-  /** Skills of the state. A run has the skills that usableSkills chooses from them. */
+  /** All stored skills. usableSkills chooses the skills of a run from them. */
   readonly skills: Pick<Skills, "list">;
   readonly view: RunView;
   /** Whether the view can ask the user. */
   readonly canAsk: boolean;
-  /** Session that the conversation continues; null: a new one. */
+  /** Id of the session that the conversation continues; null for a new session. */
   readonly sessionId: string | null;
 }
 
@@ -42,7 +42,7 @@ export class TerminalAgent {
   readonly #view: RunView;
   readonly #canAsk: boolean;
   #sessionId: string | null;
-  /** Text of the answer since the last result of a tool. The session has the text before it. */
+  /** Text of the answer since the last tool result. The text before that result is already in the session. */
   #unsaved = "";
   #isLimited = false;
 
@@ -54,31 +54,32 @@ export class TerminalAgent {
     this.#sessionId = sessionId;
   }
 
-  /** Session of the last run; null: none has begun. */
+  /** Id of the session of the last run; null if no session has begun. */
   get sessionId(): string | null {
     return this.#sessionId;
   }
 
-  /** Whether the last run ended because it had no tool rounds left. */
+  /** Whether the last run ended because it reached the limit of tool rounds. */
   get isLimited(): boolean {
     return this.#isLimited;
   }
 
-  /** Returns the text that the conversation keeps of an interrupted answer. */
+  /** Returns the text of an interrupted answer as it is kept in the conversation. */
   cutAnswer(): string {
     return interruptedAnswer(this.#unsaved);
   }
 
-  /** Returns an inference for conversations that generates with tools. */
+  /** Returns an inference with the models of `inference`. Its `generate` runs the agent loop, with tools. */
   over(inference: Pick<Inference, "models">): Pick<Inference, "generate" | "models"> {
     return { models: () => inference.models(), generate: (request, signal) => this.generate(request, signal) };
   }
 
-  /** Generates an answer. The events are those of Inference.generate. */
+  /** Generates an answer. Yields the same kinds of events as Inference.generate. */
   async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
     for await (const event of this.events(request, signal)) {
       if (isRunEvent(event)) continue;
-      // The view has reported that the limit of rounds is reached; the answer itself is complete.
+      // If the limit of rounds is reached, the view has reported it. The answer itself is complete, so its finish reason is
+      // "stop".
       yield [event.type === "finish" && this.#isLimited ? { ...event, reason: "stop" } : event];
     }
   }
@@ -101,7 +102,7 @@ export class TerminalAgent {
     }
   }
 
-  /** A conversation without an answer is new, for example after /clear. It gets a new session. */
+  /** Starts a new session if the conversation has no answer yet, for example after /clear. */
   async #beginSession(messages: readonly ChatMessage[]): Promise<void> {
     this.#unsaved = "";
     this.#isLimited = false;
@@ -119,7 +120,7 @@ export class TerminalAgent {
 
   async #options(messages: readonly ChatMessage[]): Promise<AgentOptions> {
     const { groups, serverTools } = this.#agents;
-    // Skills are read and run with the shell.
+    // Skills need the shell tool, with which the model reads and runs them.
     const skills = groups.includes("shell") ? usableSkills(await this.#skills.list()).used : [];
     return {
       groups,
@@ -142,7 +143,10 @@ export class TerminalAgent {
   }
 }
 
-/** Tools that give files to the client of a server. The user of a terminal has the files in the work folder. */
+/**
+ * Kinds of tools that pass files to the client of a server. They are left out, because the user of a terminal finds the files
+ * in the work folder.
+ */
 const forClients = ["surface_outputs", "files"];
 
 function toolUse({ groups, serverTools }: Agents): ToolUse | null {

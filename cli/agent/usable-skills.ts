@@ -1,9 +1,9 @@
-// Usable skills: chooses the skills of `skills_dir` that the runs of a terminal have, within the limits of one run.
+// Usable skills: chooses the skills from `skills_dir` that a run in the terminal may use, within the limits on skills per run.
 import { latestVersion, type Skill, skillLimits } from "../../actors/api/agent/skills.ts";
 
 export interface UsableSkills {
   readonly used: readonly Skill[];
-  /** Names of the skills that do not fit, or whose name another skill has. */
+  /** Names of the skills that exceed the limits, or that have the same name as an earlier skill. */
   readonly leftOut: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-// Work folder of `troupe agent` and `troupe run --agent`: the folder of the user in which the tools work.
+// Work folder of `troupe agent` and `troupe run --agent`: the user's folder in which the tools read and write files.
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { sep } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
@@ -6,8 +6,9 @@ import { homeFolder } from "../../runtime/host/home.ts";
 import type { Config } from "../config/config.ts";
 
 /**
- * Returns the folder without links in its path; null: the command gives each session a separate folder. Throws
- * config_invalid if it is not a folder, or if it contains the user's home folder, which may have keys and passwords.
+ * Returns the real path of the folder, without symbolic links; null if the command gives each session a separate folder. Throws
+ * config_invalid if the path is not a folder, or if the folder contains the user's home folder, which may contain keys and
+ * passwords.
  */
 export function userFolder({ command, run }: Pick<Config, "command" | "run">): string | null {
   if (command !== "run") return null;
@@ -21,7 +22,7 @@ export function userFolder({ command, run }: Pick<Config, "command" | "run">): s
   return path;
 }
 
-/** Returns whether a path is a folder or lies in it. Links in the path are followed if it exists. */
+/** Returns whether `inner` is `folder` or lies in it. If `inner` exists, its symbolic links are resolved. */
 function isWithin(inner: string, folder: string): boolean {
   const path = existsSync(inner) ? realpathSync(inner) : inner;
   return (path + sep).startsWith(folder.endsWith(sep) ? folder : folder + sep);

@@ -23,7 +23,7 @@ export interface McpParts {
   readonly apiKeys: ApiKeys | null;
   readonly inference: Inference;
   readonly log: Logger;
-  /** Sessions of all replicas; null: this server has sessions of its own. */
+  /** MCP sessions that all replicas share; null if the sessions of this server are not shared. */
   readonly shared: SharedSessions | null;
 }
 

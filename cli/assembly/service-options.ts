@@ -18,24 +18,25 @@ import { type DraftedModel, speculationOptions } from "./models/speculation.ts";
 import { speechLimits } from "./models/speech.ts";
 import { requantizer } from "./quantization/requantize.ts";
 
-/** Time in milliseconds for the worker threads and processes to stop after the last generation. */
+/** Time limit in ms for the worker threads and processes to stop after the last generation. */
 export const placeStopMs = 5000;
 
 const mailboxLimit = 4096;
 /** Number of unread events of a stream at which its generation is paused. */
 const streamWindow = 256;
 /**
- * CPU cores per text worker. One worker prepares some hundred requests per second, which is more than the engine of a small
- * machine can process.
+ * Number of CPU cores per text worker. One worker prepares a few hundred requests per second, which is more than the engine of
+ * a small machine can process.
  */
 const coresPerTextWorker = 8;
 const maxTextWorkers = 4;
 /**
- * Minimum number of cores for two slow text tasks at the same time. With fewer cores only one runs, since each occupies a core.
+ * Minimum number of cores for two slow text tasks at the same time. With fewer cores only one runs, because each slow task
+ * occupies a core.
  */
 const coresOfTwoSlow = 4;
 
-/** Service options, and what makes further models from the same settings. */
+/** Options of InferenceService, and the builder for models that are added later. */
 export interface FrontSettings extends ServiceOptions {
   readonly builder: ModelBuilder;
 }
@@ -92,7 +93,10 @@ function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): Pre
   return prefixCacheDir === null ? null : { folder: resolve(prefixCacheDir), maxBytes: prefixCacheDisk };
 }
 
-/** Returns the first model, which is the only one if a draft model is set; null: it runs on other servers. */
+/**
+ * Returns the first model, as the target model of a draft model; null if it runs on other servers. With a draft model, there is
+ * only one other model.
+ */
 function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel | null {
   const [model] = config.models;
   assert(model !== undefined && served !== undefined, "there is at least one model");

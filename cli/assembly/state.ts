@@ -1,5 +1,5 @@
-// Server state: opens the storage that the settings name: Redis, a folder or memory. If no folder is configured and the default folder
-// cannot be used, the state is kept in memory.
+// Server state: opens the configured storage, which is Redis, a folder or memory. If no folder is configured and the default
+// folder cannot be used, the state is kept in memory.
 import { randomBytes } from "node:crypto";
 import { isAbsolute, join, resolve } from "node:path";
 import type { Files } from "../../actors/api/agent/files.ts";
@@ -27,11 +27,11 @@ export interface State {
   readonly files: Files;
   readonly sessions: Sessions;
   readonly skills: Skills;
-  /** Other replicas with the same state (state_url); null: none. */
+  /** Other replicas with the same state (state_url); null if the state is not shared. */
   readonly replicas: Replicas | null;
-  /** Sessions of the MCP server of all replicas; null: the state is not shared. */
+  /** Sessions of the MCP server of all replicas; null if the state is not shared. */
   readonly mcpSessions: McpSessions | null;
-  /** LoRA adapters that clients have loaded on any replica; null: the state is not shared. */
+  /** LoRA adapters that clients have loaded on any replica; null if the state is not shared. */
   readonly adapters: DesiredAdapters | null;
   stop(deadlineMs: number): Promise<void>;
 }
@@ -94,7 +94,10 @@ async function openFront(
   };
 }
 
-/** The identity stays the same if the state thread restarts, because the main thread goes on with its runs. */
+/**
+ * Creates the identity of this replica, and returns the settings of the shared state. A restart of the state thread does not
+ * change the identity, because the main thread continues the runs that this replica has begun.
+ */
 function sharedInit(url: string, { leaseSecs, filesUrl }: Config["troupe"]): SharedStateInit {
   const replica = `replica_${randomBytes(12).toString("hex")}`;
   return {
@@ -105,7 +108,7 @@ function sharedInit(url: string, { leaseSecs, filesUrl }: Config["troupe"]): Sha
   };
 }
 
-/** Returns the bucket with the keys of the environment. Throws config_invalid. */
+/** Returns the URL of the bucket, and the access keys from the environment. Throws config_invalid. */
 function sharedFiles(url: string, environment: Readonly<Record<string, string | undefined>>): SharedFilesInit {
   const { AWS_ACCESS_KEY_ID: accessKeyId = "", AWS_SECRET_ACCESS_KEY: secretAccessKey = "" } = environment;
   const problem =

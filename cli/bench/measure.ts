@@ -27,7 +27,7 @@ export interface Workload {
 export interface Measurement {
   /** Prompt tokens per second for prefill and embedding, new tokens per second for decode; the sum over all sequences. */
   readonly tokensPerSecond: number;
-  /** Fraction of the time spent outside the engine's forward pass: scheduler, sampler, frames, detokenizer. */
+  /** Fraction of the time that is spent outside the engine's forward pass: in scheduler, sampler, frames and detokenizer. */
   readonly outsideShare: number;
 }
 
@@ -35,7 +35,7 @@ export interface Bench {
   readonly loop: StepLoop;
   readonly vocabulary: Vocabulary;
   readonly maxSequences: number;
-  /** Id of the LoRA adapter that all sequences use; absent: base model. */
+  /** Id of the LoRA adapter that all sequences use; absent for the base model. */
   readonly adapter?: number;
 }
 

@@ -144,7 +144,7 @@ function bashWords(words: readonly string[]): string {
   return `COMPREPLY=($(compgen -W ${quoted(words.join(" "))} -- "$word"))`;
 }
 
-/** Shell code that suggests values; empty for a path or free text. */
+/** Returns the shell code that suggests values; empty for a path or free text. */
 function bashValues(value: Flag["value"]): string {
   return typeof value === "string" ? "" : `${bashWords(value)}; `;
 }

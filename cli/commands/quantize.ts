@@ -62,14 +62,14 @@ const spec = {
   ...{ "--threads": String, "--no-readme": Boolean, "--help": Boolean, "-h": "--help" },
 } satisfies arg.Spec;
 
-/** Flags that `serve` has too. Their values are checked there. */
+/** Flags that `serve` has too. Their values are checked as for `serve`. */
 const settingFlags = [
   ...["--model-id", "--imatrix", "--topology", "--isq-organization", "--dtype"],
   ...["--hf-overrides", "--tok-model-id", "--quantized-file", "--from-uqff", "--threads"],
   ...["--arch", "--gqa", "--matformer-config-path", "--matformer-slice-name"],
 ] as const;
 
-/** Interval in ms at which the lock of another process is looked at. */
+/** Interval in ms between checks whether another process has released its lock. */
 const lockPollMs = 500;
 
 interface Written {
@@ -181,7 +181,7 @@ async function writeLevel(
   return { path: target, level, planned, seconds: (performance.now() - start) / 1000 };
 }
 
-/** Whether a path is one of some files, perhaps by a link. */
+/** Returns whether a path is one of `files`, directly or through a symbolic link. */
 async function isSourceFile(path: string, files: readonly string[]): Promise<boolean> {
   const real = await realpath(path).catch(() => null);
   return real !== null && (await Promise.all(files.map((file) => realpath(file)))).includes(real);
@@ -214,7 +214,7 @@ function table(written: readonly Written[]): string {
   return textTable([["level", "size", "bits a weight", "time", "file"], ...rows]);
 }
 
-/** Returns the mean number of bits of a weight. */
+/** Returns the mean number of bits per weight, as text. */
 function bitsOf({ conversion: { tensors, head } }: PlannedModel): string {
   const weights = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, length) => product * length, 1), 0);
   return ((8 * (head.fileBytes - head.bytes.length)) / weights).toFixed(2);

@@ -1,4 +1,4 @@
-// Text table, and sizes as text, for commands that list models.
+// Text tables and readable sizes, for commands that list models.
 
 /** Formats rows as columns. The last column is not padded. */
 export function textTable(rows: readonly (readonly string[])[]): string {

@@ -45,19 +45,19 @@ export interface Config extends ValuesOf<Keys["general"]>, ValuesOf<Keys["agenti
   readonly origins: readonly Origin[];
 }
 
-/** Where the value of a setting comes from. `field`: its name in Config. */
+/** Where the value of a setting comes from. `field`: name of the setting in Config. */
 export interface Origin extends Omit<Given, "value"> {
   readonly group: GroupName;
   readonly field: string;
-  /** Index of the model in `models`; null: the setting is not of a model. */
+  /** Index of the model in `models`; null if the setting does not belong to a model. */
   readonly model: number | null;
 }
 
-/** Model to load. Templates that are not set for this model have the values of the general keys. */
+/** Model to load. A template that is not set for this model has the value of the general key. */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   /** Name of the model in requests and messages: its alias, or its model_id. */
   readonly id: string;
-  /** Where the model comes from: a path, or a name on the hub or in a package index. */
+  /** Source of the model: a path, or a name on the hub or in a package index. */
   readonly modelId: string;
   readonly sampling: ValuesOf<Keys["sampling"]>;
   readonly format: ValuesOf<Keys["format"]>;
@@ -77,7 +77,7 @@ export interface ConfigRequest {
   readonly file?: TomlFile;
   /** Settings of an embedding program. `file` is then absent. */
   readonly settings?: TroupeSettings;
-  /** model_id to use if neither a flag nor a file names a model. */
+  /** model_id to use if the settings name no model. */
   readonly defaultModel: string;
 }
 
@@ -179,7 +179,7 @@ function modelSources(
   return withAlias(file.models.map(({ values }) => [...ofEvery, values]));
 }
 
-/** Whether the settings name a model in a flag, an environment variable, a file or an embedding program. */
+/** Returns whether any source names a model: a flag, an environment variable, a file or an embedding program. */
 export function namesModel(request: Omit<ConfigRequest, "defaultModel">): boolean {
   const { flags, environment, command, file, settings } = request;
   const isGiven = flags[modelIdEntry.flag] !== undefined || (settings?.models ?? []).length > 0;
@@ -263,8 +263,8 @@ function resolveModel(
 }
 
 /**
- * Returns the settings of a model that is added while the server runs: the defaults, and what is set for all models by general
- * keys.
+ * Returns the settings of a model that is added while the server runs: the defaults, and the general keys, which apply to all
+ * models.
  */
 export function addedModel(config: Config, modelId: string): ModelConfig {
   const given = new Map([[modelIdEntry, { value: modelId, source: "default", name: "model", place: null } as const]]);

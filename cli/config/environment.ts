@@ -28,7 +28,10 @@ export function givenByEnvironment(environment: Environment, command: Command): 
   return values;
 }
 
-/** An empty variable counts as unset, except for keys where a mistake would be dangerous. */
+/**
+ * Returns whether a variable sets a key. An empty variable counts as unset, except for keys with `refusesEmpty`, whose empty
+ * value is rejected later. A variable that Kubernetes has set for a service also counts as unset.
+ */
 function isSet(name: string, value: string | undefined, { refusesEmpty }: Key): boolean {
   if (value === undefined || (value === "" && refusesEmpty === undefined)) return false;
   return !(serviceLink.test(name) && serviceAddress.test(value));

@@ -13,7 +13,10 @@ export type Flags = Readonly<Record<string, string | true | readonly string[]>>;
 /** Source of a given value. `program`: the program that embeds troupe. `default`: the default model. */
 export type Source = "flag" | "environment" | "file" | "program" | "default";
 
-/** Value given by the user, and how messages refer to it: `--port`, or `port` at `troupe.toml:7`. */
+/**
+ * Value given by the user, and the name and place with which messages refer to the setting: `--port`, or `port` at
+ * `troupe.toml:7`.
+ */
 export interface Given {
   readonly value: unknown;
   readonly source: Source;
@@ -130,7 +133,7 @@ function entryOfKey(section: string, name: string, value: unknown, place: string
   throw invalid(`${place}: unknown key "${name}"${where}${suggestion(name, known)}${elsewhere(name)}`);
 }
 
-/** Returns the end of the error message, which names the section that a misplaced key belongs to. */
+/** Returns the end of the error message about a misplaced key: the section that the key belongs to. */
 function elsewhere(name: string): string {
   const found = keyEntries.find(({ names }) => names.includes(name));
   if (found === undefined) return "";

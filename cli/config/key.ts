@@ -16,7 +16,7 @@ export interface Kind<T = unknown> {
    * unchanged.
    */
   readonly read: (text: string) => unknown;
-  /** Value that the flag has if it is given without a value; absent: a value is required. */
+  /** Value of the flag if it is given without a value; if absent, the flag requires a value. */
   readonly alone?: string;
 }
 
@@ -27,7 +27,7 @@ export interface Key<T = unknown> extends Kind<T> {
   /** Description of the default in Markdown, for a default that depends on the machine or needs a unit. */
   readonly defaultSays?: string;
   readonly help: string;
-  /** Long flag; absent: the key's name with dashes. */
+  /** Long flag; if absent, the key's name with dashes. */
   readonly flag?: string;
   /** Short flag. */
   readonly alias?: string;
@@ -37,15 +37,15 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly environment?: string;
   /** Whether an empty variable is an error; absent: an empty variable counts as unset. */
   readonly refusesEmpty?: true;
-  /** Commands that accept the key; absent: the commands of its group. */
+  /** Commands that accept the key; if absent, the commands of its group. */
   readonly commands?: readonly Command[];
-  /** The only source from which the key can be set; absent: all sources. */
+  /** The only source from which the key can be set; if absent, it can be set from all sources. */
   readonly only?: "file" | "environment";
   /** Set if the short help (`--help` without `--all`) shows the flag. */
   readonly everyday?: true;
   /** Whether the flag may be given several times. */
   readonly repeats?: true;
-  /** Pattern of additional values after the first one; absent: one value per flag. */
+  /** Pattern of further values that may follow the first value of a flag; if absent, a flag has one value. */
   readonly follows?: RegExp;
   /** Set if messages must not quote the value. */
   readonly secret?: true;
@@ -53,13 +53,13 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly planned?: true;
   /** Why a planned key will never be implemented; used in the error message. */
   readonly never?: string;
-  /** Values of a planned key that are accepted, because the server behaves that way without the feature. */
+  /** Values of a planned key that are accepted, because they describe how the server behaves without the feature. */
   readonly holds?: readonly unknown[];
-  /** Values of an implemented key that are specified but not implemented. */
+  /** Values that are specified but not implemented, of a key that is implemented. */
   readonly plannedValues?: readonly string[];
 }
 
-/** Marks a key that will never be implemented; `never` and `holds` as in Key. */
+/** Returns the properties of a key that will never be implemented. For `never` and `holds`, see Key. */
 export function neverBuilt<const T extends readonly unknown[]>(never: string, ...holds: T) {
   return { planned: true, holds, never } as const;
 }

@@ -52,9 +52,9 @@ export type GroupName = keyof typeof keys;
 
 interface Group {
   readonly title: string;
-  /** Section of the group in a TOML file; null: its keys cannot be set in a file. */
+  /** Section of the group in a TOML file; null if its keys cannot be set in a file. */
   readonly section: string | null;
-  /** Commands that accept the group's keys; absent: all. */
+  /** Commands that accept the group's keys; if absent, all. */
   readonly commands?: readonly Command[];
 }
 
@@ -84,12 +84,12 @@ export const groups: Readonly<Record<GroupName, Group>> = {
 
 export const groupNames = Object.keys(groups) as readonly GroupName[];
 
-/** Header of a section in a TOML file. */
+/** Returns the header of a section in a TOML file. */
 export function sectionHeader(section: string): string {
   return section === "models" ? "[[models]]" : `[${section}]`;
 }
 
-/** Whether the keys of a group may differ between models. */
+/** Returns whether the keys of a group may differ between models. */
 export function isPerModel(group: GroupName): boolean {
   return groups[group].section?.split(".")[0] === "models";
 }
@@ -147,7 +147,7 @@ export function entryAt<G extends GroupName>(group: G, field: keyof (typeof keys
   return found;
 }
 
-/** Whether a command accepts a key. */
+/** Returns whether a command accepts a key. */
 export function appliesTo({ group, key }: KeyEntry, command: Command): boolean {
   return (key.commands ?? groups[group].commands)?.includes(command) ?? true;
 }

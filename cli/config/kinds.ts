@@ -15,7 +15,8 @@ export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
 const countUnits: Readonly<Record<string, number>> = { k: 1000, m: 1000 ** 2, K: 1024, M: 1024 ** 2 };
 
 /**
- * Number of tokens. The text of a flag or variable may end in k or m (thousands, millions), or in K or M (1024, 1024 x 1024).
+ * Returns the kind for a number of tokens. The text of a flag or variable may end in k or m (thousands, millions), or in K or M
+ * (1024, 1024 x 1024).
  */
 export function tokenCount(minimum: number, maximum?: number) {
   const { expects, ...kind } = integer(minimum, maximum);
@@ -94,7 +95,7 @@ const serverUrl = z.url({ protocol: /^https?$/ }).refine((given) => {
   return `${username}${password}${search}${hash}` === "";
 });
 
-/** Address of a server, or a list of addresses in a file. Keys do not belong in it. */
+/** Address of a server, or a list of addresses in a file. An address must not contain an API key. */
 export const serverUrls = {
   type: z.union([serverUrl, z.array(serverUrl).min(1).readonly()]),
   expects: "a URL of http or https without a user name, a password and a query, such as http://10.0.0.5:8000",
@@ -116,7 +117,7 @@ export const origins = {
 
 const apiKey = z.string().regex(/^[\x21-\x7e]{1,512}$/);
 
-/** Whether a text can be an API key, which clients send in a header. */
+/** Returns whether a text can be an API key. It must be valid in a header, in which clients send it. */
 export function isApiKey(given: string): boolean {
   return apiKey.safeParse(given).success;
 }
@@ -129,18 +130,18 @@ export const apiKeys = {
   read: asIs,
 };
 
-/** One text, or a list of texts in a file. */
+/** Returns the kind for one text, or a list of texts in a file. */
 export function texts(expects: string, shows: string) {
   const type = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).readonly()]);
   return { type, expects, shows, read: asIs };
 }
 
-/** Text or an integer, for example `q4k` or `4`. */
+/** Returns the kind for a text or an integer, for example `q4k` or `4`. */
 export function textOrInteger(expects: string, shows: string) {
   return { type: z.union([z.string().min(1), z.int().min(1)]), expects, shows, read: asNumber };
 }
 
-/** One of several words. `synonyms` maps additional spellings to these words. */
+/** Returns the kind for one of the given words. `synonyms` maps other spellings to these words. */
 export function oneOf<const T extends string>(values: readonly T[], synonyms: Readonly<Record<string, T>> = {}) {
   // A boolean in a file becomes text: `isolate = true` means the same as `isolate = "true"`.
   const toText = (value: unknown) => (typeof value === "boolean" ? String(value) : value);
@@ -150,7 +151,7 @@ export function oneOf<const T extends string>(values: readonly T[], synonyms: Re
   return { type, expects: `one of ${values.join(", ")}`, shows: values.join("|"), read: asIs };
 }
 
-/** List of integers separated by commas, for example `512,1024`. */
+/** Returns the kind for a list of integers separated by commas, for example `512,1024`. */
 export function integers(minimum: number) {
   const list = z.preprocess(
     (value) => (typeof value === "string" ? value.split(",").map((part) => asNumber(part.trim())) : value),
@@ -175,7 +176,7 @@ export const jsonObject = {
   read: readJson,
 };
 
-/** Texts by name. */
+/** Table that maps names to texts. */
 export const textTable = {
   ...jsonObject,
   type: z.record(z.string().min(1), z.string()),

@@ -98,7 +98,8 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [entryAt("run", "session"), entryAt("run", "continueLast")],
   [entryAt("run", "session"), entryAt("run", "system")],
   [entryAt("run", "continueLast"), entryAt("run", "system")],
-  // What changes or reads weights has no effect on a model whose weights are on another server.
+  // Settings that change or read weights cannot be combined with `url`, because the weights of such a model are on another
+  // server.
   [url, enableLora],
   [url, lora],
   [url, legacyLora],
@@ -238,7 +239,9 @@ export function checkBench({ genLen, depth }: { readonly genLen: number; readonl
 
 const deviceLayers = entryAt("device", "deviceLayers");
 
-/** Checks the settings of a tuning, which chooses the quantization and the layers on GPUs itself. */
+/**
+ * Checks the settings of a tuning. They must not set what the tuning itself chooses: the quantization and the layers on GPUs.
+ */
 export function checkTune({ models }: GivenSettings): void {
   const layers = models.flatMap((model) => model.get(deviceLayers) ?? [])[0];
   if (layers !== undefined) {
@@ -272,7 +275,7 @@ interface NamedModel {
   readonly modelId: string;
 }
 
-/** Checks that the settings that the search provider requires are given, and that the embedding model is served. */
+/** Checks that all settings required by the search provider are set, and that the embedding model for search is served. */
 export function checkSearch({ search, searchEmbeddingModel: name, models }: SearchSettings): void {
   const { provider, url, apiKey } = search;
   if (provider === "searxng" && url === null) {

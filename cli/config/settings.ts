@@ -8,7 +8,7 @@ import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, type keys
 type Keys = typeof keys;
 type Some<G extends GroupName> = Partial<ValuesOf<Keys[G]>>;
 
-/** Settings that an embedded troupe does not accept, because the embedding program listens on the port. */
+/** Settings about ports. An embedded troupe rejects them, because the embedding program listens on the port. */
 const portless = {
   server: ["host", "port", "mcpPort"],
   troupe: ["edge", "maxWebsockets", "websocketIdleSecs", "websocketLifetimeSecs"],
@@ -55,7 +55,7 @@ export function givenBySettings(settings: TroupeSettings): FileValues {
 function read(section: string, given: object, prefix: string, into: Map<KeyEntry, Given>): void {
   for (const [field, value] of Object.entries(given)) {
     const name = `${prefix}${field}`;
-    // As in Config, null stands for a key that is not set.
+    // null means that the key is not set, as in Config.
     if (value === undefined || value === null) continue;
     const inner = sectionOf(section, field);
     if (inner !== null) {
@@ -67,7 +67,7 @@ function read(section: string, given: object, prefix: string, into: Map<KeyEntry
   }
 }
 
-/** Returns the section of a settings file that a field stands for, such as `models.device`; null if the field is a key. */
+/** Returns the section of a settings file that corresponds to a field, such as `models.device`; null if the field is a key. */
 function sectionOf(section: string, field: string): string | null {
   const own = field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const name = section === "" ? own : `${section}.${own}`;

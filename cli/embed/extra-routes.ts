@@ -1,5 +1,5 @@
-// Extra routes of an embedding program: fetch-style handlers in addition to the server's routes. They have the server's access
-// log, body limits and request ids.
+// Extra routes of an embedding program: fetch-style handlers in addition to the server's routes. The server's access log, body
+// limits and request ids apply to them.
 import { buffer } from "node:stream/consumers";
 import type { Exchange } from "../../http/exchange.ts";
 import type { DescribedRoute } from "../../http/route.ts";
@@ -22,7 +22,10 @@ const operation: DescribedRoute["operation"] = {
   errors: [],
 };
 
-/** `readerStallMs`: time after which a client that does not read is disconnected. */
+/**
+ * Converts the handlers to routes of the server. `readerStallMs`: time in ms after which a client that does not read is
+ * disconnected.
+ */
 export function extraRoutes(given: readonly ExtraRoute[], readerStallMs: number): Route[] {
   return given.map(({ method, path, handler }) => {
     if (!path.startsWith("/")) throw invalid(`expected the path of a route to start with "/"; got "${path}"`);

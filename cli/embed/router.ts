@@ -1,4 +1,4 @@
-// Router: the routes of an embedded troupe as handlers for other servers. Several routers share the models.
+// Router: handlers with which another server serves the routes of an embedded troupe. All routers of a troupe share its models.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Mount } from "../../http/server/mount/mount.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -7,7 +7,7 @@ import type { Service } from "../service.ts";
 import { type ExtraRoute, extraRoutes } from "./extra-routes.ts";
 
 export interface RouterOptions {
-  /** Path prefix of the requests, such as "/ai"; default: none. Leave it out if the framework removes the prefix. */
+  /** Path prefix of the requests, such as "/ai"; default: no prefix. Leave it out if the framework removes the prefix. */
   readonly basePath?: string;
   /** Whether to serve the API explorer and the OpenAPI document; default: true. */
   readonly docs?: boolean;
@@ -15,14 +15,14 @@ export interface RouterOptions {
   readonly metrics?: boolean;
   /** Whether to serve the web UI at /ui; default: true. */
   readonly ui?: boolean;
-  /** Whether requests may load and unload LoRA adapters; default: the setting of this name. */
+  /** Whether requests may load and unload LoRA adapters; default: the setting with the same name. */
   readonly allowRuntimeLoraUpdating?: boolean;
-  /** Routes in addition to those of troupe. */
+  /** Routes of the embedding program, in addition to troupe's routes. */
   readonly routes?: readonly ExtraRoute[];
 }
 
 export interface Router {
-  /** Answers a web Request. `address`: identifies a client without an API key for fair scheduling. */
+  /** Answers a web Request. `address` identifies a client without an API key, for fair scheduling. */
   readonly fetch: (request: Request, client?: { readonly address?: string | undefined }) => Promise<Response>;
   /** Answers a request of node:http or Express. Calls `next` for a path outside the base path. */
   readonly nodeHandler: (request: IncomingMessage, response: ServerResponse, next?: () => void) => void;

@@ -24,14 +24,14 @@ export interface Troupe extends Router {
   router(options?: RouterOptions): Router;
   /**
    * Stops accepting requests, waits for running ones until `shutdownDeadlineSecs`, and ends all threads and processes, so that
-   * the program can exit by itself.
+   * nothing keeps the embedding program from exiting.
    */
   close(): Promise<void>;
 }
 
 /**
- * Loads the models of the settings. Missing models are downloaded. Rejects with an Error of code `config_invalid` that names an
- * invalid setting or tool. Stored responses are in memory, unless `troupe.stateDir` is set.
+ * Loads the models of the settings. Missing models are downloaded. Rejects with an Error whose code is `config_invalid` and
+ * whose message names the invalid setting or tool. Stored responses are in memory, unless `troupe.stateDir` is set.
  */
 export async function createTroupe({ tools = [], ...settings }: EmbedSettings = {}): Promise<Troupe> {
   const own = { ...settings, troupe: { ...settings.troupe, stateDir: settings.troupe?.stateDir ?? "none" } };

@@ -20,7 +20,7 @@ export type AnswerFields = z.output<typeof settable>;
 
 export const fieldNames = Object.keys(settable.shape) as readonly (keyof AnswerFields)[];
 
-/** Word that removes a value, so that the default of the model applies. */
+/** Word with which the user removes a value, so that the model's default applies again. */
 export const unsetWord = "default";
 
 /** Returns the fields with a new value. Throws invalid_value for an unknown name or a value out of range. */

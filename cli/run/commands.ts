@@ -7,7 +7,7 @@ import { fieldLines, fieldNames, unsetWord, withField } from "./answer-fields.ts
 import type { Conversation } from "./conversation.ts";
 import { saveTranscript } from "./transcript.ts";
 
-/** Text to print; null: exit the REPL. */
+/** Text to print after a command; null to exit the REPL. */
 export type CommandReply = string | null;
 
 interface ReplCommand {
@@ -43,7 +43,7 @@ const commands: Readonly<Record<string, ReplCommand>> = {
   "/exit": { arguments: "", help: "Exit; so does ctrl-d", run: () => null },
 };
 
-/** Variants of commands. They have no help line, because the help line of the command describes them. */
+/** Variants of commands. They have no help line of their own, because the help line of the command describes them. */
 const variants: Readonly<Record<string, ReplCommand["run"]>> = {
   "/save!": (file, conversation) => save(file, conversation, true),
 };

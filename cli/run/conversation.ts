@@ -16,7 +16,7 @@ export interface Turn {
 /** Adapter aliases of each model, by model id. */
 export type AdaptersByModel = ReadonlyMap<string, readonly string[]>;
 
-/** Defaults of each model, by model id; a model that is absent has the built-in ones. */
+/** Defaults of each model, by model id. A model that is absent has the built-in defaults. */
 export type DefaultsByModel = ReadonlyMap<string, GenerationDefaults>;
 
 export class Conversation {
@@ -47,7 +47,7 @@ export class Conversation {
     return this.#model;
   }
 
-  /** Alias of the current adapter; null: base model. */
+  /** Alias of the current adapter; null for the base model. */
   get adapter(): string | null {
     return this.#adapter;
   }
@@ -57,7 +57,7 @@ export class Conversation {
     return this.#adapters.get(this.#model) ?? [];
   }
 
-  /** Values that the current model has for fields that are not set. */
+  /** Defaults of the current model, for fields that are not set. */
   get defaults(): GenerationDefaults {
     return this.#defaults.get(this.#model) ?? builtInDefaults;
   }
@@ -79,7 +79,7 @@ export class Conversation {
     this.#adapter = null;
   }
 
-  /** Switches to an adapter of the current model; null: base model. Throws lora_adapter_not_found. */
+  /** Switches to an adapter of the current model, or to the base model if `alias` is null. Throws lora_adapter_not_found. */
   useAdapter(alias: string | null): void {
     const { adapters } = this;
     if (alias !== null && !adapters.includes(alias)) {

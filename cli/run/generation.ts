@@ -32,7 +32,7 @@ export function answerSettings(config: Pick<Config, "seed" | "thinking" | "reaso
   return { seed, templateArguments: { enableThinking, reasoningEffort } };
 }
 
-/** Builds the request. `adapter` is an alias; null: base model. `fields` override the settings. */
+/** Builds the request. `adapter` is the alias of an adapter; null for the base model. `fields` override the settings. */
 export function chatRequest(
   model: string,
   messages: readonly ChatMessage[],
@@ -60,7 +60,7 @@ export interface AnswerEnd {
   readonly error: ErrorRecord | null;
 }
 
-/** Functions that write an answer's text. Each resolves when its output can take more text. */
+/** Functions that write an answer's text. Each resolves when the output is ready for more text. */
 export interface AnswerWriters {
   readonly answer: (text: string) => Promise<void>;
   /** Writes reasoning text. */

@@ -1,4 +1,4 @@
-// Models of `troupe run`: loads them in this process and its places, and shows the progress.
+// Models of `troupe run`: loads them in threads and child processes of this command, and shows the progress.
 import type { Inference } from "../../actors/api/inference.ts";
 import { InferenceService } from "../../actors/front/inference-service.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -15,10 +15,10 @@ export interface RunModels {
   stop(): Promise<void>;
 }
 
-/** `signal`: aborted when the command must end. */
+/** Function that opens the models. `signal`: aborted when the command must end. */
 export type OpenModels = (config: Config, log: Logger, signal: AbortSignal) => Promise<RunModels>;
 
-/** Downloads missing models. `start` loads the models. Throws `cancelled` if the command ends meanwhile. */
+/** Downloads missing models; `start` then loads the models. Throws `cancelled` if the command ends during a download. */
 export async function openModels(config: Config, log: Logger, signal: AbortSignal): Promise<RunModels> {
   const progress = createProgress(signal);
   const options = await frontOptions(config, log, progress);

@@ -1,5 +1,5 @@
-// One-shot mode, for `-i TEXT` and text from a pipe: stdout has only the answer, or the events of the agent as JSON; stderr has
-// the usage.
+// One-shot mode, for `-i TEXT` and text from a pipe. Writes only the answer (or the agent's events as JSON) to stdout, and the
+// token usage to stderr.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";

@@ -32,12 +32,12 @@ export class Output {
     return this.#stream.isTTY === true;
   }
 
-  /** Number of characters of a line. */
+  /** Width of a line in characters. */
   get width(): number {
     return this.#stream.columns ?? DEFAULT_WIDTH;
   }
 
-  /** Writes text of a model. Resolves when the stream can take more text. */
+  /** Writes text of a model. Resolves when the stream is ready for more text. */
   async write(text: string, style: (text: string) => string = (plain) => plain): Promise<void> {
     if (this.gone.aborted || text === "") return;
     const shown = this.isTerminal ? withoutControls(text) : text;

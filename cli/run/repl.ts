@@ -20,7 +20,7 @@ export interface ReplOptions {
   readonly inference: Pick<Inference, "generate" | "models">;
   readonly conversation: Conversation;
   readonly request: (question: string) => GenerateRequest;
-  /** Returns the answer that the conversation keeps of an interrupted text. */
+  /** Converts the text of an interrupted answer to the form that is kept in the conversation. */
   readonly cutAnswer: (text: string) => string;
   readonly history: LineHistory;
   readonly input: KeySource;
@@ -37,7 +37,7 @@ export class Repl {
   readonly #keyboard: Keyboard;
   readonly #editor: Interface;
   readonly #lines = new MessageLines();
-  /** Questions about the running answer. */
+  /** Asks the user questions while an answer is generated, such as whether a tool may run. */
   readonly questions: Questions;
   #answer: AbortController | null = null;
   /** Whether a message or command is running, so that no prompt is shown. */
@@ -110,7 +110,7 @@ export class Repl {
     this.#prompt();
   }
 
-  /** Shows a line, for example of the log, and then the prompt with the typed text below it. */
+  /** Shows a line, for example a log line. Shows the prompt with the typed text again below the line. */
   notice(line: string): void {
     const { screen, notes, answers } = this.#options;
     if (this.#isBusy) {
@@ -134,7 +134,7 @@ export class Repl {
     this.#editor.prompt(true);
   }
 
-  /** Handles a paste. Its complete lines wait for the next typed line; its last, incomplete line can be edited. */
+  /** Handles a paste. Complete lines are kept until the user types the next line. The last, incomplete line can be edited. */
   #paste(text: string): void {
     const plain = withoutControls(text.replaceAll(/\r\n?/g, "\n"));
     const isAnswer = this.questions.isAsking;

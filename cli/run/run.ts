@@ -1,4 +1,4 @@
-// `troupe run` and `troupe agent`: chat in the terminal, without a server, with tools or without. Loads the models, answers one
+// `troupe run` and `troupe agent`: chat in the terminal without a server, with or without tools. Loads the models, answers one
 // message or runs the REPL, and then shuts everything down in order.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { RequestMedia } from "../../engines/generation.ts";
@@ -57,7 +57,7 @@ function show({ repl }: Stage, line: string): void {
   else repl.notice(line.trimEnd());
 }
 
-/** Returns the message to answer in one-shot mode; null: start the REPL. */
+/** Returns the message to answer in one-shot mode; null if the REPL is to be started. */
 async function messageOf(config: Config): Promise<string | null> {
   if (config.run.input !== null) return config.run.input;
   if (process.stdin.isTTY && config.run.json) throw noMessage("--json expects a message", "a terminal");
@@ -124,7 +124,7 @@ async function answer(scene: Scene, message: string): Promise<void> {
   }
 }
 
-/** Whether the user is asked before tool calls. */
+/** Returns whether the user is asked before tool calls. */
 function asks(config: Config): boolean {
   return usesTools(config) && !config.run.yes && config.agentPermission === "ask";
 }

@@ -3,7 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { Repl } from "./repl.ts";
 
-/** Receiver of signals and log lines; it is the REPL while the REPL is running. */
+/** Receiver of signals and log lines. `repl` is set while the REPL is running. */
 export interface Stage {
   repl: Repl | null;
 }
@@ -19,7 +19,10 @@ export interface End {
   stop(code: number): void;
 }
 
-/** Returns a handler of errors: null if the work was cancelled because the command ends; it throws other errors again. */
+/**
+ * Returns an error handler. The handler returns null if the work was cancelled because the command ends, and rethrows other
+ * errors.
+ */
 export function unlessEnded(signal: AbortSignal): (error: unknown) => null {
   return (error) => {
     if (signal.aborted && error instanceof ServerError && error.code === "cancelled") return null;

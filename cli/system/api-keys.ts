@@ -1,5 +1,5 @@
-// API keys of `troupe serve`: the keys of the settings `api_key` and `api_keys_file`. The file is read again when it changes;
-// if its new text is invalid, the former keys stay valid. Keys never appear in messages.
+// API keys of `troupe serve`, from the settings `api_key` and `api_keys_file`. The file is read again when it changes. If its
+// new content is invalid, the previous keys stay valid. Keys never appear in messages.
 import { readFile, stat } from "node:fs/promises";
 import { ApiKeys } from "../../http/server/access/api-keys.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -11,7 +11,7 @@ const WATCH_EVERY_MS = 2000;
 const READABLE_BY_ALL = 0o004;
 
 /**
- * Reads the keys, and reads the file again when it changes, until the signal aborts. Returns null if none are configured.
+ * Reads the keys. Reads the file again when it changes, until the signal is aborted. Returns null if no keys are configured.
  * Throws config_invalid if the file cannot be read or has no keys.
  */
 export async function openApiKeys(
@@ -22,8 +22,8 @@ export async function openApiKeys(
 ): Promise<ApiKeys | null> {
   const own = [apiKey ?? []].flat();
   if (apiKeysFile === null) return own.length === 0 ? null : new ApiKeys(own);
-  // The version of the file is read before its text. If the file changes between the two reads, the next poll detects the
-  // change.
+  // The version of the file is determined before its content is read. So if the file changes between the two steps, the next
+  // poll detects the change.
   let known = await versionOf(apiKeysFile);
   const keys = new ApiKeys([...own, ...(await readKeys(apiKeysFile))]);
   await warnIfReadable(apiKeysFile, log);

@@ -8,7 +8,10 @@ import { defaultFolder } from "../assembly/state.ts";
 import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
-/** Returns the options. `models`: models whose memory to check; null: the caller is a server, and no ports are checked. */
+/**
+ * Returns the options. `models`: models whose memory need is checked. null if the caller is a server; then no ports are checked
+ * either.
+ */
 export function checkOptions(
   config: Config,
   models: CheckOptions["models"] | null,

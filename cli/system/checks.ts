@@ -27,17 +27,17 @@ export interface CheckedFolder {
 export interface CheckOptions {
   readonly hubCache: string | null;
   readonly folders: readonly CheckedFolder[];
-  /** Why the settings are invalid; null: they are valid. */
+  /** Why the settings are invalid; null if they are valid. */
   readonly settingsProblem: string | null;
-  /** Addresses on which to test listening, without those that the caller itself uses. */
+  /** Addresses on which to test listening, except the addresses that the caller itself uses. */
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
-  /** Models whose files are on this machine and that are not loaded. */
+  /** Models whose files are on this machine, but that are not loaded. */
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
-  /** Path of the file with the MCP servers; null: none. */
+  /** Path of the configuration file of MCP servers; null if there is none. */
   readonly mcpConfig: string | null;
-  /** Configured number of compute threads; 0: one per core, within the CPU quota. */
+  /** Configured number of compute threads; 0 = one per core, within the CPU quota. */
   readonly threads: number;
-  /** Engines of the models that are served, or that the command line names. */
+  /** Engines of the models that are served, or that are named on the command line. */
   readonly engines: readonly EngineReport[];
 }
 
@@ -45,7 +45,7 @@ const GIB = 2 ** 30;
 const leastDiskBytes = GIB;
 const roomyDiskBytes = 10 * GIB;
 const leastMemoryBytes = GIB;
-/** Maximum share of the free memory for a model's weights; the rest is for KV cache and activations. */
+/** Maximum fraction of the free memory for a model's weights. The rest is for KV cache and activations. */
 const roomyShare = 0.8;
 const [leastMajor, leastMinor] = [20, 11];
 const installerLimitMs = 5000;

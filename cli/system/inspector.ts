@@ -18,7 +18,7 @@ import { type CheckOptions, runChecks } from "./checks.ts";
 const checksModule = new URL("./checks-place.js", import.meta.url);
 const checksLimitMs = 90_000;
 const placeStopMs = 1000;
-/** Milliseconds for which a diagnosis is reused. */
+/** Time in ms for which a diagnosis is reused. */
 const keptMs = 10_000;
 
 /** Runs the checks in this process and blocks its thread. */
@@ -59,7 +59,7 @@ async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
   return place.ready;
 }
 
-/** Information read once, because it does not change while the process runs; null: not read yet. */
+/** Information that is read only once, because it does not change while the process runs; null if not read yet. */
 let lasting: Pick<SystemInfo, "physicalCores" | "build"> | null = null;
 
 async function systemInfo({ hubCache, engines }: CheckOptions, native: NativeHost): Promise<SystemInfo> {

@@ -1,5 +1,5 @@
-// Check of the MCP servers in the file of `mcp_config`: the file is read, and the programs of the servers are looked up. No server
-// is started or connected.
+// Check of the MCP servers that are configured with `mcp_config`: reads the file, and checks that the programs of the servers
+// exist. Starts no server and connects to none.
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import type { McpServerSettings } from "../../actors/api/agent/mcp.ts";
@@ -11,7 +11,7 @@ import { mcpServerSettings } from "../assembly/agents/mcp-settings.ts";
 
 const name = "mcp_servers";
 
-/** `path`: path of the file. */
+/** Runs the check. `path`: path of the configuration file. */
 export async function mcpCheck(path: string): Promise<Check> {
   let servers: readonly McpServerSettings[];
   try {

@@ -1,5 +1,6 @@
-// Fit: the memory that a candidate takes when it is loaded, and the context and the number of sequences that the memory of the
-// machine allows. The sizes of the KV cache follow the same rules as the engines (engines/decoding/kv/kv-budget.ts).
+// Fit: estimates the memory that a tuning candidate needs when it is loaded, and the context length and number of sequences for
+// which the memory of the machine suffices. The sizes of the KV cache follow the same rules as the engines
+// (engines/decoding/kv/kv-budget.ts).
 import type { TuneFit } from "../../actors/api/tuning.ts";
 import { allocatedTokens } from "../../engines/decoding/kv/kv-budget.ts";
 import type { EngineName } from "../../engines/engine.ts";
@@ -10,18 +11,18 @@ import type { ModelSizes } from "./model-sizes.ts";
 export interface DeviceMemory {
   readonly totalBytes: number;
   readonly freeBytes: number;
-  /** Free main memory beside that of a GPU; null: the device is the CPU. */
+  /** Free main memory in bytes, if the device is a GPU; null if the device is the CPU. */
   readonly mainFreeBytes: number | null;
 }
 
 export interface FitQuestion {
   readonly engine: EngineName;
   readonly threads: number;
-  /** Memory of the weights, with copies in other layouts. */
+  /** Memory of the weights in bytes, including copies that an engine makes in other layouts. */
   readonly weightBytes: number;
   readonly sizes: ModelSizes;
   readonly memory: DeviceMemory;
-  /** Settings of the user; null: free. */
+  /** Values that the user has set; null if the tuning may choose them. */
   readonly maxSequences: number | null;
   readonly maxModelLength: number | null;
   readonly maxBatchTokens: number;
@@ -31,19 +32,19 @@ export interface FitQuestion {
 export interface Fit {
   readonly status: TuneFit;
   readonly maxSequences: number;
-  /** Longest sequence in tokens. */
+  /** Maximum length of a sequence in tokens. */
   readonly contextTokens: number;
-  /** KV cache in tokens of all sequences together. */
+  /** Size of the KV cache in tokens, for all sequences together. */
   readonly kvTokens: number;
   readonly memoryBytes: number;
 }
 
-/** Share of the free memory that may be filled. The rest is for requests, caches and other programs. */
+/** Fraction of the free memory that may be used. The rest is for requests, caches and other programs. */
 export const usableShare = 0.9;
-/** Share of the free memory for the KV cache, as for a server without a configured size. */
+/** Fraction of the free memory for the KV cache, as in a server without a configured KV size. */
 const kvShare = 0.25;
 const sequenceCounts = [32, 16, 8, 4, 2, 1];
-/** A sequence should have as many tokens before the number of sequences is increased. */
+/** Desired context length in tokens. The highest number of sequences is chosen that still allows this context length. */
 const usefulContext = 4096;
 const leastContext = 256;
 const contextStep = 256;
@@ -78,12 +79,15 @@ interface Sizing {
   readonly wanted: number;
   readonly maxSequences: number;
   readonly otherBytes: number;
-  /** KV tokens for which there is memory. */
+  /** Number of tokens in the KV cache for which there is memory. */
   readonly tokens: number;
   readonly bytesPerToken: number;
 }
 
-/** llama.cpp gives each sequence an equal part of the KV cache on a CPU; otherwise all sequences share one pool. */
+/**
+ * Returns the fit of a model with a KV cache. On a CPU, llama.cpp reserves an equal part of the KV cache for each sequence.
+ * Otherwise, all sequences share one pool.
+ */
 function sized({ engine, memory }: FitQuestion, sizing: Sizing): Omit<Fit, "status"> {
   const { wanted, maxSequences, otherBytes, tokens, bytesPerToken } = sizing;
   const isShared = engine === "wasm" || memory.mainFreeBytes !== null;
@@ -95,7 +99,7 @@ function sized({ engine, memory }: FitQuestion, sizing: Sizing): Omit<Fit, "stat
   return { maxSequences, contextTokens, kvTokens, memoryBytes: otherBytes + kvTokens * bytesPerToken };
 }
 
-/** An encoder keeps no KV cache; a sequence is computed in one pass. */
+/** Returns the fit of an encoder. It has no KV cache, and computes a sequence in one forward pass. */
 function encoderFit(
   { maxBatchTokens }: FitQuestion,
   wanted: number,
@@ -105,7 +109,10 @@ function encoderFit(
   return { maxSequences, contextTokens: Math.min(wanted, maxBatchTokens), kvTokens: 0, memoryBytes: otherBytes };
 }
 
-/** Bytes that the memories of the wasm engine's threads leave for the KV cache. */
+/**
+ * Returns the number of bytes for the KV cache that fit into the WASM memories of the wasm engine's threads, besides the
+ * weights. Infinity for the llama engine.
+ */
 function kvRoom({ engine, threads, weightBytes }: FitQuestion): number {
   return engine === "wasm" ? roomBytes(threads) - weightBytes : Number.POSITIVE_INFINITY;
 }
@@ -114,8 +121,8 @@ const megabyte = 1e6;
 const floatBytes = 4;
 
 /**
- * Memory beside weights and KV cache: buffers of a pass, logits, and the engine's code and threads. The constants are fitted to
- * measured loads (bench/results/tune.md).
+ * Returns the memory in bytes in addition to weights and KV cache: buffers of a forward pass, logits, and the engine's code and
+ * threads. The constants are fitted to measured loads (bench/results/tune.md).
  */
 export function scratchBytes({ engine, threads, sizes, maxBatchTokens }: FitQuestion, maxSequences: number): number {
   const { width, feedForward, vocabSize } = sizes;

@@ -1,4 +1,4 @@
-// Sizes of a model that decide its memory: layers, widths and context, from the key/value pairs of its file.
+// Sizes of a model that determine its memory: layers, widths and context length, from the metadata of its file.
 import type { ModelSource } from "../../engines/quantization/conversion/model-source.ts";
 
 export interface ModelSizes {
@@ -7,12 +7,12 @@ export interface ModelSizes {
   readonly width: number;
   readonly feedForward: number;
   readonly vocabSize: number;
-  /** Numbers of one token in the KV cache of all layers; 0 for an encoder. */
+  /** Number of elements (numbers) that one token has in the KV cache, over all layers; 0 for an encoder. */
   readonly kvElements: number;
   readonly isEncoder: boolean;
 }
 
-/** Encoders whose files do not say that they are. */
+/** Architectures that are encoders although their files do not say so. */
 const silentEncoders: ReadonlySet<string> = new Set(["gemma-embedding"]);
 
 export function modelSizes({ pairs, tensors }: ModelSource): ModelSizes {
@@ -43,7 +43,10 @@ function most(value: unknown, fallback: number): number {
   return fallback;
 }
 
-/** Some models have another number of KV heads in each layer. */
+/**
+ * Returns the sum of a value over all layers. The value is a list if it differs between layers, such as the number of KV heads
+ * in some models.
+ */
 function sumOverLayers(value: unknown, layers: number): number {
   if (Array.isArray(value)) return value.reduce((sum: number, one) => sum + Number(one), 0);
   return most(value, 1) * layers;

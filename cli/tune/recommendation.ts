@@ -4,14 +4,14 @@ import type { TuneCandidate, TuneResult } from "../../actors/api/tuning.ts";
 
 /** A setting of the user that the recommendation keeps. */
 export interface KeptSetting {
-  /** Section in a settings file; "": the top. */
+  /** Section in a settings file; "" for the top of the file. */
   readonly section: string;
   readonly name: string;
   readonly flag: string;
   readonly value: string | number | boolean;
 }
 
-/** Settings that do not depend on the candidate. */
+/** Settings in the recommended command that do not depend on the candidate. */
 export interface CommandFlags {
   /** model_id, as given by the user. */
   readonly modelId: string;
@@ -62,7 +62,9 @@ export function settingsFile({ candidates, model, profile }: TuneResult, flags: 
   return `${comment}\n${stringify(withoutEmpty(tree) as object)}`;
 }
 
-/** F16 is a level only of a checkpoint, where it is the type of its floats. */
+/**
+ * Returns whether a candidate is a checkpoint with its floats converted to F16. F16 is set with `dtype`, and not with `isq`.
+ */
 function isF16({ isq }: TuneCandidate): boolean {
   return isq === "F16";
 }

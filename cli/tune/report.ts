@@ -2,7 +2,7 @@
 import type { TuneCandidate, TuneResult } from "../../actors/api/tuning.ts";
 import { textTable } from "../commands/table.ts";
 
-/** `configPath`: file with the recommended settings; null: none was written. */
+/** Formats the report. `configPath`: path of the file with the recommended settings; null if none was written. */
 export function report(result: TuneResult, configPath: string | null): string {
   const { model, profile, backend, candidates, recommendedCommand, totalBytes, seconds, warnings, notes } = result;
   const rows = candidates.map(rowOf);

@@ -5,12 +5,16 @@ import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { runTuning, type TuneJob } from "./tuning.ts";
 
 export function start({ init, progress }: PlaceContext<TuneJob>): Promise<TuneResult> {
-  // If the spawner ends by a signal, this process ends too and removes the excerpts.
+  // Remove the excerpts when this process ends. If a signal ends the spawner, the spawner cannot remove them, but this process
+  // ends too.
   process.on("exit", () => removeIfPossible(init.folder));
   return runTuning(init, progress);
 }
 
-/** Errors are ignored, because some systems do not remove a mapped file. tuner.ts removes the folder after this process has ended. */
+/**
+ * Removes a folder. Errors are ignored, because some systems do not remove a file that is memory-mapped. tuner.ts removes the
+ * folder after this process has ended.
+ */
 function removeIfPossible(folder: string): void {
   try {
     rmSync(folder, { recursive: true, force: true });

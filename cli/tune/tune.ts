@@ -1,4 +1,4 @@
-// `troupe tune`: finds the settings of a model that are best on this machine, and prints them as a table or as JSON.
+// `troupe tune`: finds the best settings of a model for this machine, and prints them as a table or as JSON.
 import { writeFile } from "node:fs/promises";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { wireTuneResult } from "../../http/models/tune-operation.ts";
@@ -37,7 +37,7 @@ export async function tune(config: Config): Promise<void> {
   process.stdout.write(`${text}\n`);
 }
 
-/** Settings that the user gives are kept; all others are free. */
+/** Returns the settings of the tuning. Settings that the user gives are kept; the tuning chooses the others. */
 async function settingsOf(config: Config, model: ModelConfig, path: string): Promise<TuneSettings> {
   const notes: string[] = [];
   const { profile, budget } = config.tune;
@@ -72,12 +72,15 @@ async function settingsOf(config: Config, model: ModelConfig, path: string): Pro
   };
 }
 
-/** Settings that the recommendation decides. */
+/** Fields of the settings that the recommendation sets. */
 const decided: ReadonlySet<string> = new Set([
   ...["modelId", "isq", "engine", "threads", "maxSeqs", "maxNumBatchedTokens", "maxModelLen", "kvCache"],
 ]);
 
-/** Returns the settings of the user that the recommendation keeps, except those that are not a single value. */
+/**
+ * Returns the user's settings that the recommendation repeats. Settings that are lists or tables, secrets, and switches that
+ * are off are left out.
+ */
 function keptSettings(config: Config, model: ModelConfig): KeptSetting[] {
   return config.origins.flatMap(({ group, field }) => {
     const entry = entryAt(group as "models", field as "modelId");

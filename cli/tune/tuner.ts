@@ -1,4 +1,5 @@
-// Tuner: runs a tuning in a child process, one at a time. Used by the command and by the route of the server.
+// Tuner: runs a tuning in a child process. Used by `troupe tune`, and by the route of the server, which runs one tuning at a
+// time.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,17 +22,17 @@ import type { CommandFlags } from "./recommendation.ts";
 import type { TuneJob, TuneProgress } from "./tuning.ts";
 
 const tuneModule = new URL("./tune-place.js", import.meta.url);
-/** Time for the load of excerpts and the last measurement after the budget. */
+/** Time in ms that a tuning may exceed its budget, for loading excerpts and for the last measurement. */
 const graceMs = 60_000;
 const stopMs = 1000;
-/** Budget of a tuning that a client requests. */
+/** Time budget in ms of a tuning that a client requests. */
 const requestBudgetMs = keys.tune.budget.default * 1000;
 
 const plainSource: SourceOptions = {
   ...{ overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
 
-/** Facts of the machine, which runTuningInChild() adds to a job. */
+/** Fields of a job that describe the machine. runTuningInChild() adds them. */
 type HostPart = "engines" | "backend" | "memory" | "folder";
 
 export interface TuneSettings extends Omit<TuneJob, HostPart | "warnings" | "floatType" | "level"> {
@@ -111,12 +112,12 @@ async function hostPart(cpu: boolean, engine: "auto" | EngineName, native: Nativ
     device === undefined
       ? { totalBytes: main.totalBytes, freeBytes: main.availableBytes, mainFreeBytes: null }
       : { totalBytes: device.totalBytes, freeBytes: device.availableBytes, mainFreeBytes: main.availableBytes };
-  // With a GPU, the engine that cannot use it is left out.
+  // If there is a GPU, the wasm engine is used only if the user has chosen it, because it cannot use the GPU.
   const usable = device === undefined ? engines : engines.filter((name) => name === "llama" || engine === "wasm");
   return { engines: usable, backend: device === undefined ? "cpu" : (gpu ?? "cpu"), memory, warnings };
 }
 
-/** Settings of a tuning that a client requests. All that the server chooses for itself is free. */
+/** Returns the settings of a tuning that a client requests. The tuning may choose everything that the request does not set. */
 async function settingsOf(config: Config, request: TuneRequest): Promise<TuneSettings> {
   const { model: name, profile, level, cpu, dtype, revision, tokenSource } = request;
   const { model, modelId, path } = await localModel(config, name, revision);
@@ -136,7 +137,7 @@ async function settingsOf(config: Config, request: TuneRequest): Promise<TuneSet
   };
 }
 
-/** Settings of which none is given. */
+/** Returns settings with which the tuning may choose everything. */
 function freeSettings(profile: TuneProfile, budgetMs: number) {
   return {
     ...({ profile, budgetMs, engine: "auto", threads: null, maxSequences: null, maxModelLength: null } as const),
@@ -192,7 +193,7 @@ async function localModel(config: Config, name: string, revision: string | null)
     }
     const local = await findLocalModel(name, null);
     if (local !== null) return { model, modelId: name, path: local };
-    // Only names of the hub are looked up. Other sources install packages or ask other programs.
+    // Only names on the hub are looked up, because other sources would install packages or run other programs.
     if (!/^[\w.-]+\/[\w.-]+(?::.+)?$/.test(name))
       throw new ServerError("model_not_found", "no file and no name of the hub");
     const source = revision === null ? name : name.replace(/^([^:]+)/, `$1@${revision}`);

@@ -1,5 +1,5 @@
-// Tuning: plans the variants of a model, checks their memory, measures those that fit, and recommends one. It runs in a process
-// of its own (tune-place.ts).
+// Tuning: plans the variants of a model, checks their memory, measures those that fit, and recommends one. It runs in a
+// separate process (tune-place.ts).
 import { performance } from "node:perf_hooks";
 import type { TuneCandidate, TuneProfile, TuneResult } from "../../actors/api/tuning.ts";
 import type { EngineName } from "../../engines/engine.ts";
@@ -15,7 +15,10 @@ import { type ModelSizes, modelSizes } from "./model-sizes.ts";
 import { type CommandFlags, commandOf } from "./recommendation.ts";
 import { type Variant, variantsOf } from "./variants.ts";
 
-/** What to tune. Plain data: it is sent to the process. null: free to choose. */
+/**
+ * Description of a tuning, as plain data, because it is sent to another process. A field that is null may be chosen by the
+ * tuning.
+ */
 export interface TuneJob {
   /** Name of the model in the result. */
   readonly model: string;
@@ -25,7 +28,7 @@ export interface TuneJob {
   readonly profile: TuneProfile;
   readonly budgetMs: number;
   readonly level: string | null;
-  /** GGUF type of floats that are not quantized; null: as in the files. */
+  /** GGUF type of weights that are not quantized; null = as in the files. */
   readonly floatType: number | null;
   readonly source: SourceOptions;
   readonly engines: readonly EngineName[];
@@ -36,7 +39,7 @@ export interface TuneJob {
   readonly maxModelLength: number | null;
   readonly maxBatchTokens: number;
   readonly common: CommonSpec;
-  /** Empty folder for excerpts. */
+  /** Path of an empty folder for excerpts. */
   readonly folder: string;
   readonly warnings: readonly string[];
   readonly notes: readonly string[];
@@ -48,16 +51,18 @@ export interface TuneProgress {
 }
 
 /**
- * Maximum number of weights of an excerpt. It is larger than that of a trial of the engines, so that 4-bit weights do not fit into
- * a cache.
+ * Maximum number of weights of an excerpt. It is larger than in the trial that chooses an engine, so that even 4-bit weights do
+ * not fit into a CPU cache.
  */
 const excerptWeights = 60_000_000;
-/** Share of the free memory that the excerpts in all engines may take together. */
+/** Maximum fraction of the free memory for the excerpts of all variants and engines together. */
 const excerptShare = 0.25;
 const bytesPerKvElement = { auto: 2, f16: 2, bf16: 2, f32: 4, q8_0: 34 / 32, q4_0: 18 / 32 } as const;
 const mostThreadCounts = 4;
 
-/** Throws the error of the model if it cannot be read, or if no candidate fits and runs. */
+/**
+ * Runs a tuning. Throws a ServerError if the model cannot be read, or if no candidate fits into the memory and can be measured.
+ */
 export async function runTuning(job: TuneJob, onProgress: (progress: TuneProgress) => void): Promise<TuneResult> {
   const startMs = performance.now();
   const warnings = [...job.warnings];
@@ -118,7 +123,7 @@ class Tuning {
     return this.#fittingPairs().length;
   }
 
-  /** The first variant that fits in each engine, with all numbers of threads. */
+  /** Returns, for each engine, the first variant that fits into the memory, with each number of threads. */
   firsts(): Candidate[] {
     const pairs = this.#fittingPairs();
     return this.#job.engines.flatMap((engine) => {
@@ -129,20 +134,23 @@ class Tuning {
     });
   }
 
-  /** The other variants in the engine of a candidate, with its number of threads. */
+  /** Returns candidates with the engine and the number of threads of the given candidate, and with the other variants. */
   othersOf({ variant, engine, threads }: Candidate): Candidate[] {
     return this.#fittingPairs().flatMap(([other, name]) =>
       name === engine && other !== variant ? [this.#candidate(other, engine, threads)] : [],
     );
   }
 
-  /** The same candidate with other numbers of threads that are not measured yet. */
+  /** Returns candidates that differ from the given candidate only in the number of threads, and are not measured yet. */
   variationsOf({ variant, engine }: Candidate): Candidate[] {
     const all = this.#threadCounts().map((threads) => this.#candidate(variant, engine, threads));
     return all.filter(({ speeds }) => speeds === null);
   }
 
-  /** One row for each variant and engine, with its best number of threads. `measured`: the best first. */
+  /**
+   * Returns one row of the result for each variant and engine, with its best number of threads. `measured`: measured
+   * candidates, best first.
+   */
   rows(best: Candidate | null, measured: readonly Candidate[] = []): TuneCandidate[] {
     return this.#pairs().map(([variant, engine]) => {
       const found = measured.find((one) => one.variant === variant && one.engine === engine) ?? null;
@@ -172,13 +180,16 @@ class Tuning {
     return this.#pairs().filter(([variant, engine]) => this.#fit(engine, variant.bytes).status === "fits");
   }
 
-  /** All cores, three quarters, a half and a quarter of them; only the given number if the user gives one. */
+  /**
+   * Returns the numbers of threads to try: all cores, three quarters, a half and a quarter of them. If the user has set a
+   * number, or there is a GPU, returns only one number.
+   */
   #threadCounts(): number[] {
     const isFixed = this.#job.threads !== null || this.#job.memory.mainFreeBytes !== null;
     return isFixed ? [this.#threads] : threadCounts(this.#threads);
   }
 
-  /** Returns the same object for the same arguments. */
+  /** Returns the candidate with these properties. Creates it at the first call. */
   #candidate(variant: Variant, engine: EngineName, threads: number): Candidate {
     const same = (one: Candidate) => one.variant === variant && one.engine === engine && one.threads === threads;
     const known = this.#candidates.find(same);
@@ -223,7 +234,7 @@ class Tuning {
     };
   }
 
-  /** All layers if the model fits, else the share of them that has room. */
+  /** Returns the number of layers on the GPU: all if the model fits, else as many as fit; null without a GPU. */
   #gpuLayers(engine: EngineName, { status, memoryBytes }: Fit): number | null {
     const { mainFreeBytes, freeBytes } = this.#job.memory;
     if (mainFreeBytes === null || engine === "wasm") return null;
@@ -233,14 +244,14 @@ class Tuning {
 
   #excerptWeights(): number {
     const { engines, memory } = this.#job;
-    // Bytes of one weight in all variants and engines together. A weight of a variant has at most 4 bytes.
+    // Sum of the bytes per weight over all variants and engines.
     const bytesPerWeight = this.#variants.reduce((sum, { bits }) => sum + bits / 8, 0) * engines.length;
     const free = memory.mainFreeBytes ?? memory.freeBytes;
     return Math.min(excerptWeights, (free * excerptShare) / bytesPerWeight);
   }
 }
 
-/** Returns numbers of threads to try, the highest first. */
+/** Returns the numbers of threads to try, highest first. */
 export function threadCounts(most: number): number[] {
   const counts = Array.from({ length: mostThreadCounts }, (_, i) => Math.round((most * (mostThreadCounts - i)) / 4));
   return [...new Set(counts.filter((count) => count > 0))];

@@ -1,39 +1,39 @@
-// Variants of a model: the number types in which it is measured. Levels that give the same types as another, because the rows
-// of the model do not fit the blocks of a type, are one variant.
+// Variants of a model: the combinations of number types of its tensors with which it is measured. If two quantization levels
+// lead to the same types, they are one variant. This happens if the rows of the model do not fit the block length of a type.
 import type { TuneQuality } from "../../actors/api/tuning.ts";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
 import type { ModelSource } from "../../engines/quantization/conversion/model-source.ts";
 import { type Level, parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { plannedBytes, planTypes } from "../../engines/quantization/plan/types.ts";
 
-/** Levels that are tried, from many bits to few. */
+/** Quantization levels to try, from many bits to few. */
 const triedLevels = ["Q8_0", "Q6_K", "Q5_K", "Q4_K"] as const;
 
 export interface Variant {
-  /** Level of the quantization; null: the weights as they are. */
+  /** Quantization level; null if the weights are not quantized further. */
   readonly level: Level | null;
-  /** Whether floats are written as F16. Only of a checkpoint, whose files have other floats. */
+  /** Whether floats are converted to F16. True only for a checkpoint. */
   readonly isF16: boolean;
   /** Name of the type of most weights. */
   readonly typeName: string;
   readonly quality: TuneQuality;
-  /** Bits of a weight in the type of most weights. */
+  /** Number of bits per weight in the type of most weights. */
   readonly bits: number;
-  /** Size of all weights in the file. */
+  /** Size of all weights in the file, in bytes. */
   readonly bytes: number;
 }
 
 export interface VariantOptions {
   readonly isCheckpoint: boolean;
-  /** The only level to try; null: all. */
+  /** The only level to try; null = all levels. */
   readonly level: string | null;
-  /** GGUF type of floats that are not quantized; null: as in the files. */
+  /** GGUF type of weights that are not quantized; null = as in the files. */
   readonly floatType: number | null;
 }
 
 const f16 = 1;
 
-/** Returns the variants, the weights as they are first. A given level is the only variant. */
+/** Returns the variants. The first one has the weights unchanged. If a level is given, it is the only variant. */
 export function variantsOf(source: ModelSource, { isCheckpoint, level, floatType }: VariantOptions): Variant[] {
   const known = new Set<string>();
   const variants: Variant[] = [];
@@ -63,12 +63,12 @@ export function typesOf(
   return planTypes(tensors, { level, organization: "default", topology: [], floatType });
 }
 
-/** Returns the size of the weights of a source in these types. */
+/** Returns the size in bytes of the weights of a model if they are stored in these types. */
 export function bytesOf({ tensors }: ModelSource, types: ReadonlyMap<string, number>): number {
   return tensors.reduce((sum, { name, shape, type }) => sum + plannedBytes(shape, types.get(name) ?? type), 0);
 }
 
-/** Class of a type with `bits` bits a weight. */
+/** Returns the quality class of a number type with `bits` bits per weight. */
 export function qualityOf(bits: number): TuneQuality {
   if (bits >= 16) return "baseline";
   if (bits >= 8) return "near-lossless";
@@ -95,7 +95,7 @@ function variantOf(
   };
 }
 
-/** Returns the type of most weights of the matrices. */
+/** Returns the GGUF type in which most weights of the matrices are stored. */
 function mostWeights({ tensors }: ModelSource, types: ReadonlyMap<string, number>): number {
   const counts = new Map<number, number>();
   for (const { name, shape, type, isMatrix } of tensors) {

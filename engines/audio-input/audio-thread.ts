@@ -1,4 +1,4 @@
-// Audio thread: decodes audio files in processes of their own, and has the thread of audio-worker.ts compute their embeddings.
+// Audio thread: decodes audio files in child processes, and has the thread of audio-worker.ts compute their embeddings.
 import { ServerError } from "../../runtime/errors.ts";
 import { withTemporaryFile } from "../../runtime/host/temporary-file.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
@@ -8,7 +8,7 @@ import { decodeAudio, decodedRate, missingDecoder } from "../speech/audio/decode
 import { windowFrames, windowSeconds } from "../speech/whisper/mel.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
-/** Number of audio files that are decoded at once. */
+/** Maximum number of audio files that are decoded at the same time. */
 const maxDecodes = 2;
 const worker = new URL("./audio-worker.js", import.meta.url);
 
@@ -17,7 +17,7 @@ interface AudioThreadStart extends EncoderStart {
   readonly bands: number;
   /** Maximum length of an audio file in seconds. */
   readonly maxSeconds: number;
-  /** Maximum number of windows that the context of the model has room for. */
+  /** Maximum number of windows that fit into the model's context. */
   readonly maxWindows: number;
 }
 
@@ -48,8 +48,8 @@ export class AudioThread {
   }
 
   /**
-   * Returns the embeddings of each window of 30 seconds of an audio file; null: they were not wanted any more. Throws `invalid_value`
-   * if the file cannot be decoded or is too long, also for the context of the model.
+   * Returns the embeddings of each window of 30 seconds of an audio file; null if `isWanted` has become false. Throws `invalid_value` if
+   * the file cannot be decoded, or is longer than the limit or the model's context allows.
    */
   async encode(file: Uint8Array, client: string, isWanted: () => boolean): Promise<readonly Float32Array[] | null> {
     const samples = await this.#gate.pass(async () => (isWanted() ? await this.#decoded(file) : null), client);
@@ -71,7 +71,7 @@ export class AudioThread {
     await this.#encoder.dispose();
   }
 
-  /** Checked before the windows are computed, which takes seconds each. */
+  /** Throws if the audio has too many windows. Called before the windows are encoded, because each takes seconds. */
   #checkLength(seconds: number): void {
     const { maxWindows } = this.#start;
     const windows = Math.ceil(seconds / windowSeconds);
@@ -91,7 +91,7 @@ export class AudioThread {
       );
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
-      // Without the name of a field: a request has its own.
+      // The error names no field, because several requests may share this work; each request adds its own field.
       throw new ServerError("invalid_value", `the audio cannot be used: ${error.message}`, { cause: error });
     }
   }

@@ -3,8 +3,8 @@ import { runEncoderLoop } from "../media/encoder-loop.ts";
 import { AudioEncoder } from "../wasm/audio/audio-encoder.ts";
 
 /**
- * Message to the worker: samples (mono, 16,000 a second), answered by the spectrograms of their windows one after the other, or the
- * spectrogram of a window, answered by its embeddings.
+ * Message to the worker: either samples (mono, 16,000 per second), for which it returns the spectrograms of all windows one after another,
+ * or the spectrogram of one window, for which it returns the embeddings.
  */
 export type AudioMessage = { readonly samples: Float32Array } | { readonly spectrogram: Float32Array };
 

@@ -1,5 +1,5 @@
-// Calibration place: runs a text through a model and collects the inputs of the matrices. Started by collect-from-text.ts: a thread
-// for the wasm engine, a process for llama.cpp.
+// Calibration place: code of a thread (wasm engine) or a process (llama.cpp) that runs a text through a model and collects the inputs of
+// the model's matrices. Started by collect-from-text.ts.
 
 import { ServerError } from "../../runtime/errors.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -13,7 +13,7 @@ export interface CalibrationRun {
   readonly engine: EngineName;
   readonly spec: ModelSpec;
   readonly text: string;
-  /** Tokens of a chunk. Chunks are computed one after another, each as a sequence of its own. */
+  /** Length of a chunk in tokens. Chunks are computed one after another, each as a separate sequence. */
   readonly chunkTokens: number;
 }
 
@@ -22,13 +22,13 @@ export interface CollectedText {
   readonly chunks: number;
 }
 
-/** Maximum number of logits of a chunk: 64 MiB. */
+/** Maximum number of logits per chunk: 64 MiB. */
 const maxLogits = 2 ** 24;
 
 export async function start({ init, progress }: PlaceContext<CalibrationRun>): Promise<CollectedText> {
   const { engine, text, chunkTokens } = init;
   const { tokenizer } = await readModelMetadata(init.spec.path);
-  // llama.cpp computes the end of the last layer only for tokens whose output is wanted. Their logits need memory.
+  // llama.cpp computes the end of the last layer only for tokens whose output is requested, and the logits of these tokens need memory.
   const outputs = engine === "llama" ? Math.floor(maxLogits / tokenizer.tokens.length) : 1;
   const wanted = Math.max(1, Math.min(chunkTokens, outputs));
   const spec = { ...init.spec, extraLogitsRows: wanted };
@@ -55,7 +55,7 @@ export async function start({ init, progress }: PlaceContext<CalibrationRun>): P
   }
 }
 
-/** Cuts the tokens into chunks. A last part that is shorter than a chunk is left out, unless it is the only one. */
+/** Splits the tokens into chunks. A shorter rest at the end is left out, unless it is the only chunk. */
 function chunksOf(tokens: Int32Array, length: number, opening: number | null): Int32Array[] {
   if (tokens.length < length) return tokens.length === 0 ? [] : [tokens];
   return Array.from({ length: Math.floor(tokens.length / length) }, (_, i) => {
@@ -65,7 +65,7 @@ function chunksOf(tokens: Int32Array, length: number, opening: number | null): I
   });
 }
 
-/** `wanted`: number of the last tokens whose output is computed. */
+/** Computes the tokens as one sequence. `wanted`: number of tokens at the end whose output is computed. */
 function feed(model: LoadedModel, tokens: Int32Array, wanted: number): void {
   const { generates } = model.capabilities;
   const batch = new Batch(1, tokens.length);

@@ -1,5 +1,6 @@
-// Collection from a text: the inputs of a model's matrices while it reads a text, for an importance matrix. Runs in a place of its own:
-// on the wasm engine if that can run the model, else on llama.cpp, whatever engine serves the model later.
+// Collection from a text: collects the inputs of a model's matrices while the model reads a text, for an importance matrix. Runs in a
+// separate thread on the wasm engine if that engine can run the model, else in a separate process on llama.cpp, whatever engine serves the
+// model later.
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { computeThreads } from "../../runtime/host/cores.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
@@ -7,7 +8,7 @@ import type { ModelSpec } from "../engine.ts";
 import { wasmRefusal } from "../wasm/load/fit.ts";
 import type { CalibrationRun, CollectedText } from "./calibration-place.ts";
 
-/** Tokens of a chunk, as in llama-imatrix. */
+/** Length of a chunk in tokens, as in llama-imatrix. */
 export const chunkTokens = 512;
 
 const calibrationModule = new URL("./calibration-place.js", import.meta.url);
@@ -24,7 +25,7 @@ export interface TextOptions {
   readonly onProgress: (fraction: number) => void;
 }
 
-/** Returns the inputs of the matrices of the GGUF file at `path`. Throws `config_invalid` if no engine can run it. */
+/** Returns sums over the inputs of the matrices of the GGUF file at `path`. Throws `config_invalid` if no engine can run the model. */
 export async function collectFromText(
   path: string,
   { text, threads, signal, onProgress }: TextOptions,
@@ -39,7 +40,7 @@ export async function collectFromText(
       name: "calibration",
       module: calibrationModule,
       init: { ...run, text, chunkTokens },
-      // The libraries of llama.cpp are loaded only in processes of their own.
+      // llama.cpp's libraries are loaded only in separate processes.
       kind: isOnWasm ? "thread" : "process",
       startTimeoutMs: limitMs,
       ...(signal === undefined ? {} : { signal }),
@@ -59,7 +60,7 @@ export async function collectFromText(
 }
 
 function specOf(path: string, threads: number): ModelSpec {
-  // The blocks of a sequence are distributed over the threads.
+  // The engine distributes the blocks of a sequence over the threads, so their number is a multiple of the threads.
   const blocks = Math.ceil(chunkTokens / blockTokens / threads) * threads;
   return {
     path,

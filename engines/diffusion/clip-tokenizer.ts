@@ -7,7 +7,7 @@ import { spellBytes } from "../text/tokenizer/byte-alphabet.ts";
 import { mergeSymbols, type PairRank } from "../text/tokenizer/encoding/merge.ts";
 
 const endOfWord = "</w>";
-/** Stands for endOfWord within a word: one character, which the byte alphabet does not have. */
+/** Placeholder for endOfWord inside a word: one character, which is not in the byte alphabet. */
 const endMark = "\ue000";
 const maxTokens = 1_000_000;
 /** Number of token positions of the text encoders in use. */
@@ -30,7 +30,7 @@ export class ClipTokenizer {
     this.#ids = ids;
     this.#rank = (text, start, middle, end) => {
       const [left, right] = [text.slice(start, middle), text.slice(middle, end)];
-      // The mark joins the last character first.
+      // The end mark is merged with the last character before all other merges.
       if (right === endMark) return left.length === 1 ? -1 : Number.POSITIVE_INFINITY;
       return merges.get(`${left} ${right}`) ?? Number.POSITIVE_INFINITY;
     };
@@ -39,7 +39,7 @@ export class ClipTokenizer {
     this.#pad = this.#special(config, "pad_token", "<|endoftext|>");
     this.#unknown = this.#special(config, "unk_token", "<|endoftext|>");
     const length = config.get("model_max_length").number() ?? usualLength;
-    // A tokenizer without a limit has an enormous number there.
+    // A tokenizer without a limit states an enormous length.
     this.length = length > mostLength ? usualLength : length;
     if (!Number.isInteger(this.length) || this.length < 3) {
       throw config.get("model_max_length").invalid(`is ${length}; expected a whole number from 3`);
@@ -65,8 +65,8 @@ export class ClipTokenizer {
   }
 
   /**
-   * Returns `length` tokens: the begin, the tokens of the text, the end, padding. `used`: how many of them belong to the text, with
-   * begin and end. A text that is too long is cut if `truncates`; otherwise invalid_value is thrown for the field `param`.
+   * Returns `length` tokens: the begin token, the tokens of the text, the end token, padding. `used`: number of tokens without padding. A
+   * text that is too long is cut if `truncates`; otherwise invalid_value is thrown for the field `param`.
    */
   encode(text: string, truncates: boolean, param: string): { readonly tokens: Int32Array; readonly used: number } {
     const found = this.#encodeText(text);
@@ -95,7 +95,7 @@ export class ClipTokenizer {
 
   #special(config: JsonField, key: string, otherwise: string): number {
     const field = config.get(key);
-    // A token is a text, or an object with its content.
+    // A token is a string, or an object with a field for it.
     const text = (typeof field.value === "object" ? field.get("content") : field).text() ?? otherwise;
     const id = this.#ids.get(text);
     if (id !== undefined) return id;

@@ -1,5 +1,5 @@
-// Diffusion contract: the interface of the model that makes images from text. A diffusion place loads one model and uses it through
-// this interface. The engine knows nothing of HTTP and of actors.
+// Diffusion contract: the interface of the model that makes images from text. A place (thread or process) loads one model and uses it
+// through this interface. The engine does not depend on HTTP or actors.
 import type { SchedulerName } from "./schedulers/config.ts";
 
 /** A diffusion model to load. */
@@ -34,22 +34,22 @@ export interface DiffusionCard {
   readonly defaults: ImageDefaults;
 }
 
-/** What a request that does not say so gets. */
+/** Values for fields that a request leaves out. */
 export interface ImageDefaults {
   readonly scheduler: SchedulerName;
   readonly steps: number;
   readonly guidance: number;
 }
 
-/** An image to make. null: the model's own default. */
+/** A request for an image. In its fields, null = the model's default. */
 export interface ImageRequest {
   readonly prompt: string;
-  /** What the image should not show; null: nothing is said about it. */
+  /** Description of what the image should not show; null = none. */
   readonly negativePrompt: string | null;
   readonly width: number | null;
   readonly height: number | null;
   readonly steps: number | null;
-  /** Strength of the prompt (classifier-free guidance); 1: none beyond the model's own. */
+  /** Strength of the prompt (classifier-free guidance); 1 = no guidance beyond the model's own. */
   readonly guidance: number | null;
   readonly scheduler: SchedulerName | null;
   /** Seed of the noise. */
@@ -58,20 +58,20 @@ export interface ImageRequest {
   readonly truncatesPrompt: boolean;
 }
 
-/** An image of 3 bytes a pixel (red, green, blue), row by row. */
+/** An image of 3 bytes per pixel (red, green, blue), row by row. */
 export interface Pixels {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
 }
 
-/** An image in progress. Each call computes something; between the calls the image can be given up. */
+/** An image in progress, which can be abandoned between two calls. */
 export interface ImageInProgress {
   readonly width: number;
   readonly height: number;
   /** Number of tokens of the prompt. */
   readonly promptTokens: number;
-  /** Number of evaluations of the model, one a call of advance(). */
+  /** Number of evaluations of the model, one per call of advance(). */
   readonly evaluations: number;
   /** Number of evaluations that have been computed. */
   readonly done: number;
@@ -83,7 +83,7 @@ export interface ImageInProgress {
 
 export interface DiffusionModel {
   readonly card: DiffusionCard;
-  /** Checks a request and encodes its prompt. Throws invalid_value that names the field. */
+  /** Checks a request and encodes its prompt. Throws invalid_value, which names the field. */
   begin(request: ImageRequest): Promise<ImageInProgress>;
   dispose(): Promise<void>;
 }

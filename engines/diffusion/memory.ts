@@ -1,25 +1,25 @@
-// Memory of a diffusion model: an estimate from above of what its weights and an image need, so that a model or image that does not
-// fit is refused instead of ending the process.
+// Memory of a diffusion model: an upper estimate of the memory for its weights and an image, so that a model or image that does not fit is
+// refused instead of crashing the process.
 import { ServerError } from "../../runtime/errors.ts";
 import type { DiffusionFolder } from "./model-folder.ts";
 
-/** Bytes a pixel while the decoder computes: its last layers have a few hundred channels of floats in several copies. */
+/** Bytes per pixel while the decoder computes: its last layers have a few hundred channels of floats in several copies. */
 const decoderBytesPerPixel = 4 * 128 * 6;
-/** Attention of the decoder and of the U-Net's first level: one number for each pair of latents, and head. */
+/** Number of attention heads at the U-Net's first level. Attention has one float for each head and pair of latents. */
 const attentionHeads = 8;
-/** Copy of the weights that the library makes for its kernels, beside those that it reads. */
+/** Memory of the weights relative to the size of their files, because the library copies weights for its kernels. */
 const weightFactor = 1.3;
 
-/** Returns the bytes that an image needs beside the weights. */
+/** Returns the bytes that an image needs in addition to the weights. */
 export function imageBytes({ pixelsPerLatent, isXl }: DiffusionFolder, width: number, height: number): number {
   const latents = (width / pixelsPerLatent) * (height / pixelsPerLatent);
-  // SDXL has no attention at the first level: a quarter of the positions.
+  // SDXL has no attention at the first level; the second level has a quarter of the positions.
   const unet = 4 * attentionHeads * (isXl ? latents / 4 : latents) ** 2;
   const decoder = 2 * 4 * latents ** 2 + decoderBytesPerPixel * width * height;
   return Math.max(unet, decoder);
 }
 
-/** Checks that the weights and one image of the native size fit. Throws memory_insufficient with the numbers. */
+/** Checks that the weights and one image of the native size fit. Throws model_failed with the numbers. */
 export function checkMemory(folder: DiffusionFolder, availableBytes: number): void {
   const { nativeSize, weightBytes, path } = folder;
   const image = imageBytes(folder, nativeSize, nativeSize);

@@ -7,7 +7,7 @@ import { TokenizerFolder } from "../files/checkpoint/tokenizer/source/tokenizer-
 import { JsonField } from "../files/json-field.ts";
 import { readSchedulerConfig, type SchedulerConfig } from "./schedulers/config.ts";
 
-/** Pipelines of text to image that have this layout. */
+/** Text-to-image pipelines that have this layout. */
 const pipelines = [
   "StableDiffusionPipeline",
   "OnnxStableDiffusionPipeline",
@@ -20,7 +20,7 @@ const pipelines = [
 
 const defaultScaling = 0.18215;
 const defaultLevels = 4;
-/** Size of the latents of the first models, which is assumed if unet/config.json is missing. */
+/** Side of the latents of the first models, assumed if unet/config.json is missing. */
 const defaultSampleSize = 64;
 const mostSize = 8192;
 
@@ -29,20 +29,20 @@ export interface DiffusionFolder {
   readonly pipeline: string;
   /** Whether the model has a second text encoder (SDXL). */
   readonly isXl: boolean;
-  /** XL: a request without a negative prompt has zeros instead of the encoded empty text. */
+  /** SDXL: whether a request without a negative prompt gets zeros instead of an encoded empty prompt. */
   readonly zeroesEmptyPrompt: boolean;
   readonly scheduler: SchedulerConfig;
   /** Number of channels of the latents. */
   readonly channels: number;
-  /** Number of pixels to a latent, along each side. */
+  /** Number of pixels per latent, along each side. */
   readonly pixelsPerLatent: number;
   /** Widths and heights are multiples of this number of pixels. */
   readonly sizeMultiple: number;
-  /** Width and height, in pixels, of the training. */
+  /** Width and height in pixels for which the model was trained. */
   readonly nativeSize: number;
-  /** Factor of the latents that the decoder expects to be undone. */
+  /** Scaling factor of the latents, by which they are divided before they are decoded. */
   readonly scaling: number;
-  /** Length of the guidance embedding of a consistency model; null: unknown. */
+  /** Length of the guidance embedding of a consistency model; null = unknown. */
   readonly guidanceEmbedding: number | null;
   /** Bytes of all ONNX files with their external data. */
   readonly weightBytes: number;
@@ -104,7 +104,7 @@ export async function readDiffusionFolder(path: string): Promise<DiffusionFolder
   };
 }
 
-/** Returns the path of a part's ONNX file. */
+/** Returns the path of a component's ONNX file. */
 export function partFile(path: string, part: string): string {
   return join(path, part, "model.onnx");
 }

@@ -1,4 +1,4 @@
-// Pipeline: opens a folder's models, and makes images from prompts in the order text encoders, U-Net with a scheduler, decoder.
+// Pipeline: opens the models in a folder, and makes images from prompts: text encoders, then the U-Net with a scheduler, then the decoder.
 import { ServerError } from "../../runtime/errors.ts";
 import { availableMemory } from "../../runtime/host/memory.ts";
 import { loadOnnx, type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
@@ -64,7 +64,7 @@ export class Pipeline implements DiffusionModel {
     };
   }
 
-  /** `noise`: source of the noise; default: the seed of the request. */
+  /** Starts an image. `noise`: noise source; default: a source with the request's seed. */
   async begin(request: ImageRequest, noise: NoiseSource = new SeededNoise(request.seed)): Promise<ImageInProgress> {
     const { folder, encoders, unet, spec } = this.#parts;
     const { defaults } = this.card;
@@ -141,7 +141,7 @@ export class Pipeline implements DiffusionModel {
 interface Progress {
   readonly scheduler: Scheduler;
   readonly positive: EncodedPrompt;
-  /** Encoded negative prompt; null: the image is made without guidance of two evaluations. */
+  /** Encoded negative prompt; null = no classifier-free guidance, which needs two evaluations per step. */
   readonly negative: EncodedPrompt | null;
   readonly conditions: Conditions;
   readonly noise: NoiseSource;
@@ -179,7 +179,7 @@ class PipelineImage implements ImageInProgress {
     return this.#progress.scheduler.timesteps.length;
   }
 
-  /** The current latents, borrowed until the next call. */
+  /** The current latents. The array is valid until the next call. */
   get latents(): Float32Array {
     return this.#latents;
   }
@@ -213,7 +213,7 @@ class PipelineImage implements ImageInProgress {
   }
 }
 
-/** Turns three planes of floats from -1 to 1 into bytes. */
+/** Converts three planes of floats from -1 to 1 to bytes. */
 function pixelsOf(planes: Float32Array, width: number, height: number): Pixels {
   const count = width * height;
   if (planes.length !== 3 * count) {
@@ -237,10 +237,10 @@ function pixelsOf(planes: Float32Array, width: number, height: number): Pixels {
 }
 
 const consistencyDefaults = { steps: 4, guidance: 1 };
-/** Guidance strength on which consistency models with built-in guidance were distilled. */
+/** Guidance strength for which consistency models with built-in guidance were distilled. */
 const builtInGuidance = 8.5;
 
-/** Returns the defaults: models that are distilled for few steps are recognised by their scheduler. */
+/** Returns the default settings. Models that are distilled for few steps are recognised by their scheduler. */
 function defaultsOf({ scheduler, isXl }: DiffusionFolder, unet: UNet): ImageDefaults {
   const { name, spacing } = scheduler;
   if (unet.takesGuidance) return { scheduler: name, steps: 4, guidance: builtInGuidance };

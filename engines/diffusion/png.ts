@@ -1,4 +1,4 @@
-// PNG files of images.
+// PNG encoder of images.
 import { encode } from "fast-png";
 import type { Pixels } from "./diffusion.ts";
 

@@ -1,5 +1,5 @@
-// Text encoders: turn a prompt into the states that the U-Net reads. SDXL has two, whose states lie side by side, and a pooled
-// state of the second one.
+// Text encoders: turn a prompt into the states that the U-Net reads. SDXL has two encoders, whose states are concatenated, and a pooled
+// state of the second encoder.
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
@@ -13,9 +13,9 @@ export interface EncodedPrompt {
   readonly states: Float32Array;
   readonly length: number;
   readonly width: number;
-  /** Pooled state of the second encoder; null without one. */
+  /** Pooled state of the second encoder; null if there is none. */
   readonly pooled: Float32Array | null;
-  /** Number of tokens of the text, with begin and end. */
+  /** Number of tokens of the text, including the begin and end tokens. */
   readonly tokens: number;
 }
 

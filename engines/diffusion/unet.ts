@@ -1,4 +1,4 @@
-// U-Net: the session that estimates the noise in the latents, with the inputs that its kind has.
+// U-Net: the session that estimates the noise in the latents, with the inputs that this kind of model needs.
 import { ServerError } from "../../runtime/errors.ts";
 import { type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
 import { floatsOf, inputsOf, type OnnxPort, tensorFor } from "../onnx/tensors.ts";
@@ -16,7 +16,7 @@ export interface LatentShape {
   readonly width: number;
 }
 
-/** What is the same in all evaluations of an image. */
+/** Inputs that are the same in all evaluations of an image. */
 export interface Conditions {
   readonly latents: LatentShape;
   /** Sizes in pixels. */
@@ -27,7 +27,7 @@ export interface Conditions {
 
 export class UNet {
   readonly session: OnnxSession;
-  /** Whether the guidance strength is an input, so that one evaluation a step is enough. */
+  /** Whether the guidance strength is an input, so that one evaluation per step is sufficient. */
   readonly takesGuidance: boolean;
   readonly #onnx: Onnx;
   readonly #ports: readonly OnnxPort[];
@@ -61,14 +61,14 @@ export class UNet {
     return new UNet(onnx, await openSession(onnx, partFile(folder.path, "unet"), threads), folder);
   }
 
-  /** Returns the size in latents for which the file was exported; null: any. */
+  /** Returns the size in latents for which the file was exported; null = any size. */
   fixedSize(): { readonly height: number | null; readonly width: number | null } {
     const [, , height, width] = this.#ports.find(({ name }) => name === "sample")?.shape ?? [];
     const fixed = (size: number | string | undefined) => (typeof size === "number" && size > 0 ? size : null);
     return { height: fixed(height), width: fixed(width) };
   }
 
-  /** Evaluates the model once. `sample`: the scaled latents. Returns floats of the same number. */
+  /** Evaluates the model once. `sample`: the scaled latents. Returns an array of the same length. */
   async evaluate(
     sample: Float32Array,
     timestep: number,
@@ -105,7 +105,7 @@ export class UNet {
         return { values: pooled, shape: [1, pooled.length] };
       }
       case "time_ids":
-        // Size of the original, position of its part, size of the result: the whole image in its own size.
+        // Original size, position of the crop, target size: the image is neither cropped nor scaled.
         return { values: [height, width, 0, 0, height, width], shape: [1, 6] };
       default:
         return { values: guidanceEmbedding(guidance - 1, this.#guidanceLength), shape: [1, this.#guidanceLength] };
@@ -113,7 +113,7 @@ export class UNet {
   }
 }
 
-/** Returns the sines and cosines with which a consistency model reads the guidance strength. */
+/** Returns the sines and cosines that encode the guidance strength for a consistency model. */
 function guidanceEmbedding(guidance: number, length: number): number[] {
   const half = length / 2;
   const angles = Array.from({ length: half }, (_, i) => {

@@ -32,7 +32,7 @@ const trialLimitMs = 20_000;
 const stopMs = 1000;
 
 export interface TrialRecordOptions {
-  /** Path of the record file; null: this user has no cache folder for the file. */
+  /** Path of the record file; null = this user has no cache folder for the file. */
   readonly path: string | null;
   /** Version of this program. */
   readonly version: string;

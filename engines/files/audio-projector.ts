@@ -1,5 +1,5 @@
-// Audio projector: the GGUF file (mmproj) with which a text model takes audio. It holds an encoder of Whisper's kind and the projector that
-// turns its results into embeddings of the text model's width. This module reads the header. The rules are those of llama.cpp's mtmd.
+// Audio projector: the GGUF file (mmproj) that lets a text model accept audio. It contains a Whisper-like encoder, and a projector from the
+// encoder's output to embeddings of the text model's width. This module reads the file's header. The rules are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./gguf/cursor.ts";
 import { describeValue } from "./gguf/invalid-file.ts";
@@ -9,10 +9,10 @@ import { ProjectorHeader } from "./projector-header.ts";
 /** Kind of an audio projector: key `clip.audio.projector_type`. */
 export type AudioProjectorKind = "ultravox" | "qwen2a" | "voxtral";
 
-/** What a text worker and the scheduler need to know of a model's audio. Plain data. */
+/** Facts about a model's audio input that text workers and the scheduler need. Plain data. */
 export interface AudioRules {
   readonly projector: AudioProjectorKind;
-  /** Number of embeddings of a window of 30 seconds. */
+  /** Number of embeddings per audio window of 30 seconds. */
   readonly windowTokens: number;
 }
 
@@ -24,7 +24,7 @@ export interface AudioEncoderSizes {
   readonly epsilon: number;
   /** Number of bands of the spectrogram. */
   readonly bands: number;
-  /** Number of positions that become one embedding, after pairs of them were averaged if `averagesPairs`. */
+  /** Number of encoder positions that become one embedding, counted after neighbouring pairs were averaged if `averagesPairs`. */
   readonly stack: number;
   readonly averagesPairs: boolean;
   /** Number of floats of an embedding. */
@@ -37,7 +37,7 @@ export interface AudioProjectorFile {
   readonly rules: AudioRules;
 }
 
-/** Positions of a window of 30 seconds. */
+/** Number of encoder positions per audio window of 30 seconds. */
 export const windowPositions = 1500;
 
 /** Whether a projector file has an audio encoder and no image encoder. */
@@ -46,7 +46,7 @@ export async function isAudioProjector(path: string): Promise<boolean> {
   return fields.get("clip.has_audio_encoder") === true && fields.get("clip.has_vision_encoder") !== true;
 }
 
-/** Reads the header. Throws `unsupported` naming the projector, `model_file_invalid` naming the key. */
+/** Reads the file's header. Throws `unsupported`, which names the projector, or `model_file_invalid`, which names the key. */
 export async function readAudioProjectorFile(path: string): Promise<AudioProjectorFile> {
   const table = await readTensorTable(path);
   const { fields, tensors } = table;

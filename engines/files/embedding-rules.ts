@@ -1,5 +1,5 @@
-// Embedding rules: what an embedding model expects of its inputs. Prompts: text put before an input, by input type. Multi-vector
-// rules belong to models with a vector for each token (ColBERT). Stored under troupe's own keys in converted GGUF files, because GGUF
+// Embedding rules: what an embedding model expects of its inputs. Prompts are texts put before an input, by input type. Multi-vector rules
+// belong to models that return one vector per token (ColBERT). Converted GGUF files store the rules under troupe's own keys, because GGUF
 // has no keys for them.
 import { JsonField } from "./json-field.ts";
 
@@ -10,16 +10,16 @@ export const multiVectorKey = "troupe.embedding.multi_vector";
 export interface EmbeddingPrompts {
   /** Text by name of the input type, such as `query`. */
   readonly texts: Readonly<Record<string, string>>;
-  /** Name of the prompt of inputs without a type; null: they have none. */
+  /** Name of the prompt for inputs without a type; null = no prompt. */
   readonly fallback: string | null;
 }
 
-/** How a ColBERT model reads queries and documents (arXiv 2004.12832). Tokens are given by name. */
+/** How a ColBERT model reads queries and documents (arXiv 2004.12832). Tokens are given by their text. */
 export interface MultiVectorRules {
-  /** Token behind the first one, which says what the text is; null: none. */
+  /** Token inserted after the first token of a query (or a document), which marks its kind; null = none. */
   readonly queryMarker: string | null;
   readonly documentMarker: string | null;
-  /** Number of tokens up to which a query is filled with mask tokens; 0: it is not filled. */
+  /** Length in tokens to which a query is padded with mask tokens; 0 = no padding. */
   readonly queryTokens: number;
   /** Whether other tokens attend to these mask tokens. */
   readonly attendsToMasks: boolean;
@@ -37,7 +37,7 @@ export function parsePrompts(path: string, text: string): EmbeddingPrompts {
   return promptsOf(field.get("texts"), field.get("fallback"));
 }
 
-/** Reads prompts by name and the name of the default one; that name must be one of the prompts. Throws `model_file_invalid`. */
+/** Reads prompts by name, and the name of the default prompt, which must be among them. Throws `model_file_invalid`. */
 export function promptsOf(prompts: JsonField, fallback: JsonField): EmbeddingPrompts {
   const names = Object.keys(prompts.record() ?? {});
   if (names.length > mostPrompts) throw prompts.invalid(`has ${names.length} prompts; at most ${mostPrompts} are read`);

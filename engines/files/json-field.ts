@@ -11,7 +11,7 @@ export type JsonRecord = Readonly<Record<string, unknown>>;
 export class JsonField {
   /** Path of the file. */
   readonly file: string;
-  /** Names on the way to the field, such as "model.vocab"; "" for the whole file. */
+  /** Path to the field, such as "model.vocab"; "" for the whole file. */
   readonly name: string;
   readonly value: unknown;
 
@@ -33,7 +33,7 @@ export class JsonField {
     return new JsonField(this.file, this.name === "" ? shown : `${this.name}.${shown}`, value);
   }
 
-  /** Returns a field with another value, for values that are names of fields. */
+  /** Returns a field of the same name with another value, for example with the field's key as value. */
   with(value: unknown): JsonField {
     return new JsonField(this.file, this.name, value);
   }

@@ -1,5 +1,5 @@
-// Known prompts: those that the authors of common embedding models name in their model cards, for files that do not contain them.
-// GGUF files never do.
+// Known prompts: prompts that the authors of common embedding models state in their model cards, for model files that do not contain them.
+// GGUF files of other programs never do.
 import { basename } from "node:path";
 import type { EmbeddingPrompts } from "./embedding-rules.ts";
 
@@ -48,7 +48,7 @@ const models: readonly KnownModel[] = [
   { name: /arctic-embed/, texts: forPassages },
 ];
 
-/** Returns the prompts of a known model; null: the model is not known. `path`: its file, whose name counts too. */
+/** Returns the prompts of a known model; null = unknown model. `path`: the model's file, whose name is matched, too. */
 export function knownPrompts(architecture: string, name: string | null, path: string): EmbeddingPrompts | null {
   const names = `${name ?? ""} ${basename(path)}`.toLowerCase().replaceAll(/[\s_]+/g, "-");
   const found = models.find(

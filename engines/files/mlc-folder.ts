@@ -18,13 +18,13 @@ export interface MlcFile {
 }
 
 const configName = "mlc-chat-config.json";
-/** Names of the list of the weights: of new models first. */
+/** Names of the file that lists the weights, the newer name first. */
 const listNames = ["tensor-cache.json", "ndarray-cache.json"];
 const tokenizerNames = ["tokenizer.json", "tokenizer.model"];
 const maxJsonBytes = 64 * 2 ** 20;
 const maxShards = 4096;
 
-/** Reads the list of a folder's files. Throws model_file_invalid if a file is missing or has another size than the folder says. */
+/** Lists the files of the model in a folder. Throws model_file_invalid if a file is missing or does not have the listed size. */
 export async function readMlcFolder(folder: string): Promise<MlcModel> {
   const names = await readdir(folder).catch((cause) => {
     throw new ServerError("model_file_invalid", `${folder} cannot be read as a folder of a model for WebGPU`, {
@@ -56,7 +56,7 @@ export async function readMlcFolder(folder: string): Promise<MlcModel> {
   return { name: basename(folder), files };
 }
 
-/** Returns the first of the names that the folder has. */
+/** Returns the first of the `wanted` names that the folder has. Throws if it has none. */
 function needed(folder: string, names: readonly string[], wanted: readonly string[]): string {
   const found = wanted.find((name) => names.includes(name));
   if (found !== undefined) return found;
@@ -78,7 +78,7 @@ async function readJson(path: string): Promise<JsonField> {
   }
 }
 
-/** Returns the files of the weights: `records` of the list, each with the name (`dataPath`) and size (`nbytes`) of a file. */
+/** Returns the files with weights. Each element of `records` in the list has the name (`dataPath`) and size (`nbytes`) of a file. */
 async function weightFiles(path: string): Promise<{ readonly name: string; readonly bytes: number }[]> {
   const records = (await readJson(path)).get("records");
   const files = records.elements(maxShards).map((record) => {

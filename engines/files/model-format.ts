@@ -1,9 +1,9 @@
-// Format of a model's files, found by the name or by the first bytes of a file.
+// Format of a model's files, determined from the name or the first bytes of a file.
 import { open } from "node:fs/promises";
 import { basename } from "node:path";
 import { isUqff } from "./uqff/names.ts";
 
-/** config.json with safetensors; a file of UQFF beside a config.json; a GGUF file; a GGML file, the format before GGUF. */
+/** plain: config.json with safetensors; uqff: a UQFF file next to a config.json; gguf; ggml: the format before GGUF. */
 export type ModelFormat = "plain" | "uqff" | "gguf" | "ggml";
 
 /** First bytes of GGML files: the letters ggjt, ggmf, ggml and ggla as little-endian numbers. */

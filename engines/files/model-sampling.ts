@@ -1,4 +1,4 @@
-// Model sampling: the sampling settings of a model, from the head of its GGUF file (keys `general.sampling.*`) or from
+// Model sampling: the sampling settings of a model, from the header of its GGUF file (keys `general.sampling.*`) or from
 // a generation_config.json in the same folder. The keys of the GGUF file take precedence.
 import { open } from "node:fs/promises";
 import { dirname, join } from "node:path";

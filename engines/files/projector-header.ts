@@ -1,4 +1,4 @@
-// Header of a projector file: reads the keys of its image encoder or audio encoder, and names the key that is wrong.
+// Header of a projector file: reads the keys of its image encoder or audio encoder. Errors name the invalid key.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./gguf/cursor.ts";
 import { describeValue } from "./gguf/invalid-file.ts";

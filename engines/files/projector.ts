@@ -1,6 +1,6 @@
-// Projector file (mmproj): the GGUF file that makes a text model take images. It holds an image encoder and the projector
-// that turns its results into embeddings of the text model's width. This module reads the header: sizes, and how an
-// image is cut into tiles and marked in a prompt. The rules are those of llama.cpp's mtmd.
+// Projector file (mmproj): the GGUF file that lets a text model accept images. It contains an image encoder, and a projector from the
+// encoder's output to embeddings of the text model's width. This module reads the header: sizes, and how an image is cut into tiles and
+// delimited in a prompt. The rules are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./gguf/cursor.ts";
 import { describeValue } from "./gguf/invalid-file.ts";
@@ -16,24 +16,24 @@ const projectors = [
 ] as const;
 
 /**
- * Grids of tiles of a large image. "grids": columns and rows to choose from, with tiles of one size. "fitted": up to nine tiles
- * of about the image's aspect ratio, with sides that are multiples of `unit` and at most `maxPixels` pixels.
+ * How a large image is cut into a grid of tiles. "grids": the possible grids, with tiles of one size. "fitted": up to nine tiles of about
+ * the image's aspect ratio, with sides that are multiples of `unit` pixels and an area of at most `maxPixels` pixels.
  */
 export type SliceRules =
   | { readonly kind: "grids"; readonly grids: readonly (readonly [columns: number, rows: number])[] }
   | { readonly kind: "fitted"; readonly unit: number; readonly maxPixels: number };
 
 /**
- * How an image becomes tiles, which the encoder takes one at a time: square images of `tileSize` pixels, or images of
- * various sizes. Plain data.
+ * How an image is cut into tiles, which the encoder processes one at a time: square tiles of `tileSize` pixels, or tiles of various sizes.
+ * Plain data.
  */
 export interface TilingRules {
   /** Side of a tile in pixels; 0 if tiles have various sizes. */
   readonly tileSize: number;
   /**
-   * The whole image is the only tile, with an area from `minPixels` to `maxPixels` and sides that are multiples of `unit`
-   * pixels, almost of the image's aspect ratio; an image with a longer edge than `maxEdge` (null: any) is scaled down to it
-   * first. null: tiles have one size.
+   * Tiles of variable size; null = all tiles have one size. The whole image is the only tile, with about its own aspect ratio, sides that
+   * are multiples of `unit` pixels, and an area of `minPixels` to `maxPixels` pixels. If an edge exceeds `maxEdge` pixels (null = no
+   * limit), the image is scaled down to it first.
    */
   readonly variable: {
     readonly unit: number;
@@ -42,11 +42,11 @@ export interface TilingRules {
     readonly maxEdge: number | null;
   } | null;
   /**
-   * Longest edge of an image that is cut into a grid of tiles, beside one tile of the whole image; null: the whole image
-   * is the only tile, scaled to fit and padded.
+   * Length in pixels to which the longest edge of an image is scaled, before the image is cut into a grid of tiles. Another tile shows the
+   * whole image. null = no such grid: the whole image is the only tile, scaled to fit and padded.
    */
   readonly gridEdge: number | null;
-  /** A larger image is cut into a grid, beside one tile of the whole image; null: it is not. */
+  /** How a larger image is cut into a grid, in addition to one tile of the whole image; null = it is not cut. */
   readonly slices: SliceRules | null;
   readonly kernel: "linear" | "cubic" | "lanczos3";
   /** Colour of the padding, 0..255. */
@@ -56,19 +56,22 @@ export interface TilingRules {
   readonly deviation: readonly [number, number, number];
 }
 
-/** What a text worker and the scheduler need to know of a model's images. Plain data. */
+/** Facts about a model's image input that text workers and the scheduler need. Plain data. */
 export interface ImageRules {
   readonly projector: ProjectorKind;
-  /** Number of embeddings of a tile; of the largest tile if tiles have various sizes. */
+  /** Number of embeddings per tile; if tiles have various sizes, of the largest tile. */
   readonly tileTokens: number;
-  /** Side in pixels of the square of a tile that becomes one embedding. */
+  /** Side in pixels of a cell, which is the square part of a tile that becomes one embedding. */
   readonly cellSize: number;
   /**
-   * Embeddings of a tile: one for each square ("cells"), these and one more at the end of each row but the last ("rows"), or
-   * `tileTokens` whatever its size ("fixed").
+   * Embeddings of a tile. "cells": one per cell. "rows": one per cell, and one more at the end of each row but the last. "fixed":
+   * `tileTokens`, whatever the tile's size.
    */
   readonly layout: "cells" | "rows" | "fixed";
-  /** MiniCPM-V 2.5: the tiles of a grid are marked as images, within one mark. false: each has the mark of a slice. */
+  /**
+   * true (MiniCPM-V 2.5): each tile of a grid is in image tags, and all of them are in one pair of slice tags. false: each tile is in slice
+   * tags.
+   */
   readonly nestsSlices: boolean;
   /**
    * true: the embeddings of a tile have positions in time, rows and columns (M-RoPE), and the text after a tile continues
@@ -87,16 +90,16 @@ export interface EncoderSizes {
   readonly feedForward: number;
   readonly epsilon: number;
   readonly patchSize: number;
-  /** Number of patches of a tile; of the largest tile if tiles have various sizes. */
+  /** Number of patches per tile; if tiles have various sizes, of the largest tile. */
   readonly patches: number;
-  /** Side of the squares of patches that become one embedding. */
+  /** Side in patches of the square that becomes one embedding. */
   readonly mergeSide: number;
-  /** Number of queries of a resampler, which become the embeddings; 0: the projector has none. */
+  /** Number of queries of a resampler, each of which yields one embedding; 0 = the projector is no resampler. */
   readonly queries: number;
   readonly activation: "gelu" | "silu" | "quickGelu";
   /**
-   * Windowed attention: side of a window in embeddings; every `interval`-th layer attends to the whole image. null: all
-   * layers do.
+   * Windowed attention: `side` = side of a window in embeddings; every `interval`-th layer attends to the whole image. null = all layers
+   * do.
    */
   readonly windows: { readonly side: number; readonly interval: number } | null;
   /** Number of floats of an embedding. */
@@ -111,24 +114,24 @@ export interface ProjectorFile {
 }
 
 const maxSide = 512;
-/** Maximum number of lengths in a list of grids. */
+/** Maximum number of widths and heights in a list of grids. */
 const maxPinpoints = 256;
 /**
- * Numbers of squares of the smallest and the largest tile of models with tiles of variable size, as in mtmd, unless the keys
- * `image_min_pixels` and `image_max_pixels` are given.
+ * Minimum and maximum number of cells per tile, for models with tiles of variable size, as in mtmd. The keys `image_min_pixels` and
+ * `image_max_pixels` override them.
  */
 const variableTokens = { qwen: { least: 8, most: 4096 }, pixtral: { least: 8, most: 1024 } };
 /** Maximum number of patches of a tile of variable size, whatever the keys say. */
 const maxVariablePatches = 16_384;
 const maxPixelCount = 2 ** 31 - 1;
-/** Versions of MiniCPM-V: of 2.5, and of later ones that are marked like 2.6. */
+/** Version numbers of MiniCPM-V in files: `nested` = 2.5, `plain` = later versions, whose tiles have the same tags as those of 2.6. */
 const minicpmVersions = { nested: [0, 2], plain: [3, 4, 5, 6, 100_045] };
-/** Number of queries of MiniCPM-V 2.5, and of later versions, whose files do not name it. */
+/** Number of queries if the file does not state it: of MiniCPM-V 2.5, and of later versions. */
 const minicpmQueries = { nested: 96, plain: 64 };
 /** Side in pixels of a window of Qwen 2.5 VL; no key of the file has it. */
 const qwenWindow = 112;
 
-/** Reads the header of a projector file. Throws `unsupported` naming the projector, `model_file_invalid` naming the key. */
+/** Reads the header of a projector file. Throws `unsupported`, which names the projector, or `model_file_invalid`, which names the key. */
 export async function readProjectorFile(path: string): Promise<ProjectorFile> {
   const table = await readTensorTable(path);
   const keys = new ProjectorKeys(path, table.fields);
@@ -157,7 +160,7 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
     },
     rules: {
       projector,
-      // A tile of "rows" has most embeddings if it is one square wide.
+      // With the layout "rows", a tile that is one cell wide has the most embeddings.
       tileTokens: projector === "resampler" ? sizes.queries : projector === "pixtral" ? 2 * cells - 1 : cells,
       cellSize,
       layout: projector === "resampler" ? "fixed" : projector === "pixtral" ? "rows" : "cells",
@@ -188,7 +191,7 @@ function variableSizes(
   return { unit, minPixels, maxPixels, maxEdge: edge || null };
 }
 
-/** Number of patches of the largest tile of a model with tiles of variable size. */
+/** Returns the number of patches of the largest tile of a model with tiles of variable size. */
 function variablePatches(
   keys: ProjectorKeys,
   projector: QwenKind | "pixtral",
@@ -219,7 +222,7 @@ function slicesOf(
   }
 }
 
-/** Grids of `least` to `most` tiles, in the order of mtmd. */
+/** Returns the grids of `least` to `most` tiles, in the order of mtmd. */
 function gridsUpTo(least: number, most: number): [number, number][] {
   const grids: [number, number][] = [];
   for (let columns = least; columns <= most; columns++) {
@@ -255,7 +258,7 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
     layers: keys.count("block_count", 1000),
     width: keys.count("embedding_length", 65_536),
     heads: keys.count("attention.head_count", 1024),
-    // Files of early converters have a length of 0.
+    // Files from early converters state a length of 0.
     feedForward:
       keys.countOrNone("feed_forward_length", 262_144) || largest(tensors.get("v.blk.0.ffn_up.weight")?.shape),
     epsilon: keys.positive("attention.layer_norm_epsilon"),
@@ -311,14 +314,14 @@ function readSizes(
   }
   const layers = keys.count("block_count", 1000);
   return {
-    // LLaVA takes the hidden states before the last layer; its files have no other layers, or one too many.
+    // LLaVA uses the hidden states before the last layer that this key counts. Files omit that layer or have it without use.
     layers: projector === "mlp" ? Math.max(layers - 1, 1) : layers,
     width: keys.count("embedding_length", 65_536),
     heads: keys.count("attention.head_count", 1024),
     feedForward: keys.count("feed_forward_length", 262_144),
     epsilon: keys.positive("attention.layer_norm_epsilon"),
     patchSize,
-    // The sides of a fitted tile are rounded to whole patches, so that it may have more than a square one.
+    // The sides of a fitted tile are rounded to whole patches, so it may have more patches than a square tile.
     patches: projector === "resampler" ? 2 * side ** 2 : side ** 2,
     mergeSide,
     queries: projector === "resampler" ? keys.queries() : 0,
@@ -328,7 +331,7 @@ function readSizes(
   };
 }
 
-/** Reads the width of the text model from the projector's last matrix. */
+/** Reads the length of an embedding, the text model's width, from the projector's last matrix. */
 function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors: TensorTable["tensors"]): number {
   const [name, dimension] = (
     {
@@ -347,7 +350,7 @@ function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors:
   return length;
 }
 
-/** Error for a projector file whose images have grid positions, with a model whose tokens have one position each. */
+/** Returns the error for a projector file whose images have grid positions, with a model whose tokens have one position each. */
 export function needsMrope(path: string): ServerError {
   const message = `mmproj ${path} belongs to a model with M-RoPE, and this model has none: name the mmproj file of this model`;
   return new ServerError("config_invalid", message, { param: "mmproj" });
@@ -366,7 +369,7 @@ class ProjectorKeys extends ProjectorHeader {
     throw new ServerError("unsupported", message, { param: "mmproj" });
   }
 
-  /** Whether the version of MiniCPM-V is 2.5. Throws `unsupported` for an unknown one. */
+  /** Whether the version of MiniCPM-V is 2.5. Throws `unsupported` for an unknown version. */
   hasNestedSlices(): boolean {
     const version = this.fields.get("clip.minicpmv_version") ?? 0;
     const { nested, plain } = minicpmVersions;
@@ -386,7 +389,7 @@ class ProjectorKeys extends ProjectorHeader {
     );
   }
 
-  /** Grids of LLaVA 1.6: sizes in pixels, width and height in turn; null: the file names none. */
+  /** Returns the grids of LLaVA 1.6, which the key lists as width and height in pixels in turn; null = the file has none. */
   pinpoints(tileSize: number): SliceRules | null {
     const key = "image_grid_pinpoints";
     const value = this.value(key);

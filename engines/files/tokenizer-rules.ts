@@ -1,13 +1,13 @@
-// Exact rules of a tokenizer: data under a key of troupe's own in GGUF files that troupe made from a tokenizer.json. The keys of
-// the format say how llama.cpp's tokenizer works, which differs from the official one in some texts. Both engines get the
-// tokens of troupe's tokenizer, so both follow these rules.
+// Exact rules of a tokenizer: stored under troupe's own key in GGUF files that troupe made from a tokenizer.json. The standard keys
+// describe llama.cpp's tokenizer, which differs from the official one for some texts. Both engines get their tokens from troupe's
+// tokenizer, so both follow these rules.
 import { ServerError } from "../../runtime/errors.ts";
 
 export const exactRulesKey = "troupe.tokenizer.rules";
-/** Merges of a vocabulary with scores, if the scores do not express them exactly. */
+/** GGUF key of the merges of a vocabulary with scores, if the scores do not express them exactly. */
 export const exactMergesKey = "troupe.tokenizer.merges";
 
-/** A change of a text before it is cut into words. */
+/** A change of a text before it is split into words. */
 export type NormalizerRule =
   | { readonly type: "NFC" | "NFD" | "NFKC" | "NFKD" }
   | { readonly type: "Lowercase" | "StripAccents" | "Precompiled" }
@@ -23,7 +23,7 @@ export type NormalizerRule =
       readonly lowersCase: boolean;
     };
 
-/** A cut of a text into words. `Patterns`: those of a pre-tokenizer's name. */
+/** A rule that splits a text into words. `Patterns`: the patterns of the pre-tokenizer `name`. */
 export type WordRule =
   | { readonly type: "BertPreTokenizer" | "WhitespaceSplit" | "PrefixSpace" | "Spaces" }
   | { readonly type: "Patterns"; readonly name: string }
@@ -32,7 +32,7 @@ export type WordRule =
 export interface ExactRules {
   readonly normalizers: readonly NormalizerRule[];
   readonly words: readonly WordRule[];
-  /** Added tokens that are searched in the normalized text, or have rules: "lstrip", "rstrip", "single_word". */
+  /** Added tokens that are searched in normalized text, or that have rules: "lstrip", "rstrip", "single_word". */
   readonly added: readonly { readonly id: number; readonly normalized: boolean; readonly rules: readonly string[] }[];
   readonly model: {
     readonly unknown: number | null;

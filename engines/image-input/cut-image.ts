@@ -1,13 +1,13 @@
-// Program of a process that decodes one image and cuts it into tiles. It reads the encoded image from stdin and writes the
-// tiles to stdout: a line of JSON, then the pixels of each tile, RGB, row by row. It is a process of its own, because a
-// damaged file may attack the decoder: the process is ended at its limits of time and memory.
+// Program that decodes one image and cuts it into tiles. It reads the encoded image from stdin and writes the tiles to stdout: a line of
+// JSON, then the pixels of each tile, RGB, row by row. It runs in a separate process with limits of time and memory, because a damaged file
+// may attack the decoder.
 import { parseArgs } from "node:util";
 import type { Sharp } from "sharp";
 import type { SliceRules, TilingRules } from "../files/projector.ts";
 import { runImageProgram } from "./image-program.ts";
 import { type Size, type Slicing, slice } from "./slices.ts";
 
-/** Sizes are checked by the decoder before pixels are decoded. */
+/** Arguments of the program. `maxPixels` is checked before pixels are decoded. */
 const { values } = parseArgs({
   options: { rules: { type: "string" }, maxPixels: { type: "string" }, maxEdge: { type: "string" } },
 });
@@ -27,11 +27,11 @@ interface Cut {
 runImageProgram<CutHead>(async (sharp, bytes) => {
   const maxPixels = Number(values.maxPixels);
   const open = (limitInputPixels: number | false) => sharp(bytes, { limitInputPixels, failOn: "error", pages: 1 });
-  // The head is read without a limit, because the error of sharp does not say the size.
+  // The image's header is read without a limit, because sharp's own error does not state the size.
   const { width = 0, height = 0, format } = await open(false).metadata();
   if (width < 1 || height < 1) throw new Error(`an image of ${width} x ${height} pixels (${format}) cannot be shown`);
   if (width * height > maxPixels) throw new Error(`it has ${width} x ${height} pixels`);
-  // Turned upright by the EXIF orientation; transparent pixels become white, as on a page.
+  // Rotates the image by its EXIF orientation, and makes transparent pixels white.
   const upright = open(maxPixels).autoOrient().flatten({ background: "#fff" }).toColourspace("srgb");
   const longest = Number(values.maxEdge);
   const limited = longest > 0 ? upright.resize(longest, longest, { fit: "inside", withoutEnlargement: true }) : upright;
@@ -49,8 +49,8 @@ async function cut(image: Sharp, size: Size): Promise<Cut> {
 }
 
 /**
- * Returns the size of a tile of variable size. Numbers are rounded to floats of 32 bits where mtmd does so, because the
- * result jumps by a whole unit.
+ * Returns the size of a tile of variable size. Numbers are rounded to 32-bit floats where mtmd does so, because a small difference can
+ * change the result by a whole unit.
  */
 function fittingSize(
   { width, height }: Size,
@@ -70,7 +70,7 @@ function fittingSize(
     const enlarged = (length: number, round: (value: number) => number) =>
       Math.max(units(fround(length * factor), round), unit);
     size = { width: enlarged(width, Math.ceil), height: enlarged(height, Math.ceil) };
-    // If the limits are near to each other, a side that is rounded up can exceed the upper one.
+    // If the limits are close to each other, rounding a side up can exceed the upper limit.
     if (size.width * size.height > maxPixels) {
       size = { width: enlarged(width, Math.floor), height: enlarged(height, Math.floor) };
     }
@@ -79,7 +79,7 @@ function fittingSize(
   throw new Error(`one side of ${width} x ${height} pixels is too much longer than the other for this model`);
 }
 
-/** A grid of tiles of the image, scaled to fit with padding on both sides; then the whole image, stretched to one tile. */
+/** Returns a grid of tiles of the image, scaled to fit with padding on both sides; then the whole image, stretched to one tile. */
 async function sliced(image: Sharp, size: Size, slices: SliceRules): Promise<Cut> {
   const { overview, grid } = slice(size, rules.tileSize, slices);
   const whole = { size: overview, pixels: await pixelsOf(resized(image.clone(), size, overview, rules.kernel)) };
@@ -101,12 +101,12 @@ async function tilesOf(image: Sharp, { rows, columns, size }: NonNullable<Slicin
   return tiles;
 }
 
-/** The whole image as one tile of size `target`, scaled to fit, with padding on both sides. */
+/** Returns the whole image as one tile of size `target`, scaled to fit, with padding on both sides. */
 async function padded(image: Sharp, size: Size, target: Size): Promise<Cut> {
   return { grid: null, tiles: [{ size: target, pixels: await pixelsOf(framed(image, size, target, rules.padding)) }] };
 }
 
-/** The image in a frame of size `target`, scaled to fit. */
+/** Returns the image in a frame of size `target`, scaled to fit. */
 function framed(image: Sharp, { width, height }: Size, target: Size, padding: TilingRules["padding"]): Sharp {
   const { kernel } = rules;
   const { fround } = Math;
@@ -123,7 +123,7 @@ function framed(image: Sharp, { width, height }: Size, target: Size, padding: Ti
   });
 }
 
-/** A grid of tiles of the image, scaled to `longestEdge` and stretched to whole tiles; then the whole image as one tile. */
+/** Returns a grid of tiles of the image, scaled to `longestEdge` and stretched to whole tiles; then the whole image as one tile. */
 async function grid(image: Sharp, size: Size, longestEdge: number): Promise<Cut> {
   const { tileSize, kernel } = rules;
   const aspect = size.width / size.height;

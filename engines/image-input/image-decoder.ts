@@ -1,5 +1,4 @@
-// Image decoder: decodes an encoded image and cuts it into tiles, in a process of its own (cut-image.ts) that is ended at
-// its limits of time and memory.
+// Image decoder: decodes an encoded image and cuts it into tiles, in a separate process (cut-image.ts) with limits of time and memory.
 import { fileURLToPath } from "node:url";
 import { inOneLine, ServerError } from "../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
@@ -10,7 +9,7 @@ import type { Tile } from "../wasm/vision/image-encoder.ts";
 import type { CutHead } from "./cut-image.ts";
 import { splitOutput } from "./image-program.ts";
 
-/** Limits of one image. The pixels of its tiles are the output. */
+/** Limits for one image. The output is the pixels of its tiles. */
 const limits = {
   timeMs: 30_000,
   cpuSeconds: 30,
@@ -18,7 +17,7 @@ const limits = {
   heapMiB: 256,
   outputBytes: 512 * 2 ** 20,
 };
-/** Number of images that are decoded at once. */
+/** Maximum number of images that are decoded at the same time. */
 const maxDecodes = 2;
 /** Maximum number of pixels of an image; larger ones are refused before they are decoded. */
 export const maxPixels = 64 * 2 ** 20;
@@ -41,8 +40,8 @@ export function checkImageLibrary(param: "mmproj" | "kind"): void {
 }
 
 /**
- * Decodes an image. `maxEdge`: longest edge in pixels, to which a larger image is scaled; null: none. Throws
- * `invalid_value` if the bytes are not an image, or exceed a limit.
+ * Decodes an image. `maxEdge`: longest edge in pixels, to which a larger image is scaled; null = no limit. Throws `invalid_value` if the
+ * bytes are not an image, or exceed a limit.
  */
 export async function cutImage(
   bytes: Uint8Array,

@@ -1,5 +1,5 @@
-// Image program: what the programs have in common that decode an image in a process of their own. They read the encoded image from
-// stdin and write to stdout a line of JSON (the head), then the bytes of all parts.
+// Image program: common code of the programs that decode an image in a separate process. They read the encoded image from stdin and write
+// to stdout a line of JSON (the header), then the bytes of all parts.
 import type sharp from "sharp";
 
 interface Output<Head> {

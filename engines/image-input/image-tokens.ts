@@ -1,10 +1,10 @@
-// Image tokens: the part of a prompt that stands for an image. Each tile of the image is a run of placeholders, between the
-// tokens that mark it for the model. The marks are those of llama.cpp's mtmd.
+// Image tokens: the part of a prompt that stands for an image. Each tile of the image is a run of placeholders, between the tags that the
+// model expects. The tags are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ImageRules } from "../files/projector.ts";
 import type { PreparedMedia } from "../media/media-tokens.ts";
 
-/** Rows and columns of the embeddings of a tile. They are one row if they are not those of the tile's squares alone. */
+/** Returns rows and columns of a tile's embeddings. If there is not exactly one embedding per cell, they form one row. */
 export function tileGrid(
   { layout, cellSize, tileTokens }: Pick<ImageRules, "layout" | "cellSize" | "tileTokens">,
   { width, height }: { readonly width: number; readonly height: number },
@@ -21,8 +21,8 @@ export function tileGrid(
 }
 
 /**
- * Parts of an image in a prompt, in order: texts that mark tiles, and numbers of tiles. Texts are tokenised as parts of the
- * template: names of control tokens are these tokens.
+ * Returns the parts of a prompt that stand for an image, in order: tags (strings) and tiles (indices). Tags are tokenised like the
+ * template's text, so names of control tokens become these tokens.
  */
 export function imageParts(
   { projector, nestsSlices }: Pick<ImageRules, "projector" | "nestsSlices">,
@@ -47,12 +47,12 @@ export function imageParts(
   }
 }
 
-/** All tiles, that of the whole image last. */
+/** Returns all tiles; the tile of the whole image is the last. */
 function allTiles(grid: PreparedMedia["grid"]): number[] {
   return Array.from({ length: grid === null ? 1 : grid.rows * grid.columns + 1 }, (_, tile) => tile);
 }
 
-/** The whole image first, then the tiles of the grid. */
+/** Returns the tile of the whole image first, then the tiles of the grid. */
 function minicpmParts(grid: PreparedMedia["grid"], nestsSlices: boolean): (string | number)[] {
   const { rows, columns } = grid ?? { rows: 0, columns: 0 };
   const parts: (string | number)[] = ["<image>", rows * columns, "</image>"];
@@ -77,13 +77,13 @@ function idefics3Parts({ rows, columns }: { readonly rows: number; readonly colu
   return [...parts, "\n\n", "<fake_token_around_image>", "<global-img>", rows * columns, "<fake_token_around_image>"];
 }
 
-/** Error for a request with more images and videos than the model takes. */
+/** Returns the error for a request with more images and videos than the model accepts. */
 export function tooManyImages(count: number, maxImages: number, param: string): ServerError {
   const message = `the request has ${count} images or videos; this model takes at most ${maxImages} (max_num_images)`;
   return new ServerError("invalid_value", message, { param });
 }
 
-/** Error for a request with images or videos to a model that was loaded without a projector. */
+/** Returns the error for a request with images or videos to a model that was loaded without a projector. */
 export function takesNoImages(id: string, param: string): ServerError {
   const message = `model "${id}" takes text, not images or videos: load it with a projector file (--mmproj), or a folder in safetensors with --kind multimodal`;
   return new ServerError("unsupported", message, { param });

@@ -1,5 +1,5 @@
-// Slices: how a large image is cut into a grid of tiles of equal size, beside one tile of the whole image. Sizes are
-// computed with 32-bit floats, as llama.cpp's mtmd computes them, so that both cut an image at the same pixels.
+// Slices: how a large image is cut into a grid of tiles of equal size, in addition to one tile of the whole image. Sizes are computed with
+// 32-bit floats, as in llama.cpp's mtmd, so that both programs cut an image at the same pixels.
 import type { SliceRules } from "../files/projector.ts";
 
 export interface Size {
@@ -10,7 +10,7 @@ export interface Size {
 export interface Slicing {
   /** Size of the tile of the whole image in pixels. */
   readonly overview: Size;
-  /** Grid, and size in pixels of all its tiles together; null: the image is not cut. */
+  /** Grid of tiles, and the size in pixels of the whole grid; null = the image is not cut. */
   readonly grid: { readonly rows: number; readonly columns: number; readonly size: Size } | null;
 }
 
@@ -18,7 +18,7 @@ const { fround } = Math;
 /** Maximum number of tiles of a fitted grid. */
 const maxFitted = 9;
 
-/** Cuts an image of a size. `tileSize`: side of a tile in pixels; for fitted tiles, root of their area. */
+/** Returns how an image of a given size is cut. `tileSize`: side of a tile in pixels; for fitted tiles, square root of their area. */
 export function slice(image: Size, tileSize: number, rules: SliceRules): Slicing {
   const whole = { width: tileSize, height: tileSize };
   if (image.width <= tileSize && image.height <= tileSize) return { overview: whole, grid: null };
@@ -28,7 +28,8 @@ export function slice(image: Size, tileSize: number, rules: SliceRules): Slicing
 }
 
 /**
- * Returns the grid (columns, rows) in which the image keeps most of its pixels; of several, the one with the least padding.
+ * Returns the grid (columns, rows) in which the image keeps most of its pixels. If this applies to several grids, returns the one with the
+ * least padding.
  */
 function bestGrid(image: Size, tileSize: number, grids: readonly (readonly [number, number])[]) {
   let best = grids[0] as readonly [number, number];
@@ -48,7 +49,7 @@ function bestGrid(image: Size, tileSize: number, grids: readonly (readonly [numb
 
 type FittedRules = Extract<SliceRules, { kind: "fitted" }>;
 
-/** A grid of about the image's aspect ratio, whose tiles have the area tileSize² and sides that are multiples of `unit`. */
+/** Returns a grid of about the image's aspect ratio, whose tiles have the area tileSize² and sides that are multiples of `unit`. */
 function fitted(image: Size, tileSize: number, { unit, maxPixels }: FittedRules): Slicing {
   const area = fround(fround(image.width * image.height) / tileSize ** 2);
   const ratio = fround(Math.log(fround(image.width / image.height)));

@@ -22,7 +22,7 @@ export interface ContextSizes {
   /** Size of the KV cache in tokens, for all sequences together. */
   readonly contextTokens: number;
   readonly sequences: number;
-  /** Maximum numbers of tokens: `batchTokens` in one llama_decode call, `passTokens` in one physical batch. */
+  /** Maximum number of tokens in one llama_decode call. `passTokens`: maximum number in one physical batch. */
   readonly batchTokens: number;
   readonly passTokens: number;
   readonly maxOutputs: number;
@@ -100,7 +100,7 @@ function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
   return {
     capacity: { maxSequences, maxBatchTokens, sequenceTokens, maxLogitsRows, blockTokens, kvBlocks },
     batchTokens,
-    // The embeddings of a tile that attend to each other need one pass.
+    // If the embeddings of an image tile attend to each other, all of them must be in one pass.
     passTokens: Math.max(
       Math.min(physicalBatchTokens, batchTokens),
       spec.images?.attendsAhead ? spec.images.tileTokens : 0,

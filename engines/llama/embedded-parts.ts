@@ -1,6 +1,6 @@
-// Embedded parts: feeds the rows of a step whose prompts contain images or audio. llama.cpp takes either tokens or embeddings in a
-// pass, so such a row takes several passes before the pass of the other rows: one for each part, and one for the text
-// before it. The rest of the row after its last image is left to the pass of the other rows.
+// Embedded parts: feeds the rows of a step whose prompts contain images or audio, as far as their last embedded part (a tile or an audio
+// window). A pass of llama.cpp contains either tokens or embeddings. Therefore each part has its own passes, and the text before a part has
+// one. The text after the last part is computed later, in the pass with the other rows of the step.
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, EmbeddedPart } from "../batch.ts";
@@ -10,16 +10,16 @@ import type { NativeContext } from "./native/native-context.ts";
 import type { RowOrder } from "./row-order.ts";
 
 export interface EmbeddedSizes {
-  /** Number of floats of an embedding. */
+  /** Number of floats in an embedding. */
   readonly width: number;
-  /** Maximum number of tokens of a pass. */
+  /** Maximum number of tokens in a pass. */
   readonly passTokens: number;
-  /** Number of positions of an embedding. */
+  /** Number of positions that llama.cpp needs for each embedding. */
   readonly axes: number;
 }
 
 export class EmbeddedParts {
-  /** For each row of the batch: the first of its tokens that is left to the pass of the other rows. */
+  /** For each row of the batch: index of the first token that run() has not fed. These tokens are left to the pass with the other rows. */
   readonly first: Int32Array;
   readonly #context: NativeContext;
   readonly #text: NativeBatchView;
@@ -45,7 +45,7 @@ export class EmbeddedParts {
     this.#embeddings = new Float32Array(koffi.view(embd, floats * Float32Array.BYTES_PER_ELEMENT));
   }
 
-  /** Feeds the rows that have embedded parts up to the end of their last part. */
+  /** Feeds each row that has embedded parts, up to the end of its last part. */
   run(batch: Batch, { rows, ids, count }: RowOrder): void {
     this.first.fill(0);
     if (batch.embedded.length === 0) return;

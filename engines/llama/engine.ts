@@ -31,7 +31,7 @@ import { withTensorSplit } from "./native/tensor-split.ts";
 export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
-/** Number of positions of an embedding in models with M-RoPE. */
+/** Number of positions that llama.cpp needs for each embedding in models with M-RoPE. */
 const mropeAxes = 4;
 /**
  * Lengths of prompt chunks in tokens. The minimum on a CPU is 64, because ggml computes attention in tiles only if a
@@ -125,7 +125,7 @@ function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, find
   const { functions } = library;
   if (spec.images?.hasGridPositions && !findings.traits.hasMrope) throw needsMrope(spec.images.path);
   const params = contextParams(library, spec, findings);
-  // The collector reads inputs in main memory.
+  // The collector can read inputs only in main memory, so it needs the CPU backend.
   const collects = spec.collectsInputs && library.backend === "cpu" && !findings.traits.isEncoder;
   const collector = collects ? new NativeCollector(library.tensorReader()) : null;
   if (collector !== null) params.cb_eval = collector.callback;

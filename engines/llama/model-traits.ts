@@ -15,11 +15,11 @@ export interface ModelTraits {
   readonly rollsBack: boolean;
   readonly pooling: SequencePooling | null;
   readonly pooledLength: number;
-  /** Whether tokens have several positions: time, row, column and one more (M-RoPE). */
+  /** Whether each token has four positions: time, row, column and an unused one (M-RoPE). */
   readonly hasMrope: boolean;
 }
 
-/** Rope types of llama.h with several positions a token: M-RoPE, and M-RoPE with interleaved sections. */
+/** Rope types of llama.h in which a token has several positions: M-RoPE, and M-RoPE with interleaved sections. */
 const mropeTypes: ReadonlySet<number> = new Set([8, 40]);
 
 /** Encoder architectures whose files lack the key `attention.causal` = false that other encoders have. */

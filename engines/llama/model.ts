@@ -28,7 +28,7 @@ export interface LoadedParts {
   readonly heads: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
   readonly collector: NativeCollector | null;
-  /** Sizes of passes of embeddings, if the model takes images or audio; null: it takes neither. */
+  /** Sizes of the passes for images and audio; null if the model accepts neither. */
   readonly embeddedSizes: Omit<EmbeddedSizes, "width"> | null;
 }
 
@@ -49,13 +49,13 @@ export class LlamaModel implements LoadedModel {
   readonly #native: NativeBatchView;
   readonly #pooled: PooledPasses;
   readonly #order: RowOrder;
-  /** Feeds the images and audio of rows; null: the model takes neither. */
+  /** Feeds the images and audio of rows; null if the model accepts neither. */
   readonly #embedded: EmbeddedParts | null;
   /** Native id and position of each filler row of the current step. */
   readonly #fillerIds: Int32Array;
   readonly #fillerPositions: Int32Array;
   #fillerCount = 0;
-  /** Lowest and highest native id of the rows with one token. */
+  /** Lowest native id among the rows with one token. `#lastSingle`: highest native id among them. */
   #firstSingle = 0;
   #lastSingle = -1;
   readonly #logitsRow: Int32Array;

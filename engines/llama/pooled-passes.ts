@@ -1,7 +1,7 @@
-// Pooled outputs of a model that generates. A pooled output is the sum of the row's hidden states after the output norm
-// (mean), the last token's hidden state, or scores. In a pass with pooled outputs, llama.cpp also computes the logits
-// of every token. These passes therefore contain as few tokens as possible, and at most as many as the context has
-// outputs.
+// Pooled outputs of a model that generates. A pooled output is the sum of a row's hidden states after the output norm
+// (mean), the hidden state of its last token, or its scores. In a pass with pooled outputs, llama.cpp also computes the
+// logits of every token. Therefore these passes contain as few tokens as possible, and never more than the context's
+// number of outputs.
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";
 import type { Pooling } from "../engine.ts";
@@ -57,7 +57,7 @@ export class PooledPasses {
     }
   }
 
-  /** Feeds all tokens of each pooled row except the last, without outputs. */
+  /** Feeds the tokens of each pooled row, except the row's last token, in a pass without outputs. */
   #feedHeads(batch: Batch, order: RowOrder): void {
     this.#native.clear();
     for (let i = 0; i < order.count; i++) {
@@ -70,7 +70,8 @@ export class PooledPasses {
   }
 
   /**
-   * Feeds the tokens whose hidden states enter the result, in as many passes as the maximum number of outputs requires.
+   * Feeds the tokens whose hidden states are part of the results. A pass has at most `maxOutputs` tokens, so there may
+   * be several passes.
    */
   #feedPooled(batch: Batch, order: RowOrder): void {
     this.#native.clear();
@@ -105,8 +106,8 @@ export class PooledPasses {
   }
 
   /**
-   * Adds a vector to the output of a token of the pass, given by its index. The vector begins at index `from` of
-   * `values`.
+   * Adds a vector to the pooled output to which token number `token` of the pass belongs. The vector begins at index
+   * `from` of `values`.
    */
   #add(token: number, values: Float32Array, from: number): void {
     const { pooledLength } = this.#options;

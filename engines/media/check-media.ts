@@ -3,7 +3,7 @@ import type { ModelSpec } from "../engine.ts";
 import type { RequestMedia } from "../generation.ts";
 import { takesNoImages, tooManyImages } from "../image-input/image-tokens.ts";
 
-/** Checks that a model takes the images, videos and audio of a request or prompt. Throws `unsupported` or `invalid_value`. */
+/** Checks that a model accepts the images, videos and audio of a request or prompt. Throws `unsupported` or `invalid_value`. */
 export function checkMedia(
   given: readonly Pick<RequestMedia, "kind" | "param">[],
   taken: Pick<ModelSpec, "images" | "audio">,

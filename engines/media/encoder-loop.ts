@@ -1,6 +1,6 @@
-// Encoder loop: what a thread does that computes the embeddings of images or audio. Its priority is lower than that of the model's
-// thread, and so is that of its compute threads: while text is generated, an encoder gets about a quarter of the cores. It answers
-// one message at a time.
+// Encoder loop: the code of a thread that computes the embeddings of images or audio. This thread and its compute threads have a lower
+// priority than the model's thread: while text is generated, an encoder gets about a quarter of the cores. It processes one message at a
+// time.
 import { once } from "node:events";
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
@@ -13,12 +13,12 @@ export interface EncoderStart {
   readonly threads: number;
 }
 
-/** Message from the thread: first that it is ready, then the result of each message in order. */
+/** Message from the thread. The first one has no embeddings and says that the thread is ready; then comes the result of each input. */
 export type EncoderReport = { readonly embeddings: Float32Array | null } | { readonly error: ErrorRecord };
 
 /**
- * Runs the loop on the calling worker thread. `open` loads the encoder and returns the function that computes the result of a
- * message; the buffer of a result is moved to the other thread. An error is reported and ends the loop.
+ * Runs the loop on the calling worker thread. `open` loads the encoder and returns the function that computes the result of a message. The
+ * buffer of a result is transferred to the other thread. An error is reported and ends the loop.
  */
 export async function runEncoderLoop<Input>(
   open: (start: EncoderStart) => Promise<(input: Input) => Float32Array>,

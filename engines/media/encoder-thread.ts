@@ -1,18 +1,18 @@
-// Encoder thread: the handle of a thread that computes the embeddings of images or audio (encoder-loop.ts). It sends one message at a
-// time, in the order in which they were asked for.
+// Encoder thread: the handle of a thread that computes the embeddings of images or audio (encoder-loop.ts). It sends one input at a time to
+// the thread, in the order of the calls.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { EncoderReport, EncoderStart } from "./encoder-loop.ts";
 
-/** `Input`: what the thread encodes. */
+/** `Input`: type of the data that the thread encodes. */
 export class EncoderThread<Input> {
   readonly #worker: Worker;
-  /** Settles when the last input that was asked for is computed. */
+  /** Settles when the most recently requested input is computed. */
   #last: Promise<unknown> = Promise.resolve();
   readonly #ended: Promise<ServerError>;
-  /** Why the thread has ended; null: it runs. */
+  /** Why the thread has ended; null = it is running. */
   #error: ServerError | null = null;
-  /** Ends the wait for a report. */
+  /** Rejects the promise that waits for the next report. */
   #fail: (error: ServerError) => void = () => {};
 
   private constructor(start: EncoderStart, module: URL) {
@@ -52,7 +52,7 @@ export class EncoderThread<Input> {
     return this.#ended;
   }
 
-  /** Returns the embeddings of an input. `isWanted` is asked before they are computed; null: they were not wanted any more. */
+  /** Returns the embeddings of an input. `isWanted` is called before they are computed; if it returns false, the result is null. */
   async encode(input: Input, isWanted: () => boolean): Promise<Float32Array | null> {
     const before = this.#last;
     const computed = before.then(async () => {
@@ -71,7 +71,7 @@ export class EncoderThread<Input> {
 
   async #report(): Promise<Float32Array | null> {
     if (this.#error !== null) throw this.#error;
-    // No race with #ended: that would keep each report until the thread ends.
+    // Promise.race with #ended would keep each report in memory until the thread ends.
     const report = await new Promise<EncoderReport>((resolve, reject) => {
       this.#fail = reject;
       this.#worker.once("message", resolve);

@@ -1,22 +1,22 @@
-// Media tokens: the runs of placeholders in a prompt that stand for the tiles of images and the windows of audio. What stands around them
-// is in image-tokens.ts and audio-tokens.ts.
+// Media tokens: the runs of placeholders in a prompt that stand for the tiles of images and the windows of audio. The tags around them are
+// in image-tokens.ts and audio-tokens.ts.
 import { createHash } from "node:crypto";
 
 /** Image, frame of a video or audio file whose tiles are known. Plain data. */
 export interface PreparedMedia {
   /** Key in the request. */
   readonly key: string;
-  /** Digest of the encoded file, in hexadecimal digits; of audio, after the word `audio`. */
+  /** Digest of the encoded file, in hexadecimal digits; for audio, after the word `audio` and a space. */
   readonly digest: string;
-  /** Rows and columns of the grid of tiles; one more tile, the last, shows the whole image. null: there is only one tile. */
+  /** Rows and columns of the grid of tiles. One more tile, the last, shows the whole image. null = there is only one tile. */
   readonly grid: { readonly rows: number; readonly columns: number } | null;
   /** For each tile: rows and columns of its embeddings. A window of audio is a tile of one row. */
   readonly tiles: readonly { readonly rows: number; readonly columns: number }[];
-  /** true: audio, whose windows take the place of tiles. */
+  /** Whether this is audio, whose windows take the place of tiles. */
   readonly isAudio: boolean;
 }
 
-/** Tile in a prompt: placeholders from .. to - 1. */
+/** Tile in a prompt: the placeholders at positions `from` to `to` - 1. */
 export interface TileSpan {
   readonly from: number;
   readonly to: number;
@@ -24,7 +24,7 @@ export interface TileSpan {
   readonly tile: number;
 }
 
-/** Key of a frame of a video. */
+/** Returns the key of a frame of a video. */
 export function frameKey(video: string, frame: number): string {
   return `${video} frame ${frame}`;
 }
@@ -42,8 +42,8 @@ export function mediaOf(media: readonly PreparedMedia[], key: string): readonly 
 }
 
 /**
- * Returns the placeholders of a tile: negative numbers derived from the digest of the file and the size of the tile. Prefixes of prompts are
- * compared by tokens, so different files must have different placeholders, also in later processes.
+ * Returns the placeholders of a tile: negative numbers derived from the digest of the file and the size of the tile. Prefixes of prompts
+ * are compared by tokens, so different files must have different placeholders, also in later processes.
  */
 export function placeholders({ digest, tiles }: Pick<PreparedMedia, "digest" | "tiles">, tile: number): Int32Array {
   const { rows = 0, columns = 0 } = tiles[tile] ?? {};

@@ -1,6 +1,6 @@
-// Media of a model: prepares the images, frames of videos and audio of requests, and keeps their embeddings. Each file is decoded and
-// encoded once, and its embeddings stay in a cache of limited size. A request holds its media from their preparation until its end; the
-// embeddings that requests hold are limited, too.
+// Media of a model: prepares the images, video frames and audio of requests, and keeps their embeddings. Each file is decoded and encoded
+// once, and its embeddings stay in a cache of limited size. A request holds its media from their preparation until the request ends. The
+// size of the embeddings that requests hold is limited, too.
 import { ServerError } from "../../runtime/errors.ts";
 import type { AudioThread } from "../audio-input/audio-thread.ts";
 import type { PromptSpan } from "../batch.ts";
@@ -16,14 +16,14 @@ import type { PreparedMedia, TileSpan } from "./media-tokens.ts";
 const maxHeldBytes = 2 ** 30;
 
 export interface ModelMediaOptions {
-  /** null: the model takes no images. */
+  /** null = the model accepts no images. */
   readonly images: {
     readonly file: Pick<ProjectorFile, "tiling" | "rules">;
     readonly encoder: Pick<EncoderThread<Tile>, "encode">;
-    /** Longest edge of an image in pixels, to which larger ones are scaled; null: none. */
+    /** Longest edge of an image in pixels, to which larger images are scaled; null = no limit. */
     readonly maxEdge: number | null;
   } | null;
-  /** null: the model takes no audio. */
+  /** null = the model accepts no audio. */
   readonly audio: {
     readonly rules: Pick<AudioRules, "windowTokens">;
     readonly encoder: Pick<AudioThread, "encode">;
@@ -38,7 +38,7 @@ export interface EncodedMedia {
   readonly digest: string;
   readonly bytes: Uint8Array;
   readonly isAudio: boolean;
-  /** Field of the request that has it, for errors. */
+  /** Name of the request field that contains the file, for errors. */
   readonly param: string;
 }
 
@@ -64,18 +64,18 @@ interface EncodedTile {
 /** File that is being prepared. */
 interface Preparation {
   readonly entry: Promise<MediaEntry>;
-  /** For each request that waits for it: whether it still does. If none does, no further tile is computed. */
+  /** One function for each request that waits for the file: whether it still waits. If none does, no further tile is computed. */
   readonly wanted: (() => boolean)[];
 }
 
 export class ModelMedia {
   readonly statistics: EncoderCacheStatistics = { hits: 0, misses: 0 };
   readonly #options: ModelMediaOptions;
-  /** Least recently used first. */
+  /** Embeddings by key of the file. Least recently used first. */
   readonly #cache = new Map<string, MediaEntry>();
   #cachedBytes = 0;
   readonly #preparing = new Map<string, Preparation>();
-  /** Media that requests hold, by owner and number of the hold; by digest in a hold. */
+  /** Media that requests hold: by owner, then by number of the hold, then by key of the file. */
   readonly #holds = new Map<object, Map<number, Map<string, MediaEntry>>>();
 
   constructor(options: ModelMediaOptions) {
@@ -83,9 +83,8 @@ export class ModelMedia {
   }
 
   /**
-   * Decodes and encodes the media, and holds them for `owner` under the number `hold`. Throws `invalid_value` for a file that
-   * cannot be decoded, `queue_full` if the requests in progress hold too many embeddings, `cancelled` if the hold is released
-   * meanwhile.
+   * Decodes and encodes the media, and holds them for `owner` under the number `hold`. Throws `invalid_value` for a file that cannot be
+   * decoded, `queue_full` if the requests in progress hold too many embeddings, `cancelled` if the hold is released during the preparation.
    */
   async prepare(
     owner: object,
@@ -119,7 +118,7 @@ export class ModelMedia {
     });
   }
 
-  /** Size of the embeddings that requests hold; what several requests hold counts once. */
+  /** Returns the size in bytes of the embeddings that requests hold. Embeddings that several requests hold count once. */
   #heldBytes(): number {
     const entries = new Set<MediaEntry>();
     for (const holds of this.#holds.values()) {
@@ -221,7 +220,7 @@ export class ModelMedia {
     return { grid, tiles };
   }
 
-  /** Each window is a tile of one row. */
+  /** Encodes audio. Each window is a tile of one row. */
   async #encodeAudio(
     { bytes }: EncodedMedia,
     client: string,
@@ -248,7 +247,7 @@ export class ModelMedia {
   }
 }
 
-/** A file has other embeddings as audio than as an image. */
+/** Returns the key of a file. A file has different embeddings as audio and as an image. */
 function idOf({ digest, isAudio }: Pick<EncodedMedia, "digest" | "isAudio">): string {
   return isAudio ? `audio ${digest}` : digest;
 }
@@ -258,7 +257,10 @@ function tooMuchMedia(): ServerError {
   return new ServerError("queue_full", message);
 }
 
-/** Returns the error of a damaged file with the field that has it. Requests may share the work on a file. */
+/**
+ * Adds the name of the request field to the error of a damaged file. The original error names no field, because requests may share the work
+ * on a file.
+ */
 function withField(error: unknown, param: string): unknown {
   if (!(error instanceof ServerError) || error.code !== "invalid_value" || error.param !== undefined) return error;
   return new ServerError("invalid_value", error.message, { param, cause: error });

@@ -10,7 +10,7 @@ export type Onnx = typeof import("onnxruntime-node");
 export type OnnxSession = InferenceSession;
 export type OnnxTensor = Tensor;
 
-/** Returns why models in ONNX cannot be loaded here, with the command that helps; null: they can. */
+/** Returns why models in ONNX cannot be loaded on this machine, with the command that helps; null if they can. */
 export function missingOnnx(): string | null {
   if (isInstalled(onnxPackage)) return null;
   return `models in ONNX need the package ${onnxPackage}, which is not installed: ${installCommand([onnxPackage])}`;
@@ -47,8 +47,8 @@ export async function openSession(onnx: Onnx, path: string, threads: number): Pr
 }
 
 /**
- * Runs a session. `outputs`: names of the outputs to compute; absent: all. Throws `model_failed`: a damaged model may load, and fail
- * when it computes.
+ * Runs a session. `outputs`: names of the outputs to compute; absent = all. Throws `model_failed`, because a damaged model may load
+ * successfully and fail only when it computes.
  */
 export async function runSession(
   session: OnnxSession,
@@ -63,7 +63,7 @@ export async function runSession(
   }
 }
 
-/** Checks that a session has these inputs. Throws `model_file_invalid` that names the missing ones. */
+/** Checks that a session has these inputs. Throws `model_file_invalid`, which names the missing inputs. */
 export function checkInputs(session: OnnxSession, path: string, wanted: readonly string[]): void {
   const missing = wanted.filter((name) => !session.inputNames.includes(name));
   if (missing.length === 0) return;
@@ -84,6 +84,6 @@ const maxReason = 500;
 
 function reasonOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
-  // The library names the lines of its own sources.
+  // Removes the names of source files of the library.
   return inOneLine(text.replaceAll(/\/onnxruntime_src\/\S+ /g, " ")).slice(0, maxReason);
 }

@@ -1,4 +1,4 @@
-// Tensors of ONNX sessions: floats and whole numbers in the type that an input has, and floats from an output.
+// Tensors of ONNX sessions: converts floats and integers to the type of an input, and an output to floats.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Onnx, OnnxSession, OnnxTensor } from "./onnx.ts";
 
@@ -6,7 +6,7 @@ import type { Onnx, OnnxSession, OnnxTensor } from "./onnx.ts";
 export interface OnnxPort {
   readonly name: string;
   readonly type: string;
-  /** Sizes; a name stands for any size. */
+  /** Dimensions. A string is the name of a dimension of any size. */
   readonly shape: readonly (number | string)[];
 }
 
@@ -16,7 +16,7 @@ export function inputsOf(session: OnnxSession): readonly OnnxPort[] {
 
 type Numbers = ArrayLike<number> & Iterable<number>;
 
-/** Returns a tensor of the port's type. Throws model_file_invalid for a type that is none of numbers. */
+/** Returns a tensor of the port's type. Throws model_file_invalid if that type is not numeric. */
 export function tensorFor(onnx: Onnx, { name, type }: OnnxPort, values: Numbers, shape: readonly number[]): OnnxTensor {
   const dims = [...shape];
   switch (type) {
@@ -25,7 +25,7 @@ export function tensorFor(onnx: Onnx, { name, type }: OnnxPort, values: Numbers,
     case "float64":
       return new onnx.Tensor(type, Float64Array.from(values), dims);
     case "float16":
-      // Where Float16Array exists, the library makes one of the bits, which its own native part cannot read (1.30.0).
+      // Where Float16Array exists, the library creates one from the bits, which its own native part cannot read (version 1.30.0).
       return Object.assign(new onnx.Tensor("uint16", toHalf(values), dims), { type });
     case "int32":
       return new onnx.Tensor(type, Int32Array.from(values, Math.trunc), dims);
@@ -68,7 +68,7 @@ function halfBits(value: number): number {
   const fraction = bits & 0x7fffff;
   if (exponent >= 31) return sign | (exponent === 143 && fraction !== 0 ? 0x7e00 : 0x7c00);
   if (exponent < -10) return sign;
-  // A small number has no leading one in its fraction.
+  // A subnormal result has no implicit leading one, so the one is written explicitly.
   const shift = exponent <= 0 ? 14 - exponent : 13;
   const whole = exponent <= 0 ? fraction | 0x800000 : (exponent << 23) | fraction;
   const rest = whole & ((1 << shift) - 1);
@@ -77,7 +77,7 @@ function halfBits(value: number): number {
   return sign | (rest > half || (rest === half && (rounded & 1) === 1) ? rounded + 1 : rounded);
 }
 
-/** Returns the floats of 16-bit floats, which Node 20 has as bits and later versions as numbers. */
+/** Converts 16-bit floats to 32-bit floats. The library returns bits in Node 20 and numbers in later versions. */
 function fromHalf(data: ArrayLike<number> & { readonly buffer: ArrayBufferLike }): Float32Array {
   if (!(data instanceof Uint16Array)) return Float32Array.from(data);
   return Float32Array.from(data, (bits) => {

@@ -1,5 +1,6 @@
-// Dialect of OpenAI's chat completions as text, for servers that give no token ids: writes the body of a request and reads the events
-// of its stream. The upstream applies templates, tool calls and structured output. Settings that its API lacks are refused.
+// Text dialect: OpenAI's chat completions, for upstreams that return no token ids. This module writes request bodies and reads the events
+// of response streams. The upstream itself applies chat templates, tool calls and structured output. Settings that its API lacks are
+// refused.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ChatMessage, FinishReason, GenerateEvent, GenerateRequest, RequestContent } from "../generation.ts";
 import { errorText, garbage, list, record } from "./json-shape.ts";
@@ -7,7 +8,7 @@ import { UpstreamFailure } from "./upstream.ts";
 
 export const chatPath = "/v1/chat/completions";
 
-/** Counts of the usage that an upstream reports; 0: not reported. */
+/** Token counts of a response, as the upstream reports them; 0 = not reported. */
 export interface ChatUsage {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -15,7 +16,7 @@ export interface ChatUsage {
   readonly reasoningTokens: number;
 }
 
-/** Returns the body of a request. Throws `unsupported`, naming the field that the upstream has no equivalent for. */
+/** Returns the JSON body of a request. Throws `unsupported` naming the field if the upstream has no equivalent for it. */
 export function chatBody(model: string, request: GenerateRequest, content: RequestContent): string {
   const { prompt, tools } = content;
   if (prompt.kind !== "chat") throw unsupported(request.fields.prompt, "text and token prompts: send a chat");
@@ -29,7 +30,7 @@ export function chatBody(model: string, request: GenerateRequest, content: Reque
     messages: prompt.messages.map(wireMessage),
     stream: true,
     stream_options: { include_usage: true },
-    // What a request leaves out is left to the upstream, whose model has its own defaults.
+    // Settings that are absent from the request are not sent, so that the upstream uses the defaults of its model.
     ...(temperature !== null && { temperature }),
     ...(topP !== null && { top_p: topP }),
     ...(presencePenalty !== null && { presence_penalty: presencePenalty }),
@@ -98,7 +99,7 @@ function wireMessage({ role, content, name, toolCalls, toolCallId }: ChatMessage
   return {
     role,
     content: calls.length > 0 && content === "" ? null : content,
-    // The name of a tool is not a field of its result.
+    // OpenAI's tool messages have no field for the name of the tool.
     ...(name !== undefined && role !== "tool" && { name }),
     ...(calls.length > 0 && { tool_calls: calls }),
     ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
@@ -106,7 +107,7 @@ function wireMessage({ role, content, name, toolCalls, toolCallId }: ChatMessage
 }
 
 interface OpenCall {
-  /** Index of the call at the upstream. */
+  /** Index that the upstream uses for the tool call. */
   readonly index: number;
   arguments: string;
 }
@@ -117,7 +118,7 @@ interface ChoiceState {
   isFinished: boolean;
 }
 
-/** Reads the events of one response. */
+/** Reads the stream events of one response. */
 export class ChatReader {
   usage: ChatUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   readonly #choices: readonly ChoiceState[];
@@ -131,7 +132,7 @@ export class ChatReader {
     return this.#choices.every(({ isFinished }) => isFinished);
   }
 
-  /** Reads one event. Throws UpstreamFailure for an error event, and for JSON of another shape. */
+  /** Reads one event. Throws UpstreamFailure for an error event, and for JSON of an unexpected shape. */
   read(sent: unknown): readonly GenerateEvent[] {
     const event = record(sent, "an event");
     if (event.error !== undefined && event.error !== null) throw new UpstreamFailure("failed", errorText(event));

@@ -1,5 +1,5 @@
-// Dialect of vLLM's completions: POST /v1/completions with the prompt as token ids and `return_token_ids`. This server speaks it
-// too.
+// Dialect of vLLM's completions: POST /v1/completions, with the prompt as token ids and the field `return_token_ids`. troupe's own server
+// supports this dialect too.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GrammarNotation } from "../grammar-source.ts";
 import { count, errorText, finite, garbage, list, record, tokenId } from "./json-shape.ts";
@@ -15,7 +15,7 @@ import {
 export interface CompletionsOptions {
   /** Notation of the field structured_outputs.grammar. */
   readonly grammar: GrammarNotation;
-  /** Whether the upstream knows the DRY penalty. */
+  /** Whether the upstream supports the DRY penalty. */
   readonly hasDry: boolean;
 }
 
@@ -49,7 +49,7 @@ function body(request: UpstreamRequest, { hasDry }: CompletionsOptions): string 
     top_p: topP,
     presence_penalty: presencePenalty,
     frequency_penalty: frequencyPenalty,
-    // Neutral values are sent too, because the defaults of the upstream are not known. -1: all tokens.
+    // Neutral values are sent too, because the upstream's defaults are unknown. For top_k, -1 means all tokens.
     top_k: topK > 0 ? topK : -1,
     min_p: minP,
     repetition_penalty: repetitionPenalty,

@@ -1,13 +1,13 @@
-// Connection to one upstream: requests with JSON, and responses that are streams of events. Connections are kept open between
-// requests. The address is the operator's, so it may be private: the rules for addresses that clients choose do not apply.
+// Upstream connection: sends requests to one upstream, and receives JSON or a stream of events. Connections are kept open between requests.
+// The upstream's address may be private: it comes from the operator, so the checks for addresses from clients do not apply.
 import { type Dispatcher, Pool } from "../../runtime/web/undici.ts";
 import { EventLines } from "./event-lines.ts";
 import { errorText } from "./json-shape.ts";
 import { type FailureKind, UpstreamFailure } from "./upstream.ts";
 
-/** Maximum length of a response that is not a stream, in bytes. */
+/** Maximum length in bytes of a JSON response (not a stream). */
 const maxBodyBytes = 64 * 2 ** 20;
-/** Maximum length of the text of an error, in bytes. */
+/** Length of an error response, in UTF-16 code units, after which further chunks are discarded. */
 const maxErrorBytes = 64 * 1024;
 
 export interface ConnectionOptions {
@@ -17,11 +17,11 @@ export interface ConnectionOptions {
   readonly connectTimeoutMs: number;
 }
 
-/** Receiver of a stream of events. Exactly one of onEnd and onFailure is called, and nothing after it. */
+/** Receiver of a stream of events. Exactly one of onEnd and onFailure is called, as the last call. */
 export interface StreamSink {
-  /** Takes the data of an event. A UpstreamFailure that it throws ends the stream with this failure. */
+  /** Receives the data of an event. If it throws an UpstreamFailure, the stream ends with this failure. */
   onEvent(data: string): void;
-  /** The stream has ended in order. */
+  /** Called when the upstream has ended the stream without an error. */
   onEnd(): void;
   onFailure(failure: UpstreamFailure): void;
 }
@@ -30,7 +30,7 @@ export interface StreamSink {
 export interface UpstreamStream {
   /** Stops or resumes reading from the connection. */
   setPaused(paused: boolean): void;
-  /** Closes the connection, which cancels the request. The sink is not called any more. */
+  /** Closes the connection, which cancels the request. The sink gets no further calls. */
   close(): void;
 }
 
@@ -55,7 +55,10 @@ export class UpstreamConnection {
     return response;
   }
 
-  /** Requests JSON. Rejects with UpstreamFailure; `timeoutMs` limits the whole request. Aborting `stop` closes the connection. */
+  /**
+   * Sends a request and returns the JSON of the response. Rejects with UpstreamFailure. `timeoutMs` limits the whole request. Aborting
+   * `stop` closes the connection.
+   */
   async json(
     method: "GET" | "POST",
     path: string,
@@ -130,7 +133,7 @@ class StreamedResponse implements Dispatcher.DispatchHandlers, UpstreamStream {
     return true;
   }
 
-  /** Returns false to stop reading. */
+  /** Returns false to pause reading until #resume() is called. */
   onData(chunk: Buffer): boolean {
     if (this.#isOver) return true;
     if (this.#status !== 200) {
@@ -196,7 +199,7 @@ function kindOf(status: number): FailureKind {
   if (status === 401 || status === 403) return "key";
   if (status === 429) return "busy";
   if (status === 408 || status === 425 || status >= 500) return "failed";
-  // A redirect, or a path that is missing, is a wrong address and not a wrong request.
+  // A redirect or a missing path means that the upstream's address is wrong, not the request.
   return status === 400 || status === 413 || status === 422 ? "refused" : "failed";
 }
 

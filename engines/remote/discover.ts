@@ -1,4 +1,4 @@
-// Discovery: finds out which dialect an upstream speaks, and the facts about its model.
+// Discovery: finds out which dialect an upstream uses, and its model's name, sizes and context length.
 
 import { greedySampling } from "../generation.ts";
 import { completions } from "./completions.ts";
@@ -14,13 +14,13 @@ export interface Found {
 }
 
 export interface Wanted {
-  /** Name of the model; null: the first. */
+  /** Name of the wanted model; null = the first model that the upstream lists. */
   readonly model: string | null;
   readonly splits: SplitCharacters;
   readonly timeoutMs: number;
 }
 
-/** Asks an upstream for its model. Rejects with UpstreamFailure. */
+/** Finds the wanted model on an upstream, and the upstream's dialect. Rejects with UpstreamFailure. */
 export async function discover(connection: UpstreamConnection, wanted: Wanted): Promise<Found> {
   const { timeoutMs, splits } = wanted;
   const listed = record(await connection.json("GET", "/v1/models", null, timeoutMs), "the list of models");
@@ -43,7 +43,7 @@ export async function discover(connection: UpstreamConnection, wanted: Wanted): 
     if (entry.status === "reloading") throw new UpstreamFailure("failed", `model "${name}" is being loaded there`);
     throw garbage(`max_model_len of model "${name}" in GET /v1/models, as vLLM, SGLang and troupe send it`, entry);
   }
-  // This server's own models have the owner "local".
+  // troupe lists its models with the owner "local".
   const isTroupe = entry.owned_by === "local";
   const dialect = completions({ grammar: isTroupe ? "gbnf" : "ebnf", hasDry: isTroupe });
   return { dialect, model: { ...facts, slots: null, contextTokens } };
@@ -79,7 +79,8 @@ const probe = {
 } satisfies Partial<UpstreamRequest>;
 
 /**
- * Checks that an upstream sends token ids, with a request for two tokens. Rejects with UpstreamFailure "refused" if it does not.
+ * Checks that an upstream returns token ids: requests up to two tokens. Rejects with UpstreamFailure "refused" if there are no token ids in
+ * the response.
  */
 export async function checkTokens(
   connection: UpstreamConnection,
@@ -114,7 +115,10 @@ export async function checkTokens(
   );
 }
 
-/** Returns the tokens of texts by the upstream's tokenizer; null: it has no POST /tokenize. */
+/**
+ * Tokenizes texts with the upstream's tokenizer; null if the requests to POST /tokenize fail, for example because the path does not exist.
+ * Rejects with UpstreamFailure if a response has an unexpected shape.
+ */
 export async function tokenized(
   connection: UpstreamConnection,
   { dialect, model }: Found,
@@ -134,7 +138,7 @@ export async function tokenized(
   }
 }
 
-/** Returns the vectors of prompts, one after another. Rejects with UpstreamFailure. */
+/** Returns the embeddings of prompts, concatenated in the order of the prompts. Rejects with UpstreamFailure. */
 export async function embedded(
   connection: UpstreamConnection,
   model: string,

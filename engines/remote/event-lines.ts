@@ -1,16 +1,19 @@
-// Event lines: splits the bytes of a stream of server-sent events into the data of its events.
+// Event lines: extracts the data of each event from the bytes of a stream of server-sent events.
 import { StringDecoder } from "node:string_decoder";
 import { UpstreamFailure } from "./upstream.ts";
 
-/** Maximum length of an event in characters. The first event of vLLM may repeat the tokens of the prompt. */
+/**
+ * Maximum length of an event in characters. It is large, because the first event of vLLM may repeat the tokens of the
+ * prompt.
+ */
 const maxEventLength = 16 * 2 ** 20;
 
 export class EventLines {
   readonly #decoder = new StringDecoder("utf8");
-  /** Beginning of a line whose end has not arrived. */
+  /** Start of a line whose end has not been received yet. */
   #rest = "";
 
-  /** Returns the data of the events that are complete. Throws UpstreamFailure for an event that is too long. */
+  /** Returns the data of each event that is now complete. Throws UpstreamFailure if an event is too long. */
   push(bytes: Buffer): readonly string[] {
     const text = this.#rest + this.#decoder.write(bytes);
     const events: string[] = [];
@@ -28,7 +31,10 @@ export class EventLines {
   }
 }
 
-/** Returns the data of a line; null: it has none. Errors of older versions of llama-server have their own field. */
+/**
+ * Returns the data of a line; null if it has none. Older versions of llama-server send errors in the field "error"
+ * instead of "data".
+ */
 function dataOf(text: string, start: number, end: number): string | null {
   const last = text.charCodeAt(end - 1) === carriageReturn ? end - 1 : end;
   for (const field of ["data:", "error:"]) {

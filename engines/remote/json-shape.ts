@@ -1,4 +1,4 @@
-// Reading of JSON that an upstream has sent: every value is checked before it is used.
+// JSON checks: functions that check the type of a value in an upstream's JSON before it is used.
 import { UpstreamFailure } from "./upstream.ts";
 
 export type JsonRecord = Readonly<Record<string, unknown>>;
@@ -13,7 +13,7 @@ export function list(value: unknown, what: string): readonly unknown[] {
   throw garbage(`a list as ${what}`, value);
 }
 
-/** Returns a token id. */
+/** Returns the value as a token id. Throws UpstreamFailure if it is not a whole number of at least 0. */
 export function tokenId(value: unknown): number {
   if (typeof value === "number" && Number.isInteger(value) && value >= 0) return value;
   throw garbage("a token id", value);
@@ -21,12 +21,12 @@ export function tokenId(value: unknown): number {
 
 export function finite(value: unknown, what: string): number {
   if (typeof value === "number") return value;
-  // A probability of 0 has the logarithm minus infinity, for which JSON has no number.
+  // The logarithm of probability 0 is minus infinity, which JSON cannot represent. Upstreams send null instead.
   if (value === null) return Number.NEGATIVE_INFINITY;
   throw garbage(`a number as ${what}`, value);
 }
 
-/** Returns a whole number above 0; null: the value is something else. */
+/** Returns the value if it is a whole number above 0, else null. */
 export function count(value: unknown): number | null {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : null;
 }
@@ -38,7 +38,7 @@ export function garbage(expected: string, got: unknown): UpstreamFailure {
   return new UpstreamFailure("garbage", `expected ${expected}; got ${shown}`);
 }
 
-/** Returns the text of an error that an upstream has sent, of bounded length. */
+/** Returns the message in an upstream's error response, cut to 300 characters. */
 export function errorText(body: unknown): string {
   const limit = 300;
   if (typeof body === "string") return body.trim().slice(0, limit);

@@ -1,4 +1,4 @@
-// Dialect of llama-server (llama.cpp): POST /completion with the prompt as token ids.
+// Dialect of llama-server (llama.cpp): POST /completion, with the prompt as token ids.
 import { ServerError } from "../../runtime/errors.ts";
 import { count, errorText, finite, garbage, type JsonRecord, list, record, tokenId } from "./json-shape.ts";
 import type { SplitCharacters } from "./split-characters.ts";
@@ -11,9 +11,11 @@ import {
   type UpstreamRequest,
 } from "./upstream.ts";
 
-/** Order of the samplers of this project (engines/decoding/sampler). */
+/** Order in which llama-server must apply the samplers: the same as in engines/decoding/sampler. */
 const samplers = ["penalties", "dry", "temperature", "top_k", "top_p", "min_p"];
-/** Fields of the last event. By default it repeats the prompt and all settings. */
+/**
+ * Fields requested for the last event. Without this list, llama-server would repeat the prompt and all settings in it.
+ */
 const lastFields = ["stop", "tokens_predicted", "stop_type"];
 
 export function llamaServer(splits: SplitCharacters): Dialect {
@@ -34,14 +36,15 @@ function body({ model, prompt, maxTokens, minTokens, ignoreEos, sampling, seed, 
   }
   const { temperature, topK, topP, minP, presencePenalty, frequencyPenalty, repetitionPenalty } = sampling;
   const { dry, logitBias, topLogprobs } = sampling;
-  // The penalties here see the whole sequence. -1 meant that in older versions of llama-server; newer ones refuse it.
+  // Penalties apply to the whole sequence, so its maximum length is sent. The value -1 (all tokens) is rejected by
+  // newer versions of llama-server.
   const allTokens = prompt.length + maxTokens;
   return JSON.stringify({
     model,
     prompt,
     stream: true,
     return_tokens: true,
-    // Events before the first token say how much of the prompt was found in the cache.
+    // Requests events, before the first token, with the number of prompt tokens found in the cache.
     return_progress: true,
     n_predict: maxTokens,
     response_fields: lastFields,
@@ -64,7 +67,7 @@ function body({ model, prompt, maxTokens, minTokens, ignoreEos, sampling, seed, 
     }),
     ...(logitBias.length > 0 && { logit_bias: logitBias }),
     ...(seed !== null && { seed: seed >>> 0 }),
-    // The chosen token's own logprob comes only with at least one alternative.
+    // llama-server sends the logprob of the chosen token only if at least one alternative is requested.
     ...(topLogprobs !== null && { n_probs: Math.max(topLogprobs, 1) }),
     ...(grammar !== null && { grammar }),
   });
@@ -99,7 +102,10 @@ class LlamaReader implements EventReader {
     return found;
   }
 
-  /** Returns the logprobs of the tokens of an event. Tokens that were left out have none: they count as certain. */
+  /**
+   * Returns the logprobs of an event's tokens. For tokens that llama-server left out of its events, the logprob is
+   * unknown and counts as 0 (certain).
+   */
   #logprobs({ completion_probabilities: sent }: JsonRecord, tokens: number): readonly UpstreamLogprobs[] | null {
     const top = this.#topLogprobs;
     if (top === null) return null;

@@ -1,16 +1,16 @@
-// Split characters: finds the tokens that llama-server leaves out of a stream. While the last token ends within a UTF-8
-// character, it sends nothing; the next event has the bytes of all tokens since then, but only the id of the last one.
+// Split characters: finds the ids of tokens that llama-server leaves out of a stream. While the last token ends within a UTF-8 character,
+// llama-server sends no event. The next event contains the bytes of all tokens since the previous event, but only the id of the last one.
 import type { TokenTexts } from "../text/tokenizer/token-texts.ts";
 
-/** Maximum length in bytes of a token that ends within a character and is looked for. */
+/** Maximum length in bytes of a left-out token; longer tokens are not considered. */
 const maxPieceBytes = 16;
-/** Maximum number of tokens left out at once: a character has at most 4 bytes, and each token ends within it. */
+/** Maximum number of left-out tokens in one event. Each of them ends within a character, which has at most 4 bytes. */
 const maxMissing = 8;
 
 export class SplitCharacters {
   readonly #texts: Pick<TokenTexts, "piece" | "isControl">;
   readonly #size: number;
-  /** Tokens by their bytes, as Latin-1 text; made when it is first needed. */
+  /** Token ids by the tokens' bytes (as Latin-1 strings); null until first needed. */
   #tokens: ReadonlyMap<string, number> | null = null;
 
   constructor(texts: Pick<TokenTexts, "piece" | "isControl">, size: number) {
@@ -19,8 +19,8 @@ export class SplitCharacters {
   }
 
   /**
-   * Returns `count` tokens whose bytes, followed by those of `last`, are the text `content`; null: there are none. Several
-   * splits may be possible; all have the same text.
+   * Finds `count` tokens whose bytes, followed by the bytes of token `last`, are the UTF-8 bytes of `content`. Returns null if there are
+   * none. If several splits are possible, returns any of them, because all have the same text.
    */
   find(content: string, last: number, count: number): readonly number[] | null {
     if (count > maxMissing) return null;
@@ -31,7 +31,7 @@ export class SplitCharacters {
     return this.#split(bytes.toString("latin1", 0, length), count);
   }
 
-  /** Splits bytes into `count` tokens, the longest first. */
+  /** Splits bytes into exactly `count` tokens, trying longer tokens first. Returns null if that is impossible. */
   #split(bytes: string, count: number): readonly number[] | null {
     if (count === 0) return bytes === "" ? [] : null;
     const tokens = this.#byBytes();

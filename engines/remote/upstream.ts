@@ -1,27 +1,30 @@
-// Upstream: the server that a remote model runs on. A dialect is the protocol of its engine. A dialect writes the request for
-// one sequence as token ids, and reads the events of its response. It opens no connections.
+// Upstream: a server on which a remote model runs. A dialect is the protocol of the upstream's engine. It writes a request for one
+// sequence, with the prompt as token ids, and reads the events of the response. It opens no connections.
 import type { Sampling } from "../generation.ts";
 import type { GrammarNotation } from "../grammar-source.ts";
 
-/** Settings of a model on other servers. Plain data. */
+/** Settings of a model that runs on other servers. Plain data. */
 export interface RemoteSettings {
-  /** Base addresses of the servers, without "/" at the end. All serve the same model. */
+  /** Base addresses of the servers, without "/" at the end. All servers have the same model. */
   readonly urls: readonly string[];
-  /** Name of the model on the servers; null: the first that a server lists. */
+  /** Name of the model on the servers; null = the first model that a server lists. */
   readonly model: string | null;
-  /** Key sent as a bearer token; null: none. */
+  /** API key, sent as a bearer token; null = no key is sent. */
   readonly apiKey: string | null;
-  /** prefix: prompts with the same beginning go to the same server, unless it is loaded; least: the least loaded server. */
+  /**
+   * How a server is chosen. "prefix": prompts with the same beginning go to the same server, unless it has too much load. "least": the
+   * server with the least load.
+   */
   readonly balance: "prefix" | "least";
-  /** Maximum number of requests that a server computes at once. */
+  /** Maximum number of requests that run on a server at the same time. */
   readonly slots: number;
   readonly connectTimeoutMs: number;
-  /** Maximum time from sending a request to its first token. */
+  /** Maximum time in milliseconds from sending a request to receiving its first token. */
   readonly firstTokenTimeoutMs: number;
-  /** Maximum time between two tokens. */
+  /** Maximum time in milliseconds between two tokens. */
   readonly stallTimeoutMs: number;
   readonly probeIntervalMs: number;
-  /** Number of further attempts after a request has failed before its first token. */
+  /** Maximum number of retries if a request fails before its first token. */
   readonly retries: number;
 }
 
@@ -29,20 +32,20 @@ export interface RemoteSettings {
 export interface UpstreamModel {
   /** Name of the model in requests. */
   readonly name: string;
-  /** Maximum number of tokens of a sequence, prompt and output. */
+  /** Maximum number of tokens in a sequence: prompt and output together. */
   readonly contextTokens: number;
-  /** Number of sequences that the upstream computes at once; null: unknown. */
+  /** Number of sequences that the upstream computes at the same time; null = unknown. */
   readonly slots: number | null;
-  /** Number of tokens of the vocabulary; null: unknown. */
+  /** Vocabulary size in tokens; null = unknown. */
   readonly vocabSize: number | null;
   readonly trainedContext: number | null;
-  /** 0: unknown. */
+  /** Number of parameters of the model; 0 = unknown. */
   readonly parameterCount: number;
-  /** Size of the weights in bytes; 0: unknown. */
+  /** Size of the weights in bytes; 0 = unknown. */
   readonly weightBytes: number;
 }
 
-/** Request for the tokens of one sequence. */
+/** Request to generate the tokens of one sequence. */
 export interface UpstreamRequest {
   readonly model: string;
   readonly prompt: readonly number[];
@@ -52,13 +55,16 @@ export interface UpstreamRequest {
   readonly ignoreEos: boolean;
   readonly stopTokens: readonly number[];
   readonly sampling: Sampling;
-  /** Seed of this sequence; null: random. */
+  /** Sampling seed of this sequence; null = random. */
   readonly seed: number | null;
-  /** Grammar in the notation of the dialect; null: none. */
+  /** Grammar in the dialect's notation; null = none. */
   readonly grammar: string | null;
 }
 
-/** Logprobs of one token. `top`: the likeliest tokens as pairs of id and logprob, likeliest first. */
+/**
+ * Logprobs of one token. `chosen`: logprob of the token itself. `top`: the most likely tokens as pairs of id and logprob, in descending
+ * order of logprob.
+ */
 export interface UpstreamLogprobs {
   readonly chosen: number;
   readonly top: readonly (readonly [token: number, logprob: number])[];
@@ -70,54 +76,54 @@ export interface UpstreamEvent {
   readonly tokens: readonly number[];
   /** Logprobs of the new tokens; null: not requested. */
   readonly logprobs: readonly UpstreamLogprobs[] | null;
-  /** Why the sequence has ended; null: it has not. */
+  /** Reason why the sequence has ended; null = it has not ended. */
   readonly end: "stop" | "length" | null;
-  /** Number of prompt tokens found in the upstream's cache; null: not reported by this event. */
+  /** Number of prompt tokens found in the upstream's cache; null = not reported in this event. */
   readonly cachedTokens: number | null;
 }
 
-/** Reads the events of one response. */
+/** Reader of the events of one response. It may keep state between events. */
 export interface EventReader {
-  /** Reads the JSON of one event. Throws UpstreamFailure for an error event, and for JSON of another shape. */
+  /** Reads the JSON of one event. Throws UpstreamFailure for an error event, and for JSON of an unexpected shape. */
   read(event: unknown): UpstreamEvent;
 }
 
 export interface Dialect {
-  /** Name in messages and settings. */
+  /** Name of the dialect in messages and settings. */
   readonly name: string;
-  /** Notation of grammars; null: the upstream takes none. */
+  /** Notation in which the upstream accepts grammars; null = it accepts no grammars. */
   readonly grammar: GrammarNotation | null;
-  /** Path that generates tokens. */
+  /** URL path of the endpoint that generates tokens. */
   readonly path: string;
-  /** Returns the body of a request. Throws `unsupported`, naming a field that the upstream has no equivalent for. */
+  /** Returns the JSON body of a request. Throws `unsupported` naming the field if the upstream has no equivalent for it. */
   body(request: UpstreamRequest): string;
-  /** Opens the reader of a response to a request. */
+  /** Creates the reader for the response to a request. */
   reader(request: UpstreamRequest): EventReader;
-  /** Body of POST /tokenize, whose response has the list `tokens`. */
+  /** Returns the JSON body for POST /tokenize, whose response has the list `tokens`. */
   tokenizeBody(model: string, text: string): string;
 }
 
-/** What went wrong between us and an upstream. */
+/** Kind of a failed request to an upstream. */
 export type FailureKind =
-  /** No connection, or it broke. */
+  /** The connection could not be opened, or it was lost. */
   | "connection"
-  /** The upstream did not answer in time. */
+  /** The upstream did not respond in time. */
   | "timeout"
-  /** The upstream has no room now: 429. */
+  /** The upstream has too many requests at the moment (status 429). */
   | "busy"
-  /** The upstream failed: status 5xx, or an error event. */
+  /** The upstream failed (status 5xx or an error event). */
   | "failed"
-  /** The upstream sent what its protocol does not allow. */
+  /** The upstream's response violates its protocol. */
   | "garbage"
-  /** The upstream refuses the request itself: another attempt would fail too. */
+  /** The upstream rejects the request itself, so a retry would fail too. */
   | "refused"
-  /** The upstream refuses the key. */
+  /** The upstream rejects the API key. */
   | "key";
 
 export class UpstreamFailure extends Error {
   override readonly name = "UpstreamFailure";
   readonly kind: FailureKind;
-  /** Time after which the upstream wants another attempt, in ms; null: not said. */
+  /** Time in milliseconds after which the upstream asks for a retry; null = not specified. */
   readonly retryAfterMs: number | null;
 
   constructor(kind: FailureKind, message: string, retryAfterMs: number | null = null) {

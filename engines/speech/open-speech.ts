@@ -1,5 +1,5 @@
-// Speech models: finds out which engine a path belongs to, and opens it. Called by cli/ to choose the engine, and by the speech
-// place to load the model.
+// Speech models: determines which engine a path belongs to, and opens the model. Called by cli/ to choose the engine, and by the place
+// (thread or process) that runs the model, to load it.
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
@@ -13,7 +13,7 @@ const layouts =
   `"${espeakSource}", a Piper voice (NAME.onnx beside NAME.onnx.json), or a folder with a Kokoro model (${kokoroLayout}) ` +
   "or a Whisper model (config.json, tokenizer.json, onnx/) in ONNX";
 
-/** Returns the engine and the task of the speech model at `path`. Throws `model_file_invalid` that names what is accepted. */
+/** Returns the engine and the task of the speech model at `path`. Throws `model_file_invalid`, which lists what is accepted. */
 export function identifySpeech(path: string): { readonly engine: SpeechEngineName; readonly task: SpeechTask } {
   if (path === espeakSource) return { engine: "espeak", task: "speak" };
   const state = statSync(path, { throwIfNoEntry: false });
@@ -30,7 +30,7 @@ export function identifySpeech(path: string): { readonly engine: SpeechEngineNam
   throw invalid(path, kind === null ? "a folder with none of these" : `a model of type "${kind}"`);
 }
 
-/** Whether a folder has a speech model, by its files. True for one that is refused by name, too. */
+/** Whether a folder has the files of a speech model. Also true for models that identifySpeech() refuses with a specific error. */
 export function hasSpeechModel(folder: string): boolean {
   const kind = modelType(join(folder, "config.json"));
   return kind === "whisper" || (kind !== null && isDialogue(kind)) || kokoroFilesIn(folder) !== null;
@@ -49,7 +49,7 @@ export async function openSpeech(spec: SpeechSpec): Promise<SpeechModel> {
   }
 }
 
-/** Returns `model_type` or the first architecture of a config.json; null: there is none. */
+/** Returns `model_type` or the first architecture of a config.json; null if there is none. */
 function modelType(path: string): string | null {
   try {
     const config = JSON.parse(readFileSync(path, "utf8")) as { model_type?: unknown; architectures?: unknown[] };

@@ -1,5 +1,5 @@
-// Speech contract: the interface of the engines that speak and of those that transcribe. A speech place loads one model and uses
-// it through this interface. Engines know nothing of HTTP and of actors.
+// Speech contract: the interface of the engines that speak and of those that transcribe. A place (thread or process) loads one model and
+// uses it through this interface. Engines do not depend on HTTP or actors.
 
 export type SpeechEngineName = "piper" | "kokoro" | "espeak" | "whisper";
 
@@ -30,7 +30,7 @@ export interface SpeechCard {
   readonly backend: string;
   /** Bytes of the model's files. */
   readonly weightBytes: number;
-  /** Samples per second of the audio that the model makes; of the audio that it takes, for a model that transcribes. */
+  /** Sample rate in Hz of the audio that the model produces or, if it transcribes, accepts. */
   readonly sampleRate: number;
   /** Voices; the first one is the default. Empty for a model that transcribes. */
   readonly voices: readonly SpeechVoice[];
@@ -42,27 +42,27 @@ export interface Phrase {
   readonly text: string;
   /** Id of a voice of the card. */
   readonly voice: string;
-  /** Speaking rate, 0.25..4; 1: the voice's own. */
+  /** Speaking rate, 0.25..4; 1 = the voice's own rate. */
   readonly speed: number;
   readonly signal: AbortSignal;
 }
 
 export interface SpeakingModel {
   readonly card: SpeechCard;
-  /** Speaks one sentence: mono samples from -1 to 1. Throws `cancelled` after the signal is aborted. */
+  /** Speaks one sentence. Returns mono samples from -1 to 1. Throws `cancelled` after the signal is aborted. */
   speak(phrase: Phrase): Promise<Float32Array>;
   dispose(): Promise<void>;
 }
 
 export interface TranscribeOptions {
-  /** ISO 639-1 code; null: detected from the first window. */
+  /** ISO 639-1 code; null = detected from the first window. */
   readonly language: string | null;
   /** Whether the text is translated into English. */
   readonly translates: boolean;
   readonly signal: AbortSignal;
 }
 
-/** Text of a part of the audio; times in seconds from its start. */
+/** Text of a section of the audio; times in seconds from the start of the audio. */
 export interface TranscriptSegment {
   readonly start: number;
   readonly end: number;
@@ -77,8 +77,8 @@ export interface TranscriptSegment {
 export interface TranscribingModel {
   readonly card: SpeechCard;
   /**
-   * Transcribes audio of `sampleRate` samples per second. Yields the segments of one window after another. `onLanguage` is called
-   * once, before the first segment.
+   * Transcribes audio of `sampleRate` samples per second. Yields the segments, one window after another. `onLanguage` is called once,
+   * before the first segment.
    */
   transcribe(
     samples: Float32Array,

@@ -30,8 +30,8 @@ export class WasmEncoder implements LoadedModel {
   readonly kv: KvCache;
   readonly calibration: Calibration;
   /**
-   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no
-   * check.
+   * Null, because this engine has no tokenizer. The text workers read their vocabulary from the same model file, so
+   * their vocabulary needs no check against the engine.
    */
   readonly tokenize = null;
   readonly #plan: PartitionPlan;
@@ -101,7 +101,7 @@ export class WasmEncoder implements LoadedModel {
     }
   }
 
-  /** Gives each row of the batch its rows in the pooled outputs, and clears these. */
+  /** Assigns rows of the pooled outputs to each row of the batch, and sets them to zero. */
   #placeOutputs(batch: Batch): void {
     const { pooledRow } = this.#output;
     let rows = 0;
@@ -119,7 +119,7 @@ export class WasmEncoder implements LoadedModel {
     return this.capabilities.pooling === "tokens" ? tokens : 1;
   }
 
-  /** Computes all rows of the batch in as few passes as possible: each pass takes as many sequences as fit. */
+  /** Computes all rows of the batch in as few passes as possible: each pass contains as many sequences as fit. */
   #runPasses(batch: Batch): void {
     const pass = this.#pass;
     const { maxRows, passTokens } = this.#plan;
@@ -172,7 +172,10 @@ export class WasmEncoder implements LoadedModel {
     pass.addTokens(batch.tokens, batch.offset[row] as number, length);
   }
 
-  /** Returns the number of tokens at the end of a row to which no token attends: the mask tokens that fill a query. */
+  /**
+   * Returns the number of tokens at the end of a row to which no token attends: the mask tokens with which a query is
+   * padded.
+   */
   #unattended(batch: Batch, row: number): number {
     const { unattendedToken = null } = this.#plan.graph.pooling;
     if (unattendedToken === null) return 0;

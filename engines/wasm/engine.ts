@@ -90,7 +90,7 @@ async function loadModel(
   if (takesMedia && mixing)
     throw new ServerError("config_invalid", "xlora cannot be combined with mmproj", { param: "mmproj" });
   if (images?.hasGridPositions && file.shape.ropes.every(({ axes }) => axes === null)) throw needsMrope(images.path);
-  // The embeddings of a tile that attend to each other need one pass.
+  // If the embeddings of an image tile attend to each other, all of them must be in one pass.
   const passLength = images?.attendsAhead ? Math.max(passTokens, images.tileTokens) : passTokens;
   const plan: PartitionPlan = {
     files: file.table.files,

@@ -157,7 +157,7 @@ export class WasmModel implements LoadedModel {
     this.#runPass();
   }
 
-  /** Writes the embeddings of `count` tokens of a row, from token `first` on, as input rows of the pass. */
+  /** Copies the embeddings (of images or audio) among `count` tokens of a row, from token `first` on, to the input rows of the pass. */
   #embed(batch: Batch, row: number, first: number, count: number): void {
     const { width } = this.#plan.shape;
     for (const part of batch.embedded) {
@@ -218,8 +218,8 @@ export class WasmModel implements LoadedModel {
 }
 
 /**
- * Returns the next part of a row, from token `from` on, whose embeddings attend to each other; undefined: none. It must be
- * a row of a pass of its own.
+ * Returns the row's next image part, from token `from` on, whose embeddings attend to each other; undefined = none. The pass needs a
+ * separate row for such a part.
  */
 function wholePartFrom(batch: Batch, row: number, from: number): EmbeddedPart | undefined {
   return batch.embedded.find((part) => part.row === row && part.attendsAhead && part.first >= from);

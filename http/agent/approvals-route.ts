@@ -1,4 +1,4 @@
-// Approvals routes: decide on a call that waits for approval, and list the waiting calls of a session.
+// Approval routes: approve or deny a tool call that waits for approval, and list the waiting calls of a session.
 import { z } from "zod";
 import type { Agents } from "../../actors/api/agent/agents.ts";
 import { ServerError } from "../../runtime/errors.ts";

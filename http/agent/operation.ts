@@ -1,4 +1,4 @@
-// OpenAPI description of the routes of approvals and tools.
+// OpenAPI description of the approval routes and of the route that lists the server's tools.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { approvalRequestSchema } from "../shared/agent/wire.ts";

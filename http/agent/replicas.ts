@@ -1,9 +1,9 @@
-// Agent runs on several replicas: a decision, the list of waiting calls and the end of a session reach the replica that runs
-// them.
+// Agent runs on several replicas: approval decisions, lists of waiting tool calls and deletions of sessions are forwarded to
+// the replica that runs the agent.
 import type { Agents, ApprovalDecision, ApprovalRequest, ApprovalStatus } from "../../actors/api/agent/agents.ts";
 import type { Replicas } from "../../actors/api/state/replicas.ts";
 
-/** Answers the questions of other replicas about the runs of this one. */
+/** Registers the handlers for requests that other replicas send about the agent runs of this replica. */
 export function answerReplicas(replicas: Replicas, agents: Agents): void {
   replicas.answer("decideApproval", ({ id, decision }) => {
     const status = agents.decide(id, decision as ApprovalDecision);
@@ -16,7 +16,10 @@ export function answerReplicas(replicas: Replicas, agents: Agents): void {
   });
 }
 
-/** Decides on a call of any replica. Throws storage_unavailable if it does not wait here and others cannot be asked. */
+/**
+ * Approves or denies a waiting tool call of any replica. Throws storage_unavailable if the call does not wait on this replica
+ * and other replicas cannot be reached.
+ */
 export async function decide(
   agents: Agents,
   replicas: Replicas | null,
@@ -29,7 +32,7 @@ export async function decide(
   return (other as ApprovalStatus | undefined) ?? "not_found";
 }
 
-/** Returns the calls of a session that wait for a decision, on all replicas. */
+/** Returns the tool calls of a session that wait for approval, from all replicas. */
 export async function pending(
   agents: Agents,
   replicas: Replicas | null,

@@ -1,4 +1,4 @@
-// GET /v1/agent/tools: the tools of the server that requests may offer to a model now.
+// GET /v1/agent/tools: lists the server's tools that a request may currently offer to a model.
 import { z } from "zod";
 import type { RouteHandler } from "../context.ts";
 import { groupNames, specsOf } from "../shared/agent/request-fields.ts";

@@ -1,4 +1,4 @@
-// Events of a speech call as a response: the first events are awaited, so that an error gets its own HTTP status.
+// Events of a speech call: waits for the first events, so that an early error gets its own HTTP status.
 import type { Speech } from "../../actors/api/speech/speech.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Context } from "../context.ts";
@@ -15,8 +15,8 @@ export function speechOf({ speech }: Pick<Context, "speech">): Speech {
 }
 
 /**
- * Returns the first event of a call, and the events after it one by one. Throws the error of a call that fails before its first
- * event. Later errors are thrown by the iteration.
+ * Returns the first event of a call and an iterator over the later events. Throws the error of a call that fails before its
+ * first event. The iterator throws later errors.
  */
 export async function begunCall<Event extends CallEvent>(batches: AsyncIterable<readonly Event[]>) {
   const events = flattened(batches);
@@ -25,7 +25,7 @@ export async function begunCall<Event extends CallEvent>(batches: AsyncIterable<
   return { first: first.value, events };
 }
 
-/** Returns the error of a call that ended without `done`: the audio or the transcript is incomplete. */
+/** Creates the error of a call that ended without the event `done`: its audio or transcript is incomplete. */
 export function incomplete(): ServerError {
   return new ServerError("peer_gone", "the model ended before the answer was complete; send the request again");
 }

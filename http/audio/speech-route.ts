@@ -1,5 +1,6 @@
-// POST /v1/audio/speech: speaks a text. The audio is sent while it is made, as the bytes of a file or as server-sent events.
-// GET /v1/audio/voices: the voices of the models that speak.
+// POST /v1/audio/speech: synthesises speech. Audio is sent while it is generated, as the bytes of a file or as server-sent
+// events.
+// GET /v1/audio/voices: the voices of the speech models.
 
 import { openaiNamesOf } from "../../actors/api/speech/openai-voices.ts";
 import type { SpeakEvent } from "../../actors/api/speech/speech.ts";
@@ -24,7 +25,7 @@ export const createSpeech: RouteHandler = async (exchange, context) => {
   const { first, events } = await begunCall<SpeakEvent>(call);
   if (first.type !== "begin") throw new ServerError("internal", "a speech call did not begin");
   const headers = isEvents ? eventStreamHeaders : { "content-type": first.contentType, "cache-control": "no-store" };
-  // The first bytes are awaited too, because the first sentence may fail.
+  // The first audio is also awaited, because synthesis of the first sentence may fail.
   const next = await events.next();
   if (next.done === true) throw incomplete();
   await send(exchange, headers, isEvents, next.value, events, context.config.readerStallMs);
@@ -59,7 +60,8 @@ async function send(
     if (signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : exchange.unexpected(thrown);
     exchange.errorCode = error.code;
-    // Audio that breaks off has no place for an error: the closed connection tells that it is incomplete.
+    // A body of audio bytes cannot contain an error message. Closing the connection shows the client that the audio is
+    // incomplete.
     if (!isEvents) sink.abort();
     else {
       await writePiece(sink, `data: ${errorBody(error)}\n\n`, readerStallMs);

@@ -83,7 +83,7 @@ function rounded(seconds: number): number {
   return Math.round(seconds * 1000) / 1000;
 }
 
-/** Returns the text of a cue: an arrow in it would end the cue. */
+/** Returns the text of a subtitle cue. Arrows (`-->`) are replaced, because an arrow would end the cue. */
 function cue(text: string): string {
   return text
     .trim()

@@ -1,4 +1,4 @@
-// Form of POST /v1/audio/transcriptions and /v1/audio/translations: the file is staged in a folder, the fields are checked.
+// Form of POST /v1/audio/transcriptions and /v1/audio/translations: writes the file to a staging folder and checks the fields.
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import { describeIssue } from "../issues.ts";
@@ -60,7 +60,7 @@ export interface AskedTranscript {
   readonly ignored: readonly IgnoredField[];
 }
 
-/** Checks the fields of a form. Throws a ServerError that names the wrong field. */
+/** Checks the fields of a form. Throws a ServerError that names the invalid field. */
 export function askedTranscript(
   fields: ReadonlyMap<string, string>,
   translates: boolean,

@@ -1,4 +1,5 @@
-// POST /v1/audio/transcriptions and POST /v1/audio/translations: the text of an audio file, whole or as events while it is made.
+// POST /v1/audio/transcriptions and POST /v1/audio/translations: transcribe an audio file, and send the text as one body, or as
+// events during transcription.
 import { join } from "node:path";
 import type { TranscribeEvent } from "../../actors/api/speech/speech.ts";
 import type { TranscriptSegment } from "../../engines/speech/speech.ts";

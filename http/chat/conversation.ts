@@ -1,4 +1,4 @@
-// Messages of a chat request: translation to ChatMessages, and detection of contradictions among the messages.
+// Messages of a chat request: translates them to ChatMessages, and detects contradictions among them.
 import type { InputFile } from "../../actors/api/agent/agents.ts";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { inputFile } from "../shared/agent/file-part.ts";

@@ -1,5 +1,5 @@
-// Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. Ignored fields and fields that are
-// not implemented yet are listed by name.
+// Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. The schema also lists ignored
+// fields and fields that are not implemented yet.
 import { z } from "zod";
 import type { AgentOptions, InputFile } from "../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../engines/generation.ts";
@@ -134,9 +134,8 @@ export const chatRequestSchema = z
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
 /**
- * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: tools that the
- * server offers; null: the server has no agent loop. Throws `unsupported` if the body needs a feature that the server does not
- * offer.
+ * Converts a request body to the request format that all protocols share and to the options of the agent loop. `offered`: tools
+ * of the server; null: no agent loop. Throws `unsupported` if the body needs a feature that the server does not offer.
  */
 export function askedRun(
   body: ChatRequestBody,
@@ -168,7 +167,10 @@ function toolNeeds(body: ChatRequestBody, hasFiles: boolean, continuesLast: bool
   };
 }
 
-/** Converts a request body to the request that all protocols share. `serverTools`: tools of the server to offer to the model. */
+/**
+ * Converts a request body to the request format that all protocols share. `serverTools`: tools of the server to offer to the
+ * model.
+ */
 export function askedRequest(body: ChatRequestBody, serverTools: readonly ToolSpec[] = []): AskedRequest {
   const media = new MediaCollector();
   const opened = openConversation(body, media);
@@ -223,7 +225,7 @@ function featuresOf(body: Conflicting): NamedGroups {
   return namedGroups(body, body.web_search_options ? [...hosted, "web_search"] : hosted);
 }
 
-/** Returns the fields of the agent loop, with aliases and the session of a named container. */
+/** Returns the request's fields for the agent loop. Aliases are resolved, and a named container supplies the session. */
 function sentAgentFields(body: Conflicting): AgentFields {
   const containers = serverToolsOf(body).flatMap((tool) =>
     tool.type === "code_interpreter" && typeof tool.container === "string" ? [sessionOfContainer(tool.container)] : [],
@@ -240,9 +242,7 @@ function permissionOf(body: Conflicting): AgentFields["agent_permission"] {
   return sent !== "deny" && mcpToolsOf(body).some(asksForApproval) ? "ask" : sent;
 }
 
-/**
- * Returns the files that the tool definitions list by id. They are added to the last message, whose index is `message`.
- */
+/** Returns the files that the tool definitions list by id, as files of the last message. `message`: index of that message. */
 function toolFiles(body: Conflicting, message: number): readonly InputFile[] {
   return serverToolsOf(body).flatMap((tool) => filesOfTool(tool).map((id) => ({ message, id })));
 }
@@ -260,7 +260,7 @@ function askedThinking(body: Conflicting): AskedThinking {
   return withThink(sentThinking(body), body.think);
 }
 
-/** Returns the thinking settings of a request; the alias `think` is not taken into account. */
+/** Returns the thinking settings of a request, without the alias `think`. */
 function sentThinking({
   enable_thinking,
   reasoning_effort,

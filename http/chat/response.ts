@@ -1,4 +1,4 @@
-// Body of a chat completion that is not streamed, and its logprobs.
+// Body of a chat completion that is not streamed, and the logprobs in it.
 import type { LogprobList } from "../../engines/logprobs.ts";
 import type { Sources } from "../shared/agent/web-results.ts";
 import { agentFieldsOf } from "../shared/agent/wire.ts";
@@ -51,7 +51,7 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice, sources:
   };
 }
 
-/** Builds the annotations of a text: its citations of pages in `sources`. */
+/** Builds the annotations of a text: one for each citation of a page in `sources`. */
 export function wireAnnotations(sources: Sources, text: string): readonly WireAnnotation[] {
   return sources.citedIn(text).map(({ start, end, page: { url, title } }) => ({
     type: "url_citation",
@@ -59,7 +59,7 @@ export function wireAnnotations(sources: Sources, text: string): readonly WireAn
   }));
 }
 
-/** Builds the logprobs of a choice. `tokens`: serialiser of the tokens; null: the answer has no logprobs. */
+/** Builds the logprobs of a choice. `tokens`: serialiser of the tokens; null if the answer has no logprobs. */
 function wireLogprobs(tokens: TokenJson | null, logprobs: LogprobList): WireLogprobs {
   return { content: tokens === null ? [] : wireTokenLogprobs(tokens, logprobs), refusal: null };
 }

@@ -74,7 +74,7 @@ export type WireChoice = z.output<typeof completionChoice>;
 export type WireAnnotation = z.output<typeof annotationSchema>;
 export type WireLogprobs = z.output<typeof logprobsSchema>;
 
-/** The first delta of a tool call has its id and name; later deltas carry parts of the arguments. */
+/** Part of a tool call. The first delta of a call has its id and name; later deltas have parts of the arguments. */
 const callDelta = z.strictObject({
   index,
   id: z.string().optional(),

@@ -81,15 +81,15 @@ export const toolFields = {
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
 /**
- * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Throws invalid_value if the
- * choice does not fit them.
+ * Returns the request's tools together with the server's tools `added`; null if no tool may be called. Throws invalid_value if
+ * the tool choice does not fit these tools.
  */
 export function requestedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   checkChoice([...specsOf(fields), ...added], choiceOf(fields));
   return namedTools(fields, added);
 }
 
-/** Like requestedTools. The tools may be incomplete, so the choice is not checked. */
+/** Returns the same as requestedTools, but does not check the tool choice, because the list of tools may be incomplete. */
 export function namedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   return toolUse([...specsOf(fields), ...added], choiceOf(fields), fields.parallel_tool_calls ?? true);
 }

@@ -6,20 +6,20 @@ import { arrayFragments, writtenLater } from "../shared/answer/json-pieces.ts";
 import { wireLogprob } from "../shared/answer/logprobs.ts";
 import type { WireLegacyLogprobs } from "./schemas.ts";
 
-/** What a request wants to know of its tokens. */
+/** Which data about tokens a request asks for. */
 export interface ShownOfTokens {
   readonly logprobs: boolean;
   readonly ids: boolean;
-  /** Whether logprobs name tokens by their ids. */
+  /** Whether token ids replace token texts in the logprobs (`token_id:123`). */
   readonly namesAsIds: boolean;
 }
 
-/** Texts that name every token by its id, as vLLM does. */
+/** Returns token texts in which the name of each token is its id, as in vLLM. */
 export function namedByIds(texts: ShownTokens): ShownTokens {
   return { piece: (token) => texts.piece(token), tokenText: (token) => `token_id:${token}` };
 }
 
-/** Returns the ids of tokens. */
+/** Returns the token ids in the blocks of logprob records. */
 export function tokenIds(blocks: Iterable<Float32Array>): number[] {
   return [...placesIn(blocks, false)].map(({ floats, at }) => floats[at] as number);
 }
@@ -30,7 +30,7 @@ const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_log
 interface TokenPlace {
   readonly floats: Float32Array;
   readonly at: number;
-  /** Whether this is the first token of the prompt, which has no logprob. */
+  /** Whether this is the prompt's first token, which has no logprob. */
   readonly isFirst: boolean;
 }
 
@@ -39,10 +39,10 @@ export class LegacyLogprobs {
   readonly #prefix: string;
   readonly #prompt: LogprobList;
   readonly #texts: ShownTokens | null;
-  /** Offset of the first token in the text, computed once for all choices by #offsets. */
+  /** Offset of the first token in the text, in code points. Computed once for all choices by #offsets. */
   #start: number | null = null;
 
-  /** `prefix`: the echoed prompt before the text of each choice. */
+  /** `prefix`: echoed prompt that precedes the text of each choice. */
   constructor(prefix: string, { prompt, tokens }: Answer, namesAsIds = false) {
     const texts = tokens?.texts ?? null;
     this.#prefix = prefix;
@@ -50,7 +50,7 @@ export class LegacyLogprobs {
     this.#texts = texts !== null && namesAsIds ? namedByIds(texts) : texts;
   }
 
-  /** Returns the logprobs of the echoed prompt followed by those of the choice's text. */
+  /** Returns the logprobs of the echoed prompt, followed by the logprobs of a choice. */
   of(choice: LogprobList): WireLegacyLogprobs {
     const texts = this.#texts;
     if (texts === null) return noLogprobs;
@@ -86,14 +86,14 @@ export class StreamedLogprobs {
   readonly #texts: ShownTokens;
   #offset: number;
 
-  /** `prefix`: the echoed prompt before the text; `prompt`: the logprobs of its tokens, or null. */
+  /** `prefix`: echoed prompt that precedes the text; `prompt`: logprobs of the prompt's tokens, or null. */
   constructor(texts: ShownTokens, prefix: string, prompt: LogprobRecords | null) {
     this.#texts = texts;
     this.#offset = characterCount(prefix) - (prompt === null ? 0 : lengthOf([prompt.floats], texts));
   }
 
   /**
-   * Yields the JSON of the next tokens. `isPrompt`: whether the first of them is the prompt's first token, which has no
+   * Yields the JSON of the next tokens. `isPrompt`: whether the record list begins with the prompt's first token, which has no
    * logprob.
    */
   *fragments({ floats }: LogprobRecords, isPrompt: boolean): Generator<string> {
@@ -138,10 +138,10 @@ function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
   for (const { floats, at, isFirst } of places) yield isFirst ? "null" : String(wireLogprob(floats[at + 1] as number));
 }
 
-/** Yields one object per token. It maps the chosen token and its alternatives to their logprobs. */
+/** Yields one object per token, which maps the chosen token and its alternatives to their logprobs. */
 function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at, isFirst } of places) {
-    // Pairs of token and logprob.
+    // Returns the pair of token text and logprob at index `from`.
     const pair = (from: number) =>
       [texts.tokenText(floats[from] as number), wireLogprob(floats[from + 1] as number)] as const;
     const pairs: (readonly [token: string, logprob: number])[] = [];
@@ -150,22 +150,22 @@ function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Genera
   }
 }
 
-/** Returns the number of characters of the tokens in the blocks. */
+/** Returns the total number of characters of the tokens in the blocks. */
 function lengthOf(blocks: Iterable<Float32Array>, texts: ShownTokens): number {
   let length = 0;
   for (const { floats, at } of placesIn(blocks, false)) length += characterStarts(texts.piece(floats[at] as number));
   return length;
 }
 
-// Counts the code points that start in a token. Offsets count code points, and a token may hold only part of a code point.
-// Every byte that is not a UTF-8 continuation byte starts a code point.
+// Counts the code points that begin in a token, because offsets count code points and a token may hold only part of one. Every
+// byte that is not a UTF-8 continuation byte begins a code point.
 function characterStarts(bytes: Uint8Array): number {
   let count = 0;
   for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;
   return count;
 }
 
-/** Number of code points in a text. */
+/** Returns the number of code points in a text. */
 function characterCount(text: string): number {
   let count = text.length;
   for (let i = 1; i < text.length; i++) {

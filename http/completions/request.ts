@@ -22,11 +22,11 @@ const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const
 
 /** Maximum number of prompts in one request. */
 export const MAX_PROMPTS = 128;
-/** Maximum number of choices of all prompts of one request. */
+/** Maximum number of choices of one request, over all its prompts. */
 const MAX_ALL_CHOICES = 512;
 const NO_TOOLS = "this endpoint has no tool calls; use POST /v1/chat/completions";
 
-// The text worker checks that the token is in the vocabulary.
+// No maximum, because the text worker checks that the token is in the vocabulary.
 const token = z.int32().min(0);
 const entry = z.union([token, z.string(), z.array(token).min(1)], {
   error: expected("a string, a token or an array of tokens"),
@@ -101,7 +101,7 @@ export const completionRequestSchema = z
 
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
-/** Returns the prompts of a request in order; at least one. */
+/** Returns the prompts of a request in order. There is at least one. */
 export function promptsOf({ prompt, suffix }: CompletionRequestBody): readonly [Prompt, ...Prompt[]] {
   const ofText = (text: string): Prompt => ({ kind: "text", text, ...(suffix ? { suffix } : {}) });
   const ofTokens = (tokens: readonly number[]): Prompt => ({ kind: "tokens", tokens: Int32Array.from(tokens) });
@@ -112,11 +112,11 @@ export function promptsOf({ prompt, suffix }: CompletionRequestBody): readonly [
   return prompts as [Prompt, ...Prompt[]];
 }
 
-/** Converts a request body to the request for its first prompt, in the form that all protocols share. */
+/** Converts a request body to the request for its first prompt, in the format that all protocols share. */
 export function askedRequest(body: CompletionRequestBody): AskedRequest {
   return {
     prompt: promptsOf(body)[0],
-    // The ids of tokens come with their logprobs.
+    // The engine reports token ids only together with logprobs.
     sampling: samplingOf(body, body.logprobs ?? (body.return_token_ids ? 0 : null)),
     choices: body.n ?? 1,
     candidates: body.best_of ?? body.n ?? 1,

@@ -16,7 +16,7 @@ export interface CompletionHead {
 }
 
 export interface CompletionOptions extends CompletionHead {
-  /** Texts before the choices of each prompt: the prompts if `echo` is set, else empty. */
+  /** Text before the choices of each prompt: the prompt if `echo` is set. Empty without `echo`. */
   readonly prefixes: readonly string[];
   readonly shows: ShownOfTokens;
 }

@@ -23,9 +23,7 @@ export interface CompletionStreamOptions {
    * when the model is loaded.
    */
   readonly prefixes: () => readonly string[];
-  /**
-   * Whether `usage` is sent in an additional chunk without choices. If false, the chunk of the last finish_reason carries it.
-   */
+  /** Whether `usage` is sent in an additional chunk without choices. If false, the last chunk with a finish_reason carries it. */
   readonly includesUsage: boolean;
   readonly shows: ShownOfTokens;
   /** Returns the token texts of the model; called only if there are logprobs. */
@@ -36,13 +34,13 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
   readonly #completion: CompletionHead;
   readonly #options: CompletionStreamOptions;
   #prefixes: readonly string[] | null = null;
-  /** Logprobs of the echoed prompt; null: none. */
+  /** Logprobs of the echoed prompt; null if there are none. */
   #prompt: LogprobRecords | null = null;
-  /** Serialisers of the logprobs, by index of the choice, for choices whose first chunk was encoded; null: no logprobs. */
+  /** Serialisers of the logprobs (null: no logprobs), by choice index. A choice is added when its first chunk is encoded. */
   readonly #begun = new Map<number, StreamedLogprobs | null>();
   #head: string;
   #unfinished: number;
-  /** Final chunk of the last choice, not yet closed because the usage is added to it. */
+  /** Final chunk of the last choice. Its JSON is not closed yet, because the usage is added to it. */
   #lastChunk = "";
   #isEnded = false;
 
@@ -96,12 +94,12 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
         case "error":
           yield this.fail(event.error);
           break;
-        default: // A prompt without a chat template has neither reasoning nor calls.
+        default: // Without a chat template, a generation has neither reasoning nor tool calls.
       }
     }
   }
 
-  /** Yields the chunk with the echoed prompt, before the first chunk of a choice. */
+  /** Yields the chunk with the echoed prompt. Called before the first chunk of a choice. */
   *#begin(choice: number, hasLogprobs: boolean): Generator<string> {
     if (this.#begun.has(choice)) return;
     this.#prefixes ??= this.#options.prefixes();
@@ -149,7 +147,7 @@ export class CompletionStream implements StreamCodec<GenerateEvent> {
     return chunk;
   }
 
-  /** Returns the constant text before the choice of a chunk. */
+  /** Returns the constant text that begins each chunk, up to its choices. */
   #headWith(adapterGeneration: string | null): string {
     const { id, created, model } = this.#completion;
     const fields = JSON.stringify({

@@ -14,8 +14,8 @@ interface CompletionFacts {
   readonly model: string | null | undefined;
   readonly adapter: z.output<typeof adapterField>;
   /**
-   * Prompts to put before the text of their choices: a JSON array of strings and lists of tokens, in UTF-8; empty without echo.
-   * JSON escapes preserve lone surrogates, which UTF-8 alone cannot encode.
+   * Prompts that `echo` repeats before the text of their choices: a JSON array of strings and lists of token ids, in UTF-8;
+   * empty without `echo`. JSON escapes preserve lone surrogates, which UTF-8 cannot encode.
    */
   readonly echoes: Uint8Array;
   readonly shows: ShownOfTokens;
@@ -24,7 +24,7 @@ interface CompletionFacts {
 }
 
 export interface CompletionTranslation extends AskedTranslation<CompletionFacts> {
-  /** Prompts after the first one. `asked` contains the first prompt and all other request fields. */
+  /** All prompts except the first. `asked` contains the first prompt and all other request fields. */
   readonly others: readonly GenerateRequest["prompt"][];
 }
 

@@ -11,7 +11,7 @@ const html = "text/html; charset=utf-8";
 // Without the charset a browser may decode the bundle wrongly and reject characters in it.
 const script = "text/javascript; charset=utf-8";
 
-// Relative addresses: a proxy may serve this server under a path prefix.
+// URLs are relative, because a proxy may serve this server under a path prefix.
 const page = `<!doctype html>
 <html lang="en">
   <head>
@@ -55,7 +55,7 @@ export const assetNames: readonly string[] = [...made.keys(), ...shipped.keys()]
 
 const kept = new Map<string, Promise<Asset>>();
 
-/** Returns the file with this name; null if there is none. */
+/** Returns the file with a name; null if there is no such file. */
 export async function asset(name: string): Promise<Asset | null> {
   const contentType = shipped.get(name);
   if (contentType === undefined) return made.get(name) ?? null;

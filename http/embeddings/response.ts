@@ -1,4 +1,4 @@
-// Body of an embeddings response, built in pieces because it may have tens of megabytes.
+// Body of an embeddings response, built in pieces because it may be tens of megabytes long.
 import type { Embeddings } from "../../actors/api/inference.ts";
 import { gathered } from "../shared/answer/json-pieces.ts";
 import { numberFragments, slices } from "../shared/answer/vector-json.ts";

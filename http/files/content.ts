@@ -1,5 +1,5 @@
-// Content of a stored file as a response: sent from the disk as fast as the client reads. Its headers prevent a browser
-// from executing the content as a page of this server.
+// Download of a stored file: streams the file from disk as fast as the client reads. The headers prevent a browser from
+// executing the content as a page of this server.
 import { createReadStream } from "node:fs";
 import { basename } from "node:path";
 import type { Files, StoredFile } from "../../actors/api/agent/files.ts";
@@ -55,7 +55,7 @@ function contentHeaders(file: StoredFile): Record<string, string> {
   };
 }
 
-/** Returns both forms of a file name (RFC 6266): in ASCII, and in UTF-8 with percent-encoding. */
+/** Returns the Content-Disposition parameters for a file name in both forms of RFC 6266: ASCII, and percent-encoded UTF-8. */
 function fileNames(name: string): string {
   const ascii = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, "_");
   const encoded = encodeURIComponent(name).replaceAll(

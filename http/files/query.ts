@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { expected } from "../issues.ts";
 
-/** Purposes that clients send for attachments. All are stored as user_data. */
+/** Purposes that clients send for attachments. All of them are stored as user_data. */
 export const PURPOSES = ["user_data", "assistants", "vision"] as const;
 
 export const filesQuery = z.object({

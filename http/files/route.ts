@@ -1,4 +1,4 @@
-// Files routes: upload, list, metadata, content and deletion of stored files, and reading the files of a container.
+// Files routes: upload, list, metadata, content and deletion of stored files, and access to the files of a container.
 import { type Files, fileLimits, type StoredFile } from "../../actors/api/agent/files.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
@@ -54,7 +54,8 @@ async function stored(
 }
 
 /**
- * Returns the error for a purpose; null if it is accepted. `isVendors`: messages protocol, whose clients may omit it.
+ * Returns the error for a purpose; null if the purpose is accepted. `isVendors`: the request uses the messages protocol, whose
+ * clients may omit the purpose.
  */
 function purposeRefusal(purpose: string | undefined, isVendors: boolean): ServerError | null {
   if (purpose === undefined) return isVendors ? null : missing("purpose", 'a purpose, for example "user_data"');
@@ -107,8 +108,8 @@ export const containerFileContent: RouteHandler = async (exchange, context) => {
 };
 
 /**
- * Finds a file of a container: a file that the tools of its session have produced, or any uploaded file, because
- * uploads belong to no session. Throws file_not_found.
+ * Finds a file of a container: a file produced by the tools of the container's session, or any uploaded file, because uploads
+ * belong to no session. Throws file_not_found.
  */
 async function foundInContainer({ parameters }: Exchange, context: Context): Promise<StoredFile> {
   const { container_id = "", file_id = "" } = parameters;
@@ -131,7 +132,9 @@ interface Page {
   readonly hasMore: boolean;
 }
 
-/** Returns a page of the files in the requested order; default: the newest first. Throws invalid_value for `after`. */
+/**
+ * Returns a page of files in the requested order (default: newest first). Throws invalid_value if `after` names no listed file.
+ */
 async function pageOf(files: Files, { session, after, limit, order, purpose }: PageRequest): Promise<Page> {
   const { files: all } = await files.list({ session, after: null, limit: fileLimits.maxFiles });
   const ordered = order === "asc" ? [...all].reverse() : all;

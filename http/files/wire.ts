@@ -1,5 +1,5 @@
-// Wire forms of stored files, with their schemas: file objects of OpenAI's protocol, files of a container, and file
-// objects of the messages protocol.
+// Wire formats of stored files, with their schemas: file objects of OpenAI's protocol, files of a container, and file objects
+// of the messages protocol.
 import { z } from "zod";
 import type { StoredFile } from "../../actors/api/agent/files.ts";
 

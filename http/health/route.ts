@@ -1,12 +1,12 @@
-// Health routes: GET /health reports whether the process is healthy; GET / does the same for clients that are not
-// browsers. GET /ready reports whether the server should get new requests: the default model accepts them, its queue is not full,
-// and the server does not stop.
+// Health routes: GET /health reports whether the process is healthy; GET / does the same, but redirects browsers to the web UI.
+// GET /ready reports whether the server should get new requests: the default model accepts them, its queue is not full, and the
+// server is not stopping.
 import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { Replicas } from "../../actors/api/state/replicas.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 
-/** Retry-After in seconds: the time that a failed thread or process needs to restart. */
+/** Retry-After in seconds: time that a failed thread or process needs to restart. */
 const RETRY_AFTER_SECONDS = 2;
 
 export const health: RouteHandler = (exchange, { inference }) => {
@@ -15,7 +15,7 @@ export const health: RouteHandler = (exchange, { inference }) => {
   else unavailable(exchange, faults);
 };
 
-/** GET /: redirects browsers to the web UI, if it is served. All other clients get the health check. */
+/** GET /: redirects browsers to the web UI, if it is served. Other clients get the health check. */
 export const root: RouteHandler = (exchange, context) => {
   const isBrowser = (exchange.request.headers.get("accept") ?? "").includes("text/html");
   if (isBrowser && context.config.servesUi) exchange.send(302, { location: "ui/", vary: "accept" }, "");
@@ -37,8 +37,8 @@ export const ready: RouteHandler = async (exchange, context) => {
 };
 
 /**
- * Returns what fails although the server is ready. A lost shared state is not a reason against readiness: all replicas lose it
- * at the same time, and requests that store nothing still work.
+ * Returns the problems that do not make the server unready. Loss of the shared state is such a problem, because all replicas
+ * lose it at the same time, and requests that store nothing still work.
  */
 function degradations(replicas: Replicas | null): readonly string[] {
   const { isConnected, reason } = replicas?.health() ?? { isConnected: true, reason: "" };
@@ -47,7 +47,7 @@ function degradations(replicas: Replicas | null): readonly string[] {
     : [`degraded: the shared state cannot be reached (${reason}); stored responses, files, sessions and skills fail`];
 }
 
-/** Returns a reason if as many sequences wait for the default model as the settings allow. */
+/** Returns a reason if the default model's queue has reached the length in the settings. */
 async function overload({ models, config }: Context): Promise<readonly string[]> {
   if (!Number.isFinite(config.readyMaxQueue)) return [];
   const waiting = await models.waiting("default");
@@ -57,8 +57,8 @@ async function overload({ models, config }: Context): Promise<readonly string[]>
 }
 
 /**
- * Returns the reasons why a request to a model would fail. A model that was unloaded without an error gives no reason, because
- * the next request loads it.
+ * Returns the reasons why a request to a model would fail. A model unloaded without an error is no reason, because the next
+ * request loads it.
  */
 function hindrances({ id, status, error }: ModelOutcome): readonly string[] {
   if (status === "reloading") return [`model "${id}" is being loaded`];

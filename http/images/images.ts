@@ -1,4 +1,4 @@
-// Finished images: their form in a response, either the bytes or the address of a stored file.
+// Generated images in a response: either the image bytes, or the URL of a stored file.
 import { randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,10 +12,13 @@ import type { WireImage } from "./wire.ts";
 
 type FinishedImage = Extract<ImageGenerationEvent, { readonly type: "image" }>;
 
-/** Turns finished images into images of a response. */
+/** Converts a generated image to an image of a response. */
 export type ShowImage = (image: FinishedImage) => Promise<WireImage>;
 
-/** `format`: as the client asked; null: a URL if the server keeps files. Throws unsupported for a URL if it keeps none. */
+/**
+ * Returns a function that builds the images of a response. `format`: requested format; null: a URL if the server stores files,
+ * else base64. Throws unsupported if a URL is requested and the server stores no files.
+ */
 export function imagesAs(format: ImageFormat | null, exchange: Exchange, { files, config }: Context): ShowImage {
   if (format === "b64_json" || (format === null && files === null)) {
     return async ({ png, seed }) => ({ b64_json: base64(png), seed });
@@ -47,7 +50,7 @@ export function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
 }
 
-/** Returns the address of this server as the client sees it; only the path if the client names no host. */
+/** Returns the base URL of this server as the client sees it. If the request has no host header, returns only the path. */
 function addressOf({ request: { headers } }: Exchange, basePath: string): string {
   const host = headers.get("host");
   if (!host) return basePath;

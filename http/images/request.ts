@@ -1,4 +1,4 @@
-// Request of POST /v1/images/generations: its schema and its translation to a request for images.
+// Request of POST /v1/images/generations: its schema and its translation to an image generation request.
 import { randomInt } from "node:crypto";
 import { z } from "zod";
 import type { ImageGenerationRequest } from "../../actors/api/images/image-generation.ts";
@@ -12,9 +12,9 @@ const MAX_IMAGES = 10;
 const MAX_PARTIALS = 3;
 const MAX_SIDE = 16_384;
 const MAX_GUIDANCE = 100;
-/** Maximum seed of a client, so that the seeds of all its images are whole numbers. */
+/** Maximum seed in a request. Seed plus image index then stays a safe integer. */
 const MAX_SEED = Number.MAX_SAFE_INTEGER - MAX_IMAGES;
-/** Number of random seeds. */
+/** Number of different random seeds. */
 const SEEDS = 2 ** 32;
 
 const side = z.int().min(1).max(MAX_SIDE);
@@ -82,12 +82,12 @@ export type ImageRequestBody = z.output<typeof imageRequestSchema>;
 
 export type ImageFormat = "url" | "b64_json";
 
-/** The parts of a body that decide about the response. */
+/** Image request, and the properties that determine the form of the response. */
 export interface AskedImages {
-  /** The request without its model and client. */
+  /** Image request without the fields `model` and `client`. */
   readonly generation: Omit<ImageGenerationRequest, "model" | "client">;
   readonly isStreamed: boolean;
-  /** null: the server's own default. */
+  /** Requested image format; null: the default of the server. */
   readonly format: ImageFormat | null;
 }
 

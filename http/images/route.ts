@@ -1,4 +1,4 @@
-// POST /v1/images/generations: makes images, and sends them as one response or as a stream.
+// POST /v1/images/generations: generates images, and sends them as one response body or as a stream.
 import type { ImageGeneration, ImageGenerationEvent } from "../../actors/api/images/image-generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";

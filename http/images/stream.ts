@@ -6,12 +6,12 @@ import type { StreamCodec } from "../sse.ts";
 import { base64, type ShowImage } from "./images.ts";
 import { commonImageFields, type ImageEvent, imageUsage } from "./wire.ts";
 
-/** Event of a stream: as the model's process has sent it, or a finished image as the client sees it. */
+/** Event of an image stream: an event of the model's process, or a finished image in its response format. */
 export type ShownEvent =
   | Exclude<ImageGenerationEvent, { readonly type: "image" }>
   | { readonly type: "shown"; readonly imageIndex: number; readonly image: Awaited<ReturnType<ShowImage>> };
 
-/** Stores the finished images of a stream, or turns them into text. */
+/** Converts each finished image in a stream of events to its response format (URL of a stored file, or base64). */
 export async function* shownEvents(
   events: AsyncIterable<readonly ImageGenerationEvent[]>,
   show: ShowImage,
@@ -65,7 +65,7 @@ export class ImageStream implements StreamCodec<ShownEvent> {
 
 const PIECE_LENGTH = 64 * 1024;
 
-/** Yields the text of an event in pieces, because an image has megabytes. */
+/** Yields an event as text, in pieces because an image may be megabytes long. */
 function* sent(event: ImageEvent): Generator<string> {
   const text = `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
   for (let at = 0; at < text.length; at += PIECE_LENGTH) yield text.slice(at, at + PIECE_LENGTH);

@@ -1,4 +1,4 @@
-// Translator from the body of POST /v1/images/generations to a request for images.
+// Translator from the body of POST /v1/images/generations to an image generation request.
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { type AskedImages, askedImages, imageRequestSchema } from "./request.ts";

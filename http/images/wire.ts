@@ -1,4 +1,4 @@
-// Wire forms of images: the response, and the events of a stream.
+// Wire formats of images: the response, and the events of a stream.
 import { z } from "zod";
 
 const count = z.int().min(0);

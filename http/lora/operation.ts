@@ -9,7 +9,7 @@ const ONLY_IF_ALLOWED =
 
 /** Errors that every LoRA route may return. */
 const ofModels = ["model_not_found", "lora_runtime_unavailable", "unsupported"] as const;
-/** Additional errors of loading and unloading, which change the model's adapters. */
+/** Additional errors of loading and unloading, which change the set of loaded adapters. */
 const ofChanges = [
   ...ofModels,
   "not_found",

@@ -61,7 +61,7 @@ export const listAdaptersQuery = z.strictObject({
     .meta({ description: 'Id of the model; "default" is the default model.', default: "default" }),
 });
 
-/** Translates a load request. Throws on an invalid alias or path, or if `replace` and `expectedGeneration` conflict. */
+/** Translates a load request. Throws on an invalid alias or path, or if `replace` and `expected_generation` conflict. */
 export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId: string): LoadAdapterRequest {
   const replace = body.load_inplace ?? body.replace ?? false;
   const expectedGeneration = body.expected_generation ?? null;

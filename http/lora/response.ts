@@ -62,7 +62,7 @@ export const loraAdapterListSchema = z
 type WireLoraAdapter = z.output<typeof loraAdapterSchema>;
 type WireLoraAdapterList = z.output<typeof loraAdapterListSchema>;
 
-/** Builds the JSON of an adapter. `isSourceShown` is true only if requests may load adapters. */
+/** Builds the JSON of an adapter. `isSourceShown`: include the adapter's source; true only if requests may load adapters. */
 export function wireAdapter(adapter: LoadedAdapter, isSourceShown: boolean): WireLoraAdapter {
   const { alias, source, revision, generation, rank, bytes } = adapter;
   return {

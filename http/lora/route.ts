@@ -31,7 +31,7 @@ export const listAdapters: RouteHandler = async (exchange, context) => {
   exchange.json(200, wireListing(listing, await adapters.failures(model), context.config.allowLoraUpdates));
 };
 
-/** Returns the id of the request's base model. The id of a model with an adapter is rejected. */
+/** Returns the id of the base model that a request names. Rejects a model name that includes an adapter. */
 function modelOf(exchange: Exchange, inference: Inference, name: string | null | undefined): string {
   const { id, adapter } = inference.resolveModel(name ?? undefined);
   exchange.model = id;

@@ -1,5 +1,5 @@
-// Bridge: converts between an exchange and the Request and Response of the Fetch API, which the MCP library uses. Sends a body
-// or a stream, with back pressure, until the client disconnects.
+// Bridge: converts an exchange to a Request of the Fetch API, and the MCP library's Response to the reply. A body or stream is
+// sent with back pressure, until the client disconnects.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Exchange } from "../exchange.ts";
 import type { HttpRequest, ReplyHeaders, StreamSink } from "../server/edge.ts";
@@ -7,14 +7,17 @@ import { drained } from "../server/write-piece.ts";
 import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";
-/** Accept header passed to the library, which requires both types. A client that does not accept a stream receives JSON. */
+/**
+ * Accept header passed to the library, which requires both types. The response is converted to JSON for clients that do not
+ * accept streams.
+ */
 const BOTH = `application/json, ${EVENT_STREAM}`;
 
 const sentHeaders = /^(?:last-event-id|mcp-[a-z0-9-]+)$/;
 const keptHeaders = ["content-type", "mcp-session-id", "allow"];
 const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id, mcp-protocol-version" };
 
-/** Converts a request without its body. */
+/** Converts an HTTP request to a Request of the Fetch API, without the body. */
 export function webRequest({ method, headers, signal }: HttpRequest): Request {
   const taken = [...headers].filter(([name]) => sentHeaders.test(name));
   // The MCP library accepts a POST only with these headers. The client's content type need not be passed on, because the body
@@ -33,19 +36,22 @@ export function webRequest({ method, headers, signal }: HttpRequest): Request {
   }
 }
 
-/** Returns a POST that the server itself makes, in a session or to begin one. */
+/**
+ * Creates a POST request that the server itself sends to the library. `sessionId`: session of the request; null: the request
+ * begins a session.
+ */
 export function ownRequest(sessionId: string | null): Request {
   const headers = new Headers({ accept: BOTH, "content-type": "application/json" });
   if (sessionId !== null) headers.set("mcp-session-id", sessionId);
   return new Request("http://localhost/mcp", { method: "POST", headers });
 }
 
-/** Whether the client accepts a stream. */
+/** Returns whether the client accepts a stream. */
 function wantsStream({ headers }: HttpRequest): boolean {
   return headers.get("accept")?.includes(EVENT_STREAM) ?? false;
 }
 
-/** Sends a response. Resolves when all of it is sent or the client has disconnected. */
+/** Sends a response. Resolves when the complete response is sent or the client has disconnected. */
 export async function sendResponse(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
   const headers = replyHeaders(response);
   const { body, status } = response;
@@ -74,7 +80,7 @@ async function pump(
   readerStallMs: number,
 ): Promise<void> {
   const sink = exchange.openEventStream(headers);
-  // The response head is sent with the first piece. Clients wait for the head, so a comment line is sent at once.
+  // The status and headers are sent with the first piece. Clients wait for them, so a comment line is sent immediately.
   sink.write(": open\n\n");
   try {
     for await (const text of textOf(body, exchange.request.signal)) await writeTo(sink, text, readerStallMs);

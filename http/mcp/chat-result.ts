@@ -1,9 +1,8 @@
-// Chat result: turns the body of a chat completion into the result of a tool call, and reports progress from the events of the
-// generation.
+// Chat result: converts a chat completion to the result of an MCP tool call, and reports progress from generation events.
 import type { CallToolResult } from "@modelcontextprotocol/server";
 import type { OnEvents } from "../observe/instrumented-inference.ts";
 
-/** Minimum time between two progress reports. */
+/** Minimum interval in ms between two progress reports. */
 const PROGRESS_INTERVAL_MS = 100;
 
 /** Fields of a chat completion that the result needs. */
@@ -23,7 +22,7 @@ interface Choice {
 }
 
 /**
- * Progress callback: receives the number of characters generated so far, including reasoning, and the answer text generated
+ * Progress callback. Receives the number of characters generated so far, including reasoning, and the answer text generated
  * since the last call.
  */
 export type OnProgress = (characters: number, text: string) => void;
@@ -40,7 +39,7 @@ export function chatResult(body: string): CallToolResult {
   };
 }
 
-/** Returns a choice as texts, for clients that ignore structured content: the answer, and the tool calls as JSON. */
+/** Returns the answer of a choice as text, and its tool calls as JSON texts, for clients that ignore structured content. */
 function texts({ message, finish_reason }: Choice): string[] {
   const { content, reasoning_content, refusal, tool_calls } = message;
   const calls = tool_calls === undefined ? [] : [JSON.stringify({ tool_calls })];
@@ -54,12 +53,12 @@ function structured({ message: { content, tool_calls }, finish_reason }: Choice,
   return { index, finish_reason, message: { role: "assistant", content: content ?? "", tool_calls } };
 }
 
-/** Returns a receiver of events that reports the progress of a generation. */
+/** Returns an event callback that reports the progress of a generation. */
 export function progressOf(onProgress: OnProgress): OnEvents {
   let characters = 0;
   let reported = 0;
   let reportedAtMs = Number.NEGATIVE_INFINITY;
-  /** Text of the first choice that has not been reported. */
+  /** Text of the first choice that has not been reported yet. */
   let text = "";
   return (events) => {
     for (const event of events) {

@@ -1,5 +1,5 @@
-// Dispatch: calls a route of the app inside the process, as if the request had come over a socket. A tool call therefore gets
-// the validation, limits, metrics and logs of the route.
+// Dispatch: calls a route of the app inside the process, as if an HTTP request had arrived. Tool calls thus get the validation,
+// limits, metrics and logs of the route.
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import { errorBody, statusOf } from "../errors.ts";
@@ -7,7 +7,7 @@ import type { OnEvents } from "../observe/instrumented-inference.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "../server/edge.ts";
 import { UNKNOWN_FIELDS_HEADER } from "../shared/unknown-fields.ts";
 
-/** Maximum characters of a collected response; limited because its conversion to a tool result makes several copies. */
+/** Maximum characters of a collected response body; limited because the conversion to a tool result makes several copies. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
 /** Headers of the caller that are forwarded to the route: API key and trace context. */
@@ -26,7 +26,7 @@ export interface InnerRequest {
 export interface InnerReply {
   readonly status: number;
   readonly body: string;
-  /** Unknown fields of the body; null if there are none. */
+  /** Unknown fields of the request body; null if there are none. */
   readonly ignored: string | null;
 }
 
@@ -76,7 +76,7 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
   };
 }
 
-/** Creates the reply object that receives the response. It collects the pieces of a long response. */
+/** Creates the reply that receives the route's response and joins the pieces of a long response. */
 function innerReply(settle: (reply: InnerReply) => void, onTooLong: () => void, abort: () => void): HttpReply {
   return {
     send: (status, headers, body) => settle({ status, body: textOf(body), ignored: ignoredIn(headers) }),

@@ -1,5 +1,5 @@
-// MCP server: listens on a separate port, checks each request, and passes it to its session or handles it without a session.
-// Its tools call routes of the app. Created by cli/.
+// MCP server: listens on a separate port and checks each request. Passes it to the request's session, or handles it without a
+// session. Its tools call routes of the app. Created by cli/.
 import { ServerError } from "../../runtime/errors.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
@@ -19,7 +19,10 @@ import { type Session, Sessions, type SharedSessions } from "./sessions.ts";
 export interface McpConfig {
   /** Address that the server listens on. */
   readonly host: string;
-  /** Additional host names of the server, for example the name of a proxy. Web pages on these hosts may use the server. */
+  /**
+   * Additional host names under which clients reach the server, for example the name of a proxy. Web pages on these hosts may
+   * use the server.
+   */
   readonly allowedHosts: readonly string[];
   readonly maxSessions: number;
   readonly sessionIdleMs: number;
@@ -28,12 +31,12 @@ export interface McpConfig {
 }
 
 export interface McpOptions {
-  /** API keys. Each request needs one of them; default: no request needs a key. */
+  /** API keys. Each request needs one of these keys; null (default): no request needs a key. */
   readonly apiKeys?: ApiKeys | null;
   readonly config: McpConfig;
   readonly createServer: ServerFactory;
   readonly exchange: ExchangeOptions;
-  /** Sessions of all replicas; default: this server has sessions of its own. */
+  /** Sessions shared by all replicas; null (default): the sessions belong to this server only. */
   readonly shared?: SharedSessions | null;
 }
 
@@ -88,13 +91,18 @@ export class Mcp {
       .finally(() => exchange.finish());
   };
 
-  /** Checks the host, the origin and the API key of a request. The request's body is read only if the result is null. */
+  /**
+   * Checks the host, the origin and the API key of a request before its body is read. Returns the error to send; null if the
+   * request is accepted.
+   */
   readonly admit: AdmitRequest = (request) => {
     const needsKey = request.method !== "OPTIONS";
     return this.#hosts.refusal(request) ?? (needsKey ? this.#apiKeys?.refusal(request) : null) ?? null;
   };
 
-  /** Closes the streams that clients opened only to listen for notifications, and from now on each such stream at once. */
+  /**
+   * Closes the streams that clients opened only to listen for notifications. Later streams of this kind are closed immediately.
+   */
   drain(): void {
     this.#isDraining = true;
     this.#sessions.stopListening();
@@ -133,12 +141,12 @@ export class Mcp {
       await this.#serveIn(session, exchange, request, message, forget);
     } else if (isInitialize(message)) {
       const session = await this.#sessions.open(clientOf(exchange.request));
-      // Before the client knows the id, so that it may use it on any replica.
+      // The session is shared before the client learns its id, because the client may then use the id on any replica.
       await this.#serveIn(session, exchange, request, message, () => this.#sessions.share(session, message));
     } else await this.#send(exchange, await this.#sessionless.fetch(request, message));
   }
 
-  /** `before`: called before a response that is not an error is sent. */
+  /** Handles a request in a session. `before`: called before a successful response is sent. */
   async #serveIn(
     session: Session,
     exchange: Exchange,

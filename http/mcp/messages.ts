@@ -2,7 +2,7 @@
 import { isInitializeRequest, isJSONRPCRequest } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Maximum messages in a batch. Only older revisions of the protocol have batches. */
+/** Maximum number of messages in a batch. Only older revisions of the protocol have batches. */
 const MAX_BATCH = 100;
 
 /** Throws `invalid_value` unless the value is a JSON-RPC message or a batch of messages. */

@@ -1,5 +1,5 @@
-// Protocol server: implements the MCP methods and offers the models as tools. It is stateless. A new server is created for each
-// session, and for each request without a session.
+// Protocol server: implements the MCP methods and offers the models as tools. It is stateless: one is created for each session,
+// and one for each request without a session.
 import {
   type CallToolResult,
   ProtocolError,
@@ -16,13 +16,11 @@ const INSTRUCTIONS =
   "The language models of this server, as tools: `chat` answers a conversation, `embed` turns texts into vectors. " +
   "`model` selects a model; without it the default model answers.";
 
-/**
- * Limits on the nesting depth and number of values of tool arguments. The route that a tool calls has stricter limits.
- */
+/** Limits on the nesting depth and the number of values of tool arguments. The route behind a tool has stricter limits. */
 const argumentBounds = { depth: 128, values: 200_000 };
 const TOO_DEEP = tooLarge("arguments", argumentBounds);
 
-/** Returns the exchange that a Request was created from. */
+/** Returns the exchange from which a Request was created. */
 export type ExchangeFinder = (request: Request | undefined) => Exchange | undefined;
 
 /** Creates the protocol server of a session, or of one request without a session. */
@@ -51,7 +49,7 @@ function modelServer(version: string, tools: ToolBox, exchangeOf: ExchangeFinder
       arguments: given as Arguments,
       caller: exchange.request,
       requestId: exchange.id,
-      // The call also ends when the client disconnects, because its result can no longer be sent.
+      // The call also ends when the client disconnects, because the result could not be sent.
       signal: AbortSignal.any([mcpReq.signal, exchange.request.signal]),
       onProgress: progress(context),
     });
@@ -66,7 +64,7 @@ function progress({ mcpReq }: ServerContext): OnProgress | null {
   if (progressToken === undefined) return null;
   return (characters, message) => {
     const params = { progressToken, progress: characters, message };
-    // Failures are ignored here. If the caller has disconnected, the signal aborts the tool call.
+    // A failed notification is ignored. If the caller has disconnected, the signal aborts the tool call.
     mcpReq.notify({ method: "notifications/progress", params }).catch(() => {});
   };
 }

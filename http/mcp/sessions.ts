@@ -11,16 +11,16 @@ import { PostTransport } from "./transport.ts";
 
 export interface SessionOptions {
   readonly maxSessions: number;
-  /** Time without a request after which a session is closed. */
+  /** Milliseconds without a request after which a session is closed. */
   readonly sessionIdleMs: number;
   readonly keepAliveMs: number;
   readonly createServer: ServerFactory;
   readonly exchangeOf: ExchangeFinder;
-  /** Sessions of all replicas; null: this server has sessions of its own. */
+  /** Sessions shared by all replicas; null: the sessions belong to this server only. */
   readonly shared: SharedSessions | null;
 }
 
-/** What replicas share of the sessions. */
+/** Storage and messaging with which replicas share sessions. */
 export interface SharedSessions {
   readonly store: McpSessions;
   readonly replicas: Pick<Replicas, "ask" | "answer">;
@@ -32,7 +32,7 @@ export class Session {
   readonly #transport: PostTransport;
   readonly #server: Server;
   readonly #idleTimer: NodeJS.Timeout;
-  /** Number of requests whose response is not complete, including the open stream of a listening client. */
+  /** Number of requests with incomplete responses, including the open stream of a client that listens for notifications. */
   #heldCount = 0;
 
   constructor(
@@ -95,7 +95,7 @@ export class Sessions {
   /** Open sessions by id, ordered from the least recently used to the most recently used. */
   readonly #open = new Map<string, Session>();
 
-  /** Sessions of other replicas that are being opened here, by id. */
+  /** Sessions begun on other replicas that are being opened on this one, by id. */
   readonly #adopting = new Map<string, Promise<Session>>();
 
   constructor(options: SessionOptions) {
@@ -107,7 +107,7 @@ export class Sessions {
   }
 
   /**
-   * Returns a session. Throws `not_found` for an unknown id, which tells the client to begin a new session, and
+   * Returns a session by id. Throws `not_found` for an unknown id, which makes the client begin a new session. Throws
    * storage_unavailable.
    */
   async find(id: string): Promise<Session> {
@@ -116,11 +116,11 @@ export class Sessions {
       shared === null
         ? "unknown"
         : await shared.store.find({ id, idleMs: sessionIdleMs }).catch((error) => {
-            // While the shared state is lost, the sessions that are open here go on.
+            // While the shared state is unavailable, sessions that are open on this replica remain usable.
             if (!this.#open.has(id)) throw error;
             return "unknown" as const;
           });
-    // Looked up after the wait, because it may have been closed meanwhile.
+    // The lookup follows the await, because the session may have been closed during the await.
     const session = this.#open.get(id);
     if (found === null) {
       void session?.close();
@@ -141,24 +141,24 @@ export class Sessions {
     return await this.#create(randomUUID(), client);
   }
 
-  /** Tells other replicas of a session that its client has begun. Throws storage_unavailable. */
+  /** Stores a new session in the shared state, so that other replicas know it. Throws storage_unavailable. */
   async share({ id, client }: Session, initialize: unknown): Promise<void> {
     const { shared, sessionIdleMs: idleMs } = this.#options;
     await shared?.store.put({ id, client, initialize: JSON.stringify(initialize), idleMs });
   }
 
-  /** Ends a session on all replicas, after it has ended here. Throws storage_unavailable. */
+  /** Removes a session that has ended on this replica from all replicas. Throws storage_unavailable. */
   async forget(id: string): Promise<void> {
     await this.#options.shared?.store.delete(id);
   }
 
-  /** Passes a notification on, because the request that it concerns may run on another replica. Never rejects. */
+  /** Forwards a notification to the other replicas, because the request that it concerns may run there. Never rejects. */
   async passOn(id: string, message: unknown): Promise<void> {
     const question = { session: id, message: JSON.stringify(message) };
     await this.#options.shared?.replicas.ask(null, "mcpNotification", question, false).catch(() => {});
   }
 
-  /** Opens a session of another replica here, as if its client had begun it here. */
+  /** Opens a session here that its client began on another replica. */
   async #adopt(id: string, found: SharedMcpSession): Promise<Session> {
     const earlier = this.#adopting.get(id);
     if (earlier !== undefined) return await earlier;
@@ -189,7 +189,7 @@ export class Sessions {
     return session;
   }
 
-  /** Closes the streams that clients opened only to listen. */
+  /** Closes the streams that clients opened only to listen for notifications. */
   stopListening(): void {
     for (const session of this.#open.values()) session.stopListening();
   }

@@ -20,7 +20,7 @@ export interface Call extends Omit<InnerRequest, "path" | "body" | "onEvents"> {
 
 interface OfferedTool {
   readonly listed: Tool;
-  /** Whether a model can run this tool. `capabilities` is null if the model was never loaded. */
+  /** Returns whether a model can run this tool. `capabilities` is null if the model was never loaded. */
   isOffered(capabilities: ModelCapabilities | null): boolean;
   run(app: App, call: Call): Promise<CallToolResult>;
 }
@@ -89,7 +89,7 @@ export class ToolBox {
   }
 }
 
-/** Returns the schema of a route's body without the fields about streaming. */
+/** Returns the schema of a route's body without the streaming fields. */
 function inputSchema(path: string): Tool["inputSchema"] {
   const body = routes.find((route) => route.path === path)?.operation?.body;
   assert(body !== undefined, `POST ${path} describes its body`);
@@ -123,7 +123,7 @@ function pruned(schema: unknown): unknown {
 }
 
 /**
- * Returns a schema without the variant null. If only one variant of `anyOf` remains, the keywords of this variant replace
+ * Returns a schema without the variant null. If `anyOf` then has a single variant, the keywords of this variant replace
  * `anyOf`.
  */
 function withoutNull({ anyOf, type, ...rest }: Arguments): object {
@@ -157,14 +157,14 @@ async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Cal
   return withIgnored({ content: [{ type: "text", text: reply.body }], structuredContent }, reply);
 }
 
-/** Adds a list of the arguments that the server does not know to a tool result. */
+/** Adds a list of the unknown arguments to a tool result. */
 function withIgnored(result: CallToolResult, { ignored }: InnerReply): CallToolResult {
   return ignored === null ? result : { ...result, _meta: { ...result._meta, [UNKNOWN_FIELDS_HEADER]: ignored } };
 }
 
 /**
- * Returns an error as a tool result instead of a protocol error, because the caller is usually a model, which can react to the
- * message.
+ * Returns an error as a tool result, not as a protocol error, because the caller is usually a model, which can react to the
+ * error message.
  */
 function failure({ body }: InnerReply): CallToolResult {
   const { error } = JSON.parse(body) as { readonly error: { readonly message: string } };

@@ -1,5 +1,5 @@
-// POST transport: extends the library's transport and tracks which requests of a POST still wait for a response. A cancelled
-// request gets no response. The stream of its POST ends when all other requests have their responses.
+// POST transport: extends the library's transport and tracks the pending requests of each POST. A cancelled request gets no
+// response. The stream of a POST ends when its other requests have responses.
 import {
   isJSONRPCErrorResponse,
   isJSONRPCNotification,
@@ -11,7 +11,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** Requests of one POST that wait for a response, and requests of the POST that were cancelled. */
+/** Requests of one POST: those that wait for a response, and those that were cancelled. */
 interface Post {
   readonly waiting: Set<RequestId>;
   readonly cancelled: RequestId[];
@@ -72,7 +72,9 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
     if (post.waiting.size === 0) this.#end(post);
   }
 
-  /** Closes the stream if a request was cancelled. If no request was cancelled, the library has already closed the stream. */
+  /**
+   * Closes the stream of a POST with cancelled requests. Without cancelled requests, the library has already closed the stream.
+   */
   #end({ cancelled }: Post): void {
     for (const id of cancelled) {
       this.closeSSEStream(id);

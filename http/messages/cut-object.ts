@@ -1,10 +1,10 @@
-// Cut object: reads a JSON object whose text was truncated by the token limit. Clients parse the truncated input of a streamed
-// tool call by the same rules, so a message has the same input whether or not it is streamed.
+// Truncated object: reads a JSON object whose text was cut off by the token limit. Clients parse the truncated input of a
+// streamed tool call by the same rules, so a message has the same input whether or not it is streamed.
 
 /** JSON token: a string, bracket, comma, colon, number or word, or the opening quote of an unterminated string. */
 const token = /"(?:[^"\\]|\\.)*"|[{}[\],:"]|[^\s{}[\],:"]+/g;
 
-/** Returns the object with the values that are complete. `text` must be the beginning of a JSON object. */
+/** Returns the object that consists of the complete values. `text` must be the beginning of a JSON object. */
 export function readCutObject(text: string): unknown {
   const closers: string[] = [];
   let end = 0;

@@ -14,14 +14,14 @@ const errorTypes = [
   "overloaded_error",
 ] as const;
 
-/** Name of the reasoning budget field in errors of the code that all protocols share. */
+/** Name of the field for the reasoning budget in errors thrown by code that all protocols share. */
 const OUR_BUDGET = "reasoning_budget";
-/** Name of the same field in this protocol. */
+/** Name of this field in the messages protocol. */
 const THEIR_BUDGET = "thinking.budget_tokens";
 
 /**
- * Error code for the field `thread`, which the server rejects. The tool runners of client libraries then repeat the
- * request with the whole conversation and without the field.
+ * Error code for a request with the field `thread`, which the server rejects. Tool runners of client libraries react by sending
+ * the whole conversation without this field.
  */
 const THREAD_REFUSED = "thread_unsupported_request";
 
@@ -68,8 +68,8 @@ function body({ code, message: text, param, lengths }: ErrorRecord, requestId: s
 }
 
 /**
- * Returns the message for a prompt, or for a prompt plus `max_tokens`, that exceeds the context. Clients parse both messages:
- * after the first they shorten the conversation, after the second they reduce `max_tokens`.
+ * Returns the error message for a prompt, or a prompt plus `max_tokens`, that exceeds the context. Clients parse the message:
+ * for a long prompt they shorten the conversation, otherwise they reduce `max_tokens`.
  */
 function tooLong({ limit, prompt, output }: ContextLengths): string {
   const room = limit - (output ?? 1);

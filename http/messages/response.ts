@@ -1,5 +1,5 @@
-// Message body: content, stop reason, usage and the other fields, with their schemas for the API document. stream.ts uses parts
-// of it.
+// Body of a message: content, stop reason, usage and the other fields, with their schemas for the API document. stream.ts uses
+// some of these functions.
 
 import assert from "node:assert/strict";
 import { z } from "zod";
@@ -14,7 +14,7 @@ import { readCutObject } from "./cut-object.ts";
 import { resultBlock, serverBlockSchemas, useBlock } from "./server-blocks.ts";
 import { citationSchema, citationsOf } from "./web-blocks.ts";
 
-/** Fields that the body and the first stream event of a message share. */
+/** Fields that occur both in the body and in the first stream event of a message. */
 export interface MessageHead {
   readonly id: string;
   readonly model: string;
@@ -104,7 +104,7 @@ type ContentBlock = z.output<typeof contentBlockSchema>;
 type Stop = z.output<z.ZodObject<typeof stopSchema>>;
 type Usage = z.output<typeof usageSchema>;
 
-/** Token counts of a message so far. */
+/** Token counts of a message, as known so far. */
 export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -112,7 +112,7 @@ export interface TokenCounts {
   readonly reasoningTokens: number;
 }
 
-/** Counter of the ended calls of each web tool. */
+/** Counters of the completed calls of each web tool. */
 export class WebCalls {
   #search = 0;
   #page = 0;
@@ -130,7 +130,7 @@ export class WebCalls {
   }
 }
 
-/** How a generation ended: finish reason, stop string, refusal, and whether a limit was reached. */
+/** How a generation ended: finish reason, stop string, refusal, and whether the tool round limit was reached. */
 export type Ending = Pick<AnswerChoice, "finishReason" | "stopString" | "refusal"> & {
   /** Whether the run reached its limit of tool rounds. */
   readonly isLimited: boolean;
@@ -154,8 +154,8 @@ interface BlockContext {
   readonly sources: Sources;
   readonly session: string | null;
   /**
-   * Whether the request asks for no feature of the agent loop. If true, blocks of server tools are omitted, because the
-   * client may not know them.
+   * Whether the request asks for no agent loop feature. If true, blocks of server tools are omitted, because the client may not
+   * know these block types.
    */
   readonly isPlain: boolean;
 }
@@ -177,7 +177,7 @@ function contentBlock(part: Exclude<AnswerPart, { readonly kind: "server_call" }
   return { type: "text", text, ...(citations.length === 0 ? {} : { citations }) };
 }
 
-/** Returns the container of a session; null: the request has no session. */
+/** Returns the field `container` for a session; null if the request has no session. */
 export function wireContainer(session: string | null): z.output<typeof container> {
   if (session === null) return null;
   return {

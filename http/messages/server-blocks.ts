@@ -54,7 +54,7 @@ type ServerBlock = z.output<(typeof serverBlockSchemas)[number]>;
 type UseBlock = Extract<ServerBlock, { readonly type: "server_tool_use" | "mcp_tool_use" }>;
 type ResultBlock = Exclude<ServerBlock, UseBlock>;
 
-/** Names of the tools in blocks. The calls of other tools are reported only by extension events. */
+/** Tool names in blocks, by kind of tool. Calls of all other tools are reported only by extension events. */
 const names = {
   code: "code_execution",
   shell: "bash_code_execution",
@@ -62,7 +62,7 @@ const names = {
   page: "web_fetch",
 } as const satisfies Record<BuiltInKind, string>;
 
-/** Returns the block of a call; null if the protocol has no block type for the tool. */
+/** Returns the block of a tool call; null if the protocol has no block type for the tool. */
 export function useBlock(event: ProgressEvent): UseBlock | null {
   const { call, server } = event;
   const input = inputOf(call.arguments);
@@ -74,7 +74,9 @@ export function useBlock(event: ProgressEvent): UseBlock | null {
   return { type: "server_tool_use", id: serverBlockId(event), name: names[kind], input, caller: { type: "direct" } };
 }
 
-/** Returns the block of a call's result; null if the protocol has none for the tool. `session`: session of the run. */
+/**
+ * Returns the block of a tool result; null if the protocol has no block type for the tool. `session`: session of the agent run.
+ */
 export function resultBlock(event: ProgressEvent, session: string): ResultBlock | null {
   if (event.server !== null) return mcpResult(event);
   const kind = builtInKind(event);
@@ -102,7 +104,7 @@ function contentOf(kind: "code_execution" | "bash_code_execution", event: Progre
   if (data.status === "timeout" || data.timed_out === true) {
     return { type: `${kind}_tool_result_error`, error_code: "execution_time_exceeded" };
   }
-  // A call that could not be run has only `content`: the reason.
+  // A call that could not be run has only the field `content`, which contains the reason.
   const errors = [data.stderr, data.exception, data.content].map(textOf);
   return {
     type: `${kind}_result`,

@@ -48,15 +48,15 @@ export class MessageStream implements StreamCodec {
     refusal: null,
     isLimited: false,
   };
-  /** Session of the run; null: the request does not use the agent loop. */
+  /** Session of the agent run; null if the request does not use the agent loop. */
   #session: string | null = null;
   /** Ids of the server calls whose blocks have been sent. */
   readonly #announced = new Set<string>();
-  /** Kind of the content block in progress; null: none. */
+  /** Type of the content block in progress; null if no block is open. */
   #open: BlockKind | null = null;
   /** Constant text before each delta of the block in progress. */
   #delta = "";
-  /** Text of the block in progress; collected only if the run has returned web pages, which the text may cite. */
+  /** Text of the block in progress. Collected only if the agent run has returned web pages, because the text may cite them. */
   #text = "";
   readonly #sources = new Sources();
   readonly #webCalls = new WebCalls();
@@ -73,7 +73,7 @@ export class MessageStream implements StreamCodec {
   }
 
   /**
-   * Text that keeps an idle connection open: a ping event. Before message_start it is a comment line, because message_start
+   * Text sent to keep an idle connection open: a ping event. Before message_start it is a comment line, because message_start
    * must be the first event.
    */
   get keepAlive(): string {
@@ -122,7 +122,8 @@ export class MessageStream implements StreamCodec {
         return this.#delta + JSON.stringify(event.text) + DELTA_END;
       case "tool_call_end":
       case "tool_call_cut":
-      // The block is only closed: the client has already received the call's arguments, and the protocol cannot revoke them.
+      // The block is closed without changes, because the client has already received the arguments, and the protocol cannot
+      // revoke them.
       case "tool_call_failed":
         return this.#closeBlock();
       case "refusal":
@@ -142,7 +143,7 @@ export class MessageStream implements StreamCodec {
     }
   }
 
-  /** Returns the block of a call when the call begins, and the block of its result when the call ends. */
+  /** Returns the tool call's block when the call begins, and its result block when the call ends. */
   #progress(event: ProgressEvent): string {
     const { id } = event.call;
     const use = this.#announced.has(id) ? null : useBlock(event);
@@ -152,7 +153,7 @@ export class MessageStream implements StreamCodec {
     return announced + (result === null ? "" : this.#wholeBlock(result, null));
   }
 
-  /** Returns the events of a complete block. `input`: sent as the block's delta; null: the block has no delta. */
+  /** Returns the events of a complete block. `input`: sent as the block's only delta; null: no delta. */
   #wholeBlock(block: object, input: object | null): string {
     const opened = this.#openBlock("tool_use", JSON.stringify(block));
     const delta = input === null ? "" : this.#delta + JSON.stringify(JSON.stringify(input)) + DELTA_END;

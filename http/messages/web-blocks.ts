@@ -1,5 +1,5 @@
-// Web blocks: calls of the web tools in the shape of the messages protocol, and the citations of the returned pages.
-// The blocks contain the text that the model read. A request that sends them back therefore needs no session.
+// Web blocks: calls of the web tools in the format of the messages protocol, and citations of the returned pages. The blocks
+// contain the text that the model read, so a request that sends them back needs no session.
 import { z } from "zod";
 import { wholeLength } from "../../actors/web/ranking/passages.ts";
 import { builtInKind, type ProgressEvent } from "../shared/agent/progress-event.ts";
@@ -65,7 +65,7 @@ export const citationSchema = z.strictObject({
 
 export type WebCitation = z.output<typeof citationSchema>;
 
-/** Returns the block of a web tool's result. `session`: session of the run. */
+/** Returns the block of a web tool's result. `session`: session of the agent run. */
 export function webResultBlock(event: ProgressEvent, tool_use_id: string, session: string): WebResultBlock {
   const common = { tool_use_id, caller: { type: "direct" } } as const;
   const pages = pagesOf(event);
@@ -106,7 +106,7 @@ const fetchCodes: Readonly<Record<string, (typeof fetchErrors)[number]>> = {
   timeout: "url_not_accessible",
 };
 
-/** Returns the protocol's error code of a failed call. */
+/** Returns the protocol's error code for a failed call. */
 function commonError({ data: { error_code: code } }: ProgressEvent): (typeof searchErrors)[number] {
   if (code === "max_uses_exceeded") return code;
   if (code === "invalid_value" || code === "internal") return "invalid_tool_input";
@@ -120,7 +120,7 @@ interface HeldContent {
   readonly content: string;
 }
 
-/** Decodes `encrypted_content`; null if this server did not create it. */
+/** Decodes `encrypted_content`. Returns null if this server did not create it. */
 export function heldContent(text: string): HeldContent | null {
   try {
     const { session, description, content } = JSON.parse(`${Buffer.from(text, "base64")}`) as Record<string, unknown>;
@@ -131,7 +131,7 @@ export function heldContent(text: string): HeldContent | null {
   }
 }
 
-/** Returns the citations in a text of pages in `sources`. */
+/** Returns the citations in a text that refer to pages in `sources`. */
 export function citationsOf(sources: Sources, text: string): readonly WebCitation[] {
   return sources.citedIn(text).map(({ page: { url, title, description, content }, index }) => ({
     type: "web_search_result_location",
@@ -142,7 +142,7 @@ export function citationsOf(sources: Sources, text: string): readonly WebCitatio
   }));
 }
 
-/** Returns the beginning of a text, without half a character at the end. */
+/** Returns the beginning of a text. Never splits a character. */
 function cut(text: string): string {
   return text.slice(0, wholeLength(text, MAX_CITED_TEXT));
 }

@@ -1,5 +1,5 @@
-// GET /v1/models/{model}/file: the model's GGUF file, sent from the disk as fast as the client reads. Served only with the setting
-// share_model_files, because a client that may use a model need not be allowed to have it.
+// GET /v1/models/{model}/file: streams the model's GGUF file from disk as fast as the client reads. Served only with the
+// setting share_model_files, because permission to use a model does not imply permission to copy it.
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { basename } from "node:path";
@@ -11,7 +11,7 @@ import { sendPieces } from "../shared/answer/pieces.ts";
 
 const PIECE_BYTES = 256 * 1024;
 
-/** Name of the file that clients can download; null: the model is split over several files. */
+/** Returns the name of the file that clients can download; null if the model consists of several files. */
 export function sharedFileName({ path }: ModelEntry): string | null {
   return shardPaths(path).length === 1 ? basename(path) : null;
 }
@@ -34,7 +34,7 @@ export const modelFile: RouteHandler = async (exchange, { inference, config }) =
   const headers = {
     "content-type": "application/octet-stream",
     "content-disposition": `attachment; filename*=UTF-8''${encodeURIComponent(name)}`,
-    // The length of a body that is sent in pieces cannot be in content-length.
+    // A body that is sent in pieces cannot have a content-length, so this header contains the size.
     "x-file-bytes": String(size),
     "cache-control": "private, no-store",
   };

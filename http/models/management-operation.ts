@@ -43,7 +43,7 @@ export const showStatusOperation: Operation = {
   errors: ["model_not_found"],
 };
 
-/** Errors that a reload or an unload may return. */
+/** Errors that a reload or an unload may return, in addition to the common errors. */
 const changeErrors = [
   "model_not_found",
   "model_state_conflict",

@@ -50,7 +50,7 @@ function wireModel({ id, status, error }: ModelOutcome): WireManagedModel {
   return { model_id: id, status, ...(error === null ? {} : { error: error.message }) };
 }
 
-/** Sends an error with its HTTP status, in the response shape of the management routes. */
+/** Sends an error with its HTTP status, in the response format of the management routes. */
 function fail(exchange: Exchange, error: ErrorRecord, model: WireManagedModel): void {
   const status = statusOf(error.code);
   exchange.errorCode = error.code;

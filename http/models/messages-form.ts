@@ -1,5 +1,5 @@
-// Models in the form of the messages protocol: entries, pages and their query.
-// Requests with the header anthropic-version receive this form.
+// Models in the format of the messages protocol: entries, pages, and the page query. Used for requests with the header
+// anthropic-version.
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import { expected } from "../issues.ts";
@@ -47,7 +47,7 @@ export function modelInfo({ id, created }: ListedModel): z.output<typeof modelIn
   return { type: "model", id, display_name: id, created_at: new Date(created * 1000).toISOString() };
 }
 
-/** Returns a page of the models. Throws `invalid_value` for an unknown model, or if after_id and before_id are both set. */
+/** Returns a page of models. Throws `invalid_value` for an unknown model id, or if after_id and before_id are both set. */
 export function modelPage(
   models: readonly ListedModel[],
   { limit, after_id, before_id }: z.output<typeof modelPageQuery>,

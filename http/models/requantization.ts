@@ -1,5 +1,5 @@
-// POST /re_isq: changes the quantization of a model while it serves. Its schema, its description, and the form of the change in
-// the entry of a model.
+// POST /re_isq: changes the quantization of a model while it serves requests. Contains the request schema, the OpenAPI
+// description, and the progress object in model entries.
 import { z } from "zod";
 import type { Requantization } from "../../actors/api/inference.ts";
 import type { RouteHandler } from "../context.ts";
@@ -40,7 +40,7 @@ export const requantize: RouteHandler = (exchange, { models, log }) => {
   exchange.text(200, `Re ISQ: ${JSON.stringify(level)}`);
 };
 
-/** Returns the form of a change in the entry of its model. */
+/** Builds the progress object of a requantization for the entry of its model. */
 export function wireRequantization({ level, status, progress, error }: Requantization) {
   return { ggml_type: level, status, progress, ...(error === null ? {} : { error }) };
 }

@@ -1,5 +1,5 @@
-// GET /v1/models and GET /v1/models/{model}. The list begins with the entry `default` for the default model; every configured
-// model follows, each directly before its adapters. The header anthropic-version selects the form of the messages protocol.
+// GET /v1/models and GET /v1/models/{model}. The list begins with the entry `default`, followed by every configured model and
+// then its adapters. The header anthropic-version selects the format of the messages protocol.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
 import type { Agents } from "../../actors/api/agent/agents.ts";
 import type { Inference, ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
@@ -15,7 +15,7 @@ import { wireRequantization } from "./requantization.ts";
 
 const DEFAULT_ID = "default";
 
-/** Facts about the server that entries contain. */
+/** Data about the server for the model entries. */
 interface ServerFacts {
   readonly toolServers: Agents["toolServers"];
   readonly sharesModelFiles: boolean;
@@ -47,7 +47,7 @@ function wireModels(inference: Inference, facts: ServerFacts): readonly WireMode
   return models.length > 0 ? [entryOf(DEFAULT_ID, inference, facts), ...data] : [];
 }
 
-/** Returns the entry of a model by its name in requests. Throws `model_not_found`. */
+/** Returns the entry of a model by the name that requests use. Throws `model_not_found`. */
 function entryOf(name: string, inference: Inference, facts: ServerFacts): WireModel {
   const { id, adapter } = inference.resolveModel(name);
   const models = inference.models();
@@ -112,7 +112,10 @@ function wireDiffusion(capabilities: ModelCapabilities | null): NonNullable<Wire
   };
 }
 
-/** Whether a model is on a server that gives text only: nothing is known of its context, and its defaults are that server's. */
+/**
+ * Returns whether a model runs on a remote server that returns only text. Its context length is unknown, and the remote server
+ * sets the sampling defaults.
+ */
 function isTextOnly({ capabilities }: Pick<ModelEntry, "capabilities">): boolean {
   return capabilities?.generates === true && capabilities.maxModelLength === 0;
 }

@@ -1,4 +1,4 @@
-// OpenAPI description of the tuning of a model, and the schemas of its request and its result.
+// OpenAPI description of the route that tunes a model, and the schemas of its request and result.
 import { z } from "zod";
 import { type TuneCandidate, type TuneResult, tuneProfiles } from "../../actors/api/tuning.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";

@@ -1,4 +1,4 @@
-// POST /v1/models/tune: measures a model and recommends settings. The tuner runs in a child process.
+// POST /v1/models/tune: benchmarks a model and recommends settings. The tuner runs in a child process.
 import type { TuneRequest, Tuner } from "../../actors/api/tuning.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { type ErrorCode, ServerError } from "../../runtime/errors.ts";
@@ -23,23 +23,23 @@ export const tuneModel: RouteHandler = async (exchange, { tuner, log }) => {
   exchange.json(200, { ...result, notes: [...result.notes, ...notes] });
 };
 
-/** Errors that are not failures of the tuning itself. */
+/** Error codes that are returned unchanged, because they do not mean that the tuning itself failed. */
 const others: ReadonlySet<ErrorCode> = new Set(["model_not_found", "conflict", "cancelled", "unsupported"]);
 
-/** Throws the error of a tuning. All failures of the tuning itself have the code `tuning_failed`. */
+/** Throws the error of a tuning. Failures of the tuning itself get the code `tuning_failed`. */
 function refuse(cause: unknown): never {
   if (!(cause instanceof ServerError) || others.has(cause.code)) throw cause;
   throw new ServerError("tuning_failed", cause.message, { cause });
 }
 
-/** Tuner of an app that has none. */
+/** Placeholder for an app without a tuner: rejects every request. */
 export const untuned: Tuner = {
   tune: async () => {
     throw new ServerError("unsupported", "this server cannot tune models; use `troupe tune`");
   },
 };
 
-/** Returns the level that the request names. Throws `invalid_value`. */
+/** Returns the quantization level in the request; null if there is none. Throws `invalid_value` for "auto" and unknown levels. */
 function levelOf(given: string | null): string | null {
   if (given === null) return null;
   if (given.toLowerCase() === "auto") {

@@ -1,4 +1,4 @@
-// Model management of an app that cannot load or unload models: every change is rejected.
+// Model management for an app that cannot load or unload models: rejects every change.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -1,4 +1,5 @@
-// GET /v1/web_models: the models that browsers may copy and run on the visitor's GPU (setting web_models), and their files.
+// GET /v1/web_models: lists the models that browsers may copy and run on the visitor's GPU (setting web_models), and serves
+// their files.
 import { createReadStream } from "node:fs";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
@@ -56,7 +57,9 @@ export const listWebModels: RouteHandler = (exchange, { webModels }) => {
   exchange.json(200, { object: "list", data } satisfies z.output<typeof webModelListSchema>);
 };
 
-/** The names of a request are looked up in the lists that were read at the start; they never become part of a path. */
+/**
+ * Serves a file of a web model. Names in the request are looked up in lists read at startup; they never become part of a path.
+ */
 export const webModelFile: RouteHandler = async (exchange, { webModels, config }) => {
   const { model = "", file = "" } = exchange.parameters;
   const found = webModels.find(({ name }) => name === model)?.files.find(({ name }) => name === file);
@@ -64,7 +67,7 @@ export const webModelFile: RouteHandler = async (exchange, { webModels, config }
   const pieces = createReadStream(found.path, { highWaterMark: PIECE_BYTES });
   const headers = {
     "content-type": "application/octet-stream",
-    // The length of a body that is sent in pieces cannot be in content-length.
+    // A body that is sent in pieces cannot have a content-length, so this header contains the size.
     "x-file-bytes": String(found.bytes),
     "cache-control": "private, no-store",
   };

@@ -1,5 +1,5 @@
-// Active requests: the inference requests whose generation or embedding is in progress, and their token counts. Created
-// by the app. InstrumentedInference adds and removes requests; the system routes list and cancel them.
+// Active requests: the inference requests with a generation or embedding in progress, and their token counts. Created by the
+// app. InstrumentedInference adds and removes requests; the system routes list and cancel them.
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
@@ -7,13 +7,16 @@ import type { ErrorRecord } from "../../runtime/errors.ts";
 /** Maximum number of requests in one list. */
 export const MAX_LISTED = 1000;
 
-/** Error of a request that POST /v1/system/requests/{request_id}/cancel has cancelled. */
+/** Error of a request cancelled by POST /v1/system/requests/{request_id}/cancel. */
 const cancelledByOperator: ErrorRecord = {
   code: "cancelled",
   message: "the request was cancelled at /v1/system/requests; send it again if it is still needed",
 };
 
-/** Properties of a request on its arrival. Plain values only, because a background response outlives its exchange. */
+/**
+ * Properties of a request that are known on its arrival. They are plain values, because a background response outlives its
+ * exchange.
+ */
 export interface RequestSource {
   /** Request id, as in the header x-request-id and the access log. */
   readonly id: string;
@@ -24,16 +27,16 @@ export interface RequestSource {
   readonly receivedAt: number;
 }
 
-/** Inference request with its generations (one for each prompt), or its embedding. */
+/** Inference request in progress: its generations (one for each prompt), or its embedding. */
 export class ActiveRequest {
   readonly source: RequestSource;
   readonly model: string;
   readonly isStreamed: boolean;
-  /** Prompt tokens of the generations that have begun; null: no generation has begun. */
+  /** Total prompt tokens of the generations that have begun; null if none has begun. */
   promptTokens: number | null = null;
   /** Approximate number of generated tokens: the number of output events, about one per token. */
   completionTokens = 0;
-  /** Set of all active requests, to which this request adds itself. */
+  /** Set of all active requests. This request adds itself to the set. */
   readonly #all: Set<ActiveRequest>;
   /** Number of running generations and embeddings of this request. */
   #running = 0;
@@ -55,7 +58,7 @@ export class ActiveRequest {
     return this.#stop.signal;
   }
 
-  /** Error for the client after the request was cancelled; null: it was not cancelled. */
+  /** Error to send to the client of a cancelled request; null if the request was not cancelled. */
   get error(): ErrorRecord | null {
     return this.#stop.signal.aborted ? cancelledByOperator : null;
   }
@@ -64,9 +67,7 @@ export class ActiveRequest {
     this.#stop.abort();
   }
 
-  /**
-   * Call when a generation or embedding begins. The returned function must be called at its end; more calls do nothing.
-   */
+  /** Registers the begin of a generation or embedding. Call the returned function at its end; further calls do nothing. */
   enter(): () => void {
     this.#all.add(this);
     this.#running++;
@@ -89,18 +90,18 @@ export class ActiveRequest {
 export class ActiveRequests {
   readonly #all = new Set<ActiveRequest>();
 
-  /** Creates a request. It is in the list while it has a running generation or embedding. */
+  /** Creates a request. It is in the list while it has a generation or embedding in progress. */
   request(source: RequestSource, asked: Pick<GenerateRequest, "model" | "series">): ActiveRequest {
     return new ActiveRequest(this.#all, source, asked);
   }
 
-  /** Returns the requests, the oldest first; at most MAX_LISTED. */
+  /** Returns up to MAX_LISTED requests, the oldest first. */
   list(): { readonly requests: readonly ActiveRequest[]; readonly hasMore: boolean } {
     const all = [...this.#all].sort((one, other) => one.source.receivedAt - other.source.receivedAt);
     return { requests: all.slice(0, MAX_LISTED), hasMore: all.length > MAX_LISTED };
   }
 
-  /** Cancels all requests with this id; ids chosen by clients may not be unique. Returns false if there is none. */
+  /** Cancels all requests with an id (ids chosen by clients may not be unique). Returns false if there is no such request. */
   cancel(id: string): boolean {
     const named = [...this.#all].filter(({ source }) => source.id === id);
     for (const request of named) request.cancel();

@@ -1,6 +1,6 @@
-// Instrumented inference: wraps Inference for one request. It observes the events of a generation and records the outcome in
-// the exchange, so the protocol code does not have to report it. It keeps the request in the list of active requests, and ends
-// it if it is cancelled there. Created by the app.
+// Instrumented inference: wraps Inference for one request. Observes the events of a generation and records the outcome in the
+// exchange, so that protocol code does not have to. Keeps the request in the list of active requests, and aborts it if it is
+// cancelled there. Created by the app.
 
 import type { AgentEvent, AgentOptions, Agents } from "../../actors/api/agent/agents.ts";
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
@@ -25,7 +25,7 @@ export interface Generation {
   readonly kind: "chat" | "text_completion" | "embeddings";
   readonly finishReasons: FinishReason[];
   promptTokens: number | null;
-  /** null while the generation runs, after an error, and for embeddings. */
+  /** Token usage; null while the generation runs, after an error, and for embeddings. */
   usage: Usage | null;
   error: ErrorRecord | null;
 }
@@ -39,10 +39,10 @@ export type OnEvents = (events: readonly AgentEvent[]) => void;
 
 type ErrorEvent = Extract<AgentEvent, { readonly type: "error" }>;
 
-/** The request that an InstrumentedInference observes. */
+/** Request observed by an InstrumentedInference. */
 export interface ObservedRequest {
   readonly holder: GenerationHolder;
-  /** Creates the entry of the request in the list of active requests; absent: there is no list. */
+  /** Creates the request's entry in the list of active requests; absent if there is no list. */
   readonly list?: (asked: Pick<GenerateRequest, "model" | "series">) => ActiveRequest;
   readonly onEvents?: OnEvents | undefined;
 }
@@ -50,11 +50,11 @@ export interface ObservedRequest {
 export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
   readonly #observed: ObservedRequest;
-  /** The agent loop, whose runs are observed like generations; null: the server has no agent loop. */
+  /** Agent loop, whose runs are observed like generations; null: the server has no agent loop. */
   readonly agents: Agents | null;
   /** Number of choices of all generations started so far. A request with several prompts has several generations. */
   #choiceCount = 0;
-  /** Entry of the request in the list of active requests; null: there is none yet. */
+  /** The request's entry in the list of active requests; null if it has not been created. */
   #request: ActiveRequest | null = null;
 
   constructor(inner: Inference, agents: Agents | null, observed: ObservedRequest) {
@@ -124,7 +124,7 @@ export class InstrumentedInference implements Inference {
     };
   }
 
-  /** Starts a generation with a signal that also ends it when the request is cancelled, and observes its events. */
+  /** Starts a generation and observes its events. The generation also ends when the request is cancelled. */
   #watched<Event extends AgentEvent>(
     request: GenerateRequest,
     signal: AbortSignal,
@@ -169,7 +169,7 @@ export class InstrumentedInference implements Inference {
     return generation;
   }
 
-  /** Returns the entry of the request in the list of active requests; null if there is no list. */
+  /** Returns the request's entry in the list of active requests; null if there is no list. */
   #entry(request: Pick<GenerateRequest, "model" | "series">): ActiveRequest | null {
     this.#request ??= this.#observed.list?.(request) ?? null;
     return this.#request;
@@ -198,8 +198,8 @@ function noteAll(
 }
 
 /**
- * Calls `note` for each batch. If the request is cancelled, the last batch contains the error. The result is a plain
- * iterator, because an async generator would cost several more microtask turns per batch.
+ * Passes batches of events on, and calls `note` for each. If the request is cancelled, the last batch contains the error.
+ * Returns a plain iterator, because an async generator would cost several more microtask turns per batch.
  */
 function watched<Event extends AgentEvent>(
   batches: AsyncIterable<readonly Event[]>,

@@ -1,4 +1,4 @@
-// Logger interface: the methods that http/ uses. The composition root passes a logger that implements it.
+// Logger interface: the methods that http/ uses. The composition root provides the implementation.
 
 export interface Log {
   debug(fields: object, message: string): void;

@@ -1,4 +1,4 @@
-// Request ids: the id that the client sent if it is safe to echo and log, else a new random id.
+// Request ids: uses the client's id if it is safe to echo and log, otherwise a new random id.
 import { randomUUID } from "node:crypto";
 
 const MAX_LENGTH = 128;

@@ -1,6 +1,6 @@
-// Request log (setting `log`): writes each inference request and its response, in full, as one JSON line in a file. Headers are
-// not logged; secrets in bodies are redacted. It keeps bounded copies of the bodies, because the originals are released before
-// the line is written. The result of a background response is logged when a client fetches it.
+// Request log (setting `log`): writes each inference request and its complete response as one JSON line to a file. Headers are
+// not logged; secrets in bodies are redacted. Keeps bounded copies of the bodies, because the originals are released before the
+// line is written. The result of a background response is logged when a client retrieves it.
 import { ServerError } from "../../runtime/errors.ts";
 import { LineFile } from "../../runtime/log/line-file.ts";
 import { withoutSecrets } from "../../runtime/log/secrets.ts";
@@ -8,9 +8,9 @@ import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import { namedModel } from "../json.ts";
 import type { Log } from "./log.ts";
 
-/** Maximum bytes logged of one body. Further bytes are only counted. */
+/** Maximum bytes logged of one body. Bytes beyond this limit are only counted. */
 export const maxLoggedBytes = 4 * 2 ** 20;
-/** Maximum bytes kept of all bodies in progress, requests and responses together. */
+/** Maximum bytes of the body copies of all requests in progress, for request and response bodies together. */
 const maxHeldBytes = 256 * 2 ** 20;
 const maxWaitingBytes = 64 * 2 ** 20;
 
@@ -50,12 +50,12 @@ export class RequestLog implements ExchangeObserver {
     return this.#file.close();
   }
 
-  /** Copies the bytes to log. A view would keep the entire body in memory even if only a part is logged. */
+  /** Copies the bytes to log. A view would keep the complete body in memory even if only a part is logged. */
   #requestCopy(body: Uint8Array): Uint8Array {
     return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
   }
 
-  /** Keeps a piece of a response body if the whole piece is within the limits. Otherwise, only counts its bytes. */
+  /** Keeps a piece of a response body if the complete piece fits within the limits. Otherwise, only counts its bytes. */
   #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;
@@ -84,11 +84,11 @@ export async function openLogFile(path: string, log: Log): Promise<LineFile> {
 }
 
 interface ExchangeCopy {
-  /** Body of the request, or its beginning if it is too long. */
+  /** Request body; only its beginning if the body is too long. */
   readonly request: Uint8Array;
-  /** Text of the response. */
+  /** Pieces of the response body as text. */
   readonly pieces: string[];
-  /** Streaming decoder, because a piece of bytes may end within a character. */
+  /** Streaming decoder, because a chunk of bytes may end in the middle of a character. */
   readonly decoder: InstanceType<typeof TextDecoder>;
   bytes: number;
   cutBytes: number;
@@ -116,8 +116,8 @@ function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: Exchange
 }
 
 /**
- * Returns the body unchanged if it is complete JSON, else as a JSON string; "null" if there is no body. Line breaks are
- * removed, which is safe because JSON has them only between tokens.
+ * Returns the body as JSON text: unchanged if it is complete JSON, else as a JSON string; "null" if there is no body. Line
+ * breaks are removed, which is safe because JSON has them only between tokens.
  */
 function requestBody({ request }: Exchange, kept: Uint8Array): string {
   if (request.bodyBytes === 0) return "null";
@@ -126,7 +126,7 @@ function requestBody({ request }: Exchange, kept: Uint8Array): string {
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
 }
 
-/** Returns the JSON values of a streamed response as a JSON array, in order. */
+/** Returns the values in a streamed response as a JSON array, in order. */
 function streamed({ isStream }: Exchange, answer: string): string {
   return isStream ? payloads(answer) : `[${answer.split("\n").slice(0, -1).map(asJson).join(",")}]`;
 }
@@ -138,7 +138,7 @@ function payloads(stream: string): string {
   return `[${data.join(",")}]`;
 }
 
-/** Returns a truncated body as a JSON string. */
+/** Returns a truncated body as a JSON string; "null" if it is empty. */
 function cutText(text: string): string {
   return text === "" ? "null" : JSON.stringify(text);
 }

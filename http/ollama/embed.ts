@@ -1,4 +1,4 @@
-// POST /api/embed and the older POST /api/embeddings: their requests, responses and handlers.
+// POST /api/embed and the older POST /api/embeddings: schemas of the requests and responses, and the handlers.
 import { z } from "zod";
 import type { Embeddings } from "../../actors/api/inference.ts";
 import type { RouteHandler } from "../context.ts";

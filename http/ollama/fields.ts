@@ -1,5 +1,5 @@
-// Request fields that chat and generate share in the Ollama protocol, and their translation. Ollama's options for loading a
-// model are ignored, because the settings of this server determine how a model is loaded.
+// Request fields that /api/chat and /api/generate share, and their translation. Ollama's options for loading a model are
+// ignored, because the settings of this server determine how a model is loaded.
 import { z } from "zod";
 import type { OutputGrammar } from "../../engines/generation.ts";
 import { expected } from "../issues.ts";
@@ -109,11 +109,11 @@ export const generationFields = {
 
 type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 
-/** Properties of a request that its route needs. */
+/** Properties of a request that the route handler needs. */
 export interface GenerationFacts {
   readonly model: string | null | undefined;
   readonly isStreamed: boolean;
-  /** Change of the model's state that a request without a prompt asks for; null: the request is a generation. */
+  /** Whether the request, which then has no prompt, loads or unloads the model; null: the request is a generation. */
   readonly change: "load" | "unload" | null;
 }
 
@@ -123,7 +123,7 @@ export function generationFacts(body: GenerationFields, isEmpty: boolean): Gener
   return { model: body.model, isStreamed: body.stream ?? true, change: isEmpty ? change : null };
 }
 
-/** Converts the shared fields to a request. `promptField`: the field that contains the prompt. */
+/** Converts the shared fields to a generation request. `promptField`: name of the field that contains the prompt. */
 export function generationRequest(
   body: GenerationFields,
   promptField: "messages" | "prompt",
@@ -161,7 +161,7 @@ function formatGrammar(format: GenerationFields["format"]): OutputGrammar | null
   return format === "json" ? { kind: "json" } : { kind: "json_schema", schema: format, field: "format" };
 }
 
-/** Whether a duration is zero: a number, or a number with a unit. */
+/** Returns whether a duration (a number, or a text with a unit) is zero. */
 function isZero(keepAlive: GenerationFields["keep_alive"]): boolean {
   return keepAlive === 0 || (typeof keepAlive === "string" && /^0+(?:\.0+)?[a-zµ]*$/.test(keepAlive));
 }

@@ -1,5 +1,5 @@
-// Messages of an Ollama chat: their schema, and their translation to ChatMessages. The protocol's calls need no ids, so results
-// are matched to calls by the name of the tool, or by their order.
+// Messages of an Ollama chat: their schema, and their translation to ChatMessages. Tool calls need no ids in this protocol, so
+// results are matched to calls by tool name, or by order.
 import { z } from "zod";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
@@ -79,7 +79,7 @@ export function conversation(messages: WireMessages, media: MediaCollector): rea
   });
 }
 
-/** Adds images in base64 to `media`. Returns them as parts of a message. */
+/** Adds images in base64 to `media`. Returns them as the media of a message. */
 export function shownImages(
   sent: readonly string[] | null | undefined,
   param: string,
@@ -101,7 +101,7 @@ class CallIds {
     return call;
   }
 
-  /** Returns the call that a message of role tool answers, as fields of a ChatMessage. */
+  /** Returns the name and id of the call whose result a tool message contains, as fields of a ChatMessage. */
   answered({ tool_name: tool, tool_call_id: id }: WireMessage): Pick<ChatMessage, "name" | "toolCallId"> {
     const at = this.#open.findIndex((call) => (id ? call.id === id : !tool || call.name === tool));
     const [call] = at < 0 ? [] : this.#open.splice(at, 1);

@@ -1,5 +1,5 @@
-// Models in the form of the Ollama protocol: GET /api/tags, GET /api/ps, POST /api/show and GET /api/version. Facts about a model
-// are unknown until its first load.
+// Models in the format of the Ollama protocol: GET /api/tags, GET /api/ps, POST /api/show and GET /api/version. Some properties
+// of a model are unknown until its first load.
 import type { z } from "zod";
 import { adapterCards } from "../../actors/api/adapter-cards.ts";
 import type { ModelCapabilities, ModelEntry } from "../../actors/api/inference.ts";
@@ -11,10 +11,10 @@ import { reportIgnored } from "../shared/read-request.ts";
 import { namedModel } from "./named-model.ts";
 import { NEVER, type runningSchema, showRequestSchema, type showSchema, type tagsSchema } from "./operation.ts";
 
-/** Version of Ollama whose protocol these routes follow. Clients refuse servers whose version they consider too old. */
+/** Version of Ollama whose protocol these routes implement. Clients reject servers with a version that they consider too old. */
 const PROTOCOL_VERSION = "0.14.2";
 
-/** Digest of a model whose file has not been read: 64 zeros. Clients shorten digests, so it has the full length. */
+/** Digest of a model whose file has not been read: 64 zeros. It has the full length, because clients shorten digests. */
 const NO_DIGEST = "0".repeat(64);
 
 type WireTag = z.output<typeof tagsSchema>["models"][number];
@@ -118,7 +118,7 @@ function abilities({
     // Every model with a chat template accepts tools.
     ...(chats ? (["tools"] as const) : []),
     ...(chats && file?.reasons ? (["thinking"] as const) : []),
-    // POST /api/embed has one vector for each text.
+    // The model must have one embedding per text (not per token), because this is what POST /api/embed returns.
     ...(embeds && !embedsTokens ? (["embedding"] as const) : []),
   ];
 }

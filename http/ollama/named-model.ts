@@ -1,4 +1,4 @@
-// Model names of the Ollama protocol: a name without a tag means the tag "latest", and clients may add this tag.
+// Model names of the Ollama protocol. Clients may add the tag "latest" to a name without a tag.
 import type { Inference, ResolvedModel } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Exchange } from "../exchange.ts";

@@ -14,7 +14,9 @@ import { ollamaErrors } from "./errors.ts";
 import { generateRequestSchema } from "./generate.ts";
 import { chatResponseSchema, generateResponseSchema } from "./response.ts";
 
-/** Value of `expires_at` in GET /api/ps, because no model has a known time of unloading. */
+/**
+ * Value of `expires_at` in GET /api/ps. It is far in the future, because the server cannot know when a model will be unloaded.
+ */
 export const NEVER = "9999-12-31T23:59:59Z";
 
 const details = z
@@ -78,7 +80,7 @@ const versionSchema = z
   .strictObject({ version: z.string().meta({ description: "Version of Ollama whose protocol this is." }) })
   .meta({ id: "OllamaVersion" });
 
-/** Errors of generations, and of the requests without a prompt that load or unload a model. */
+/** Errors of generation requests, including requests without a prompt, which load or unload a model. */
 const generationErrors = [...modelErrors, "model_state_conflict", "config_invalid"] as const;
 
 const NO_PROMPT =

@@ -1,4 +1,4 @@
-// Responses of /api/chat and /api/generate: the parts that bodies and streams share.
+// Responses of /api/chat and /api/generate: functions and schemas for both complete bodies and streams.
 import { z } from "zod";
 import type { FinishReason, Usage } from "../../engines/generation.ts";
 import type { Answer } from "../shared/answer/answer.ts";
@@ -52,14 +52,14 @@ export const generateResponseSchema = z
 
 export type WireToolCall = z.output<typeof callSchema>;
 
-/** Output of the model: the complete output in a body, a part of the output in a line of a stream. */
+/** Output of the model: the complete output in a body, or the new output in a line of a stream. */
 export interface Said {
   readonly content: string;
   readonly thinking?: string;
   readonly calls?: readonly WireToolCall[];
 }
 
-/** Returns the response fields of an endpoint that contain the output of the model. */
+/** Returns the output of the model as response fields of one endpoint. */
 export type Shape = (said: Said) => object;
 
 export const chatShape: Shape = ({ content, thinking, calls = [] }) => ({
@@ -115,7 +115,7 @@ export function wireCall(index: number, id: string, name: string, text: string):
   return values === null ? null : { id, function: { index, name, arguments: values } };
 }
 
-/** Collects the output of a choice. A tool call that the token limit truncated is omitted: its arguments are incomplete. */
+/** Collects the output of a choice. Omits tool calls truncated by the token limit, because their arguments are incomplete. */
 function saidBy({ parts, reasoning }: Answer["choices"][number]): Said {
   let content = "";
   const calls: WireToolCall[] = [];

@@ -1,5 +1,5 @@
 // POST /api/chat and POST /api/generate: convert the body to a generation request, and the generation events to a response body
-// or to lines of JSON. A request without a prompt loads or unloads the model.
+// or to JSON lines. A request without a prompt loads or unloads the model.
 import type { ModelManagement } from "../../actors/api/model-management.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
@@ -50,7 +50,7 @@ async function answer(
   await streamEvents(exchange, events, codec, config);
 }
 
-/** Loads or unloads a model. Does nothing if the model is in the requested state already. */
+/** Loads or unloads a model. Does nothing if the model is already in the requested state. */
 async function changeState(models: ModelManagement, id: string, change: "load" | "unload"): Promise<void> {
   const { status } = models.statusOf(id);
   if (status === (change === "load" ? "loaded" : "unloaded")) return;

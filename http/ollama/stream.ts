@@ -1,5 +1,5 @@
-// Line stream: encodes generation events as lines of JSON (NDJSON). A tool call is one line, because clients expect its arguments
-// as an object.
+// JSON line stream (NDJSON): encodes generation events as lines. A tool call is sent as one line when it is complete, because
+// clients expect its arguments as an object.
 import type { FinishReason, GenerateEvent } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
@@ -13,10 +13,10 @@ import { finalFields, head, type Said, type Shape, wireCall } from "./response.t
 type TextEvent = Extract<GenerateEvent, { readonly type: "text" }>;
 
 export interface LineStreamOptions {
-  /** Model name in the request. */
+  /** Model name as in the request. */
   readonly model: string;
   readonly shape: Shape;
-  /** Arrival of the request, in milliseconds since 1970. */
+  /** Arrival time of the request, in milliseconds since 1970. */
   readonly receivedAt: number;
   readonly requestId: string;
   /** Returns the token texts of the model; called only if there are logprobs. */
@@ -27,9 +27,9 @@ export class LineStream implements StreamCodec<GenerateEvent> {
   readonly headers = lineStreamHeaders;
   readonly #options: LineStreamOptions;
   #isEnded = false;
-  /** Call whose arguments are being generated. */
+  /** Tool call whose arguments are being generated. */
   #call = { id: "", name: "", text: "" };
-  /** Number of calls sent. */
+  /** Number of tool calls sent. */
   #calls = 0;
   #reason: FinishReason = "stop";
 
@@ -41,7 +41,7 @@ export class LineStream implements StreamCodec<GenerateEvent> {
     return this.#isEnded;
   }
 
-  /** NDJSON has no comments, so an idle stream sends a line without text. */
+  /** NDJSON has no comments, so a line without text is sent to keep an idle stream open. */
   get keepAlive(): string {
     return this.#line({ content: "" });
   }

@@ -1,5 +1,5 @@
-// Error responses and response headers in the API document: the error codes of each operation, by status. The codes come from
-// the operations; statuses and bodies come from the route's error format.
+// Error responses and response headers in the API document: the error codes of each operation, grouped by status. The codes
+// come from the operations; statuses and bodies come from the route's error format.
 import { z } from "zod";
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import { DefaultMap } from "../../runtime/collections.ts";
@@ -18,7 +18,7 @@ const ofBodies: readonly ErrorCode[] = [
 ];
 const ofQueries: readonly ErrorCode[] = ["invalid_value"];
 const ofInference: readonly ErrorCode[] = ["draining"];
-/** Errors that any request may get; listed under `default` in every operation. */
+/** Errors that any request may cause; listed under `default` in every operation. */
 const ofOtherRequests: readonly ErrorCode[] = [
   "method_not_allowed",
   "body_too_large",
@@ -67,8 +67,8 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
 }
 
 /**
- * Returns the error responses of an operation, by status; `default` lists the errors that any request may get. `needsKey`: whether
- * requests need an API key.
+ * Returns the error responses of an operation, by status; `default` contains the errors that any request may cause. `needsKey`:
+ * whether requests need an API key.
  */
 export function errorAnswers(route: DescribedRoute, needsKey: boolean): ZodOpenApiResponsesObject {
   const format = formatOf(route);
@@ -80,7 +80,10 @@ export function errorAnswers(route: DescribedRoute, needsKey: boolean): ZodOpenA
   return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format, headers) };
 }
 
-/** Returns the error format of a route. If a route has two formats, the statuses are those of the messages protocol. */
+/**
+ * Returns the error format of a route. A route with two formats has the statuses of the messages protocol and the body schemas
+ * of both.
+ */
 function formatOf({ errors = commonErrors, versionErrors }: DescribedRoute): ErrorFormat {
   if (versionErrors === undefined) return errors;
   return { ...errors, statusOf: versionErrors.statusOf, schema: z.union([errors.schema, versionErrors.schema]) };

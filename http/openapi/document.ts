@@ -12,7 +12,7 @@ import { openBodies } from "./open-bodies.ts";
 /** Version of the API; GET /v1/system/info reports the version of the server. */
 const API_VERSION = "0.9.5";
 
-/** Part of a stream that the stream's schema describes, by content type. */
+/** Which part of a stream the schema describes, by content type. */
 const streamUnits: Readonly<Record<string, string>> = {
   "text/event-stream": "the data of each event",
   "application/x-ndjson": "each line",
@@ -90,11 +90,11 @@ function asExtension(schema: object): void {
   delete schema.support;
 }
 
-/** Assigns an id to each schema that has none, so that the document contains the schema once, in its components. */
+/** Assigns an id to each schema without one, so that the document contains each schema only once, in its components. */
 class SchemaNames {
   readonly #named = new Map<z.ZodType, z.ZodType>();
 
-  /** Returns the schema with an id. A schema that several operations share is named after the first of them. */
+  /** Returns the schema with an id. A schema shared by several operations is named after the first of them. */
   named(schema: z.ZodType, { id }: Operation, kind: "Request" | "Response" | "Event"): z.ZodType {
     const meta = schema.meta();
     if (meta?.id !== undefined) return schema;
@@ -136,7 +136,7 @@ function withExamples({ shape }: z.ZodObject, { path = {} }: Example): z.ZodObje
   return z.strictObject(Object.fromEntries(named));
 }
 
-/** Describes the server address. Host and port are variables in it, because they depend on the server's settings. */
+/** Describes the server address. Host and port are variables in the address, because they depend on the settings. */
 function serverOf(portSetting: string): oas31.ServerObject {
   return {
     url: `http://{host}:{${portSetting}}`,

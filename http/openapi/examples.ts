@@ -1,11 +1,11 @@
-// Examples of the API document, by operation: a request body, path parameters, or a response if the request has neither. Tests
-// parse them with the schemas of the operation.
+// Examples of the API document, by operation: a request body, path parameters, or, for requests without these, a response.
+// Tests parse the examples with the schemas of the operation.
 
 export interface Example {
   readonly body?: unknown;
   /** Path parameters by name. */
   readonly path?: Readonly<Record<string, string>>;
-  /** Response of status 200. */
+  /** Response with status 200. */
   readonly answer?: unknown;
 }
 

@@ -79,7 +79,10 @@ function fieldOf(property: Schema, path: string, isRequired: boolean, components
   return { path, types, default: value === undefined ? null : JSON.stringify(value), isRequired, support, description };
 }
 
-/** Returns a rejected or ignored variant as a field. Its path is the path of the discriminator, for example `tools[].type`. */
+/**
+ * Returns a rejected or ignored variant of a union as a field. Its path is the path of the discriminator, for example
+ * `tools[].type`.
+ */
 function refusedVariant(variant: Schema, path: string, components: Components): Field {
   const [name = "", schema = {}] = Object.entries(variant.properties ?? {})[0] ?? [];
   const { description = "", "x-support": support = "refused" } = variant;
@@ -101,7 +104,7 @@ function resolved(schema: Schema, components: Components): Schema {
   return name === undefined ? schema : (components[name] ?? {});
 }
 
-/** Returns the alternatives of a schema, without null. */
+/** Returns the alternatives of a schema, except null. */
 function variantsOf(schema: Schema, components: Components): readonly Schema[] {
   const whole = resolved(schema, components);
   const choices = whole.anyOf ?? whole.oneOf;

@@ -1,5 +1,5 @@
 // Open bodies: removes `additionalProperties: false` from the schemas of request bodies whose unknown fields are ignored. The
-// zod schemas remain strict, because a strict schema detects unknown fields. Schemas of responses stay closed.
+// zod schemas remain strict, because only strict schemas detect unknown fields. Response schemas are unchanged.
 
 import type { oas31 } from "zod-openapi";
 import type { DescribedRoute } from "../route.ts";

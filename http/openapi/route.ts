@@ -1,5 +1,5 @@
-// GET /api-doc/openapi.json. The first request builds the document in a worker thread. Building takes about 100 ms, which would
-// block every stream on the main thread. The result is kept as text.
+// GET /api-doc/openapi.json: serves the API document. A worker thread builds it at the first request, because this takes about
+// 100 ms, which would block every stream on the main thread. The result is cached as text.
 import { Worker } from "node:worker_threads";
 import type { HttpConfig, RouteHandler } from "../context.ts";
 import type { RouteSettings } from "../route.ts";
@@ -7,7 +7,7 @@ import type { RouteSettings } from "../route.ts";
 /** Settings that decide the content of the document. */
 export type DocumentSettings = RouteSettings & Pick<HttpConfig, "basePath" | "unknownFields">;
 
-/** Texts of the documents, by their settings. */
+/** Document texts, by the settings that determine them. */
 const texts = new Map<string, Promise<string>>();
 
 export const openApi: RouteHandler = async (exchange, { config }) => {
@@ -24,7 +24,7 @@ function keptText(settings: DocumentSettings): Promise<string> {
   if (known !== undefined) return known;
   const made = documentText(settings);
   texts.set(key, made);
-  made.catch(() => texts.delete(key)); // the next request tries again
+  made.catch(() => texts.delete(key)); // the next request retries
   return made;
 }
 

@@ -4,7 +4,7 @@ import type { Field } from "./fields.ts";
 type Fields = readonly Field[];
 
 export class SharedFields {
-  /** Each shared top-level field together with its nested fields. The key is the JSON of their descriptions. */
+  /** Shared top-level fields, each with its nested fields. The key is the JSON of their descriptions. */
   readonly #groups = new Map<string, Fields>();
 
   constructor(bodies: readonly Fields[]) {
@@ -19,7 +19,7 @@ export class SharedFields {
     return [...this.#groups.values()].flat();
   }
 
-  /** Splits the fields of a body into the names of the shared fields and the fields specific to this body. */
+  /** Splits the fields of a body into the names of the shared fields and the fields that only this body has. */
   split(fields: Fields): { readonly shared: readonly string[]; readonly own: Fields } {
     const groups = [...groupsOf(fields)];
     const shared = groups.filter(([key]) => this.#groups.has(key)).map(([, group]) => outermost(group));

@@ -1,4 +1,4 @@
-// Worker thread that builds the API document of the routes that are served, posts it once as text, and exits. Started by route.ts.
+// Worker thread that builds the API document of the enabled routes, posts it as text, and exits. Started by route.ts.
 import { parentPort, workerData } from "node:worker_threads";
 import { describedRoutes, isServed } from "../routes.ts";
 import { openApiDocument } from "./document.ts";

@@ -31,7 +31,7 @@ export const rerank: RouteHandler = async (exchange, context) => {
   await sendPieces(exchange, jsonHeaders, jsonPieces(body), config);
 };
 
-/** Returns a score from 0 to 1: the sigmoid of a single output, or the probability of the first of several labels. */
+/** Returns the relevance score from 0 to 1: the sigmoid of a single output, or the probability of the first of several labels. */
 function scoreOf(outputs: Float32Array): number {
   const [first = 0] = outputs;
   return outputs.length === 1 ? 1 / (1 + Math.exp(-first)) : first;

@@ -4,9 +4,9 @@ import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { type AskedScores, askedScores, rerankRequestSchema, textsOf } from "./request.ts";
 
 export interface RerankTranslation extends Translation {
-  /** Maximum number of results. */
+  /** Maximum number of results to return. */
   readonly most: number;
-  /** Texts of the documents, if the results include them; else null. */
+  /** Texts of the documents; null unless the results include them. */
   readonly documents: readonly string[] | null;
   readonly asked: AskedScores;
 }

@@ -1,5 +1,5 @@
-// POST /v1/responses/compact: replaces a conversation by a summary that the model writes. The client continues the conversation
-// with the returned items as the beginning of its input. Nothing is stored.
+// POST /v1/responses/compact: replaces a conversation by a summary that the model writes. To continue the conversation, the
+// client uses the returned items as the beginning of its input. Nothing is stored.
 import type { ItemTexts } from "../../actors/api/stored-responses.ts";
 import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -56,7 +56,7 @@ function summaryTokens(items: readonly ItemTexts[]): number {
   return items.reduce((sum, { texts }) => Math.min(sum + texts.byteLength, MAX_SUMMARY_TOKENS), 0);
 }
 
-/** Returns the text of a generation. Throws its error, and model_failed if there is no text. */
+/** Returns the text of a generation. Throws the error of the generation, or model_failed if there is no text. */
 async function summaryOf(
   events: AsyncIterable<readonly GenerateEvent[]>,
 ): Promise<{ readonly text: string; readonly usage: Usage }> {

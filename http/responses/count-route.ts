@@ -1,4 +1,4 @@
-// POST /v1/responses/input_tokens: counts the prompt tokens of a response request, without generating.
+// POST /v1/responses/input_tokens: counts the prompt tokens of a response request without generating output.
 import type { RouteHandler } from "../context.ts";
 import { clientOf } from "../server/client.ts";
 import { offeredBy } from "../shared/agent/start-run.ts";

@@ -1,6 +1,6 @@
 // POST /v1/responses: converts the body to a generation request, and the generation events to a response resource or a stream.
-// A background response is generated whether or not its client waits. A request may also arrive as a message of a WebSocket
-// connection; the response to such a request is always streamed.
+// A background response is generated even if the client disconnects. A request may also arrive as a message on a WebSocket
+// connection; its response is always streamed.
 import { randomBytes } from "node:crypto";
 import type { ClaimedResponse, RestartRecord } from "../../actors/api/stored-responses.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -26,13 +26,14 @@ export function newResponseId(): string {
 
 export const createResponse: RouteHandler = (exchange, context) => respond(exchange, context, null);
 
-/** Creates a response. `claimed`: the response of a server that has ended; null: a new one. */
+/** Creates a response. `claimed`: background response taken over from a server that has ended; null: a new response. */
 export async function respond(exchange: Exchange, context: Context, claimed: ClaimedResponse | null): Promise<void> {
   const { inference, answerMemory, tokenTexts, responses } = context;
   const id = claimed?.id ?? newResponseId();
   const { socket } = exchange.request;
   const restart = responses.restartsBackground ? restartOf(exchange.request.body, claimed) : null;
-  // Every request, even one that fails, removes the connection's last response. No other request can continue that response.
+  // Every request removes the connection's last response, even if the request fails. No later request can continue that
+  // response.
   const last = socket === undefined ? null : responses.last.take(socket);
   const translator = socket === undefined ? responseTranslator : messageTranslator;
   const parameters = { responseId: id, offered: offeredBy(context) };
@@ -87,15 +88,15 @@ export async function respond(exchange: Exchange, context: Context, claimed: Cla
 }
 
 /**
- * Returns what another server needs to generate the response. The body is copied, because a text worker may take its memory; a body
- * that cannot ask for the background is not.
+ * Returns the record with which another server can generate the response. Its copy of the body is needed because a text worker
+ * may take over the body's memory. Bodies that cannot request a background response are not copied.
  */
 function restartOf(body: Uint8Array, claimed: ClaimedResponse | null): RestartRecord | null {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   return bytes.includes('"background"') ? { request: new Uint8Array(bytes), count: claimed?.count ?? 0 } : null;
 }
 
-/** Generates a response while the client waits. If the client disconnects, the generation ends. */
+/** Generates a response while the client waits. The generation ends if the client disconnects. */
 async function answerWaiting(
   exchange: Exchange,
   context: Context,
@@ -125,7 +126,7 @@ async function answerWhole(
 ): Promise<void> {
   for await (const batch of events) {
     const last = batch.at(-1);
-    // Nothing is stored, because the client receives only the error and never learns the response's id.
+    // Nothing is stored, because the client receives only the error and never learns the id of the response.
     if (last?.type === "error") throw fromErrorRecord(last.error);
     run.encode(batch);
     if (run.isEnded) break;
@@ -140,7 +141,7 @@ async function answerWhole(
   throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
 }
 
-/** Generates the response in the background, whether or not a client reads its stream. */
+/** Generates a response in the background, even if no client reads its stream. */
 async function answerBackground(
   exchange: Exchange,
   context: Context,
@@ -150,9 +151,9 @@ async function answerBackground(
 ): Promise<void> {
   const { config, responses } = context;
   const run = await responses.beginBackground(plan, exchange.request.bodyBytes);
-  // The reply to a claimed response has no reader, so it ends when the response has begun: it then counts as running.
+  // A claimed response has no client here. Its reply ends when the response has begun and counts as running.
   const isRead = plan.restart === null || plan.restart.count === 0;
-  // The reader is created before the first event, so that the log drops no event that the client has not received.
+  // The reader is created before the first event. The log then keeps all events that the client has not received.
   const reader = isRead ? run.log?.creatorReader(exchange.request.signal) : undefined;
   void responses.pump(run, startRun(context, request, run.signal, onPrepared));
   if (reader === undefined) await sendPieces(exchange, jsonHeaders, run.json(), config);
@@ -160,8 +161,8 @@ async function answerBackground(
 }
 
 /**
- * Returns a function that runs the action once and then drops its reference to the action. Otherwise a background response
- * would keep its exchange in memory after the exchange has ended.
+ * Returns a function that runs the action once and then drops its reference to it. Otherwise, a background response would keep
+ * its exchange in memory after the exchange has ended.
  */
 function once(action: () => void): () => void {
   let pending: (() => void) | null = action;

@@ -1,5 +1,5 @@
 // Response run: one response in progress, with its output, its stream events, and its writes to the store. `encode` is called
-// by the loop that responds to the client or, in the background, by Responses.pump. Created by responses.ts.
+// by the loop that responds to the client or, for a background response, by Responses.pump. Created by responses.ts.
 
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
 import {
@@ -34,7 +34,7 @@ import type { ResponseSaver, SavedResponse } from "./stored/response-saver.ts";
 import { outputStart } from "./stored/text-start.ts";
 
 const alreadyLogged = (): void => {};
-/** Maximum time in ms that text waits for the shared store. */
+/** Maximum time in ms for which text to a client is delayed until the response is in the shared store. */
 const MOST_HELD_MS = 1000;
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
 
@@ -43,46 +43,45 @@ export interface ResponsePlan {
   /** Digest that identifies the client; computed by clientOf. */
   readonly client: string;
   readonly previousId: string | null;
-  /** Input items of the request. */
+  /** Input items of this request. */
   readonly input: ItemTexts;
-  /** Beginning of the text of the user's last message; null: there is none. */
+  /** Beginning of the user's last message; null if there is none. */
   readonly inputStart: string | null;
   readonly isStored: boolean;
   readonly isBackground: boolean;
-  /** What another server needs to generate the response; null: none may. */
+  /** Record with which another server can generate the response; null: no other server may. */
   readonly restart: RestartRecord | null;
   readonly isStreamed: boolean;
   /** Whether events of the agent loop are sent in addition to the protocol's events. */
   readonly hasExtensions: boolean;
   readonly tokenTexts: (model: string) => ShownTokens;
-  /**
-   * Called with the output items when the response has ended and has not failed, before its last event is sent; null: no
-   * callback.
-   */
+  /** Called with the output items when a response ends without failure, before its last event is sent; null: no callback. */
   readonly onItems: ((output: ItemTexts) => void) | null;
-  /** Lease on the memory of the logprobs. The run releases it after its final state is stored. */
+  /** Lease that counts the memory of the logprobs. Released when the run has ended and its final state is stored. */
   readonly lease: AnswerLease;
 }
 
 export interface RunOwner {
   readonly saver: ResponseSaver;
-  /** Whether other replicas have the same store, so that a client may use an id there as soon as it knows the id. */
+  /**
+   * Whether other replicas use the same store. A client may then use the response id on any replica as soon as it knows the id.
+   */
   readonly isShared: boolean;
-  /** Called when the run has ended, while its last write to the store is in progress. */
+  /** Called when the run has ended. Its last write to the store may still be in progress. */
   ended(run: ResponseRun): void;
 }
 
 export class ResponseRun implements StreamCodec, SavedResponse {
   readonly id: string;
   readonly isBackground: boolean;
-  /** Event log of a background stream, which clients may read repeatedly; null: none. */
+  /** Event log of a streamed background response, for clients that reconnect; null for all other responses. */
   readonly log: EventLog | null;
   readonly #plan: ResponsePlan;
   readonly #owner: RunOwner;
   readonly #text: EventText | null;
   readonly #fold: ResponseFold;
   readonly #stop = new AbortController();
-  /** Whether the store accepted the response while it was running; null: the response was not sent to the store. */
+  /** Whether the store accepted the response while it was running; null if the response was not sent to the store. */
   #wasAdded: Promise<boolean> | null = null;
   #hasEnded = false;
   #isForgotten = false;
@@ -109,17 +108,17 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.isEnded;
   }
 
-  /** Whether another server may generate the response if this one ends, because it has no output yet. */
+  /** Whether the response has no output yet, so that another server may generate it if this server ends. */
   get isUnstarted(): boolean {
     return this.#isUnstarted && !this.isEnded;
   }
 
-  /** Called before the first output. */
+  /** Marks the response as started. Called before its first output. */
   start(): void {
     this.#isUnstarted = false;
   }
 
-  /** Ends the run without an end of the response, which another server generates. Its streams here end with the error. */
+  /** Ends the run here because another server generates the response. Streams of the run on this server end with the error. */
   handOver(error: ErrorRecord): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -138,12 +137,12 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.status;
   }
 
-  /** Beginning of the output text so far; null: there is none. */
+  /** Beginning of the output text generated so far; null if there is none. */
   get outputStart(): string | null {
     return outputStart(this.#fold.output);
   }
 
-  /** Whether the response, and therefore its stored form, is estimated to exceed PIECE_LENGTH characters. */
+  /** Whether the response is estimated to be longer than PIECE_LENGTH characters. */
   get isLong(): boolean {
     return this.#fold.length > PIECE_LENGTH;
   }
@@ -152,7 +151,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#plan.client;
   }
 
-  /** Bytes of the request, the output and the events. The logprobs are not included, because the lease counts them. */
+  /** Total bytes of the request, the output and the events. The logprobs are not included, because the lease counts them. */
   get heldBytes(): number {
     const { head, input } = this.#plan;
     return head.settings.length + input.texts.byteLength + outputLength(this.#fold.output) + (this.log?.length ?? 0);
@@ -163,16 +162,19 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.json();
   }
 
-  /** Processes generation events and returns the text to stream. Throws queue_full if the logprobs exceed the memory limit. */
+  /**
+   * Processes generation events and returns the resulting stream text. Throws queue_full if the logprobs exceed the memory
+   * limit.
+   */
   encode(events: readonly AgentEvent[]): string | Iterable<string> {
     for (const event of events) this.#fold.take(event);
     return this.#step();
   }
 
   /**
-   * Returns a promise of the writes that must be in the store before a client gets text with the id, because the client may use
-   * the id at another replica, or after this process has been killed; null: none. If the store is lost or slow, the promise
-   * resolves after MOST_HELD_MS.
+   * Returns a promise to wait for before text with the response id is sent; null if there is nothing to wait for. It resolves
+   * when the response is in the store, because the client may use the id on another replica, or after this process has been
+   * killed. If the store is unavailable or slow, it resolves after MOST_HELD_MS.
    */
   held(): Promise<unknown> | null {
     const { saver } = this.#owner;
@@ -185,7 +187,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#step();
   }
 
-  /** Ends the response early. The engine stops before its next step. */
+  /** Ends the response early. The generation stops before the next step of the engine. */
   interrupt(status: "incomplete" | "cancelled"): void {
     if (this.isEnded || this.#hasEnded) return;
     this.#fold.interrupt(status);
@@ -193,14 +195,14 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.#stop.abort();
   }
 
-  /** Called when the response is deleted. Stops the generation and stores nothing more. */
+  /** Stops the generation and stores nothing more. Called when the response is deleted. */
   forget(): void {
     this.#isForgotten = true;
     if (this.isBackground) this.interrupt("cancelled");
     else this.#stop.abort();
   }
 
-  /** Called when the client has disconnected. A response whose id no client has seen is not stored. */
+  /** Ends the response if its client has disconnected. A response whose id no client has received is not stored. */
   abandon(): void {
     if (this.isEnded) return;
     if (this.#wasAdded === null) this.#isForgotten = true;
@@ -214,8 +216,8 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   /**
-   * Adds new events to the log and saves the response if necessary. When the response has ended, it releases the lease and
-   * notifies the owner.
+   * Adds new events to the log and saves the response if necessary. If the response has ended, releases the lease and notifies
+   * the owner.
    */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
@@ -224,7 +226,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       this.#hasEnded = true;
       this.log?.close();
     }
-    // The write is sent to the store before the client receives the text with the id, which waits for it (`held`).
+    // The last write begins before the client receives the last text, because that text waits for pending writes (see `held`).
     if (isEnd && this.status !== "failed") this.#plan.onItems?.(itemTexts(withoutLogprobs(this.#fold.state.output)));
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
@@ -235,7 +237,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return text;
   }
 
-  /** Returns the text of the events added since the last call, followed by `end`. Appends the events to the log. */
+  /** Appends new events to the log. Returns the text of these events, followed by `end`. */
   #takeEvents(end = ""): string | Iterable<string> {
     if (this.#text === null) return "";
     const chunks = this.#text.take();
@@ -253,7 +255,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const body = this.#bodyNow(state);
     const interrupted = this.#bodyNow(interruptedState(state));
     const running = { isRunning: true, status: state.status, body, interrupted };
-    // The output is empty, because a response in progress cannot be continued.
+    // The stored output is empty, because a response in progress cannot be continued.
     const { restart } = this.#plan;
     const record = {
       ...this.added({ id: this.id, ...running, output: itemTexts([]), outputStart: null, events: null }),
@@ -276,7 +278,8 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   /**
-   * Yields versions of the final state to store. The first is complete, the next ones are smaller. Each is built when needed.
+   * Yields versions of the final state to store: the complete state, then smaller ones. A version is built only when it is
+   * requested.
    */
   *ends(): Iterable<Promise<ResponseUpdate>> {
     const { state } = this.#fold;
@@ -290,7 +293,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#end(notKeptState(this.#fold.state, "tooManyWait"), null);
   }
 
-  /** Returns a complete stored record: the update and the constant fields. */
+  /** Returns a complete record for the store: the update and the properties that never change. */
   added(update: ResponseUpdate): StoredResponse {
     const { client, previousId, isBackground, input, inputStart, head } = this.#plan;
     const { createdAt, model, settings } = head;

@@ -1,5 +1,5 @@
-// Responses: manages running responses and reads stored responses. While a response runs, only its ResponseRun changes it, so
-// no change is lost. Created by the app; used by the routes of this folder.
+// Responses: manages running responses and reads stored ones. A running response is changed only by its ResponseRun, so no
+// change is lost. Created by the app; used by the routes of this folder.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { AgentEvent } from "../../actors/api/agent/agents.ts";
@@ -28,7 +28,7 @@ import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./sto
 import { LastResponses } from "./stored/last-responses.ts";
 import { notStoredYet, ResponseSaver } from "./stored/response-saver.ts";
 
-/** Maximum bytes of the requests of all running background responses. Each request counts until its response has ended. */
+/** Maximum total bytes of the requests of running background responses. A request counts until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
 
 /**
@@ -37,31 +37,37 @@ export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
  */
 const MAX_TRIES = 4;
 /**
- * Attempts, and milliseconds between them, of what must be written also if the store is lost now: that a response has output, and the
- * deletion of a response that no longer runs.
+ * Number of attempts, and milliseconds between attempts, of writes that must succeed even if the store is unavailable: the mark
+ * that a response has output, and the deletion of a response that is not running.
  */
 const LOST_TRIES = 120;
 const LOST_RETRY_MS = 500;
-/** Maximum milliseconds that another replica's question waits for a write; shorter than replicas wait for answers. */
+/**
+ * Maximum milliseconds for which another replica's request waits for a write. Shorter than the time that replicas wait for a
+ * reply.
+ */
 const SETTLE_MS = 4000;
-/** Milliseconds after which a response that may still be written again, because the shared state was lost, is reported as such. */
+/**
+ * Milliseconds after which a reader gets the error that a response is not stored yet. Until then, a replica may still store it,
+ * because the shared state was unavailable.
+ */
 const READ_MS = 10_000;
-/** Milliseconds between questions to other replicas while the shared state was lost a moment ago. */
+/** Milliseconds between requests to other replicas while the shared state has only just become available again. */
 const ASK_AGAIN_MS = 250;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
-  /** Other servers with the same store; null or absent: none. */
+  /** Other servers with the same store; null or absent if there are none. */
   readonly replicas?: Replicas | null;
   readonly log: Log;
-  /** Maximum number of background responses that run at the same time. */
+  /** Maximum number of concurrent background responses. */
   readonly maxBackground: number;
   readonly maxBackgroundBytes?: number;
-  /** Whether background responses without output whose server has ended are generated again; default false. */
+  /** Whether background responses are generated again if their server ends before their first output; default: false. */
   readonly restartsBackground?: boolean;
-  /** Milliseconds before a failed save is retried. */
+  /** Milliseconds before the first retry of a failed save. */
   readonly saveRetryMs?: number;
-  /** Maximum bytes of responses that wait to be saved. */
+  /** Maximum total bytes of responses that wait to be saved. */
   readonly maxWaitingBytes?: number;
 }
 
@@ -80,7 +86,7 @@ interface ShownState {
 
 export class Responses implements RunOwner {
   readonly saver: ResponseSaver;
-  /** Unstored responses that a WebSocket connection may continue. */
+  /** Responses that are not stored but may be continued on their WebSocket connection. */
   readonly last = new LastResponses();
   readonly #options: ResponsesOptions;
   readonly #replicas: Replicas | null;
@@ -90,7 +96,7 @@ export class Responses implements RunOwner {
   #backgroundBytes = 0;
   /** Called when the last background response has ended. */
   readonly #onIdle: (() => void)[] = [];
-  /** Pending writes that hand responses over to other servers. */
+  /** Pending writes that give responses to other servers. */
   readonly #releases = new Set<Promise<void>>();
   #isStopping = false;
 
@@ -111,7 +117,7 @@ export class Responses implements RunOwner {
     return this.#replicas !== null;
   }
 
-  /** Whether the shared store is lost now. */
+  /** Whether the shared store is currently unavailable. */
   get isStoreLost(): boolean {
     return this.#replicas !== null && !this.#replicas.health().isConnected;
   }
@@ -119,9 +125,9 @@ export class Responses implements RunOwner {
   /** Begins a response. The caller passes the generation events to the returned run. */
   begin(plan: ResponsePlan): ResponseRun {
     const run = new ResponseRun(plan, this);
-    // A response that is not stored cannot be retrieved, not even while it runs.
+    // A response that is not stored cannot be retrieved, even while it runs.
     if (plan.isStored) {
-      // A response that this server has lost to another one and claimed back has one run.
+      // This server may have lost the response to another server and claimed it back. Then only the new run remains.
       this.#running.get(run.id)?.handOver(restartsElsewhere);
       this.#running.set(run.id, run);
     }
@@ -129,11 +135,11 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Begins a background response; `requestBytes` is the size of its request. The caller then passes the run to `pump`. Throws
+   * Begins a background response. The caller must pass the run to `pump`. `requestBytes`: size of the request. Throws
    * queue_full if a limit is exceeded, or the store's error if the response cannot be stored.
    */
   async beginBackground(plan: ResponsePlan, requestBytes: number): Promise<ResponseRun> {
-    // A restarted response was admitted when it was claimed.
+    // A restarted response was already counted against the limits when it was claimed.
     if (plan.restart === null || plan.restart.count === 0) this.#admit(requestBytes);
     else if (this.#isStopping) throw stopping();
     const run = this.begin(plan);
@@ -145,7 +151,7 @@ export class Responses implements RunOwner {
       run.forget();
       throw error;
     }
-    // The first events of the log are published too, after the response is stored.
+    // Events that are already in the log are published too, after the response is stored.
     if (this.#replicas !== null && run.log !== null) {
       const { id, log } = run;
       void publishEvents({ id, log, replicas: this.#replicas, settled: () => this.saver.settled(id) });
@@ -154,7 +160,7 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Processes the generation events of a background response. Never rejects. It holds no reference to the request, because the
+   * Processes the generation events of a background response. Never rejects. Holds no reference to the request, because the
    * request may be long.
    */
   async pump(run: ResponseRun, events: AsyncIterable<readonly AgentEvent[]>): Promise<void> {
@@ -167,7 +173,7 @@ export class Responses implements RunOwner {
         if (run.isUnstarted) await this.#start(run);
         if (run.isEnded || run.isHandedOver) return;
         const last = batch.at(-1);
-        // The request was cancelled, or the session in which it ran was deleted.
+        // The request was cancelled, or the session of its agent run was deleted.
         if (last?.type === "error" && last.error.code === "cancelled") run.interrupt("cancelled");
         else run.encode(batch);
         if (run.isEnded) return;
@@ -182,7 +188,7 @@ export class Responses implements RunOwner {
     }
   }
 
-  /** Yields the response as JSON. Throws not_found. */
+  /** Yields the response as JSON. Throws not_found if the response is unknown. */
   async *body(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run !== undefined) {
@@ -194,7 +200,7 @@ export class Responses implements RunOwner {
       const found = await this.#found(id);
       const spans = shownState(found).spans;
       const first = await keptSlice(store, spans, 0);
-      // Another server has stored the response's final state since the lookup, so look it up again.
+      // Another server has stored the final state after the lookup, so the response is looked up again.
       if (first === null) continue;
       yield first;
       yield* keptBytes(store, spans, first.byteLength);
@@ -203,24 +209,24 @@ export class Responses implements RunOwner {
     throw new ServerError("storage_unavailable", `the response '${id}' changes while it is read; try again`);
   }
 
-  /** Returns a page of the stored responses. Running responses have their current state. Throws invalid_value. */
+  /** Returns a page of the stored responses. For running responses it contains the current state. Throws invalid_value. */
   async list(request: Parameters<StoredResponses["list"]>[0]): Promise<ListedPage> {
-    // A client that has received a response finds it in the list.
+    // Pending saves are completed first, so that the list contains every response that a client has received.
     await Promise.all([...this.saver.pendingIds()].map((id) => this.saver.readable(id)));
-    // The runs are collected before the store is read. If a response ends during the read, the store may still return it as
-    // running.
+    // The running responses are copied before the store is read, because the store may return a response that ends during the
+    // read as still running.
     const runs = new Map(this.#running);
     const page = await this.#options.store.list(request);
     if (page === null) throw unknownAfter("response", request);
     return { ...page, responses: page.responses.map((response) => listed(response, runs.get(response.id))) };
   }
 
-  /** Deletes a response, and ends its generation if it is running. Throws not_found. */
+  /** Deletes a response. If it is running, ends its generation. Throws not_found. */
   async delete(id: string): Promise<void> {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
-    // Wait for a pending save, because it must not reach the store after the deletion.
+    // A pending save must not reach the store after the deletion, so wait for it.
     await this.saver.readable(id);
     const wasEnded =
       run !== undefined || (this.#replicas !== null && (await this.#forgetElsewhere(id, this.#replicas)));
@@ -228,17 +234,14 @@ export class Responses implements RunOwner {
     try {
       wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     } catch (error) {
-      // Its end is not stored, so it would be shown as running.
+      // The end of this response is not stored, so the store would show it as running. The deletion is therefore retried.
       if (run !== undefined) void this.#deleteLater(id);
       throw error;
     }
     if (!wasEnded && !wasKept) throw unknownResponse(id);
   }
 
-  /**
-   * Cancels a background response and yields it as JSON. A response that is already cancelled is yielded unchanged. Throws
-   * not_found.
-   */
+  /** Cancels a background response and yields it as JSON. Yields an already cancelled response unchanged. Throws not_found. */
   async *cancel(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run?.isBackground) run.interrupt("cancelled");
@@ -256,8 +259,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Returns the events with a sequence number above `after` of a streamed background response. The result is the event log if
-   * more events may follow, else the stored events. Throws not_found.
+   * Returns the events of a streamed background response with a sequence number above `after`. Returns the event log if more
+   * events may follow, otherwise the stored events. Throws not_found.
    */
   async events(id: string, after: number): Promise<EventLog | FollowedLog | AsyncIterable<Piece>> {
     const run = this.#running.get(id);
@@ -294,7 +297,7 @@ export class Responses implements RunOwner {
     return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
   }
 
-  /** Returns a page of a response's input items, with their texts. Throws not_found and invalid_value. */
+  /** Returns a page of a response's input items, and their JSON texts. Throws not_found and invalid_value. */
   async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
     const { store } = this.#options;
     const page = await this.#read(request.id, () => store.page(request));
@@ -303,14 +306,14 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Returns the items of a response and of all responses that it continues. Throws previous_response_not_found, conflict and
-   * invalid_value.
+   * Returns the items of a response and of all earlier responses in its conversation. Throws previous_response_not_found,
+   * conflict and invalid_value.
    */
   async history(id: string): Promise<readonly ItemTexts[]> {
     let generated = new Set<string>();
     let missing = unknownResponse(id);
     const turns = await this.#read(id, () => {
-      // The ids are collected before the store is read. If a response ends during the read, the store may still return it as
+      // The ids are copied before the store is read, because the store may return a response that ends during the read as still
       // running.
       generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
       return this.#options.store.history(id).catch((error) => {
@@ -333,7 +336,7 @@ export class Responses implements RunOwner {
     while (this.#background.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
 
-  /** Interrupts the background responses, and rejects new ones from now on. */
+  /** Interrupts the background responses and rejects new ones. */
   interruptBackground(): void {
     this.#isStopping = true;
     const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
@@ -351,14 +354,14 @@ export class Responses implements RunOwner {
     if (count > 0) this.#options.log.warn({ count }, "background responses were interrupted and stored as incomplete");
   }
 
-  /** Whether background responses without output whose server has ended are generated again. */
+  /** Whether background responses are generated again if their server ends before their first output. */
   get restartsBackground(): boolean {
     return this.#options.restartsBackground ?? false;
   }
 
   /**
-   * Claims responses of servers that have ended, at most as many as may run here. `waiting`: number of claimed responses that have
-   * not begun. Throws storage_unavailable.
+   * Claims responses whose servers have ended, within the limit on background responses. `waiting`: number of claimed responses
+   * that have not begun. Throws storage_unavailable.
    */
   async claim(waiting: number): Promise<readonly ClaimedResponse[]> {
     const free = this.#options.maxBackground - this.#background.size - waiting;
@@ -366,8 +369,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Leaves a response without output to another server. Resolves to whether the store has it; if it is lost, the other server waits
-   * until this one has ended. Never rejects.
+   * Gives a response without output to another server. Resolves to false if the store is unavailable; other servers then take
+   * the response only after this server has ended. Never rejects.
    */
   async release(id: string): Promise<boolean> {
     const releasing = this.saver.settled(id).then(() => this.#options.store.release(id));
@@ -382,13 +385,16 @@ export class Responses implements RunOwner {
     }
   }
 
-  /** Resolves when nothing more is written to the store. Called when the server stops. */
+  /** Resolves when all writes to the store have completed. Called when the server stops. */
   async settled(): Promise<void> {
     await Promise.allSettled(this.#releases);
     await this.saver.allSettled();
   }
 
-  /** Ends a claimed response that cannot be generated here, as interrupted. Throws storage_unavailable. */
+  /**
+   * Gives a claimed response that cannot be generated here the final status of an interrupted response. Throws
+   * storage_unavailable.
+   */
   async giveUp(id: string): Promise<void> {
     await this.#options.store.giveUp(id);
   }
@@ -401,8 +407,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Called before the first output of a response that another server may restart. If one has done so, or the store stays lost, the
-   * run ends here.
+   * Marks in the store that a response begins its output. Called for responses that another server may restart. The run ends if
+   * another server has restarted the response, or if the store stays unavailable.
    */
   async #start(run: ResponseRun): Promise<void> {
     run.start();
@@ -415,32 +421,36 @@ export class Responses implements RunOwner {
     const reason = isOurs === null ? "the shared state was lost" : "another replica has taken it over, or deleted it";
     this.#options.log.warn({ response: run.id, reason }, "a background response is not generated here any longer");
     if (run.isEnded) return;
-    // Without an answer of the store this server still owns the response, so it ends it: nobody else would.
+    // Without a reply from the store, this server still owns the response and must end it, because no other server would.
     const lost = "the shared state was lost before the first output; send the request again";
     if (isOurs === null) run.fail(toErrorRecord(new ServerError("storage_unavailable", lost)));
     else run.handOver(restartsElsewhere);
   }
 
   /**
-   * Ends a background response for another replica. Resolves to true when its end is stored; null: it does not run here.
+   * Ends a background response at the request of another replica. Resolves to true when the final state is stored, or to null
+   * if the response does not run here.
    */
   async #endForOther(id: string, end: (run: ResponseRun) => void): Promise<true | null> {
     const run = this.#running.get(id);
-    // A response that has just ended is still being stored.
+    // A response that has just ended may still have a pending save.
     if (run === undefined && !this.saver.isPending(id)) return null;
     if (run !== undefined) end(run);
     await this.saver.settled(id);
     return true;
   }
 
-  /** Ends a response that another replica deletes. Deletes it here too, because the other replica may lose the store before. */
+  /**
+   * Ends a response that another replica deletes. This replica deletes it too, because the other one may lose its connection to
+   * the store before it does.
+   */
   async #forgetForOther(id: string): Promise<true | null> {
     const answer = await this.#endForOther(id, (run) => run.forget());
     if (answer !== null) void this.#deleteLater(id);
     return answer;
   }
 
-  /** Deletes a response that no longer runs, also if the store is lost now. Never rejects. */
+  /** Deletes a response that is not running. Retries while the store is unavailable. Never rejects. */
   async #deleteLater(id: string): Promise<void> {
     for (let tries = 0; tries < LOST_TRIES; tries++) {
       const isDone = await this.#options.store.delete(id).then(
@@ -452,7 +462,10 @@ export class Responses implements RunOwner {
     }
   }
 
-  /** Waits for the writes of a response for another replica: see `settleResponse`. */
+  /**
+   * Waits, at the request of another replica (`settleResponse`), for the pending writes of a response. Resolves to true if this
+   * replica has the response or the wait timed out, else to null.
+   */
   async #settleForOther(id: string): Promise<true | null> {
     const isOurs = this.#running.has(id) || this.saver.isPending(id);
     const isWritten = await resolvesWithin(
@@ -462,7 +475,7 @@ export class Responses implements RunOwner {
     return isOurs || !isWritten ? true : null;
   }
 
-  /** Has the replica that generates a response cancel it. Throws peer_gone if it does not answer. */
+  /** Makes the replica that generates a response cancel it. Throws peer_gone if the replica does not reply. */
   async #cancelElsewhere(id: string, replicas: Replicas): Promise<void> {
     const found = await this.#found(id);
     if (found.runner !== "elsewhere" || !found.isBackground) return;
@@ -474,8 +487,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Has the replica that generates a response end it. Resolves to whether it did. If it does not answer, its later writes are dropped
-   * all the same.
+   * Makes the replica that generates a response end it. Resolves to true if that replica ended it. If that replica does not
+   * reply, its later writes of this response are dropped.
    */
   async #forgetElsewhere(id: string, replicas: Replicas): Promise<boolean> {
     const found = await this.#find(id);
@@ -495,23 +508,23 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Reads a response from the store; null: it is not stored. `read` returns null if the store does not have it. While the shared
-   * store is lost, a client may have an id before the replica that generated the response could store it; then this waits for that
-   * replica. Throws storage_unavailable if the write still waits.
+   * Reads a response with `read`, which returns null if the store does not have it; null: it is not stored. If the shared store
+   * was unavailable, a client may know an id before the replica that generated the response has stored it. In this case, waits
+   * for that replica. Throws storage_unavailable if the response is still not stored.
    */
   async #read<T>(id: string, read: () => Promise<T | null>): Promise<T | null> {
     if (!isResponseId(id)) return null;
-    // Wait for pending saves, so that the store knows how the response ended.
+    // Pending saves are completed first, so that the store has the final state.
     await this.saver.readable(id);
     const found = await read();
     if (found !== null || this.#replicas === null || this.#running.has(id)) return found;
     for (const began = performance.now(); ; ) {
       const answers = await this.#replicas.ask(null, "settleResponse", { id }, true, true);
-      // Read again even without an answer: the response may have been stored before the question arrived.
+      // Read again even if no replica replied, because the response may have been stored before the replicas got the request.
       const later = await read();
       if (later !== null) return later;
       if (answers.length > 0 || performance.now() > began + READ_MS) throw notStoredYet(id);
-      // Until all replicas are connected again, one that has the response may not have got the question.
+      // Until all replicas are connected again, the replica with the response may have missed the request.
       if (!this.#replicas.wasLost()) return null;
       await sleep(ASK_AGAIN_MS);
     }
@@ -534,7 +547,7 @@ function stopping(): ServerError {
   return new ServerError("draining", "the server is shutting down; send the request to another one");
 }
 
-/** Whether an event precedes all output of a run, and is the same if the run begins again. */
+/** Returns whether an event precedes all output of a run, and occurs again if the run is restarted. */
 function isBeforeOutput({ type }: AgentEvent): boolean {
   return type === "session";
 }
@@ -548,24 +561,22 @@ const unexpected = { code: "internal", message: "internal error; details are in 
 
 /** Returns the state of a stored response as clients see it. */
 function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {
-  // A response that runs in this process is in #running, so its stored state is not read. A stored response that is assigned to
-  // this process has therefore ended, but its final state could not be stored.
+  // Running responses of this process are in #running, and their stored state is not read. If the store names this process as
+  // the owner, the response has therefore ended, but its final state could not be stored.
   const isInterrupted = interrupted !== null && (runner === "nobody" || runner === "here");
   return isInterrupted
     ? { status: "incomplete", isBackground, spans: interrupted }
     : { status, isBackground, spans: body };
 }
 
-/**
- * Like shownState, for a response in a list. `run`: its run in this process; undefined: the response does not run here.
- */
+/** Returns the state of a response in a list as clients see it. `run`: the run in this process; undefined if there is none. */
 function listed(response: ListedResponse, run: ResponseRun | undefined): ListedResponse {
   if (run !== undefined) return { ...response, status: run.status, outputStart: run.outputStart };
   const isInterrupted = response.runner === "nobody" || response.runner === "here";
   return isInterrupted ? { ...response, status: "incomplete" } : response;
 }
 
-/** Checks whether an id has the form of a response id, because a client may send any text. */
+/** Returns whether a text sent by a client has the format of a response id. */
 function isResponseId(id: string): boolean {
   return /^resp_[0-9a-f]{32}$/.test(id);
 }

@@ -1,5 +1,5 @@
-// Restarter: generates background responses again whose server has ended before their first output (restart_background). Each is
-// a request of the same route, with the stored body, whose reply nobody reads.
+// Restarter: generates background responses again if their server ended before their first output (setting restart_background).
+// The stored request is sent to the same route; its reply is discarded.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ClaimedResponse } from "../../actors/api/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,20 +8,20 @@ import { nameClient } from "../server/client.ts";
 import type { HttpReply, HttpRequest } from "../server/edge.ts";
 import type { Responses } from "./responses.ts";
 
-/** Milliseconds between two searches for such responses; each replica varies them by a quarter. */
+/** Milliseconds between two searches for responses to restart. Each replica varies the interval randomly by up to a quarter. */
 const SEARCH_MS = 2000;
 /**
- * Attempts to begin a response that this server has claimed, SEARCH_MS apart, while the error is a passing one. Then the response is
- * left to the next server that claims it.
+ * Number of attempts to begin a claimed response, SEARCH_MS apart, if the error is temporary. After these attempts, the
+ * response is released for other servers.
  */
 const MAX_ATTEMPTS = 10;
 
 export interface RestarterOptions {
   readonly responses: Responses;
   readonly log: Log;
-  /** Whether responses can be generated; false while models load. */
+  /** Returns whether responses can be generated. They cannot while models are being loaded. */
   isReady(): boolean;
-  /** Creates the response. Rejects if it could not begin. */
+  /** Creates the response. Rejects if the response could not begin. */
   create(request: HttpRequest, reply: HttpReply, claimed: ClaimedResponse): Promise<void>;
 }
 
@@ -30,7 +30,7 @@ export class Restarter {
   #timer: NodeJS.Timeout | null = null;
   /** Number of claimed responses that have not begun. */
   #waiting = 0;
-  /** Claimed responses that cannot be generated, and whose end is not stored yet. */
+  /** Ids of claimed responses that cannot be generated, and whose final state is not stored yet. */
   readonly #failed = new Set<string>();
   #isStopped = false;
 
@@ -39,7 +39,7 @@ export class Restarter {
     this.#timer = setTimeout(() => void this.#search(), 0).unref();
   }
 
-  /** Claims no more responses. Those that are claimed still begin. */
+  /** Claims no more responses. Responses that are already claimed still begin. */
   stop(): void {
     this.#isStopped = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -51,7 +51,8 @@ export class Restarter {
       for (const id of this.#failed) await this.#giveUp(id);
       if (isReady()) for (const claimed of await responses.claim(this.#waiting)) void this.#restart(claimed);
     } catch (error) {
-      // The loss of the store is logged once by its client; the next search finds what this one has missed.
+      // The store's client logs once that the store is unavailable. The next search finds the responses that this one has
+      // missed.
       if (!(error instanceof ServerError)) log.error({ err: error }, "the search for responses to restart failed");
     }
     if (this.#isStopped) return;
@@ -67,11 +68,14 @@ export class Restarter {
     if (error === null) return;
     log.error({ response: id, err: error }, "a background response could not be generated again");
     this.#failed.add(id);
-    // If the store is lost, the next search tries again.
+    // If the store is unavailable, the next search tries again.
     await this.#giveUp(id).catch(() => {});
   }
 
-  /** Creates a claimed response. Resolves to the error if it can never be created; null: it was created, or is left to a server. */
+  /**
+   * Creates a claimed response. Resolves to null if it was created or released for another server, or to the error if it can
+   * never be created.
+   */
   async #begin(claimed: ClaimedResponse): Promise<unknown> {
     const { responses, create, isReady } = this.#options;
     for (let attempt = 1; ; ) {
@@ -80,14 +84,14 @@ export class Restarter {
         return null;
       } catch (error) {
         if (error instanceof ServerError && error.code === "draining") {
-          // This server stops too.
+          // This server is stopping too.
           await responses.release(claimed.id);
           return null;
         }
         if (!(error instanceof ServerError) || !error.retryable) return error;
-        // The cause of the error is passing, so another server, or this one later, may generate the response.
+        // The error is temporary, so another server, or this one later, may be able to generate the response.
         if (attempt >= MAX_ATTEMPTS && (await responses.release(claimed.id))) return null;
-        // While the store is lost, an attempt says nothing about the response.
+        // Attempts while the store is unavailable do not count.
         if (isReady() && error.code !== "storage_unavailable") attempt++;
         do await sleep(SEARCH_MS, undefined, { ref: false });
         while (responses.isStoreLost);
@@ -102,7 +106,7 @@ export class Restarter {
 }
 
 function requestOf({ client, request }: ClaimedResponse): HttpRequest {
-  // A copy, because a text worker may take its memory, and the request may be tried again.
+  // The body is copied, because a text worker may take over its memory, and the request may be retried.
   let body = new Uint8Array(request);
   const made: HttpRequest = {
     method: "POST",
@@ -124,7 +128,7 @@ function requestOf({ client, request }: ClaimedResponse): HttpRequest {
   return made;
 }
 
-/** Reply to nobody. */
+/** Reply that discards the response. */
 const unreadReply: HttpReply = {
   send: () => {},
   stream: () => ({ write: () => true, keepOpen: () => {}, drained: async () => {}, end: () => {}, abort: () => {} }),

@@ -1,5 +1,5 @@
-// Deadlines of request bodies: a body must be complete in time and must not stall. One timer checks all bodies. A body that
-// arrives together with the request's head therefore needs no timer of its own.
+// Deadlines of request bodies: a body must be complete in time and must not stall. One timer checks all bodies, so that a body
+// that arrives together with the headers needs no timer.
 import { ServerError } from "../../runtime/errors.ts";
 
 /** A body stalls if fewer than LEAST_BYTES bytes arrive within STILL_LIMIT_MS. */
@@ -7,7 +7,7 @@ const STILL_LIMIT_MS = 10_000;
 const LEAST_BYTES = 1024;
 const CHECK_EVERY_MS = 1000;
 
-/** Called when a body is late, with the error to send. */
+/** Called when a body misses a deadline, with the error to send. */
 export type OnLate = (refusal: ServerError) => void;
 
 /** Request body that is still arriving. */
@@ -15,8 +15,8 @@ export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
   /**
-   * Time in ms at which the last complete block of LEAST_BYTES bytes had arrived; until the first block, the start
-   * time.
+   * Time in ms at which the last complete block of LEAST_BYTES bytes had arrived. Equals the start time until the first
+   * complete block.
    */
   movedAt = this.startedAt;
   #bytesSince = 0;
@@ -38,7 +38,7 @@ export class BodyDeadlines {
   readonly #arriving = new Set<ArrivingBody>();
   readonly #timer: NodeJS.Timeout;
 
-  /** `limitMs`: maximum time until the body is complete. */
+  /** `limitMs`: maximum time in ms until the body is complete. */
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
     this.#timer = setInterval(() => this.#check(), Math.min(CHECK_EVERY_MS, limitMs)).unref();
@@ -50,7 +50,7 @@ export class BodyDeadlines {
     return body;
   }
 
-  /** Stops checking a body. Call it when the body is complete or its request has ended. */
+  /** Stops checking a body. Called when the body is complete or its request has ended. */
   delete(body: ArrivingBody): void {
     this.#arriving.delete(body);
   }

@@ -1,5 +1,5 @@
-// Body intake of one server: collects request bodies within the limits on size and time, and passes a request to its handler
-// when its body is complete or rejected. Both HTTP front ends feed it chunks.
+// Body intake of one server: collects request bodies within the limits on size and time. Passes a request to its handler when
+// the body is complete or rejected. Both HTTP front ends feed it chunks.
 import type { ServerError } from "../../runtime/errors.ts";
 import { BodyBudget, BodyReader, bringsBody, refusedLength } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
@@ -11,7 +11,7 @@ const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
 const EMPTY = new Uint8Array(0);
 
-/** Request of an HTTP front end. Its body arrives after the head and may be released before the response. */
+/** Request of an HTTP front end. Its body arrives after the headers and may be released before the response ends. */
 export abstract class EdgeRequest implements HttpRequest {
   abstract readonly method: string;
   abstract readonly path: string;
@@ -53,7 +53,7 @@ export abstract class EdgeRequest implements HttpRequest {
     };
   }
 
-  /** Runs the action when every caller of `holdBody` has released the body. */
+  /** Runs the action when all callers of `holdBody` have released the body. */
   whenLetGo(action: () => void): void {
     if (this.#holds === 0) action();
     else this.#onLetGo = action;
@@ -71,9 +71,9 @@ export abstract class EdgeRequest implements HttpRequest {
   }
 }
 
-/** Reply of an HTTP front end that can close the connection after its response. */
+/** Reply of an HTTP front end, which can close the connection after the response. */
 export interface EdgeReply extends HttpReply {
-  /** Whether to close the connection after the response. If true, nothing more is read from the connection. */
+  /** Whether to close the connection after the response. If true, no further requests are read from the connection. */
   closesConnection: boolean;
   /** Called once, when the request has ended for any reason. */
   onDone: () => void;
@@ -96,8 +96,8 @@ export class BodyIntake {
   }
 
   /**
-   * Starts a request whose head has arrived. Returns the Reception of its body. Returns null if no body is read. In this case
-   * the handler has already been called.
+   * Begins a request whose headers have arrived. Returns the Reception of its body; null if no body is read, because the
+   * handler has already been called.
    */
   begin(request: EdgeRequest, reply: EdgeReply): Reception | null {
     if (!bringsBody(request.headers)) {
@@ -116,7 +116,7 @@ export class BodyIntake {
     return new Reception(request, reply, body, this.#deadlines, this.#handler);
   }
 
-  /** Passes a request to its handler. The body has arrived as one WebSocket message; takes ownership of its bytes. */
+  /** Passes a request whose body arrived as one WebSocket message to its handler. Takes ownership of the body's bytes. */
   receive(request: EdgeRequest, reply: EdgeReply, body: Uint8Array): void {
     const reader = new BodyReader(this.#budget, clientOf(request));
     reply.onDone = () => request.whenLetGo(() => reader.release());
@@ -136,7 +136,7 @@ export class BodyIntake {
   }
 }
 
-/** Reception of the body of one request, chunk by chunk. */
+/** Reception: receives the body of one request, chunk by chunk. */
 export class Reception {
   readonly #request: EdgeRequest;
   readonly #reply: EdgeReply;
@@ -169,7 +169,7 @@ export class Reception {
 
   /**
    * Adds a chunk and takes ownership of its bytes. Chunks after a rejection are discarded. If reading must pause, returns a
-   * promise that resolves when reading may continue and never rejects; else null.
+   * promise that resolves when reading may continue; otherwise null. The promise never rejects.
    */
   add(chunk: Uint8Array): Promise<void> | null {
     if (this.#isOver) return null;
@@ -187,7 +187,7 @@ export class Reception {
     else this.#handled(null);
   }
 
-  /** Passes the request to its handler when the file contains the whole body. If the client has disconnected, does nothing. */
+  /** Passes the request to its handler when the complete body is in the file. Does nothing if the client has disconnected. */
   async #endSpool(spool: BodySpool): Promise<void> {
     const error = await spool.end();
     if (this.#isDone) return;
@@ -199,7 +199,7 @@ export class Reception {
     this.#handler(this.#request, this.#reply, refusal);
   }
 
-  /** Ends the reception. Call it when the request has ended, with or without a response. */
+  /** Ends the reception. Called when the request has ended, with or without a response. */
   done(): void {
     this.#isDone = true;
     this.#close();

@@ -1,5 +1,5 @@
-// Body spool: writes the body of one upload to a file while it arrives, so that the whole body is never in memory. The file is
-// removed when the request ends.
+// Body spool: writes the body of one upload to a file while it arrives, so that the complete body is never in memory. The file
+// is deleted when the request ends.
 import { randomBytes } from "node:crypto";
 import { createWriteStream, rmSync, type WriteStream } from "node:fs";
 import { join } from "node:path";
@@ -7,19 +7,19 @@ import { finished } from "node:stream/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { MAX_BODY_BYTES, tooLarge } from "./body.ts";
 
-/** Maximum number of uploads in progress, of all clients together. */
+/** Maximum number of concurrent uploads of all clients. */
 const MAX_SPOOLS = 32;
-/** Maximum number of uploads in progress of one client. */
+/** Maximum number of concurrent uploads of one client. */
 const MAX_CLIENT_SPOOLS = 16;
-/** Number of bytes waiting to be written at which reading from the client pauses. */
+/** Number of unwritten bytes at which reading from the client pauses. */
 const HIGH_WATER_BYTES = 256 * 1024;
 
-/** Counts the uploads in progress, in total and per client. An upload counts until its file is removed. */
+/** Counter of uploads in progress, in total and per client. An upload counts until its file is deleted. */
 export class SpoolCount {
   #count = 0;
   readonly #byClient = new Map<string, number>();
 
-  /** Counts a body. Returns an error if there are too many. */
+  /** Counts an upload. Returns an error if there are too many. */
   enter(client: string): ServerError | null {
     const ofClient = this.#byClient.get(client) ?? 0;
     if (this.#count >= MAX_SPOOLS || ofClient >= MAX_CLIENT_SPOOLS) {
@@ -72,7 +72,7 @@ export class BodySpool {
     return null;
   }
 
-  /** Resolves when more chunks may be added; null: they may be added now. Never rejects. */
+  /** Returns a promise that resolves when more chunks may be added and never rejects; null if they may be added now. */
   drained(): Promise<void> | null {
     if (!this.#file.writableNeedDrain) return null;
     return new Promise((resolve) => {
@@ -84,14 +84,14 @@ export class BodySpool {
     });
   }
 
-  /** Resolves when all bytes are in the file, with the error if they could not be written. */
+  /** Resolves when all bytes are in the file: to null, or to the error if they could not be written. */
   async end(): Promise<ServerError | null> {
     this.#file.end();
     await finished(this.#file).catch(() => {});
     return this.#error;
   }
 
-  /** Ends the writing and removes the file. */
+  /** Stops writing and deletes the file. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;

@@ -1,11 +1,11 @@
-// Body limits: maximum bytes of one body, of all bodies of one client, and of all bodies in memory. A body is rejected if its
-// content-length is above the first limit, or at the first byte above any limit.
+// Body limits: maximum bytes of one body, of one client's bodies, and of all bodies in memory. A body is rejected if its
+// content-length exceeds the first limit, or as soon as the received bytes exceed any limit.
 import { ServerError } from "../../runtime/errors.ts";
 
 /** Maximum bytes of one body, from the API contract. */
 export const MAX_BODY_BYTES = 50 * 1024 * 1024;
 const DEFAULT_BYTES_IN_FLIGHT = 8 * MAX_BODY_BYTES;
-/** Maximum fraction of the budget that one client may use, so that other clients have room. */
+/** Maximum fraction of the budget for one client, so that other clients have room. */
 const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);
@@ -16,12 +16,12 @@ const EMPTY = new Uint8Array(0);
 const LOOSE_CHUNKS = 1024;
 
 /**
- * Budget of the body bytes that one server holds. A body counts from its arrival until its bytes are released, usually when it
- * has been parsed.
+ * Budget for the body bytes that one server holds. Bytes count from their arrival until they are released, usually after the
+ * body has been parsed.
  */
 export class BodyBudget {
   readonly limitBytes: number;
-  /** Maximum bytes of one client: its share of the budget, but at least one complete body. */
+  /** Maximum bytes of one client: CLIENT_SHARE of the budget, but at least one body of maximum size. */
   readonly clientLimitBytes: number;
   #usedBytes = 0;
   readonly #usedByClient = new Map<string, number>();
@@ -31,7 +31,7 @@ export class BodyBudget {
     this.clientLimitBytes = Math.max(Math.floor(limitBytes * CLIENT_SHARE), Math.min(limitBytes, MAX_BODY_BYTES));
   }
 
-  /** Counts bytes for a client. Returns an error if they exceed a limit, else null. */
+  /** Counts bytes of a client. Returns an error if a limit is exceeded, else null. */
   take(client: string, bytes: number): ServerError | null {
     const ofClient = (this.#usedByClient.get(client) ?? 0) + bytes;
     if (ofClient > this.clientLimitBytes) {
@@ -55,13 +55,13 @@ export class BodyBudget {
   }
 }
 
-/** Checks whether the headers announce a body. */
+/** Returns whether the headers announce a body. */
 export function bringsBody(headers: ReadonlyMap<string, string>): boolean {
   const length = headers.get("content-length");
   return (length !== undefined && length !== "0") || headers.has("transfer-encoding");
 }
 
-/** Returns the error for a body with this content-length; null if its size is allowed. */
+/** Returns the error for a body with this content-length; null if the size is allowed. */
 export function refusedLength(contentLength: string | undefined): ServerError | null {
   const bytes = Number(contentLength ?? 0);
   return bytes > MAX_BODY_BYTES ? tooLarge(`${bytes} bytes`) : null;
@@ -105,7 +105,7 @@ export class BodyReader {
     return null;
   }
 
-  /** Returns the complete body. The budget counts it until `release`. */
+  /** Returns the complete body. It stays counted in the budget until `release`. */
   take(): Uint8Array {
     const chunks = [...this.#joined, ...this.#loose];
     this.#joined = [];

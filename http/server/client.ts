@@ -1,5 +1,5 @@
-// Client identity, for fair scheduling between clients: the API key, or the address if there is no key. The identity is stored
-// as a digest, because a key is a secret that the rest of the server does not need. access/api-keys.ts verifies keys.
+// Client identity, for fair scheduling between clients: the API key, or the address if there is no key. It is stored as a
+// digest, because the key is a secret that the rest of the server does not need. access/api-keys.ts verifies keys.
 import { createHash, randomBytes } from "node:crypto";
 import type { HttpRequest } from "./edge.ts";
 
@@ -11,7 +11,10 @@ const MIN_KEY_LENGTH = 20;
 const DIGEST_LENGTH = 16;
 
 const bearer = /^Bearer\s+/i;
-/** Random salt of the digests, different in each process or shared state, so that a digest reveals nothing about its key. */
+/**
+ * Random salt of the digests, so that a digest does not reveal the key. Each process, or each group of replicas, has its own
+ * salt.
+ */
 let salt: Uint8Array | string = randomBytes(16);
 
 type Asker = Pick<HttpRequest, "headers" | "address">;
@@ -19,19 +22,19 @@ type Asker = Pick<HttpRequest, "headers" | "address">;
 /** Cache of digests, because the client of a request is looked up several times. */
 const known = new WeakMap<Asker, string>();
 
-/** Takes the salt that the replicas of this server share. Called before the first request. */
+/** Sets the salt that all replicas of this server share. Called before the first request. */
 export function shareSalt(shared: string): void {
   salt = shared;
 }
 
-/** Returns a short name of the request's client that stays the same until the process ends, and on all replicas. */
+/** Returns a short identifier of the client. It is the same on all replicas, and does not change while the process runs. */
 export function clientOf(request: Asker): string {
   const client = known.get(request) ?? digestOf(request);
   known.set(request, client);
   return client;
 }
 
-/** Makes `client` the client of a request that the server itself sends for it. */
+/** Sets the client of a request that the server itself sends on behalf of a client. */
 export function nameClient(request: Asker, client: string): void {
   known.set(request, client);
 }

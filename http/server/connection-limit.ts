@@ -1,19 +1,19 @@
-// Connection limit: reserves some of the process's open files for models, stores and logs. It rejects further connections
-// before the process runs out of files.
+// Connection limit: keeps some of the process's file descriptors free for models, stores and logs, by rejecting connections
+// before the process runs out of descriptors.
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 
-/** Files reserved for models, threads, stores and logs. */
+/** Number of file descriptors reserved for models, threads, stores and logs. */
 const RESERVED_FILES = 128;
 
-/** Minimum open-file limit of the process (ulimit -n): the reserved files, and the same number for connections. */
+/** Minimum open-file limit of the process (ulimit -n): the reserved descriptors, and as many for connections. */
 export const MIN_OPEN_FILES = 2 * RESERVED_FILES;
 
-/** Number of open files above which connections are rejected. */
+/** Returns the number of open files above which connections are rejected. */
 export function fullAtFiles(): number {
   return Math.max(openFileLimit() - RESERVED_FILES, RESERVED_FILES);
 }
 
-/** Number of open files below which connections are accepted again. */
+/** Returns the number of open files below which connections are accepted again. */
 export function freeAtFiles(): number {
   return fullAtFiles() - RESERVED_FILES / 4;
 }

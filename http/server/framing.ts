@@ -1,5 +1,5 @@
-// Framing checks: the end of a request's head and body must be unambiguous. If it is not, a proxy may split the same bytes into
-// different requests (request smuggling). Both HTTP front ends run these checks first.
+// Framing checks: the ends of a request's headers and body must be unambiguous. Otherwise, a proxy may split the same bytes
+// into different requests (request smuggling). Both HTTP front ends run these checks first.
 import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
 
@@ -9,9 +9,9 @@ export const MAX_HEADER_BYTES = 16 * 1024;
 const methodToken = /^[A-Za-z][A-Za-z0-9_-]*$/;
 const digits = /^[0-9]+$/;
 
-/** Returns an error if the end of a request is ambiguous, else null. After an error, the caller must close the connection. */
+/** Returns an error if the end of a request is ambiguous, else null. The caller must close the connection after an error. */
 export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
-  // If body bytes are parsed as a request by mistake, they rarely start with a valid method.
+  // Body bytes that are parsed as a request by mistake rarely start with a valid method.
   if (!methodToken.test(method)) return fault("a method of letters", method);
   const host = headers.get("host");
   if (host?.includes(",")) return fault("one host", host);

@@ -1,10 +1,10 @@
-// Requests in flight: the unanswered requests of a server. Both HTTP front ends use this class for a graceful close, which is
-// complete when the last request has ended.
+// Requests in flight: requests without a complete response. Both HTTP front ends use this class for a graceful close, which
+// completes when the last request has ended.
 import type { EdgeServer } from "./edge.ts";
 
 /**
- * Time in ms without a request after which no client has an idle connection: the limit of idle connections is 10 s on both front
- * ends, and it is checked about once a second.
+ * Time in ms without a request after which no idle connection is left. Both front ends close connections after 10 s of idle
+ * time, and check this about once a second.
  */
 const ALL_IDLE_MS = 12_000;
 
@@ -14,7 +14,7 @@ interface Abortable {
 
 interface ServerParts {
   readonly port: number;
-  /** Called when the server retires. Returns whether it accepts no more connections from now on. */
+  /** Called when the server retires. Returns whether the server stops accepting connections now. */
   readonly retired?: () => boolean;
   /** Called when the server closes. */
   readonly stopAccepting: () => void;
@@ -26,7 +26,7 @@ export class InFlight {
   readonly #open = new Set<Abortable>();
   #isRetiring = false;
   #isClosing = false;
-  /** Resolves the result of retire(); null: the server is not retired, or accepts connections. */
+  /** Resolves the promise of retire(); null if the server is not retired, or still accepts connections. */
   #unused: (() => void) | null = null;
   #unusedTimer: NodeJS.Timeout | null = null;
   #settle: () => void = () => {};
@@ -35,7 +35,7 @@ export class InFlight {
     this.#settle = resolve;
   });
 
-  /** Whether each response should close its connection: the server retires or is closed. */
+  /** Whether each response should close its connection, because the server is retired or closed. */
   get isRetiring(): boolean {
     return this.#isRetiring;
   }

@@ -1,5 +1,5 @@
-// Listen: chooses the HTTP front end (uWebSockets.js if it loads, else node:http), and logs which one is used and why. Called by
-// the composition root with the app.
+// Listen: chooses the HTTP front end (uWebSockets.js if its binary loads, else node:http), and logs the choice and the reason.
+// The composition root calls it with the app.
 
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
@@ -83,7 +83,7 @@ function forcedNative(name: NativePackage): OpenEdge {
   }
 }
 
-/** Returns the loader's reason for a failure, without the list of platforms and the require stack. */
+/** Returns the loader's reason for a failure, without its list of platforms and its require stack. */
 function lastLine(error: unknown): string {
   const lines = (error as Error).message.split("\n").filter((line) => line !== "" && !/^(Require stack|- )/.test(line));
   return lines.at(-1) ?? "no reason given";

@@ -1,4 +1,4 @@
-// Writer of long responses: writes as fast as the client reads, and yields to the event loop between two pieces.
+// Writer of long responses: writes as fast as the client reads, and yields to the event loop between pieces.
 import type { StreamSink } from "./edge.ts";
 
 export type Piece = string | Uint8Array;
@@ -9,13 +9,13 @@ export type Piece = string | Uint8Array;
  */
 const keepOpenMs = 4000;
 
-/** Writes a piece. Resolves when the next piece may be written. Disconnects a reader that stalls for `readerStallMs`. */
+/** Writes a piece. Resolves when the next piece may be written. Disconnects a client that stops reading for `readerStallMs`. */
 export async function writePiece(sink: StreamSink, piece: Piece, readerStallMs: number): Promise<void> {
   if (!sink.write(piece)) await drained(sink, readerStallMs);
   await turns.next();
 }
 
-/** Waits until a stream is writable. Disconnects a reader that stalls for `readerStallMs`. */
+/** Waits until a stream is writable. Disconnects a client that stops reading for `readerStallMs`. */
 export async function drained(sink: StreamSink, readerStallMs: number): Promise<void> {
   const stalled = setTimeout(() => sink.abort(), readerStallMs);
   const keeping = setInterval(() => sink.keepOpen(), keepOpenMs);
@@ -25,8 +25,8 @@ export async function drained(sink: StreamSink, readerStallMs: number): Promise<
 }
 
 /**
- * Queue of the writers: resumes one writer per turn of the event loop. Without the queue, a hundred responses that are
- * ready at the same time would all be written in one turn.
+ * Queue of waiting writers. It resumes one writer per turn of the event loop. Otherwise, a hundred responses that are ready at
+ * the same time would all be written in one turn.
  */
 class Turns {
   #waiting: (() => void)[] = [];

@@ -1,4 +1,4 @@
-// Sessions routes: export, import and deletion of a session.
+// Sessions routes: export, import and delete a session.
 import type { Files } from "../../actors/api/agent/files.ts";
 import { importedSession, serializedSession } from "../../actors/api/agent/serialized-session.ts";
 import type { Sessions } from "../../actors/api/agent/sessions.ts";
@@ -38,7 +38,8 @@ export const deleteSession: RouteHandler = async (exchange, context) => {
   const id = exchange.parameters.session_id ?? "";
   const wasThere = await sessions.delete(id);
   await context.agents?.forget(id);
-  // The session is deleted, even if a run on a replica that cannot be asked now stores it again.
+  // The session is deleted even if a replica cannot be reached now. An agent run on that replica may then store the session
+  // again.
   if (context.replicas !== null) await context.replicas.ask(null, "forgetSession", { session: id }, false);
   exchange.json(200, { id, object: "session", deleted: wasThere });
 };

@@ -1,4 +1,4 @@
-// Translator of the body of PUT /v1/sessions/{session_id}. A long body is parsed on a text worker.
+// Translator of the body of PUT /v1/sessions/{session_id}. A text worker parses long bodies.
 import { type SerializedSession, serializedSessionSchema } from "../../actors/api/agent/serialized-session.ts";
 import { acceptedBody } from "../shared/accepted-body.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";
@@ -10,7 +10,7 @@ interface SessionTranslation extends Translation {
 export const sessionTranslator: BodyTranslator<SessionTranslation> = {
   name: "session",
   translate(value) {
-    // Unknown fields are refused, because a session with such fields would be imported only in part.
+    // Unknown fields are rejected, because they would be lost during the import.
     const { body } = acceptedBody(serializedSessionSchema, value, "refuse");
     return { model: null, ignored: [], session: body };
   },

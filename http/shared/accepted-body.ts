@@ -1,22 +1,21 @@
-// Accepted body: validates the body of an inference request. A field that the schema does not know is rejected if the setting
-// `unknown_fields` is "refuse", or if its name looks like a misspelt name of a known field. Otherwise, the field is removed and
-// reported.
+// Accepted body: validates the body of an inference request. Rejects an unknown field if the setting `unknown_fields` is
+// "refuse", or if its name looks like a misspelt known name. Otherwise, removes the field and reports it.
 import type { z } from "zod";
 import { misspelt } from "../../runtime/nearest.ts";
 import { describeIssue, type Issue, located, parsed, unknownFieldError } from "../issues.ts";
 import { type IgnoredField, ignoredFields } from "./ignored.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
-/** Field names of other APIs that look like misspelt names of this server's fields. */
+/** Field names of other APIs that must not count as misspelt names of this server's fields. */
 const othersNames = new Set(["top_a", "models", "mode", "speed", "max_tokens"]);
 
 interface Accepted<Body> {
   readonly body: Body;
-  /** Fields of the body without effect, including unknown fields. */
+  /** Fields of the body that have no effect, including unknown fields. */
   readonly ignored: readonly IgnoredField[];
 }
 
-/** Validates a parsed body, which it may change. Throws a ServerError that names the invalid field. */
+/** Validates a parsed body. May change it. Throws a ServerError that names the invalid field. */
 export function acceptedBody<Schema extends z.ZodObject>(
   schema: Schema,
   value: unknown,
@@ -24,7 +23,7 @@ export function acceptedBody<Schema extends z.ZodObject>(
 ): Accepted<z.output<Schema>> {
   const unknown = new Set<string>();
   let result = parsed(schema, value);
-  // Unknown fields hide other issues of a body and, within a union, further unknown fields. So validation is repeated.
+  // Validation is repeated, because unknown fields hide other issues and, within a union, further unknown fields.
   while (!result.success && unknownFields === "ignore") {
     if (!removeUnknown(value, result.error.issues, unknown)) break;
     result = parsed(schema, value);
@@ -34,7 +33,7 @@ export function acceptedBody<Schema extends z.ZodObject>(
   return { body: result.data, ignored: [...ignoredFields(schema, result.data), ...others] };
 }
 
-/** Removes the unknown fields from a body and adds their paths to `removed`. Returns false if there are none. */
+/** Removes the unknown fields of a body and adds their paths to `removed`. Returns false if there are none. */
 function removeUnknown(value: unknown, issues: readonly Issue[], removed: Set<string>): boolean {
   const found = [...located(issues)].flatMap(({ path, issue }) =>
     issue.code === "unrecognized_keys" ? [{ path, keys: issue.keys, known: issue.message.split(",") }] : [],
@@ -52,7 +51,7 @@ function removeUnknown(value: unknown, issues: readonly Issue[], removed: Set<st
   return removedAny;
 }
 
-/** Path without the indices of arrays: `messages[].mood`. */
+/** Returns a path without array indices: `messages[].mood`. */
 function pathOf(path: readonly PropertyKey[]): string {
   const steps = path.map((key) => (typeof key === "number" ? "[]" : `.${String(key).slice(0, MAX_NAME_LENGTH)}`));
   return steps.join("").slice(1);

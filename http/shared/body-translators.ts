@@ -1,4 +1,4 @@
-// Body translators of all inference routes. The text workers load this module; its interface is TranslatorModule.
+// Body translators of all inference routes, for text workers, which load this module. Its interface is TranslatorModule.
 import type { BodyTranslators } from "../../actors/api/body-translators.ts";
 import type { TaskOutput } from "../../runtime/task/task.ts";
 import { speechTranslator } from "../audio/speech-request.ts";

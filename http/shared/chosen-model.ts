@@ -1,4 +1,4 @@
-// Model choice: resolves the fields `model` and `adapter` of a body, for every route that generates.
+// Model choice: resolves the body fields `model` and `adapter`. Used by every route that generates.
 import type { z } from "zod";
 import type { Inference, ResolvedModel } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -10,7 +10,7 @@ interface ChoosingBody {
   readonly adapter?: z.output<typeof adapterField>;
 }
 
-/** Resolves the model and the adapter, if any, and records the model in the exchange. Throws model_not_found. */
+/** Resolves the model and, if requested, the adapter, and records the model in the exchange. Throws model_not_found. */
 export function chosenModel(exchange: Exchange, inference: Inference, body: ChoosingBody): ResolvedModel {
   const { id, adapter: named, defaults } = inference.resolveModel(body.model ?? undefined);
   exchange.model = id;

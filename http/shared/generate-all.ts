@@ -1,4 +1,4 @@
-// Generations of a request with several prompts: runs PROMPTS_AT_ONCE of them at a time and merges their events.
+// Requests with several prompts: runs up to PROMPTS_AT_ONCE generations at a time and merges their events.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import { addedUsage } from "../../engines/usage.ts";
@@ -10,9 +10,8 @@ type Batches = AsyncIterable<readonly GenerateEvent[]>;
 type Batch = readonly GenerateEvent[];
 
 /**
- * Runs several requests with n choices each as one generation. Choice c of request r becomes choice r * n + c. The
- * event `done` has the total usage. The first error ends all generations. `onPrepared` is called when all prompts are
- * prepared.
+ * Runs several requests, each with n choices, as one generation. Choice c of request r becomes choice r * n + c. The event
+ * `done` contains the total usage. The first error ends all generations. `onPrepared`: called when all prompts are prepared.
  */
 export function generateAll(
   inference: Pick<Inference, "generate">,
@@ -60,7 +59,7 @@ async function* merged(
   }
 }
 
-/** Merges the events of several generations: one `begin`, choices numbered across all generations, one `done`. */
+/** Merged events of several generations: one `begin`, choices numbered across all generations, and one `done`. */
 class CombinedEvents {
   readonly #requests: readonly GenerateRequest[];
   #usage: Usage | null = null;
@@ -77,7 +76,7 @@ class CombinedEvents {
     return this.#isFailed;
   }
 
-  /** Converts a batch of events to events of the merged generation. `at`: index of the request. */
+  /** Converts events of one generation to events of the merged generation. `at`: index of the request. */
   of(at: number, batch: Batch): Batch {
     const first = at * (this.#requests[at]?.choices ?? 1);
     const failure = batch.findIndex(({ type }) => type === "error");
@@ -119,8 +118,8 @@ async function arrival(at: number, batches: AsyncIterator<Batch>): Promise<Arriv
 }
 
 /**
- * Returns a function that creates a callback for each part. When the callbacks of all `count` parts have been called, `onAll`
- * is called once.
+ * Returns a function that creates a callback for each of `count` parts. After all callbacks have been called, `onAll` is called
+ * once.
  */
 export function countdown(count: number, onAll: () => void): (part: number) => () => void {
   const called = new Set<number>();

@@ -1,27 +1,26 @@
-// Ignored fields: logs, once per field and process, that a request set a field without effect. The metadata of the schemas
-// marks known fields that are ignored. Unknown fields also count as ignored.
+// Ignored fields: logs that a request set a field without effect, once per field and process. The schemas' metadata states
+// which known fields are ignored. Unknown fields also count as ignored.
 import { z } from "zod";
 import type { Log } from "../observe/log.ts";
 
 type Schema = z.core.$ZodType;
 
-/** Ignored field as plain data, since another thread may have parsed the body. */
+/** Ignored field as plain data, because another thread may have parsed the body. */
 export interface IgnoredField {
   readonly path: string;
-  /** null: the field is unknown. */
+  /** Description that contains the reason; null: the field is unknown. */
   readonly description: string | null;
 }
 
-/** Search function of a schema: calls `found` for each ignored field that a valid value sets. Built once per schema. */
+/** Search function of a schema: calls `found` for each ignored field in a valid value. Built once per schema. */
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/**
- * Messages already logged, by logger. MAX_TOLD limits only messages about unknown fields, because the known fields are a fixed
- * set.
- */
+/** Messages that have been logged, by logger. MAX_TOLD applies only to unknown fields, because known fields are a fixed set. */
 const toldBy = new WeakMap<Log, Set<string>>();
-/** Maximum number of messages per logger; further unknown fields are not logged, because clients choose their names. */
+/**
+ * Maximum number of messages per logger. Further unknown fields are not logged, because clients can invent any number of names.
+ */
 const MAX_TOLD = 1000;
 const MAX_HEADER_LENGTH = 1000;
 
@@ -58,14 +57,14 @@ export function unknownFieldList(fields: readonly IgnoredField[]): string | null
   return list;
 }
 
-/** Returns a path without characters that a header cannot contain or that separate the paths. */
+/** Replaces characters in a path that a header cannot contain, or that separate the paths in the list. */
 function printable(path: string): string {
   return path.replaceAll(/[^\w.[\]$@:/-]/g, "?");
 }
 
 /**
- * Builds the search function of a schema; null if the schema has no ignored fields. `around` lists the enclosing schemas, so
- * that the recursion ends if a schema contains itself.
+ * Builds the search function of a schema; null if the schema has no ignored fields. `around`: enclosing schemas, with which the
+ * recursion detects a schema that contains itself.
  */
 function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
   const meta = z.globalRegistry.get(schema);
@@ -105,7 +104,7 @@ function searchOfArray({ element }: z.ZodArray, path: string, inside: readonly S
   };
 }
 
-/** Builds a search function that checks only the variant of the union that the value has. */
+/** Builds a search function for a union. It searches only in the variant that the value has. */
 function searchOfVariants(union: z.ZodDiscriminatedUnion, path: string, inside: readonly Schema[]): Search | null {
   const { discriminator } = union.def;
   const byTag = new Map<unknown, Search>();

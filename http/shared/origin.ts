@@ -6,7 +6,7 @@ import { clientOf } from "../server/client.ts";
 
 export type Origin = Pick<GenerateRequest, "model" | "adapter" | "client" | "series" | "receivedAt">;
 
-/** Returns the origin of a request. `model`: the resolved model and adapter. */
+/** Returns the origin of a generation request. `model`: the resolved model and adapter. */
 export function originOf(exchange: Exchange, model: ResolvedModel, isStreamed: boolean): Origin {
   return {
     model: model.id,

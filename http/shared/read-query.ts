@@ -2,7 +2,7 @@
 import type { z } from "zod";
 import { describeIssue, parsed } from "../issues.ts";
 
-/** Parses a query. If a parameter is repeated, its last value is used. Throws `invalid_value` that names the parameter. */
+/** Parses a query string. If a parameter is repeated, its last value counts. Throws `invalid_value` with the parameter's name. */
 export function readQuery<Schema extends z.ZodObject>(query: string, schema: Schema): z.output<Schema> {
   const given = Object.fromEntries(new URLSearchParams(query));
   const result = parsed(schema, given);

@@ -1,5 +1,5 @@
-// Parser of the bodies of inference requests. A short body is parsed on this thread. A long body is parsed on a text worker,
-// because parsing it would block this thread.
+// Parser of inference request bodies. A short body is parsed on this thread. A long body is parsed on a text worker, because it
+// would block this thread.
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { checkContentType, MAX_BODY_READ_HERE, nameModel, readJsonValue } from "../json.ts";
@@ -10,8 +10,8 @@ import { type IgnoredField, tellIgnored, unknownFieldList } from "./ignored.ts";
 import type { BodyTranslator, Translation, TranslationInput } from "./translation.ts";
 
 /**
- * Returns the translation of the body. Audio in it is transcribed first, if a model of the server does that. Throws an error if the
- * body is invalid.
+ * Returns the translated body. If a model of the server can transcribe audio, audio in the body is transcribed first. Throws an
+ * error if the body is invalid.
  */
 export async function readRequest<T extends Translation>(
   exchange: Exchange,
@@ -32,8 +32,7 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request, takesUntyped);
   const input: TranslationInput = { parameters, unknownFields };
-  // The bytes of the body stay counted in the body budget, because the text worker holds the body and the route later holds its
-  // translation.
+  // The body stays counted in the body budget, because the text worker holds it now, and the route holds its translation later.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const own = ownMemory(body);
@@ -48,14 +47,14 @@ export async function readRequest<T extends Translation>(
   return translated;
 }
 
-/** Logs the fields without effect, and lists the unknown fields in a response header. */
+/** Logs fields without effect, and lists the unknown fields in a response header. */
 export function reportIgnored(exchange: Exchange, ignored: readonly IgnoredField[], log: Log): void {
   if (ignored.length === 0) return;
   tellIgnored(ignored, log);
   exchange.unknownFields = unknownFieldList(ignored);
 }
 
-/** Returns the bytes in a separate buffer, which can be transferred to another thread. */
+/** Returns the bytes in a buffer of their own, which can be transferred to another thread. */
 function ownMemory(bytes: Uint8Array): Uint8Array {
   return bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
 }

@@ -1,6 +1,6 @@
-// Translation: converts a request body to data for the route (`facts`) and a request for the model (`asked`). It is a
-// pure function of the body and runs on the main thread or on a text worker. The text worker serialises (seals) the
-// prompt, the grammar and the tools, so that threads can pass them on as bytes.
+// Translation: converts a request body to data for the route (`facts`) and a request for the model (`asked`). It depends only
+// on the body, and runs on the main thread or on a text worker. The text worker serialises (seals) prompt, grammar and tools,
+// so that other threads can pass them on as bytes.
 import type { z } from "zod";
 import type { AgentOptions } from "../../actors/api/agent/agents.ts";
 import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
@@ -12,28 +12,30 @@ import type { IgnoredField } from "./ignored.ts";
 import type { Origin } from "./origin.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
-/** Request for the model without the fields that come from its exchange. */
+/** Request for the model, without the fields that come from the exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
 
-/** Fields that all translations have. A translation is plain data, so that it can be sent to another thread. */
+/** Fields of all translations. A translation is plain data, so that it can be sent to another thread. */
 export interface Translation {
-  /** Field `model` of the body. */
+  /** Field `model` of the request body. */
   readonly model: string | null | undefined;
   readonly ignored: readonly IgnoredField[];
 }
 
-/** Input that a text worker needs to translate a body, in addition to the body. */
+/** Input of a text worker's translation task, in addition to the body. */
 export interface TranslationInput {
   readonly parameters: unknown;
   readonly unknownFields: UnknownFields;
 }
 
-/** Body translator of one route. */
+/** Translator of the request bodies of one route. */
 export interface BodyTranslator<T extends Translation> {
   readonly name: string;
-  /** Translates a body; `value` is the parsed JSON, and may be changed. Throws a ServerError that names the invalid field. */
+  /**
+   * Translates a body. `value`: the parsed JSON, which may be changed. Throws a ServerError with the name of the invalid field.
+   */
   translate(value: unknown, parameters: unknown, unknownFields: UnknownFields): T;
-  /** Converts the translation to the output of a text worker's task. */
+  /** Converts a translation to the output of a text worker task. */
   pack(translated: T): TaskOutput;
 }
 
@@ -44,11 +46,11 @@ export interface AskedTranslation<Facts> extends Translation {
 
 /** Translation of a request that may use the agent loop. */
 export interface RunTranslation<Facts> extends AskedTranslation<Facts> {
-  /** Options of the agent loop; null: the request does not use it. */
+  /** Options of the agent loop; null if the request does not use the loop. */
   readonly agent: AgentOptions | null;
 }
 
-/** Creates the translator of a route with this body schema. */
+/** Creates the translator of a route from its body schema. */
 export function askedTranslator<Schema extends z.ZodObject, Facts>(
   name: string,
   schema: Schema,
@@ -58,7 +60,9 @@ export function askedTranslator<Schema extends z.ZodObject, Facts>(
   return runTranslator(name, schema, factsOf, (body) => ({ asked: askedOf(body), agent: null }));
 }
 
-/** Creates the translator of a route whose requests may use the agent loop. Its parameter is OfferedTools or null. */
+/**
+ * Creates the translator of a route whose requests may use the agent loop. The translator's parameter is OfferedTools or null.
+ */
 export function runTranslator<Schema extends z.ZodObject, Facts>(
   name: string,
   schema: Schema,
@@ -83,7 +87,7 @@ export function runTranslator<Schema extends z.ZodObject, Facts>(
   };
 }
 
-/** Returns the request with its prompt, grammar and tools serialised (sealed). */
+/** Returns the request with prompt, grammar and tools in serialised (sealed) form. */
 export function sealed(asked: AskedRequest): AskedRequest {
   const { prompt, grammar, tools } = asked;
   if (prompt.kind === "sealed") return asked;

@@ -1,4 +1,5 @@
-// Unknown fields of a request body: the setting that says what happens to them, and the response header that lists them.
+// Unknown fields of a request body: the setting that decides whether they are rejected, and the response header that lists
+// them.
 
 export type UnknownFields = "ignore" | "refuse";
 

@@ -1,4 +1,4 @@
-// Errors of skill uploads: an upload that is not a valid skill gets the status 422.
+// Errors of skill uploads: an invalid skill is rejected with status 422.
 import type { ErrorCode } from "../../runtime/errors.ts";
 import type { ErrorFormat } from "../errors.ts";
 

@@ -104,7 +104,7 @@ interface Page<Item> {
   readonly hasMore: boolean;
 }
 
-/** Returns a page of the items, which are sorted with the newest first. Throws invalid_value for an unknown cursor. */
+/** Returns a page of the items. `items`: sorted with the newest first. Throws invalid_value for an unknown cursor. */
 function pageOf<Item extends { readonly id: string }>(items: readonly Item[], query: SkillsQuery): Page<Item> {
   const { limit = "1000", order, after, page } = query;
   const ordered = order === "asc" ? [...items].reverse() : items;

@@ -1,4 +1,4 @@
-// Schemas of skills and their versions in both protocols.
+// Schemas of skills and their versions in OpenAI's protocol and in the messages protocol.
 import { z } from "zod";
 
 const integer = z.int().min(0);
@@ -58,7 +58,7 @@ export const messagesVersionSchema = z
   })
   .meta({ id: "MessagesSkillVersion" });
 
-/** Responses in either protocol. */
+/** Responses in either of the two protocols. */
 export const anySkill = z.union([skillSchema, messagesSkillSchema]);
 export const anyVersion = z.union([skillVersionSchema, messagesVersionSchema]);
 export const anySkillList = z.union([listOf(skillSchema), messagesListOf(messagesSkillSchema)]);

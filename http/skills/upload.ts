@@ -1,4 +1,4 @@
-// Upload of a skill: reads the form of a new skill or of a new version, and stores it.
+// Skill upload: reads the form of a new skill or of a new version of a skill, and stores it.
 import { type Skill, type Skills, skillLimits } from "../../actors/api/agent/skills.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { clientOf } from "../server/client.ts";
@@ -14,10 +14,10 @@ const formRules: FormRules = {
 const MAX_TITLE_LENGTH = 255;
 /** Form fields for the title of a new skill. The second name is an alias of the first. */
 const titleFields = ["display_title", "display_name"] as const;
-/** Form fields of a new version. */
+/** Form fields that are allowed for a new version of a skill. */
 const versionFields = ["default"] as const;
 
-/** Stores the upload of a request. `skill`: id of the skill that gets a new version; null: creates a new skill. */
+/** Stores an uploaded skill or version. `skill`: id of the skill that gets a new version; null: a new skill is created. */
 export async function storeUpload(request: HttpRequest, skills: Skills, skill: string | null): Promise<Skill> {
   const form = await readForm(request, skills.stagingFolder, formRules);
   try {
@@ -28,7 +28,7 @@ export async function storeUpload(request: HttpRequest, skills: Skills, skill: s
   }
 }
 
-/** Checks the fields of a form. Returns the title; null: none. */
+/** Checks the form fields. Returns the title; null if there is none. */
 function fieldsOf({ fields }: UploadedForm, isVersion: boolean): string | null {
   const allowed: readonly string[] = isVersion ? versionFields : titleFields;
   for (const name of fields.keys()) {

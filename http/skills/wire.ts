@@ -1,4 +1,4 @@
-// Wire forms of skills and their versions, in OpenAI's protocol and in the messages protocol.
+// JSON objects of skills and their versions, in OpenAI's protocol and in the messages protocol.
 import type { z } from "zod";
 import { latestVersion, type Skill, type SkillVersion } from "../../actors/api/agent/skills.ts";
 import type { HttpRequest } from "../server/edge.ts";
@@ -15,7 +15,8 @@ export interface SkillShapes {
 }
 
 /**
- * Returns the shapes of the messages protocol if the request has a header or parameter of that protocol, else OpenAI's.
+ * Returns the functions for the messages protocol if the request has a header or parameter of that protocol, otherwise those
+ * for OpenAI's protocol.
  */
 export function shapesFor({ headers, query }: HttpRequest): SkillShapes {
   const hasBeta = headers.has("anthropic-beta") || headers.has("alt-beta");

@@ -1,4 +1,4 @@
-// GET /v1/system/info and /v1/system/config, and POST /v1/system/doctor. The facts come from the SystemInspector.
+// GET /v1/system/info and /v1/system/config, and POST /v1/system/doctor. The SystemInspector supplies the information.
 import type { RouteHandler } from "../context.ts";
 import { wireDiagnosis, wireSystemInfo } from "./schemas.ts";
 

@@ -1,4 +1,4 @@
-// Settings in force: the schema of GET /v1/system/config. cli/ builds the values, because only cli/ knows the table of settings.
+// Current settings: the schema of GET /v1/system/config. cli/ builds the values, because only cli/ knows the table of settings.
 import { z } from "zod";
 
 export const settingSchema = z

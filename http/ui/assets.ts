@@ -1,5 +1,5 @@
-// Files of the web UI (dist/ui), and of the engine that it runs in the browser (dist/browser), both built by `npm run build`.
-// All files are read at the first request and kept in memory. Client input therefore never becomes part of a path on the disk.
+// Files of the web UI (dist/ui), and of the engine that it runs in the browser (dist/browser). Both are built by `npm run
+// build`. All files are read at the first request and kept in memory, so that client input never becomes part of a file path.
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { extname, join } from "node:path";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 export interface UiFile {
   readonly contentType: string;
   readonly body: Uint8Array;
-  /** The body compressed with brotli; null: the file is only served uncompressed. */
+  /** File content compressed with brotli; null if the file is served only uncompressed. */
   readonly brotli: Uint8Array | null;
   readonly etag: string;
   /** Whether the file name contains a hash of the content. Such a file may be cached forever. */
@@ -33,10 +33,10 @@ const contentTypes: Readonly<Record<string, string>> = {
 
 let files: Promise<ReadonlyMap<string, UiFile>> | null = null;
 
-/** Returns the files by name. The map is empty if the UI has not been built. */
+/** Returns the files by name. The map is empty if the UI was not built. */
 export function uiFiles(): Promise<ReadonlyMap<string, UiFile>> {
   files ??= readFiles().catch((error: unknown) => {
-    // The next request tries again.
+    // The next request tries to read the files again.
     files = null;
     throw error;
   });

@@ -1,5 +1,5 @@
-// Web UI: GET /ui and the files of its page. The page loads nothing from other servers; its content security policy
-// enforces this.
+// Web UI: GET /ui and the files of its page. The page loads nothing from other servers, which its content security policy
+// enforces.
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
@@ -13,8 +13,8 @@ const policy =
   "font-src 'self' data:; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /**
- * Policy of the web workers: a worker has the policy of its own script. The checks of JSON schemas and the grammar library compile
- * functions.
+ * Content security policy of web worker scripts, which replaces the policy of the page. It allows 'unsafe-eval', because JSON
+ * schema validation and the grammar library compile functions.
  */
 const workerPolicy =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval' 'unsafe-eval'; connect-src 'self'; worker-src 'self'";
@@ -22,7 +22,7 @@ const workerPolicy =
 const commonHeaders = {
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
-  // Cross-origin isolation: browsers require it for memory that is shared between workers (SharedArrayBuffer).
+  // Cross-origin isolation, which browsers require for memory that workers share (SharedArrayBuffer).
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-embedder-policy": "require-corp",
   "cross-origin-resource-policy": "same-origin",

@@ -1,5 +1,5 @@
 // Actor: a mailbox and the loop that handles its messages one after another. Only system.ts creates actors. If a handler
-// throws, only its own message fails; the loop continues.
+// throws, only the message that it handles fails; the loop continues.
 import assert from "node:assert";
 import type { Clock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
@@ -128,7 +128,10 @@ function answer({ onReply }: Message, value: unknown): void {
   else onReply?.({ ok: true, value });
 }
 
-/** Returns the behaviour's own handler; null for other names. So peers can call neither onStop nor inherited methods. */
+/**
+ * Returns the behaviour's handler of this name; null if there is none. Peers must not call onStop or inherited methods, so
+ * these names also return null.
+ */
 function handlerOf(behaviour: object, method: string): Handler | null {
   if (method === "onStop" || method in Object.prototype) return null;
   const handler = (behaviour as Record<string, unknown>)[method];

@@ -1,5 +1,5 @@
-// Types of an actor: its protocol (an interface whose methods take one plain message), and the
-// behaviour that implements the protocol.
+// Types of an actor: its protocol (an interface in which each method takes one plain-data message), and the behaviour that
+// implements the protocol.
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import type { DeferredReply } from "./deferred-reply.ts";
 import type { Moved } from "./moved.ts";
@@ -11,7 +11,7 @@ export type MessageOf<P, K extends keyof P> = P[K] extends (message: infer M) =>
 export type ReplyOf<P, K extends keyof P> = P[K] extends (message: never) => infer R ? Awaited<R> : never;
 
 export interface ActorContext {
-  /** The endpoint on which the message arrived; null: it was sent from the same place (thread or process). */
+  /** The endpoint on which the message arrived; null if the message was sent from the same place (thread or process). */
   readonly sender: Endpoint | null;
 }
 

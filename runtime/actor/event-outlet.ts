@@ -1,4 +1,5 @@
-// Event outlet: the writing end of a call's stream of events. A call waits when its reader is behind.
+// Event outlet: the writing end of the event stream of one call. The call sends its events here, and waits while the reader is
+// behind.
 import type { StreamHub } from "./stream.ts";
 import type { StreamWriter } from "./stream-ends.ts";
 
@@ -7,7 +8,7 @@ export class EventOutlet<Event> {
   #resume: () => void = () => {};
   #isCancelled = false;
 
-  /** `onCancel` is called when the reader has cancelled or is gone. */
+  /** `stream`: id of the stream. `onCancel` is called when the reader has cancelled or is gone. */
   constructor(hub: StreamHub, stream: number, onCancel: () => void) {
     this.#writer = hub.writer<Event>(stream, {
       onCancel: () => {
@@ -24,7 +25,7 @@ export class EventOutlet<Event> {
     const resumed = new Promise<void>((resolve) => {
       this.#resume = resolve;
     });
-    // After a cancellation, write() returns false and nothing resumes.
+    // Do not wait after a cancellation: write() then returns false, but `onDrain` is never called.
     if (!this.#writer.write(event) && !this.#isCancelled) await resumed;
   }
 

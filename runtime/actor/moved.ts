@@ -1,4 +1,4 @@
-// Moved reply: a reply whose buffers are transferred to the thread of the sender of the ask, instead of copied. The actor loses
+// Moved reply: the reply to an ask, with buffers that are transferred to the asking thread instead of copied. The actor loses
 // access to them.
 import type { Transferable } from "../endpoint/endpoint.ts";
 

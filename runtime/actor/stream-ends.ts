@@ -123,7 +123,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     });
   }
 
-  /** Called by the runtime when a loop over the reader is left early. */
+  /** Called by the JavaScript engine when a `for await` loop over the reader is left early. */
   return(): Promise<IteratorResult<readonly T[], undefined>> {
     this.cancel();
     return Promise.resolve(done);

@@ -24,7 +24,10 @@ export interface SuperviseOptions<Ready> {
   readonly clock?: Clock;
   /** Called when the place has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
-  /** Called when the place has ended or did not start. `next`: time in ms until the place is started again; null: never. */
+  /**
+   * Called when the place has ended or did not start. `next`: time in ms until the place is started again; null if it is not
+   * restarted.
+   */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
   /** Called when the supervisor has given up. No further calls follow. */
   onEscalate(error: ServerError): void;
@@ -128,7 +131,7 @@ function backoffMs(policy: RestartPolicy, restarts: number): number {
   return restarts === 0 ? 0 : Math.min(policy.maxBackoffMs, policy.minBackoffMs * 2 ** (restarts - 1));
 }
 
-/** True if another attempt would fail for the same reason. */
+/** Returns whether another attempt would fail for the same reason. */
 function isHopeless(startError: unknown): boolean {
   return startError instanceof ServerError && !startError.retryable;
 }

@@ -5,7 +5,10 @@ import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./b
 import type { Transferable } from "./endpoint.ts";
 
 const acknowledgeEvery = 64;
-/** Limits on unacknowledged messages: above the first, send() returns false; above the second, the connection is closed. */
+/**
+ * Limits on the number of unacknowledged messages. Above highWaterMark, send() returns false. Above hardLimit, the connection
+ * is closed.
+ */
 const highWaterMark = 1024;
 const hardLimit = 16_384;
 

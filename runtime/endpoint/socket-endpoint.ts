@@ -7,10 +7,16 @@ import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./b
 
 const headerBytes = 4;
 const maxFrameBytes = 64 * 1024 * 1024;
-/** Limits on unsent bytes: above the first, send() returns false; above the second, the connection is closed. */
+/**
+ * Limits on the number of unsent bytes. Above highWaterBytes, send() returns false. Above hardLimitBytes, the connection is
+ * closed.
+ */
 const highWaterBytes = 1024 * 1024;
 const hardLimitBytes = 4 * maxFrameBytes;
-/** Maximum size of the packer's buffer. The packer keeps its largest buffer, so a packer with a larger one is replaced. */
+/**
+ * Maximum size of the packer's buffer. A packer never shrinks its buffer, so a packer whose buffer has grown above this size is
+ * replaced.
+ */
 const keptBufferBytes = 1024 * 1024;
 /** Maximum time in ms that close() waits for a peer that does not read. */
 const closeDeadlineMs = 1000;

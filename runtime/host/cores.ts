@@ -1,6 +1,6 @@
 // CPU cores for compute threads. Hardware threads of one core share its arithmetic units, so one compute thread per core is
-// fastest. If a container has a CPU quota, more threads than the quota allows would only wait. The facts are read from Linux
-// files, without native code.
+// fastest. If a container has a CPU quota, more threads than the quota allows would only wait. Cores and quotas are read from
+// files of Linux in /proc and /sys, without native code.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -34,7 +34,7 @@ export function computeThreads(configured: number, cores = computeCores(), quota
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
 }
 
-/** Returns the CPU quota of this process in cores; Infinity: no quota. */
+/** Returns the CPU quota of this process in cores; Infinity = no quota. */
 export function ownCpuQuota(): number {
   return cpuQuota(readText);
 }
@@ -93,7 +93,7 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
   });
 }
 
-/** Returns the number of cores of these hardware threads; null: unknown. `read` returns null for a missing file. */
+/** Returns the number of cores of these hardware threads; null if unknown. `read` returns null for a missing file. */
 export function countCores(read: (path: string) => string | null, threads = allowedThreads(read)): number | null {
   // All hardware threads of a core report the same list of siblings.
   const cores = new Set(threads.flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
@@ -117,7 +117,7 @@ function allowedThreads(read: (path: string) => string | null): number[] {
   return listed(allowed);
 }
 
-/** Returns the numbers of a list such as `0-3,8` or "". */
+/** Parses a list of numbers and ranges, such as `0-3,8`. The text "" is an empty list. */
 function listed(list: string): number[] {
   const ranges = list.split(",").filter((range) => range !== "");
   return ranges.flatMap((range) => {

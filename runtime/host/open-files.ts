@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 const ofLinux = "/proc/self/fd";
 const ofOthers = "/dev/fd";
 
-/** Returns the maximum number of open files of this process; Infinity: unknown. */
+/** Returns the maximum number of open files of this process; Infinity if unknown. */
 export function openFileLimit(): number {
   try {
     const [, soft = ""] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];

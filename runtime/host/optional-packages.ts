@@ -7,8 +7,8 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /**
- * Packages that are installed without install scripts: that of onnxruntime-node downloads CUDA libraries, which troupe does not
- * use, and audio-decode needs none.
+ * Packages that are installed with --ignore-scripts. The install script of onnxruntime-node would download CUDA libraries,
+ * which troupe does not use. audio-decode needs no install script.
  */
 const scriptless: ReadonlySet<string> = new Set(["onnxruntime-node", "audio-decode"]);
 
@@ -32,7 +32,7 @@ export function installCommand(names: readonly string[], folder: string = ownFol
   const flags = names.every((name) => scriptless.has(name)) ? " --ignore-scripts" : "";
   const packages = names.map((name) => `${name}@${peerDependencies[name]}`).join(" ") + flags;
   const parent = dirname(folder);
-  // A global node_modules folder has no package.json beside it.
+  // A global node_modules folder has no package.json next to it.
   if (basename(parent) === "node_modules" && !existsSync(join(parent, "..", "package.json"))) {
     return `npm install --global ${packages}`;
   }

@@ -3,9 +3,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { setPriority } from "node:os";
 
 /**
- * Lowers the priority of this process, to a niceness of 1..19. On Linux the scheduler may share the processor between sessions first
- * (autogroups); a place that is a process leads a session of its own, so the session gets the niceness too. Errors are ignored: where
- * the system does not allow the change, the process competes like any other.
+ * Lowers the priority of this process to a niceness of 1..19. Linux may first divide processor time between sessions
+ * (autogroups) and only then between the processes of a session. A place that runs as a process leads its own session, so the
+ * niceness is also set for this session. Errors are ignored: if the system does not allow the change, the process keeps its
+ * normal priority.
  */
 export function lowerOwnPriority(niceness: number): void {
   try {
@@ -13,12 +14,12 @@ export function lowerOwnPriority(niceness: number): void {
   } catch {}
   try {
     const own = "/proc/self/autogroup";
-    // A group that is shared with the parent process would lower that too.
+    // Skip an autogroup that the parent process shares, because the parent's priority would be lowered too.
     if (groupIn(own) !== groupIn(`/proc/${process.ppid}/autogroup`)) writeFileSync(own, String(niceness));
   } catch {}
 }
 
-/** Returns the name of an autogroup: `/autogroup-12 nice 0` has `/autogroup-12`. */
+/** Returns the name of an autogroup, for example `/autogroup-12` from the file content `/autogroup-12 nice 0`. */
 function groupIn(path: string): string {
   return readFileSync(path, "utf8").split(" ")[0] ?? "";
 }

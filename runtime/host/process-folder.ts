@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { isAlive, ownIdentity } from "./process-identity.ts";
 import { removeFolderSync } from "./remove-folder.ts";
 
-/** Creates the folder in the first parent that is writable. `kind`: purpose of the folder, a part of its name. */
+/**
+ * Creates the folder in the first parent that is writable. `kind`: purpose of the folder; it becomes part of the folder's name.
+ */
 export function createProcessFolder(kind: string, parents: readonly [...string[], string]): string {
   const prefix = prefixOf(kind);
   for (const parent of parents) removeAbandoned(parent, prefix);
@@ -26,8 +28,8 @@ function makeIn([parent, ...others]: readonly string[], prefix: string): string 
 }
 
 /**
- * Prefix of the folder's name. It includes the host name, because a process cannot see whether a process on another host or in
- * another container is alive.
+ * Returns the prefix of the folder's name. It includes the host name, because a process cannot see whether a process on another
+ * host or in another container is alive.
  */
 function prefixOf(kind: string): string {
   return `troupe-${kind}-${hostname().replaceAll(/[^\w.-]/g, "_")}@`;
@@ -42,7 +44,7 @@ function removeAbandoned(parent: string, prefix: string): void {
       const found = lstatSync(path);
       if (found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid)) removeFolderSync(path);
     } catch {
-      // Another starting process may be removing the same folder.
+      // Ignore the error, because another starting process may be removing the same folder.
     }
   }
 }

@@ -1,5 +1,6 @@
-// Process identity: determines whether the process that wrote an entry still runs. The system reuses process ids, so on Linux
-// the identity includes the start time. Processes that share a folder must run on one machine, in one PID namespace.
+// Process identity: identifies the process that wrote a record, so that others can check whether this process still runs. The
+// system reuses process ids, so on Linux the identity includes the start time. Processes that share a folder must run on one
+// machine, in one PID namespace.
 import { readFileSync } from "node:fs";
 
 export function ownIdentity(): string {
@@ -20,7 +21,7 @@ export function isAlive(identity: string): boolean {
 }
 
 /**
- * Returns the start time of a process in clock ticks since boot; "" if unknown. null: the process has ended (it is a zombie:
+ * Returns the start time of a process in clock ticks since boot; "" if unknown. null if the process has ended (it is a zombie:
  * its parent has not yet waited for it).
  */
 function startOf(pid: number): string | null {

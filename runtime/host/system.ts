@@ -30,7 +30,7 @@ export interface HostFacts {
 
 export interface BuildFacts {
   readonly version: string;
-  /** Git revision of the program; null: unknown. */
+  /** Git revision of the program; null if unknown. */
   readonly gitRevision: string | null;
   /** Whether the installed native libraries support CUDA and Metal. */
   readonly cuda: boolean;
@@ -56,9 +56,9 @@ export interface EngineReport {
   readonly model: string;
   readonly engine: string;
   readonly reason: string;
-  /** Trial results by engine; null: there was no trial, or it failed. */
+  /** Trial results by engine; null if there was no trial, or it failed. */
   readonly figures: Readonly<Record<string, TrialReport>> | null;
-  /** Advice on how the model could run faster on this machine; null: none known. */
+  /** Advice on how the model could run faster on this machine; null if none is known. */
   readonly advice: string | null;
 }
 
@@ -76,7 +76,7 @@ export interface Check {
   readonly name: string;
   readonly status: "ok" | "warn" | "error";
   readonly message: string;
-  /** Advice for the user; absent: the user need not do anything. */
+  /** Advice for the user; absent if the user need not do anything. */
   readonly suggestion?: string;
 }
 

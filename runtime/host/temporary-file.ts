@@ -1,11 +1,11 @@
-// Temporary file: bytes that a program reads from a path.
+// Temporary file, for a program that reads its input from a path.
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /**
- * Writes bytes to a file that only this user can read, in a folder of its own, and removes both when `use` has settled. `name`: of
- * the file, and part of the folder's name (troupe-NAME-).
+ * Writes bytes to a file in a new folder and calls `use` with the path. Only this user can read the file. Removes the file and
+ * the folder when `use` has settled. `name`: name of the file; the folder's name begins with troupe-NAME-.
  */
 export async function withTemporaryFile<T>(
   name: string,

@@ -113,7 +113,7 @@ function textFormatter(): (line: string) => string {
   });
 }
 
-/** Writes a field as key=value. Returns nothing for fields that the line shows elsewhere. */
+/** Writes a field as key=value. Returns an empty list for fields that the line shows elsewhere. */
 function toPair([key, value]: [string, unknown]): string[] {
   if (key === "level" || key === "time" || key === "msg" || (key === "err" && stackOf(value) !== "")) return [];
   const isPlainWord = typeof value !== "object" && /^[^\s"=\p{C}]+$/u.test(String(value));

@@ -11,7 +11,7 @@ const secretCamelName = /[a-z](?:Token|Secret|Password|Passphrase|ApiKey|AccessK
 const gap = String.raw`[\s\\nrt]*`;
 const key = new RegExp(String.raw`(?<!\\)(\\*)"([\w-]{1,64})\1"${gap}:`, "g");
 const keyPlace = new RegExp(`[{,]${gap}$`);
-/** Number of characters examined before a key, to distinguish it from a quoted word. */
+/** Number of characters examined before a quoted word, to determine whether the word is a key. */
 const keyPlaceLength = 200;
 const listStart = new RegExp(String.raw`${gap}\[`, "y");
 const listNext = new RegExp(`${gap},`, "y");
@@ -51,7 +51,7 @@ function isKeyPlace(json: string, at: number): boolean {
   return keyPlace.test(json.slice(Math.max(at - keyPlaceLength, 0), at));
 }
 
-/** Returns the end of the match at `from`; null: no match. */
+/** Matches `form` at index `from`. Returns the index after the match; null if there is no match. */
 function endOf(form: RegExp, json: string, from: number): number | null {
   form.lastIndex = from;
   return form.test(json) ? form.lastIndex : null;
@@ -66,9 +66,9 @@ interface Text {
 }
 
 /**
- * Returns the JSON string that begins at `from`; null: there is none. `escapes` is the number of backslashes before each of its
- * quotes, because the string may be inside other strings. A quote after more than `escapes` backslashes ends the string only if
- * the extra backslashes escape each other. A quote after fewer backslashes ends the enclosing string.
+ * Returns the JSON string that begins at `from`; null if there is none. `escapes` is the number of backslashes before each of
+ * its quotes, because the string may be inside other strings. A quote after more than `escapes` backslashes ends the string
+ * only if the extra backslashes escape each other. A quote after fewer backslashes ends the enclosing string.
  */
 function stringAt(json: string, from: number, escapes: number): Text | null {
   const start = endOf(quote, json, from);

@@ -1,8 +1,9 @@
-// Limited command: a command whose processor time the kernel limits, also after this server was killed.
+// Limited command: a command with a limit on its processor time. The kernel enforces the limit, even after this server is
+// killed.
 
 export type Command = readonly [file: string, ...args: string[]];
 
-/** Returns a command that limits its processor time and then becomes the given one, with the same process id. */
+/** Returns a command that sets the limit and then executes the given command in the same process. */
 export function limitedCommand(command: Command, processorSeconds: number): Command {
   // Windows has no such limit.
   if (process.platform === "win32") return command;

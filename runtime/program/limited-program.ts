@@ -1,5 +1,6 @@
-// Limited program: runs a Node.js program of this package, or another command, in a child process, for input that may attack its
-// parser. The process has an empty environment, and is ended at its limits of time, memory or output.
+// Limited program: runs a Node.js program of this package, or another command, in a child process. Used to parse untrusted
+// input, which may exploit bugs of the parser. The process gets an empty environment. It is killed when it exceeds its limit of
+// time, memory or output.
 import { spawn } from "node:child_process";
 import { memoryOf } from "../sandbox/usage.ts";
 import { type Command, limitedCommand } from "./limited-command.ts";
@@ -18,15 +19,15 @@ export interface CommandLimits {
 }
 
 export interface ProgramLimits extends CommandLimits {
-  /** Limit of the heap of JavaScript in MiB. */
+  /** Limit of the JavaScript heap in MiB. */
   readonly heapMiB: number;
 }
 
 interface CommandRun {
   readonly limits: CommandLimits;
-  /** Bytes for stdin; absent: none. */
+  /** Bytes for stdin; absent if there is none. */
   readonly input?: Uint8Array;
-  /** Aborting ends the process. */
+  /** Aborting this signal kills the process. */
   readonly signal?: AbortSignal;
 }
 
@@ -36,9 +37,12 @@ export interface ProgramRun extends CommandRun {
 }
 
 export interface ProgramResult {
-  /** What the program has written to stdout, also if it failed. */
+  /** Bytes that the program wrote to stdout, even if it failed. */
   readonly output: Buffer;
-  /** Why the program failed: the limit, or the beginning of what it has written to stderr; null: it succeeded. */
+  /**
+   * Reason of the failure: the limit that was exceeded, or the beginning of the program's stderr output. null if the program
+   * succeeded.
+   */
   readonly failure: string | null;
 }
 
@@ -47,7 +51,7 @@ export async function runLimitedProgram(path: string, { args, ...run }: ProgramR
   return await runLimitedCommand([process.execPath, `--max-old-space-size=${run.limits.heapMiB}`, path, ...args], run);
 }
 
-/** Runs a command whose file is a path. Never rejects. */
+/** Runs a command whose first element is the path of an executable. Never rejects. */
 export async function runLimitedCommand(
   command: Command,
   { limits, input, signal }: CommandRun,
@@ -80,7 +84,7 @@ export async function runLimitedCommand(
   child.stderr.on("data", (piece: Buffer) => {
     if (errors.length < maxErrorLength) errors += piece.toString("utf8").slice(0, maxErrorLength - errors.length);
   });
-  // A program that ends early closes its stdin; its exit code says that it failed.
+  // Ignore write errors: a program that ends early closes its stdin, and its exit code reports the failure.
   child.stdin.on("error", () => undefined);
   child.stdin.end(input);
   const exit = await new Promise<Exit>((resolve) => {
@@ -102,10 +106,13 @@ interface Exit {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** Returns why a program has ended by itself or by the kernel. What a crashed program has written is about itself, not the input. */
+/**
+ * Returns why a program failed that this server did not kill. After a crash, its stderr output is not returned, because the
+ * output describes the program and not the input.
+ */
 function reasonOf({ signal }: Exit, errors: string, cpuSeconds: number): string {
   if (/heap out of memory|heap limit/i.test(errors)) return "it needs more memory than its decoder may use";
-  // The kernel ends a program at its limit of processor time with one of these.
+  // The kernel ends a program that exceeds its processor time with SIGXCPU or SIGKILL.
   if (signal === "SIGXCPU") return `it takes more than ${cpuSeconds} s of processor time`;
   if (signal === "SIGKILL") {
     return `the system ended it: it takes more than ${cpuSeconds} s of processor time, or this machine has no memory left`;

@@ -1,5 +1,6 @@
-// Client paces: classifies clients by the durations of their recent tasks. Used by queues in which the tasks of one client
-// delay those of others. The number of remembered clients is bounded; the least recently seen ones are dropped first.
+// Client paces: classifies clients by the durations of their recent tasks. Used by queues in which tasks of one client may
+// delay the tasks of other clients. The number of remembered clients is bounded; the least recently seen ones are dropped
+// first.
 import { LruMap } from "../collections.ts";
 import type { FairQueue } from "./fair-queue.ts";
 

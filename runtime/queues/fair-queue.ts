@@ -15,7 +15,7 @@ interface Lane<T> {
 interface Place<T> {
   readonly lane: Lane<T>;
   readonly inLane: Link<T>;
-  /** Link in the list of items by arrival; null: the item's wait is not limited. */
+  /** Link in the list of items by arrival; null if the item's wait is not limited. */
   readonly inArrivals: Link<T> | null;
 }
 

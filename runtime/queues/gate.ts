@@ -1,4 +1,4 @@
-// Gate: limits the number of concurrent runs. Used for tasks that need much memory or much time of the thread.
+// Gate: limits the number of concurrent runs. Used for tasks that need much memory or occupy the thread for long.
 import { FairQueue } from "./fair-queue.ts";
 
 interface Waiting {

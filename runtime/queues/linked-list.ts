@@ -34,7 +34,7 @@ export class LinkedList<T> {
     return link;
   }
 
-  /** The link must be in this list. */
+  /** Removes a link, which must be in this list. */
   remove(link: Link<T>): void {
     if (link.previous === null) this.#first = link.next;
     else link.previous.next = link.next;

@@ -31,8 +31,8 @@ export class QueueShares {
   }
 
   /**
-   * True if `count` more items of a client fit, given `free` free positions and the items of other
-   * clients that may be displaced.
+   * Returns whether `count` more items of a client fit, given `free` free positions and the items of other clients that may be
+   * displaced.
    */
   hasRoomFor(client: string, count: number, free: number): boolean {
     let places = free;
@@ -43,7 +43,7 @@ export class QueueShares {
   }
 
   /**
-   * Returns the items to displace for `count` more items of a client, given `free` free positions; null: not enough items can
+   * Returns the items to displace for `count` more items of a client, given `free` free positions; null if not enough items can
    * be displaced. Changes nothing.
    */
   displacedBy<T>(client: string, count: number, free: number, newestOf: NewestRequests<T>): readonly T[] | null {

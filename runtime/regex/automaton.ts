@@ -88,7 +88,7 @@ export function not(automaton: Automaton): Automaton {
   return least(states);
 }
 
-/** Returns the automaton of texts of `min` to `max` characters; null: no upper bound. */
+/** Returns the automaton of texts of `min` to `max` characters; null = no upper bound. */
 export function ofLength(min: number, max: number | null): Automaton {
   const last = max ?? min;
   const states: State[] = [];
@@ -128,7 +128,7 @@ export function lengths(automaton: Automaton): { min: number; max: number } {
   return { min, max: longest(automaton) };
 }
 
-/** Returns, for each state, the minimum number of characters from the start state to this state; undefined: not reachable. */
+/** Returns, for each state, the minimum number of characters from the start state to this state; undefined if not reachable. */
 function distances(automaton: Automaton): readonly number[] {
   const distance: number[] = [];
   distance[0] = 0;

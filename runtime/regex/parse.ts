@@ -1,5 +1,6 @@
 // Parser of regular expressions: the syntax of ECMAScript with the `u` flag, as in JSON schemas. Constructs that an automaton
-// cannot represent (backreferences, lookaround, word boundaries) are rejected by name. Linear in the pattern. No side effects.
+// cannot represent (backreferences, lookaround, word boundaries) are rejected with an error that names the construct. Linear in
+// the pattern. No side effects.
 
 import {
   anyChar,
@@ -159,7 +160,7 @@ class Parser {
     throw new RegexProblem("unsupported", `the group "(?${this.#rest(3)}" is not supported`);
   }
 
-  /** Parses the part after an opening parenthesis, up to the closing one. */
+  /** Parses a group. Begins after the opening parenthesis and ends with the closing one. */
   #group(): RegexNode {
     if (++this.#depth > maxDepth) throw this.#invalid(`groups are nested deeper than ${maxDepth}`);
     const node = this.#choice();
@@ -178,7 +179,7 @@ class Parser {
     return this.#literal(this.#escapedSet());
   }
 
-  /** Parses the part after a backslash, inside or outside a class. */
+  /** Parses an escape after its backslash, inside or outside a character class. */
   #escapedSet(): CharSet {
     const char = this.#next();
     const known = escapedSets.get(char);

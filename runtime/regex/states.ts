@@ -22,14 +22,18 @@ export const maxStates = 4000;
 export const noText: Automaton = [{ accepts: false, edges: [] }];
 export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyChar, to: 0 }] }];
 
-/** A state found by explore(), before states have numbers. Its edges refer to their targets by `Place`. */
+/**
+ * A state found by explore(), before the states are numbered. `Place` is the caller's identification of a state; edges use it
+ * for their targets.
+ */
 interface Described<Place> {
   readonly accepts: boolean;
   readonly edges: Iterable<{ readonly set: CharSet; readonly to: Place }>;
 }
 
 /**
- * Returns the automaton whose states are the places that are reachable from `start`. Throws RegexProblem above `limit` states.
+ * Returns the automaton with one state for each `Place` that is reachable from `start`. Throws RegexProblem above `limit`
+ * states.
  */
 export function explore<Place>(
   start: Place,
@@ -71,7 +75,7 @@ export function stateOf(automaton: Automaton, at: number): State {
   return automaton[at] as State;
 }
 
-/** True if every text is accepted from this state. */
+/** Returns whether every text is accepted from this state. */
 export function isAnyText(automaton: Automaton, at: number): boolean {
   const { accepts, edges } = stateOf(automaton, at);
   const [only] = edges;

@@ -19,7 +19,7 @@ export interface Regex {
   readonly ahead: readonly { readonly node: RegexNode; readonly negated: boolean }[];
 }
 
-/** A pattern that is invalid or cannot be translated. */
+/** Error for a pattern that is invalid or cannot be translated. */
 export class RegexProblem extends Error {
   readonly code: "invalid_value" | "unsupported";
 

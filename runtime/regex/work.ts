@@ -41,8 +41,8 @@ export function bounded<Result>(translate: () => Result, units = unitsOfTranslat
 }
 
 /**
- * Creates a value that is cached permanently, without counting its work. The work is not counted, because the units of a
- * grammar must not depend on earlier grammars.
+ * Creates a value that is cached permanently. Its work is not counted, because the units of a grammar must not depend on what
+ * earlier grammars have put into the cache.
  */
 export function unmetered<Result>(make: () => Result): Result {
   const left = unitsLeft;

@@ -30,7 +30,7 @@ const WATCH_MS = 100;
  * children.
  */
 const IDLE_WATCH_MS = 2000;
-/** Maximum fraction of the time that the watcher may use. */
+/** Maximum fraction of the wall-clock time that the watcher may spend on checks. */
 const WATCH_SHARE = 0.1;
 const GONE_POLL_MS = 2;
 const GONE_LIMIT_MS = 2000;
@@ -43,7 +43,10 @@ export interface StartOptions {
   /** Path of the work folder as the command sees it. */
   readonly workFolder: string;
   readonly hasChannel: boolean;
-  /** File descriptors that the command inherits in addition to its pipes, numbered after them: that of the seccomp filter, if there is one. */
+  /**
+   * File descriptors that the command inherits in addition to its pipes, for example the descriptor of the seccomp filter. In
+   * the command, their numbers follow the numbers of the pipes.
+   */
   readonly extra: readonly number[];
   /** Whether the last descriptor is a pipe on which bubblewrap reports the process id of the command. */
   readonly hasStatus: boolean;
@@ -52,9 +55,9 @@ export interface StartOptions {
   /** Folders whose sizes count against the disk limit. */
   readonly folders: readonly [string, ...string[]];
   /**
-   * Work folder of the user; null: none. The decrease of the free space on its file system counts against the disk
-   * limit. The size of the folder does not, because it has files of the user, perhaps too many to be counted at each
-   * check.
+   * Work folder of the user; null if there is none. The decrease of the free space on its file system counts against the disk
+   * limit. The size of the folder does not count, because the folder contains the user's files, possibly too many to be counted
+   * at each check.
    */
   readonly userFolder: string | null;
 }
@@ -68,7 +71,7 @@ export class RunningProcess implements ConfinedProcess {
   readonly exited: Promise<ConfinedExit>;
   readonly #child: ChildProcess;
   readonly #options: StartOptions;
-  /** Process id of the command on the host, if it is in the sandbox; null: not known yet, or there is no sandbox. */
+  /** Process id of the command on the host, if it is in the sandbox; null if it is not known yet, or if there is no sandbox. */
   #innerPid: number | null = null;
   #limit: LimitHit = null;
   /** Whether the command has reached its process limit, so that the kernel refuses further processes (RLIMIT_NPROC). */
@@ -77,7 +80,7 @@ export class RunningProcess implements ConfinedProcess {
   #timer: NodeJS.Timeout | null = null;
   #hasExited = false;
   readonly #freeAtStart: number;
-  /** Free bytes for the user's folder when the command began to work; see StartOptions.userFolder. */
+  /** Free bytes on the file system of the user's folder when the command began to work; see StartOptions.userFolder. */
   #userFreeAtStart: number;
   /** Activity at the last check while the command waited for input; see activityOf. */
   #activity: string | null = null;
@@ -228,7 +231,10 @@ export class RunningProcess implements ConfinedProcess {
     return used(freeBytes(folders[0]), this.#freeAtStart);
   }
 
-  /** Returns the free bytes on the file system of the user's folder; NaN: there is no such folder, or they are unknown. */
+  /**
+   * Returns the free bytes on the file system of the user's folder; NaN if there is no such folder, or if the number is
+   * unknown.
+   */
   #userFree(): number {
     const { userFolder } = this.#options;
     const free = userFolder === null ? Number.NaN : freeBytes(userFolder);

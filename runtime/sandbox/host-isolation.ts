@@ -12,7 +12,7 @@ const PROBE_MS = 10_000;
 
 /** Isolation, and its features that depend on the versions of bwrap and of the kernel. */
 export interface HostIsolation extends IsolationReport {
-  /** Path of bwrap; null: there is no isolation. */
+  /** Path of bwrap; null if there is no isolation. */
   readonly bwrap: string | null;
   /**
    * Whether bwrap has the option --disable-userns (0.8). Without this option, the seccomp filter still refuses new namespaces.
@@ -56,7 +56,9 @@ function adviceOn(problem: string): string {
     : "the kernel or the container must allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns; Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)";
 }
 
-/** Runs a shell in new namespaces, started by `program`. Returns the last line of bwrap's error output; null: the shell ran. */
+/**
+ * Runs a shell in new namespaces, started by `program`. Returns the last line of bwrap's error output; null if the shell ran.
+ */
 function tryIn(bwrap: string, program: readonly string[]): string | null {
   const namespaces = ["--unshare-all", "--unshare-user", "--as-pid-1", "--uid", "65534", "--gid", "65534"];
   const { status, stderr } = spawnSync(

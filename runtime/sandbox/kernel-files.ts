@@ -1,4 +1,5 @@
-// Kernel files: reading /proc and /sys, whose files and folders vanish with the process or group that they describe.
+// Kernel files: functions that read /proc and /sys. A file or folder there disappears together with the process or group that
+// it describes, so a missing file is not an error.
 import { readdirSync, readFileSync } from "node:fs";
 
 /** Returns the names in a folder; empty if the folder does not exist. */

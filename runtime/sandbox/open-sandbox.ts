@@ -1,5 +1,5 @@
-// Sandbox of the host: bubblewrap on Linux, if the host allows it. Otherwise, with mode `auto` or `off`, commands run without
-// isolation, but with a minimal environment, limits and a separate process group.
+// Sandbox of the host: bubblewrap on Linux, if the host allows it. With mode `off`, or with mode `auto` on a host without
+// bubblewrap, commands run without isolation, but with a minimal environment, limits and a separate process group.
 import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { ServerError } from "../errors.ts";
@@ -21,7 +21,10 @@ import type { ConfinedCommand, ConfinedProcess, IsolationReport, Sandbox, Sandbo
 const MIB = 2 ** 20;
 const FOLDER_KIND = "sandbox";
 const MAX_OPEN_FILES = 1024;
-/** Writable private memory of one process, as a multiple of the memory limit: programs reserve more than they use. */
+/**
+ * Limit on the writable private memory of one process, as a multiple of the memory limit. It is above 1, because programs
+ * reserve more memory than they use.
+ */
 const DATA_FACTOR = 2;
 /** Exit code of a command that could not enter its control group. */
 const CANNOT_CONFINE = 126;
@@ -113,7 +116,7 @@ class HostSandbox implements Sandbox {
         bwrap,
         ...bubblewrapArguments(this.#confinement, command, { seccompFd, statusFd }),
         ...["--", ...through],
-        // bwrap leaves its status descriptor open in the command.
+        // Close bwrap's status descriptor, because bwrap leaves it open in the command.
         ...["/bin/sh", "-c", `exec ${statusFd}>&-; exec "$@"`, "sh"],
         ...inner,
       ];
@@ -141,7 +144,8 @@ class HostSandbox implements Sandbox {
 }
 
 /**
- * Returns a prlimit command that limits each process. These limits apply in addition to the limits of the group or the watcher.
+ * Returns a prlimit command that limits each process. These limits apply in addition to the limits of the control group or of
+ * the watcher.
  */
 function limitsOf(
   { maxMemoryMb, maxCpuSecs, maxDiskMb, maxProcs }: SandboxSettings,
@@ -163,7 +167,7 @@ function limitsOf(
   ];
 }
 
-/** Returns a command that enters the group and then executes the given command. */
+/** Returns a command that enters the control group and then executes the given command. */
 function inGroup(group: ControlGroup, argv: readonly string[]): readonly string[] {
   const count = group.entries.length;
   const enter = Array.from({ length: count }, (_, i) => `echo $$ > "$${i + 1}"`).join(" && ");

@@ -11,16 +11,16 @@ export interface SandboxSettings {
   readonly mode: SandboxMode;
   readonly profile: SandboxProfile;
   readonly network: SandboxNetwork;
-  /** Memory of all processes of one confined command together, in MiB. */
+  /** Maximum memory of all processes of one confined command together, in MiB. */
   readonly maxMemoryMb: number;
-  /** Processor time of one process, in seconds. */
+  /** Maximum processor time of one process, in seconds. */
   readonly maxCpuSecs: number;
-  /** Number of processes and threads of one confined command. */
+  /** Maximum number of processes and threads of one confined command. */
   readonly maxProcs: number;
   /**
-   * Size of the work folder and the temporary folder together, in MiB. If the work folder belongs to the user, its size
-   * does not count. Instead, two sizes have this limit: the temporary folder, and the data that a command adds to the
-   * file system of the work folder.
+   * Maximum size of the work folder and the temporary folder together, in MiB. If the work folder belongs to the user, its size
+   * does not count. Instead, this limit applies to the size of the temporary folder, and to the amount of data that a command
+   * adds to the file system of the work folder.
    */
   readonly maxDiskMb: number;
 }
@@ -28,7 +28,7 @@ export interface SandboxSettings {
 /** Isolation that the host offers. */
 export interface IsolationReport {
   readonly kind: "bubblewrap" | "none";
-  /** Missing or weak parts of the isolation, as sentences with advice; empty: none. */
+  /** Missing or weak parts of the isolation, as sentences with advice; empty if there are none. */
   readonly missing: readonly string[];
 }
 
@@ -38,9 +38,9 @@ export interface ConfinedCommand {
   /** Folder on the host that the command may write; it is the current directory of the command. */
   readonly workFolder: string;
   /**
-   * Folder on the host that is the command's /tmp; absent: a folder beside the work folder. It is given if the work folder
-   * belongs to the user: nothing is then created beside it, files that were in it do not count against the disk limit, and the
-   * home folder of the command is its /tmp.
+   * Folder on the host that is the command's /tmp; default: a new folder next to the work folder. Set it if the work folder
+   * belongs to the user. Then nothing is created next to the work folder, the files already in it do not count against the disk
+   * limit, and the command's home folder is its /tmp.
    */
   readonly temporaryFolder?: string;
   /** Further environment variables. The server's own environment is never passed on. */
@@ -56,7 +56,7 @@ export interface ConfinedCommand {
   readonly hasChannel?: boolean;
 }
 
-/** Limit at which the sandbox has ended a confined command; null: no limit was reached. */
+/** Limit at which the sandbox has ended a confined command; null if no limit was reached. */
 export type LimitHit = "memory" | "disk" | "processes" | null;
 
 export interface ConfinedExit {

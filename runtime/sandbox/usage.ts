@@ -9,7 +9,9 @@ export interface DiskUsage {
   readonly entries: number;
 }
 
-/** Returns the usage of folders; counting ends when it exceeds `limit`. Folders that vanish meanwhile count as empty. */
+/**
+ * Returns the usage of folders; counting ends when it exceeds `limit`. A folder that is removed during the count has size 0.
+ */
 export function diskUsage(folders: readonly string[], limit: DiskUsage): DiskUsage {
   let bytes = 0;
   let entries = 0;
@@ -53,7 +55,7 @@ export function deletedBytes(processes: readonly number[], folder: string): numb
         const stat = statSync(`/proc/${pid}/fd/${descriptor}`);
         if (stat.nlink === 0 && stat.dev === device) found.set(stat.ino, stat.blocks * BLOCK_BYTES);
       } catch {
-        // The descriptor was closed meanwhile.
+        // The process has closed this descriptor since the descriptors were listed.
       }
     }
   }
@@ -68,7 +70,7 @@ function deviceOf(folder: string): number | null {
   }
 }
 
-/** Returns the bytes that are free on the file system of a folder. Infinity: unknown. */
+/** Returns the bytes that are free on the file system of a folder. Infinity if unknown. */
 export function freeBytes(folder: string): number {
   try {
     const { bavail, bsize } = statfsSync(folder);
@@ -79,8 +81,8 @@ export function freeBytes(folder: string): number {
 }
 
 /**
- * Returns an upper bound of the bytes that the processes, and their descendants that have ended, have written to files.
- * The bound includes bytes written to pipes. Infinity: unknown.
+ * Returns an upper bound of the bytes that the processes, and their descendants that have ended, have written to files. The
+ * bound includes bytes written to pipes. Infinity if unknown.
  */
 export function writtenBytes(processes: readonly number[]): number {
   return processes.reduce((sum, pid) => {
@@ -124,7 +126,7 @@ function residentBytes(pid: number): number {
   return Number(resident) * PAGE_BYTES;
 }
 
-/** Resident memory, where a page that n processes share counts 1/n. */
+/** Returns the resident memory of a process in bytes. A page that n processes share counts 1/n. */
 function proportionalBytes(pid: number): number {
   const kib = /^Pss:\s*(\d+) kB$/m.exec(textOf(`/proc/${pid}/smaps_rollup`))?.[1];
   return kib === undefined ? residentBytes(pid) : Number(kib) * 1024;

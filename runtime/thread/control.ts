@@ -35,6 +35,6 @@ export interface DialPath {
   readonly path: string;
 }
 export interface DialAnswer {
-  /** Error of the attempt to listen; null: the place listens. */
+  /** Error of the attempt to listen; null if the place listens. */
   readonly error: ErrorRecord | null;
 }

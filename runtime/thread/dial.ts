@@ -7,8 +7,8 @@ import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { ServerError } from "../errors.ts";
 
 /**
- * Plain data that can be sent to other places. A ticket to a thread can be used only once; a ticket to a child
- * process can be used many times.
+ * Ticket for a connection to a place. It is plain data that can be sent to other places. A ticket to a thread can be used only
+ * once; a ticket to a child process can be used many times.
  */
 export type DialTicket =
   | { readonly place: string; readonly kind: "thread"; readonly port: MessagePort }

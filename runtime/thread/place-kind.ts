@@ -8,7 +8,7 @@ export interface HostOptions {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly onOutput: (line: string) => void;
-  /** Heap limit of a thread; null: the default of Node. */
+  /** Heap limit of a thread in MiB; null for Node's default. */
   readonly heapMiB: number | null;
   readonly explain: Explain;
 }

@@ -26,8 +26,8 @@ export interface PlaceOptions<Init> {
   readonly kind: PlaceKind;
   readonly startTimeoutMs: number;
   /**
-   * Maximum time in ms for which the place's event loop may block after the start. If it blocks longer, the place is killed.
-   * Absent: no limit.
+   * Maximum time in ms for which the place's event loop may block after the start. If it blocks longer, the place is killed. If
+   * absent, there is no limit.
    */
   readonly answersWithinMs?: number;
   /** Maximum size of the JavaScript heap in MiB; only for a thread. */
@@ -38,7 +38,7 @@ export interface PlaceOptions<Init> {
   readonly onProgress?: (value: unknown) => void;
   /** Environment variables, added to the inherited ones. A process does not inherit variables whose names indicate secrets. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Receives the lines that the place prints. Absent: they are written to this process's stderr. */
+  /** Receives the lines that the place prints. If absent, they are written to this process's stderr. */
   readonly onOutput?: (line: string) => void;
 }
 

@@ -33,8 +33,8 @@ export function startProcess(options: HostOptions): Host {
     process.execPath,
     [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
     {
-      // A child that inherited this process's stderr would make it blocking. So the child's output comes through a
-      // pipe, and lines may be dropped.
+      // If a child inherited this process's stderr, it would switch the descriptor to blocking mode. So the child's output
+      // comes through a pipe, and lines may be dropped.
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
       // Start a new session, so that ctrl-c in the terminal reaches only the spawner, which stops its places.

@@ -7,7 +7,7 @@ import { getPriority, setPriority } from "node:os";
 const niceness = 5;
 const mostNice = 19;
 
-/** Returns the operating system's thread id of the calling thread; null: unknown. */
+/** Returns the operating system's thread id of the calling thread; null if unknown. */
 export function threadNumber(): number | null {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));
@@ -16,7 +16,7 @@ export function threadNumber(): number | null {
   }
 }
 
-/** Returns the processor time that a thread has used, in ms; null: unknown (some kernels always report 0). */
+/** Returns the processor time that a thread has used, in ms; null if unknown (some kernels always report 0). */
 export function processorMs(thread: number): number | null {
   try {
     const [nanoseconds] = readFileSync(`/proc/self/task/${thread}/schedstat`, "latin1").split(" ");

@@ -45,7 +45,7 @@ export function isPublic(address: string): boolean {
 }
 
 interface Interface {
-  /** Address and prefix length, such as 192.0.2.1/24; null: unknown. */
+  /** Address and prefix length, such as 192.0.2.1/24; null if unknown. */
   readonly cidr: string | null;
   readonly address: string;
 }

@@ -1,5 +1,5 @@
-// Body of a response: read within the limits of size and speed, and decompressed. A body that expands without end is stopped while
-// it is decompressed.
+// Body of a response: read within the limits of size and speed, and decompressed. Decompression stops at the size limit, so a
+// decompression bomb does no harm.
 import type { IncomingMessage } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";

@@ -10,7 +10,7 @@ import { maxHeaderBytes, maxHeaders, maxInformational, maxUrlLength, refused } f
 /** The rules for allowed connections, and the resolver of host names. */
 export interface ConnectionGuard {
   readonly isAllowed: (address: string) => boolean;
-  /** Allowed ports; null: all. */
+  /** Allowed ports; null = all ports. */
   readonly ports: readonly number[] | null;
   readonly resolve: (name: string) => Promise<readonly LookupAddress[]>;
 }
@@ -47,7 +47,7 @@ export function checkedUrl(text: string, base: URL | null, guard: ConnectionGuar
   return url;
 }
 
-/** Opens a hop. Resolves when the headers of the response have arrived. The signal also ends the response. */
+/** Sends the request of one hop. Resolves when the headers of the response have arrived. The signal also ends the response. */
 export function opened(hop: Hop, guard: ConnectionGuard, signal: AbortSignal): Promise<IncomingMessage> {
   const { url, method, headers, body, headersMs } = hop;
   return new Promise((resolve, reject) => {
@@ -67,7 +67,7 @@ export function opened(hop: Hop, guard: ConnectionGuard, signal: AbortSignal): P
       if (count <= maxHeaders) resolve(response);
       else sent.destroy(refused(`expected at most ${maxHeaders} response headers; got ${count}`));
     });
-    // Without this listener a server that switches protocols would leave the request without an answer.
+    // Without this listener, the promise would never settle if the server switches protocols.
     sent.on("upgrade", (_response, socket) => {
       socket.destroy();
       reject(refused("expected a response; the server switched to another protocol"));

@@ -11,14 +11,14 @@ export const userAgent = "troupe";
 
 export interface FetchRequest {
   readonly url: string;
-  /** A redirect repeats the request, so a POST must have limits without redirects. */
+  /** HTTP method. A redirect repeats the request, so the limits of a POST must allow no redirects. */
   readonly method?: "GET" | "POST";
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly limits: FetchLimits;
-  /** Called before each hop, also before redirects. It rejects to refuse the URL. */
+  /** Called before each hop: before the first request and before each redirect. Rejects to refuse the URL. */
   readonly beforeHop?: (url: URL, signal: AbortSignal) => Promise<void>;
-  /** Called with the head of the last response. It throws to refuse the response. */
+  /** Called with the URL, status and headers of the last response. Throws to refuse the response. */
   readonly checkHead: (head: ResponseHead) => void;
 }
 

@@ -10,7 +10,7 @@ export interface FetchLimits {
   /** Maximum size of the body in bytes as it is sent, and after decompression. */
   readonly sentBytes: number;
   readonly bodyBytes: number;
-  /** Minimum average speed of the body in bytes a second, after slowStartMs. 0: none. */
+  /** Minimum average speed of the body in bytes per second, measured after slowStartMs; 0 = no minimum. */
   readonly minBytesPerSecond: number;
 }
 
@@ -22,7 +22,7 @@ export const maxHeaders = 128;
 export const maxInformational = 8;
 export const maxUrlLength = 8192;
 
-/** Error of a fetch that is not allowed or failed. */
+/** Returns the error for a fetch that is not allowed or has failed. */
 export function refused(message: string, cause?: unknown): ServerError {
   return new ServerError("invalid_value", message, cause === undefined ? {} : { cause });
 }

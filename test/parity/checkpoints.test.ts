@@ -1,5 +1,6 @@
-// Checkpoints against the official classes: each tiny checkpoint is written by the official safetensors package, made a GGUF
-// file with matrices in F32 and in F16, and computed by the engines. The outputs are compared with those of transformers.
+// Checkpoints compared with the official classes: each tiny checkpoint is written by the official safetensors package,
+// converted to GGUF files with F32 and F16 matrices, and run by the engines. The outputs are compared with those of
+// transformers.
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,15 +24,15 @@ import {
 } from "../fixtures/checkpoints/checkpoint-model.ts";
 import { specOf } from "../fixtures/models/models.ts";
 
-/** Maximum error as a share of the range of the outputs. */
+/** Maximum error as a fraction of the range of the outputs. */
 const largestError = 0.005;
 const cases = readdirSync(fileURLToPath(new URL("../../../test/fixtures/checkpoints/cases/", import.meta.url)))
   .filter((name) => name.endsWith(".json"))
   .map((name) => name.slice(0, -".json".length));
-/** Cases of which the wasm engine refuses a tensor. */
+/** Cases with a tensor that the wasm engine rejects. */
 const onlyLlama = ["jina-bert-v2-code"];
 const types = { F32: 0, F16: 1 } as const;
-/** Methods of quantised.py. */
+/** Quantization methods of quantised.py. */
 const methods = [
   ...["gptq", "gptq-8", "gptq-v2", "awq", "packed", "packed-zeros", "fp8-block", "fp8-tensor", "fp8-channel"],
   ...["bnb-8", "bnb-4", "bnb-4-nested", "mxfp4"],
@@ -51,7 +52,7 @@ describe("checkpoints in safetensors", () => {
         const folder = join(directory, `${name}-${stored}`);
         await writeCheckpoint(folder, name, stored);
         for (const [type, number] of Object.entries(types)) {
-          // Numbers that are F16 already are copied; as F32 they are the numbers of the other runs.
+          // F16 values are copied. Converted to F32, they would be the same values as in the other runs.
           if (stored === "F16" && type === "F32") continue;
           const path = join(directory, `${name}-${stored}-${type}.gguf`);
           const { architecture } = await writeAsGguf(folder, path, number);
@@ -122,7 +123,7 @@ describe("quantised checkpoints", () => {
       await writeAsGguf(plain, join(directory, "plain.gguf"), 0);
       const { tokens } = checkpointCase("gpt-oss");
       const logits = await lastLogits(join(directory, "plain.gguf"), tokens);
-      // llama.cpp rounds the inputs of a matrix in MXFP4 to 8 bits.
+      // llama.cpp rounds the inputs of an MXFP4 matrix to 8 bits.
       const error = errorShare(logits, Float32Array.from(await lastLogits(join(directory, "own.gguf"), tokens)));
       assert.ok(error <= 0.01, String(error));
     } finally {
@@ -149,7 +150,7 @@ function isOnWasm(architecture: string, name: string): boolean {
   return !onlyLlama.includes(name) && architectures.some(({ name }) => name === architecture);
 }
 
-/** Returns the largest error of an engine's outputs, as a share of the range of the expected ones. */
+/** Returns the largest error of an engine's outputs, as a fraction of the range of the expected outputs. */
 async function errorOf(engine: Engine, path: string, expected: CheckpointCase, threads: number): Promise<number> {
   const tokens = Int32Array.from(expected.tokens);
   const spec = { kvType: "f32", maxSequences: 1, threads, extraLogitsRows: tokens.length } as const;
@@ -164,7 +165,7 @@ async function errorOf(engine: Engine, path: string, expected: CheckpointCase, t
       const { pooled, pooledRow } = model.step(batch);
       const { pooledLength } = model.capabilities;
       const own = pooled.slice(pooledRow[0]! * pooledLength, (pooledRow[0]! + 1) * pooledLength);
-      // Engines may return the sum in place of the mean, because embeddings are normalised.
+      // Engines may return the sum instead of the mean, because embeddings are normalised afterwards.
       const scale = embedding ? Math.hypot(...embedding) / Math.hypot(...own) : 1;
       return errorShare(
         output,

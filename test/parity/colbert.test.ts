@@ -1,5 +1,5 @@
-// ColBERT models from safetensors with the real command: vectors of tokens and MaxSim as PyLate computes them, in the layouts of
-// ColBERT and of PyLate.
+// ColBERT models from safetensors with the real command: token vectors and MaxSim scores equal those of PyLate, for the folder
+// layouts of ColBERT and of PyLate.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,12 +9,12 @@ import OpenAI from "openai";
 import { type ColbertLayout, colbertCase, writeColbert } from "../fixtures/checkpoints/colbert/colbert-model.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
-/** Maximum error as a share of the range of the outputs. */
+/** Maximum error as a fraction of the range of the outputs. */
 const largestError = 0.005;
 
 type Vectors = readonly (readonly number[])[];
 
-/** A vector for each token, which OpenAI's API does not have. */
+/** Response entry with a vector for each token, which OpenAI's API does not define. */
 interface TokenEmbedding {
   readonly embedding: Vectors;
   readonly shape: readonly [number, number];
@@ -80,7 +80,7 @@ for (const layout of ["stanford", "pylate", "modern"] satisfies ColbertLayout[])
       }
     });
 
-    it("gives documents by default, fewer elements if asked, and refuses unknown types and other uses", async () => {
+    it("encodes documents by default, returns fewer elements on request, and rejects unknown types and other uses", async () => {
       const [{ embedding }] = (await embed({ input: "cat" })) as [TokenEmbedding];
       const [{ embedding: named }] = (await embed({ input: "cat", input_type: "passage" })) as [TokenEmbedding];
       assert.deepEqual(embedding, named);
@@ -101,7 +101,7 @@ for (const layout of ["stanford", "pylate", "modern"] satisfies ColbertLayout[])
 }
 
 describe("a ColBERT model on the llama engine", () => {
-  it("is refused by name", async () => {
+  it("is rejected with a specific error", async () => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-colbert-"));
     try {
       await writeColbert(join(folder, "model"), colbertCase("stanford"));

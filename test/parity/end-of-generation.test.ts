@@ -11,7 +11,7 @@ import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "end-of-generation-"));
 
-/** Vocabularies in which the end-of-generation tokens depend on the other tokens. */
+/** Final tokens of the test vocabularies. Which of these tokens end a generation depends on the other tokens of the vocabulary. */
 const lastTokens = [
   ["<|end|>"],
   ["<|end|>", "<|return|>", "<|call|>", "<|start|>"],

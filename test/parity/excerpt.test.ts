@@ -1,17 +1,17 @@
-// Excerpts of model files, on which `auto` measures the speed of the engines. Both engines load an excerpt of a model of every
-// architecture and compute the same logits. Also tests the trial of the engines in a separate process: its measurements
-// and its record.
+// Model excerpts, on which `auto` measures the speed of the engines. Both engines load an excerpt of a model of every
+// architecture and compute the same logits. Also tests the speed trial in a separate process: its measurements and the record
+// that it writes.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { keepRecord, trialKey } from "../../engines/engine-choice/record.ts";
+import { findTrial } from "../../engines/engine-choice/trial.ts";
 import { type Excerpt, writeExcerpt } from "../../engines/files/gguf/excerpt.ts";
 import { readTensorTable } from "../../engines/files/gguf/tensors.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
-import { keepRecord, trialKey } from "../../engines/engine-choice/record.ts";
-import { findTrial } from "../../engines/engine-choice/trial.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { errorShare, feedForAll } from "../fixtures/feeding.ts";
 import { realModel, specOf } from "../fixtures/models/models.ts";
@@ -20,9 +20,9 @@ import { type EncoderArchitecture, writeTinyEncoder } from "../fixtures/models/t
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 import { until } from "../fixtures/streams.ts";
 
-/** Maximum error as a share of the range of the logits, if all weights are F16. */
+/** Maximum error as a fraction of the range of the logits if all weights are F16. */
 const largestError = 0.003;
-/** Maximum error with 4-bit weights, because each engine quantizes activations in a different way. */
+/** Maximum error with 4-bit weights. It is larger, because each engine quantizes activations in a different way. */
 const largestQuantizedError = 0.02;
 const rows = [
   { slot: 0, from: 0, to: 30 },
@@ -41,7 +41,7 @@ describe("an excerpt of a model", () => {
     return { ...(await writeExcerpt(path, target, maxWeights)), path: target };
   };
 
-  /** Asserts that both engines give the same logits for `rows`, up to the error `largest`. */
+  /** Asserts that both engines compute the same logits for `rows`, up to the error `largest`. */
   const compare = async (path: string, largest = largestError): Promise<void> => {
     const spec = specOf(path, { kvType: "f16", threads: 1, extraLogitsRows: 32 });
     const llama = await llamaEngine.load(spec, () => {});
@@ -59,7 +59,7 @@ describe("an excerpt of a model", () => {
   };
 
   for (const [at, name] of tinyArchitectures.entries()) {
-    it(`has one layer where no more fit, and runs on both engines: ${name}`, async () => {
+    it(`has one layer if no more fit, and runs on both engines: ${name}`, async () => {
       const path = join(folder, `${at}.gguf`);
       await writeTinyArchitecture(path, name, { seed: 21 });
       const excerpt = await excerptOf(path, 1);
@@ -83,7 +83,7 @@ describe("an excerpt of a model", () => {
     await compare(whole.path);
   });
 
-  it("has the same share of a large vocabulary", async (test) => {
+  it("has the same fraction of a large vocabulary", async (test) => {
     const { path, isReal } = await realModel();
     if (!isReal) return test.skip("the default model cannot be fetched");
     const target = join(folder, "real.gguf");
@@ -95,7 +95,7 @@ describe("an excerpt of a model", () => {
     await compare(target, largestQuantizedError);
   });
 
-  it("is refused of a file that has no layers", async () => {
+  it("is rejected for a file that has no layers", async () => {
     const damaged = join(folder, "nothing.gguf");
     await assert.rejects(writeExcerpt(damaged, `${damaged}.excerpt`, 1), { code: "model_file_invalid" });
   });
@@ -118,7 +118,7 @@ describe("a trial of the engines", () => {
 
   const record = (name: string) => ({ path: join(folder, name, "trials.json"), version: "1" });
 
-  it("measures both engines at prompts and decodes, and keeps what it found", async () => {
+  it("measures both engines at prompts and decodes, and stores the results", async () => {
     const path = join(folder, "model.gguf");
     await writeTinyModel(path, { seed: 4 });
     const kept = record("kept");
@@ -127,8 +127,8 @@ describe("a trial of the engines", () => {
     const bytes = statSync(path).size;
     for (const { prompt, oneRow, sixteenRows, weightBytes } of [figures.wasm, figures.llama]) {
       assert.ok(prompt > 0 && (oneRow ?? 0) > 0 && (sixteenRows ?? 0) > 0);
-      // Loaded weights and file differ in size: the file also contains a vocabulary, and llama.cpp may store a matrix twice,
-      // once in the layout of its kernels.
+      // The loaded weights differ in size from the file: the file also contains a vocabulary, and llama.cpp may store a
+      // matrix twice, the second time in the layout of its kernels.
       assert.ok(weightBytes > bytes / 4 && weightBytes < 2 * bytes, `${weightBytes} bytes of weights in ${bytes}`);
     }
     const written = statSync(kept.path).mtimeMs;
@@ -136,7 +136,7 @@ describe("a trial of the engines", () => {
     assert.equal(statSync(kept.path).mtimeMs, written, "the record was written again");
   });
 
-  it("knows a model by its shapes, and measures again for other threads or another version", async () => {
+  it("identifies a model by its shapes, and measures again for other threads or another version", async () => {
     const kept = record("keys");
     const [path, like, other] = ["a", "b", "c"].map((name) => join(folder, `${name}.gguf`)) as [string, string, string];
     await writeTinyModel(path, { seed: 1 });
@@ -165,7 +165,7 @@ describe("a trial of the engines", () => {
     });
   }
 
-  it("is repeated at the next start where it failed", async () => {
+  it("is repeated at the next start if it failed", async () => {
     const path = join(folder, "failed.gguf");
     await writeTinyModel(path, { seed: 4, layers: 2 });
     const kept = record("failed");
@@ -180,7 +180,7 @@ describe("a trial of the engines", () => {
     assert.ok((await findTrial(specOf(path), kept)).isNew);
   });
 
-  it("is not repeated for a day where it took too long", async () => {
+  it("is not repeated for a day if it took too long", async () => {
     const path = join(folder, "failed.gguf");
     await writeTinyModel(path, { seed: 4, layers: 2 });
     const kept = record("slow");
@@ -193,7 +193,7 @@ describe("a trial of the engines", () => {
   });
 
   for (const architecture of ["bert", "nomic-bert", "modern-bert"] satisfies EncoderArchitecture[]) {
-    it(`measures encoders at what they read: ${architecture}`, async () => {
+    it(`measures encoders at reading texts: ${architecture}`, async () => {
       const path = join(folder, `${architecture}.gguf`);
       await writeTinyEncoder(path, { seed: 1, pooling: "cls", architecture });
       const { wasm, llama } = (await findTrial(specOf(path), record(architecture))).figures;
@@ -202,7 +202,7 @@ describe("a trial of the engines", () => {
     });
   }
 
-  it("leaves no file where its server is killed while it runs", async () => {
+  it("leaves no file if its server is killed while it runs", async () => {
     const path = join(folder, "model.gguf");
     const temporary = mkdtempSync(join(folder, "tmp-"));
     const module = new URL("../../engines/engine-choice/trial.js", import.meta.url).href;
@@ -217,7 +217,7 @@ describe("a trial of the engines", () => {
     await until(() => readdirSync(temporary).length === 0, "its removal");
   });
 
-  it("measures again where the record is damaged, and goes without one that cannot be written", async () => {
+  it("measures again if the record is damaged, and continues if it cannot be written", async () => {
     const path = join(folder, "model.gguf");
     const kept = record("kept");
     writeFileSync(kept.path, "{");

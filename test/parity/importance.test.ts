@@ -1,5 +1,5 @@
-// Importance matrices that this program saves, read by llama.cpp itself and by its Python package (gguf), as its tools write them: two
-// tensors for each matrix, the sums of squares and the counts, and the fields of llama-imatrix.
+// Importance matrices that troupe saves, read by llama.cpp itself and by its Python package (gguf). The files have the format of
+// llama.cpp's tools: two tensors for each matrix, the sums of squares and the counts, and the metadata fields of llama-imatrix.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

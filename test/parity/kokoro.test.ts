@@ -1,5 +1,6 @@
-// Kokoro with its real weights: Japanese phonemes against those of the Python package that carries the model, the audio against Python's
-// onnxruntime on the same phonemes, and voices of English in the layout of the hub. kokoro-reference.py wrote the references.
+// Kokoro with its real weights: Japanese phonemes are compared with those of the Python package that contains the model, the audio with
+// that of Python's onnxruntime for the same phonemes. Also tests English voices in the file layout of the model hub. kokoro-reference.py
+// wrote the references.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -11,11 +12,11 @@ import { type KokoroFolders, kokoroFolders } from "../fixtures/speech/kokoro-mod
 
 interface Reference {
   readonly text: string;
-  /** Phonemes of the package. */
+  /** Phonemes that the Python package returns. */
   readonly phonemes: string;
-  /** Number of samples that Python's onnxruntime makes of the phonemes with the voice jf_alpha; 0: not computed. */
+  /** Number of samples that Python's onnxruntime generates from the phonemes with the voice jf_alpha; 0 = not computed. */
   readonly samples: number;
-  /** Root mean squares of the samples, by 50 ms. The noise of the model is random, so samples differ. */
+  /** Root mean square of each 50 ms of the samples. The samples themselves differ, because the model adds random noise. */
   readonly loudness: readonly number[];
 }
 
@@ -69,9 +70,10 @@ describe("Kokoro with its weights", () => {
     await assert.rejects(speak("😀", "af_heart"), /expected text that the voice "af_heart" can read/);
   });
 
-  it("reads Japanese as the Python package does, but for a phoneme in 50", { skip: lacksMecab }, async () => {
+  it("converts Japanese as the Python package does, except for one phoneme in 50", { skip: lacksMecab }, async () => {
     const noWords = async () => "";
-    // Word limits differ, because the package has a list of words. Its dictionary lengthens some vowels (センセー).
+    // Removes word boundaries: they differ, because the package has a word list. Its dictionary also lengthens some vowels
+    // (センセー).
     const plain = (phonemes: string) => [...phonemes.replaceAll(/[ “”]/gu, "")];
     let [errors, total] = [0, 0];
     for (const { text, phonemes } of references) {
@@ -90,7 +92,7 @@ describe("Kokoro with its weights", () => {
     await assert.rejects(read("𠮟鱻齉"), /expected Japanese that mecab can read/);
   });
 
-  it("makes the audio of Python's onnxruntime of the same phonemes", async () => {
+  it("makes the same audio as Python's onnxruntime from the same phonemes", async () => {
     for (const { text, phonemes, samples, loudness } of references.filter((one) => one.samples > 0)) {
       const own = await model.speakPhonemes(phonemes, "jf_alpha", 1, signal);
       assert.equal(own.length, samples, text);

@@ -1,5 +1,5 @@
-// MiniLM from safetensors, served by both engines: vectors as sentence-transformers computes them. The weights come in a Python
-// package, which names no licence (their authors' is Apache-2.0), so they are not committed.
+// MiniLM from safetensors on both engines: the vectors equal those of sentence-transformers. The weights come from a Python
+// package that names no licence (their authors' licence is Apache-2.0), so they are not committed.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -21,7 +21,7 @@ interface Case {
   readonly vector: Float64Array;
 }
 
-/** The texts with the unit vectors of sentence-transformers, which minilm/describe.py wrote down. */
+/** Returns the texts with the unit vectors of sentence-transformers, which minilm/describe.py recorded. */
 function readCases(): Case[] {
   const stored: { text: string; vector: string }[] = JSON.parse(readFileSync(join(fixtures, "vectors.json"), "utf8"));
   return stored.map(({ text, vector }) => {

@@ -1,5 +1,5 @@
-// Models from other sources than GGUF files as they are: a GGML file, and a GGUF file with another architecture, give the outputs of
-// the GGUF file with the same weights.
+// Other model sources: a GGML file, and a GGUF file with another architecture, give the same outputs as the GGUF file with the same
+// weights.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -69,12 +69,12 @@ describe("a model from another source", () => {
     });
   }
 
-  it("has the outputs of the architecture that is named: a GGUF file with llama as the name of its own", async () => {
+  it("has the outputs of the specified architecture: a GGUF file that names llama", async () => {
     const [source, target] = ["seed.gguf", "renamed.gguf"].map((name) => join(folder, name));
     await writeTinyModel(source!, { seed: 4 });
     assert.equal(await converted(source!, target!, { architecture: "Llama" }), true);
     assert.equal(await converted(source!, target!, { architecture: "SmolLM3ForCausalLM" }), false);
-    // SmolLM3 leaves out the rope of every fourth layer; the first two layers are those of Llama.
+    // SmolLM3 uses no RoPE in every fourth layer, so its first two layers equal Llama's.
     assert.deepEqual(await logitsOf(llamaEngine, target!), await logitsOf(llamaEngine, source!));
   });
 });

@@ -1,5 +1,5 @@
-// Padded model compared with its original, both as floats. They must compute the same function, because quantized copies of the
-// padded model are tested instead of copies of the original.
+// Padded model compared with its original, both with float weights. They must compute the same function, because the tests of
+// some quantized types use copies of the padded model instead of the original.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Engine } from "../../engines/engine.ts";
@@ -26,13 +26,13 @@ function largestError(expected: readonly Float32Array[], actual: readonly Float3
 }
 
 describe("the padded model", () => {
-  it("says what the model says that it was made from, but for the rounding of sums", async () => {
+  it("gives the outputs of the model that it was made from, apart from rounding of sums", async () => {
     const [model, padded] = await Promise.all([shortModel("F32"), paddedShortModel()]);
     const error = largestError(await logitsOf(wasmEngine, model, prompt), await logitsOf(wasmEngine, padded, prompt));
     assert.ok(error <= 1e-5, `${error} of the range of the logits`);
   });
 
-  it("is in llama.cpp no further from that model than that model is from itself with a prompt cut otherwise", async () => {
+  it("differs from that model in llama.cpp no more than that model differs between splits of the prompt", async () => {
     const [model, padded] = await Promise.all([shortModel("F32"), paddedShortModel()]);
     const expected = await logitsOf(llamaEngine, model, prompt);
     const noise = largestError(expected, await logitsOf(llamaEngine, model, singly));

@@ -1,5 +1,5 @@
-// Our encoders and decoders against those of llama.cpp: errors of every type, with and without importance, and equal
-// values of the same bytes.
+// Quantization compared with llama.cpp: our encoders have similar errors for every type, with and without
+// importance, and our decoders return equal values for equal bytes.
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
@@ -17,9 +17,9 @@ import {
   squaredError,
 } from "../fixtures/quantization/rows.ts";
 
-/** Error over that of llama.cpp, without importance. With importance it is never larger. */
+/** Maximum ratio of our error to llama.cpp's error without importance. With importance our error is never larger. */
 const mostError = 1.01;
-/** Error relative to the squares of the values, below which two errors are not compared: rounding of floats. */
+/** Error relative to the sum of squares, below which errors are not compared because they are float rounding. */
 const negligible = 1e-11;
 const columns = 1536;
 const quantizedTypes = [...encodableTypes].filter((type) => type !== 0);

@@ -1,5 +1,5 @@
-// The plain forward pass, which other tests use as the reference for engines. Without adapters it is compared with the wasm
-// engine; with a single adapter it is compared with merged weights.
+// Plain forward pass (tiny-forward.ts), which other tests use as the reference for engines. Without adapters it is compared
+// with the wasm engine; with a single adapter it is compared with merged weights.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -18,7 +18,7 @@ const modelPath = join(folder, "model.gguf");
 await writeTinyModel(modelPath, { seed: 5, heads: 4, kvHeads: 2 });
 const tokens = Int32Array.from({ length: 12 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 
-/** Returns the largest difference, as a share of the range of the logits. */
+/** Returns the largest difference as a fraction of the range of the logits. */
 function largestShare(actual: readonly Float32Array[], expected: readonly Float32Array[]): number {
   assert.equal(actual.length, expected.length);
   const shares = expected.map((logits, token) => {
@@ -50,7 +50,7 @@ describe("the plain forward pass of tests", () => {
     assert.ok(share < 1e-4, String(share));
   });
 
-  it("gives with one adapter, which always weighs 1, the logits of the model it is merged into", async () => {
+  it("gives, with one adapter of weight 1, the logits of the model that it is merged into", async () => {
     const written = await writeXlora(join(folder, "one"), { modelPath, seed: 3, adapters: 1, layerwise: true });
     const { logits } = await xloraReference(modelPath, written.folder, written.orderFile, tokens);
     const mergedPath = join(folder, "merged.gguf");

@@ -1,4 +1,5 @@
-// UQFF and .cimatrix against mistral.rs itself: files that it writes are read, and files that this program writes are loaded by it.
+// UQFF and .cimatrix files tested with mistral.rs itself: troupe reads files that mistral.rs writes, and mistral.rs loads files
+// that troupe writes.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -19,7 +20,7 @@ import { writeSmallCheckpoint } from "../fixtures/checkpoints/small-checkpoint.t
 import { pythonEnvironment } from "../server/python/environment.ts";
 
 const scripts = fileURLToPath(new URL("../../../test/fixtures/uqff/", import.meta.url));
-/** Largest error of the weights of each type, relative to the root of their mean square. */
+/** Maximum error of the weights of each type, relative to their root mean square. */
 const errors = {
   ...{ q8_0: 0.01, q4_0: 0.12, q5_1: 0.05, hqq8: 0.01, hqq4: 0.12, fp8: 0.04, f8q8: 0.05 },
   ...{ afq8: 0.01, afq6: 0.03, afq4: 0.12, afq3: 0.25, mxfp4: 0.25 },
@@ -43,7 +44,7 @@ describe("mistral.rs", () => {
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  it("writes UQFF that is read with the errors of its types", async () => {
+  it("writes UQFF that troupe reads with the errors expected of its types", async () => {
     await mistral("write", model, folder, ...Object.keys(errors));
     const plain = await openCheckpoint(model);
     for (const [type, largest] of Object.entries(errors)) {
@@ -72,7 +73,7 @@ describe("mistral.rs", () => {
     }
   });
 
-  it("loads UQFF of this program, and answers", async () => {
+  it("loads UQFF that troupe has written, and answers", async () => {
     const into = join(folder, "ours");
     const level = parseLevel("Q8_0", "isq");
     const options = {
@@ -89,7 +90,7 @@ describe("mistral.rs", () => {
     assert.notEqual(await mistral("load", into, "q8_0-0.uqff"), "\n");
   });
 
-  it("writes a .cimatrix that is read, and reads that of this program", async () => {
+  it("writes a .cimatrix that troupe reads, and reads that of troupe", async () => {
     const path = join(folder, "requests.cimatrix");
     await mistral("calibrate", model, path);
     const importance = byTensor(await readImportance(path), "llama");

@@ -6,7 +6,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];
-// The exact tokens depend on how prompts were split into passes. Short chunks make them independent of the load.
+// The exact tokens depend on how prompts are split into forward passes. Short chunks make them independent of the load.
 const flags = ["--max-model-len", "512", "--max-seqs", "8", "--max-prefill-chunk-tokens", "32"];
 
 describe("chat completions by the official client", () => {
@@ -64,7 +64,7 @@ describe("chat completions by the official client", () => {
     assert.equal(answer.choices[0]?.finish_reason, "stop");
   });
 
-  it("streams the same text it gives at once, in pieces, with usage on the last chunk", async () => {
+  it("streams the same text as without streaming, in pieces, with usage on the last chunk", async () => {
     const whole = await create();
     const { chunks, text } = await streamed();
     assert.equal(text, whole.choices[0]?.message.content);
@@ -81,7 +81,7 @@ describe("chat completions by the official client", () => {
     assert.equal(answer.choices[0]?.finish_reason, "length");
   });
 
-  it("cuts the text before a stop string and says stop", async () => {
+  it("cuts the text before a stop string and reports the reason stop", async () => {
     const whole = (await create()).choices[0]?.message.content ?? "";
     const stop = whole.slice(10, 14);
     const answer = await create({ stop: [stop] });
@@ -102,7 +102,7 @@ describe("chat completions by the official client", () => {
     assert.notEqual(await sample(), await sample());
   });
 
-  it("gives n choices, choice i as seed + i gives it alone", async () => {
+  it("returns n choices; choice i equals a request with seed + i", async () => {
     const answer = await create({ n: 3, seed: 40, temperature: 1 });
     assert.deepEqual(
       answer.choices.map(({ index }) => index),
@@ -132,7 +132,7 @@ describe("chat completions by the official client", () => {
     assert.ok(Math.abs((first?.logprob ?? 1) - (content[0]?.logprob ?? 0)) < 1e-3, "temperature must not change them");
   });
 
-  it("changes the choice by logit_bias", async () => {
+  it("chooses other tokens with logit_bias", async () => {
     const plain = await create({ logprobs: true, max_tokens: 1 });
     const token = plain.choices[0]?.logprobs?.content?.[0]?.token ?? "";
     const vocabularyAnswer = await fetch(`${server.url}/v1/chat/completions`, {
@@ -174,12 +174,13 @@ describe("chat completions by the official client", () => {
       create({ messages: [{ role: "user", content: "x" }], max_tokens: 1 }),
       create({ messages: [{ role: "user", content: attack }], max_tokens: 1 }),
     ]);
-    // If its control tokens were recognized, the injected text would take about 10 tokens; as plain text it takes far more.
+    // If the control tokens in the injected text were recognized, it would have about 10 tokens; as plain text it has many
+    // more.
     const more = (attacked.usage?.prompt_tokens ?? 0) - (plain.usage?.prompt_tokens ?? 0);
     assert.ok(more >= 18, `the text took ${more} tokens more`);
   });
 
-  it("names what is wrong with a request, as the client's own error classes", async () => {
+  it("reports what is wrong with a request as the client's own error classes", async () => {
     await assert.rejects(create({ model: "nope" }), (error) => {
       assert.ok(error instanceof OpenAI.NotFoundError);
       assert.match(error.message, /'nope' is not available.*default/s);
@@ -202,7 +203,7 @@ describe("chat completions by the official client", () => {
     });
   });
 
-  it("keeps the end of a prompt that is too long where truncate_sequence allows it", async () => {
+  it("keeps the end of a prompt that is too long if truncate_sequence allows it", async () => {
     const body = { prompt: "word ".repeat(600), max_tokens: 4, truncate_sequence: true };
     const response = await fetch(`${server.url}/v1/completions`, {
       method: "POST",

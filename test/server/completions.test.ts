@@ -1,4 +1,4 @@
-// Text completions, continued messages, and tokenization with the real command and a real model: their results are consistent
+// Text completions, continued messages and tokenization with the real command and a real model: their results are consistent
 // with each other.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
@@ -6,7 +6,7 @@ import OpenAI from "openai";
 import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
-/** Fields of the responses that are read here. */
+/** Response fields that these tests read. */
 interface Reply {
   readonly tokens: number[];
   readonly count: number;
@@ -67,7 +67,7 @@ describe("a server that streams completions", () => {
     assert.equal((response as { output_text: string }).output_text, expected);
   });
 
-  it("completes a list of prompts like each alone, streamed or not", async () => {
+  it("completes a list of prompts like separate requests, streamed or not", async () => {
     const prompts = ["Once upon a time", "The capital of France", "def main():"];
     const alone: string[] = [];
     for (const prompt of prompts) {
@@ -88,7 +88,7 @@ describe("a server that streams completions", () => {
     assert.equal(total, usage?.total_tokens);
   });
 
-  it("gives text back from its tokens", async () => {
+  it("converts tokens back to text", async () => {
     const text = "Grüße, 世界! <|im_end|> 😀  x";
     const { tokens } = await post("/tokenize", { content: text, with_pieces: false, parse_special: false });
     assert.equal((await post("/detokenize", { tokens })).content, text);
@@ -97,7 +97,7 @@ describe("a server that streams completions", () => {
     assert.equal(whole.token_strs.length, whole.count);
   });
 
-  it("refuses unknown tokens, and documents to score, by name", async () => {
+  it("rejects unknown tokens, and documents to score, with a specific error", async () => {
     await assert.rejects(
       client.completions.create({ ...greedy, prompt: [99_999_999] }),
       /prompt.*99999999|99999999.*|expected tokens of model/,

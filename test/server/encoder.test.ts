@@ -1,5 +1,5 @@
-// An encoder with the real command: embeddings on both engines, the speed trial of `engine = "auto"`, and rejected
-// requests.
+// Encoder model with the real command: embeddings on both engines, the speed trial of `engine = "auto"`, and
+// rejected requests.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -36,7 +36,7 @@ describe("an encoder", () => {
     return data.map(({ embedding }) => embedding);
   };
 
-  it("says of texts on the engine that a trial chose what it says on the others", async () => {
+  it("returns the same embeddings on the engine that a trial chose as on the others", async () => {
     const chosen = await startServer(["-m", path, "--threads", "1", "--engine", "auto"], { XDG_CACHE_HOME: folder });
     const [actual, expected] = [await embed(chosen), await embed(server)];
     await chosen.stop();
@@ -50,7 +50,7 @@ describe("an encoder", () => {
     }
   });
 
-  it("says of texts on the wasm engine what it says on the llama engine", async () => {
+  it("returns the same embeddings on the wasm engine as on the llama engine", async () => {
     const other = await startServer(["-m", path, "--threads", "1", "--engine", "llama"]);
     try {
       const [actual, expected] = [await embed(server), await embed(other)];
@@ -83,13 +83,13 @@ describe("an encoder", () => {
     }
   });
 
-  it("gives a vector for each token if it is set, and ranks by them", async () => {
+  it("returns a vector for each token if configured, and ranks by them", async () => {
     const tokens = await startServer(["-m", path, "--threads", "1", "--pooling", "tokens"]);
     try {
       const body = { model: "default", encoding_format: "float" as const, input: ["the cat", "moon"] };
       const { data } = await clientOf(tokens).embeddings.create(body);
       const vectors = data.map(({ embedding }) => embedding as unknown as number[][]);
-      // [CLS], the words, [SEP].
+      // Prompt tokens: [CLS], the words, [SEP].
       assert.deepEqual(
         vectors.map((found) => found.map((vector) => vector.length)),
         [Array(4).fill(64), Array(3).fill(64)],
@@ -113,7 +113,7 @@ describe("an encoder", () => {
     }
   });
 
-  it("refuses an input it cannot see whole, naming both numbers, and to generate", async () => {
+  it("rejects an input that is too long, naming both lengths, and requests to generate text", async () => {
     const client = clientOf(server);
     const input = "the sea ".repeat(100);
     await assert.rejects(

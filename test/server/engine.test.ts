@@ -1,5 +1,5 @@
-// Engine choice as a user sees it: both engines with the same server, the report of `auto` about its choice, and rejected
-// settings. Every test runs the command itself.
+// Engine choice as a user sees it: both engines behind the same server, the log of what `auto` chose and why, and
+// rejected settings. Every test runs the command itself.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,8 +13,7 @@ import { type RunningServer, runCommand, startServer } from "../fixtures/serve.t
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];
 const greedy = { model: "default", temperature: 0, max_tokens: 24 };
 
-/** Time limit that is far longer than a cancelled request may continue. */
-/** Time in ms for the next request, beside what the same request takes alone. */
+/** Maximum time in ms by which an earlier, cancelled request may delay the next request. */
 const soonMs = 2000;
 
 const clientOf = ({ url }: RunningServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0 });
@@ -45,7 +44,7 @@ for (const engine of ["wasm", "llama"] as const) {
         await server.stop();
       });
 
-      it("says which engine runs, and lists the model", async () => {
+      it("logs which engine runs, and lists the model", async () => {
         assert.match(server.output(), new RegExp(`engine chosen .*engine=${engine} reason="it is set"`));
         assert.match(
           server.output(),
@@ -58,7 +57,7 @@ for (const engine of ["wasm", "llama"] as const) {
         );
       });
 
-      it("answers a chat, streamed and at once with the same text", async () => {
+      it("answers a chat with the same text, streamed and not", async () => {
         const whole = await client.chat.completions.create({ ...greedy, messages });
         assert.ok((whole.usage?.completion_tokens ?? 0) > 0);
         let text = "";
@@ -75,7 +74,7 @@ for (const engine of ["wasm", "llama"] as const) {
         assert.equal(first.choices[0]?.text, again.choices[0]?.text);
       });
 
-      it("gives the only slot to the next one when a client goes away in mid-stream", async () => {
+      it("gives the only slot to the next client when a client disconnects during a stream", async () => {
         // The server accepts additional fields that the client's types do not have.
         const long = { ...greedy, messages, max_tokens: length - 128, ignore_eos: true };
         const stream = await client.chat.completions.create({ ...long, stream: true });
@@ -90,7 +89,7 @@ for (const engine of ["wasm", "llama"] as const) {
         assert.ok(next < soonMs + 5 * alone, `the next one was answered after ${next} ms; alone it takes ${alone} ms`);
       });
 
-      it("stops in order", async () => {
+      it("shuts down cleanly", async () => {
         assert.deepEqual(await server.stop(), { code: 0, signal: null });
       });
     });
@@ -155,7 +154,7 @@ describe("--engine auto", () => {
   });
   after(() => rmSync(cache, { recursive: true, force: true }));
 
-  it("tries both engines at the first start, takes the quicker one and says their figures", async () => {
+  it("measures both engines at the first start, chooses the faster one and logs the figures", async () => {
     const server = await start(["--engine", "auto"], { XDG_CACHE_HOME: cache });
     const response = await fetch(`${server.url}/v1/system/info`);
     const { engines } = (await response.json()) as { engines: { engine: string; trial: Record<string, object> }[] };
@@ -169,7 +168,7 @@ describe("--engine auto", () => {
     assert.deepEqual(Object.keys(engines[0]?.trial ?? {}), ["wasm", "llama"]);
   });
 
-  it("remembers what it found: later starts take the same engine, with the same figures", async () => {
+  it("stores the result: later starts choose the same engine, with the same figures", async () => {
     const reasonOf = async () => {
       const server = await start(["--engine", "auto"], { XDG_CACHE_HOME: cache });
       await server.stop();
@@ -182,7 +181,7 @@ describe("--engine auto", () => {
 });
 
 describe("bench", () => {
-  it("measures the engine it is told", async () => {
+  it("measures the engine that is set", async () => {
     const quick = ["--cpu", "--threads", "1", "--max-seqs", "1", "--prompt-len", "32", "--gen-len", "4"];
     const rounds = ["--iterations", "1", "--warmup", "0", "--json"];
     for (const engine of ["llama", "wasm"]) {
@@ -196,7 +195,7 @@ describe("bench", () => {
 });
 
 describe("settings that an engine does not have", () => {
-  it("are refused where they would change what is computed", async () => {
+  it("are rejected if they would change the results", async () => {
     const model = await tinyModel();
     const serve = ["serve", "--port", "0", "--host", "127.0.0.1", "--cpu", "-m", model];
     const cases: readonly (readonly [flags: readonly string[], message: RegExp])[] = [
@@ -213,7 +212,7 @@ describe("settings that an engine does not have", () => {
     }
   });
 
-  it("are warned of where they would not", async () => {
+  it("cause a warning if they would not", async () => {
     const outputOf = async (engine: string) => {
       const server = await start(["--engine", engine, "--pa-block-size", "64"]);
       await server.stop();

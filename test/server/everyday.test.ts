@@ -1,5 +1,5 @@
-// Everyday use of the real default model with default settings: the defaults of sampling on every protocol, and answers that
-// end, rarely loop and follow simple instructions. `bench everyday` is the longer version.
+// Everyday use of the real default model with default settings: the default sampling parameters of every protocol, and
+// responses that end, rarely loop and follow simple instructions. `bench everyday` is the longer version.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { judge } from "../../bench/everyday/judge.ts";
@@ -8,7 +8,7 @@ import { realModel, type TestModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
 const defaultMaxTokens = 48;
-/** Every third prompt, with one seed. */
+/** Every third prompt, with one seed each. */
 const prompts = everydayPrompts.filter((_, index) => index % 3 === 0);
 
 let model: TestModel;
@@ -103,7 +103,7 @@ describe("the defaults of requests", () => {
 });
 
 describe("everyday prompts", () => {
-  it("are nearly all answered to an end in 256 tokens, rarely with loops, and often as asked", async (test) => {
+  it("nearly all get a complete response within 256 tokens, rarely with loops, and often as instructed", async (test) => {
     if (!model.isReal) {
       test.skip("the default model cannot be fetched");
       return;
@@ -120,7 +120,7 @@ describe("everyday prompts", () => {
     test.diagnostic(
       `ended ${count("isEnded")}, loops ${count("isLoop")}, followed ${count("isFollowed")} of ${verdicts.length}`,
     );
-    // This weak model does not end 7 of 90 answers in 512 tokens (bench/results/everyday.md).
+    // This weak model does not finish 7 of 90 responses within 512 tokens (bench/results/everyday.md).
     assert.ok(count("isEnded") >= verdicts.length - 1);
     assert.ok(count("isLoop") <= 1);
     assert.ok(count("isFollowed") >= 4);

@@ -9,8 +9,8 @@ import { openStream } from "../fixtures/streams.ts";
 // The engine runs in a separate process, so that a test can kill it.
 const flags = ["--max-model-len", "2048", "--max-seqs", "4", "--isolate", "true"];
 
-describe("a server told to stop", () => {
-  it("finishes the streams that run, refuses new work with 503, and exits with 0", async () => {
+describe("a server that is being stopped", () => {
+  it("finishes running streams, rejects new requests with 503, and exits with 0", async () => {
     const { path } = await realModel();
     const server = await startServer(["-m", path, ...flags, "--shutdown-deadline-secs", "300"]);
     const stream = await openStream(server.url, "default", 100);
@@ -23,7 +23,7 @@ describe("a server told to stop", () => {
     await assert.rejects(fetch(`${server.url}/health`));
   });
 
-  it("ends what runs past the deadline with an error, and still exits with 0", async () => {
+  it("ends responses that exceed the deadline with an error, and still exits with 0", async () => {
     const { path } = await realModel();
     const server = await startServer(["-m", path, ...flags, "--shutdown-deadline-secs", "1"]);
     const stream = await openStream(server.url, "default", 2000);
@@ -55,7 +55,7 @@ describe("a server told to stop", () => {
     assert.fail(`process ${engine} still runs`);
   });
 
-  it("says what is wrong with a model file and exits with 1", async () => {
+  it("reports what is wrong with a model file and exits with 1", async () => {
     await assert.rejects(startServer(["-m", import.meta.filename]), /ended with code 1[\s\S]*(GGUF|magic)/);
   });
 });

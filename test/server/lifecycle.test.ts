@@ -10,7 +10,7 @@ import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post, recoveryMs, until } from "../fixtures/streams.ts";
 
-/** Number of repetitions of each kind of engine death and of model change. */
+/** Number of repetitions of each kind of engine crash and of model change. */
 const count = Number(process.env.LIFECYCLE_COUNT ?? 3);
 
 /**
@@ -55,7 +55,7 @@ describe("a server with two models", () => {
       .map(([, , loadMs, pid]) => ({ pid: Number(pid), loadMs: Number(loadMs) }));
   }
 
-  /** Kills the engine of a model during a stream, while the other model answers. */
+  /** Kills the engine of a model during a stream. Asserts that the other model keeps responding. */
   async function die(model: string, other: string, signal: NodeJS.Signals): Promise<void> {
     const doomed = await openStream(server.url, model, 2000);
     const unharmed = await openStream(server.url, other, 150);
@@ -79,7 +79,7 @@ describe("a server with two models", () => {
   ] as const;
 
   for (const { signal, whose } of deaths) {
-    it(`ends the streams of ${whose} with one retryable error after ${signal}, and it is back soon`, async () => {
+    it(`ends the streams of ${whose} with one retryable error after ${signal}, and restarts it soon`, async () => {
       const [model, other] = whose === "the first" ? [first, second] : [second, first];
       for (let i = 0; i < count; i++) {
         await die(model, other, signal);

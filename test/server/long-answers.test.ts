@@ -1,4 +1,4 @@
-// Responses of tens of megabytes. Every HTTP server implementation sends them in pieces at the pace of the reader. The real
+// Long responses of tens of megabytes. Every HTTP server implementation sends them in chunks at the reader's pace. The real
 // command sends them with a small heap and does not run out of memory.
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
@@ -33,7 +33,7 @@ interface Asked {
   read(): Promise<string>;
 }
 
-/** Sends a request. Reads nothing of the body until read() is called. */
+/** Sends a request. Does not read the body until read() is called. */
 function ask(server: Pick<TestServer, "url">, path: string, body: object): Promise<Asked> {
   return new Promise((resolve, reject) => {
     const headers = { "content-type": "application/json" };
@@ -50,7 +50,7 @@ function ask(server: Pick<TestServer, "url">, path: string, body: object): Promi
   });
 }
 
-/** Returns the bytes of the process's heap and of its external memory. */
+/** Returns the size in bytes of the process's heap and external memory. */
 function heldBytes(): number {
   for (let round = 0; round < 3; round++) collect();
   const { heapUsed, external } = process.memoryUsage();
@@ -76,7 +76,7 @@ for (const edge of loadableEdges()) {
 
     for (const [path, body] of cases) {
       const isStream = "stream" in body;
-      it(`${path}${isStream ? ", streamed," : ""} is made while it is read, and whole`, async () => {
+      it(`${path}${isStream ? ", streamed," : ""} is generated while it is read, and complete`, async () => {
         const before = heldBytes();
         const { response, read } = await ask(server, path, body);
         assert.equal(response.statusCode, 200);
@@ -94,7 +94,7 @@ for (const edge of loadableEdges()) {
       });
     }
 
-    it("is cut off where its reader stalls, and ends what it holds", async () => {
+    it("is aborted if its reader stalls, and frees its memory", async () => {
       const stalled = await startFake(edge, { config: { readerStallMs: 100 } });
       try {
         stalled.inference.script = server.inference.script;
@@ -107,7 +107,7 @@ for (const edge of loadableEdges()) {
       }
     });
 
-    it("that is short has its length", async () => {
+    it("has a Content-Length if it is short", async () => {
       const script = server.inference.script;
       server.inference.script = () => [
         events.slice(0, 1).map((event) => ({ ...event, logprobs: one })),
@@ -124,7 +124,7 @@ for (const edge of loadableEdges()) {
 }
 
 describe("a server with a small heap", () => {
-  it("lives through whole answers with many logprobs, several at once", async () => {
+  it("survives several concurrent unstreamed responses with many logprobs", async () => {
     const flags = ["-m", await tinyModel(), "--threads", "1", "--max-seqs", "64", "--max-model-len", "700"];
     // As JavaScript objects the tokens of the response would take about 200 MB, more than this heap.
     const server = await startServer(flags, { NODE_OPTIONS: "--max-old-space-size=96" });

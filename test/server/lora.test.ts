@@ -1,5 +1,5 @@
 // LoRA adapters over HTTP: the real server with a tiny model, on each engine. The weights are random, so these tests do not
-// check the adapters' effect; the parity tests do.
+// check the adapters' effect on the output; the parity tests do.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,7 +20,7 @@ const allowed = { SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "on" };
 const flags = ["--max-model-len", "512", "--max-seqs", "4", "--threads", "1"];
 const hexDigits = /^[0-9a-f]{64}$/;
 
-/** Writes a folder of adapters, and an adapter outside of it. */
+/** Writes a folder of adapters, and an adapter outside that folder. */
 async function writeAdapters(modelPath: string) {
   const outside = mkdtempSync(join(tmpdir(), "troupe-lora-"));
   const root = join(outside, "root");
@@ -46,7 +46,7 @@ function clientOf(url: () => string) {
     post,
     load: (body: Json) => post("/v1/load_lora_adapter", body),
     unload: (body: Json) => post("/v1/unload_lora_adapter", body),
-    /** Returns the completion and its adapter generation, which is the hash of the adapter's content. */
+    /** Sends a completion request. Returns the completion and its adapter generation (the hash of the adapter's content). */
     complete: async (body: Json) => {
       const asked = { prompt: "please write a short story", max_tokens: 8, temperature: 0, ignore_eos: true, ...body };
       const reply = await post("/v1/completions", asked);
@@ -129,7 +129,7 @@ for (const engine of ["wasm", "llama"] as const) {
       assert.equal((await complete({})).text, plain.text);
     });
 
-    it("come, are replaced, and go", async () => {
+    it("are loaded, replaced and unloaded", async () => {
       const first = await load({ lora_name: " new ", lora_path: "two" });
       assert.deepEqual([first.status, first.body.id, first.body.rank], [200, "new", 8]);
       const answered = await complete({ adapter: "new" });
@@ -151,7 +151,7 @@ for (const engine of ["wasm", "llama"] as const) {
       assert.equal((await unload({ lora_name: "new" })).body.error.code, "lora_adapter_not_found");
     });
 
-    it("stay what they were for requests under way", async () => {
+    it("stay the same for running requests", async () => {
       const { body: before } = await load({ lora_name: "live", lora_path: "two" });
       let after = "";
       const seen = await streamed(server.url, { adapter: "live", max_tokens: 64 }, async () => {
@@ -184,7 +184,7 @@ for (const engine of ["wasm", "llama"] as const) {
       assert.deepEqual((await get("/v1/lora_adapters")).body, before);
     });
 
-    it("outlive an unload and a reload of their model", async () => {
+    it("survive an unload and a reload of their model", async () => {
       const answered = await complete({ adapter: "one" });
       const unloaded = { status: 200, body: { model_id: base, status: "unloaded" } };
       assert.deepEqual(await post("/v1/models/unload", { model_id: "default" }), unloaded);
@@ -212,7 +212,7 @@ describe("adapters on a server that does not let requests change them", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it("are used and listed, without a word of where they came from", async () => {
+  it("are used and listed, without their sources", async () => {
     assert.match((await complete({ adapter: "one" })).generation, hexDigits);
     const { body } = await get("/v1/lora_adapters");
     assert.deepEqual(Object.keys(body.data[0]).sort(), ["bytes", "generation", "id", "object", "rank"]);

@@ -1,4 +1,4 @@
-// A reranker with the real command: scores of documents, and refused requests.
+// Reranking with the real command: scores of documents, and rejected requests.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,7 +43,7 @@ describe("a reranker", () => {
     return byIndex;
   };
 
-  it("gives each document the score that it has alone, from 0 to 1", async () => {
+  it("gives each document the same score as in a separate request, from 0 to 1", async () => {
     const together = await scores(documents);
     assert.equal(new Set(together).size, documents.length);
     for (const [i, score] of together.entries()) {
@@ -57,7 +57,7 @@ describe("a reranker", () => {
     assert.notDeepEqual(await scores(documents), await scores(documents, "what is dry?"));
   });
 
-  it("refuses a document that is too long, and other uses, by name", async () => {
+  it("rejects a document that is too long, and other uses, with a specific error", async () => {
     const long = await post("/v1/rerank", { query: "q", documents: ["x y ".repeat(5000)] });
     assert.deepEqual([long.error.code, long.error.param], ["context_length_exceeded", "documents"]);
     const vectors = await post("/v1/embeddings", { input: "hi" });

@@ -1,5 +1,5 @@
-// Streams of POST /v1/responses from the real command, read whole and checked strictly. Each stream must have exactly one end,
-// however the generation ends, and GET must return the same result.
+// Streams of POST /v1/responses from the real command, read to the end and checked strictly. Each stream must have exactly one
+// final event, however the generation ends, and GET must return the same result.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { realModel } from "../fixtures/models/models.ts";
@@ -37,7 +37,7 @@ describe("a stream of responses", () => {
       body: JSON.stringify({ temperature: 0, stream: true, ...body }),
     });
 
-  /** Reads a stream to its end. Calls `during` with the response's id after the first text. */
+  /** Reads a stream to its end. Calls `during` with the response's id when the first text has arrived. */
   async function recorded(body: object, during?: (id: string) => Promise<unknown>) {
     const reply = await post(body);
     assert.equal(reply.status, 200);
@@ -56,7 +56,7 @@ describe("a stream of responses", () => {
   const stored = async (id: unknown) =>
     (await fetch(`${server.url}/v1/responses/${id}`)).json() as Promise<{ status: string }>;
 
-  it("ends completed where the model has said all, and incomplete at the token cap", async () => {
+  it("ends as completed if the model has finished, and as incomplete at the token limit", async () => {
     const whole = await recorded({ input: "What is 2 + 2? Answer with a number." });
     assert.equal(whole.events.at(-1)?.type, "response.completed");
     const cut = await recorded({ input: "What is 2 + 2? Answer with a number.", max_output_tokens: 3 });
@@ -65,7 +65,7 @@ describe("a stream of responses", () => {
     assert.equal((await stored(cut.response.id)).status, "incomplete");
   });
 
-  it("holds calls, whole and cut off, and what was demanded as a schema", async () => {
+  it("contains calls, complete and cut off, and output that follows a schema", async () => {
     const calling = { input: "How is the weather?", tools: [tool], tool_choice: "required" };
     const one = await recorded({ ...calling, parallel_tool_calls: false });
     assert.equal(one.events.at(-1)?.type, "response.completed");
@@ -76,7 +76,7 @@ describe("a stream of responses", () => {
     assert.ok(["Rome", "Paris"].includes(JSON.parse(response.output_text as string).city));
   });
 
-  it("has one end where its background run is cancelled or deleted", async () => {
+  it("has one final event if its background run is cancelled or deleted", async () => {
     const cancelled = await recorded({ ...endless, background: true }, (id) =>
       fetch(`${server.url}/v1/responses/${id}/cancel`, { method: "POST" }),
     );
@@ -89,7 +89,7 @@ describe("a stream of responses", () => {
     assert.equal((await fetch(`${server.url}/v1/responses/${deleted.response.id}`)).status, 404);
   });
 
-  it("is kept as interrupted where its client hangs up", async () => {
+  it("is stored as interrupted if its client disconnects", async () => {
     const leaving = new AbortController();
     const reply = await fetch(`${server.url}/v1/responses`, {
       method: "POST",
@@ -109,7 +109,7 @@ describe("a stream of responses", () => {
   });
 
   // This must be the last test, because the engine is reloaded afterwards.
-  it("ends failed where the engine dies under it", async () => {
+  it("ends as failed if the engine crashes", async () => {
     const { events, response } = await recorded(endless, async () => {
       process.kill(server.enginePids().at(-1)!, "SIGKILL");
     });

@@ -1,4 +1,4 @@
-// Sampling parameters not tested elsewhere, and embeddings, against the real command with the real default model.
+// Sampling parameters that no other test covers, and embeddings, against the real command with the real default model.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
@@ -66,7 +66,7 @@ describe("text completions", () => {
     }
   });
 
-  it("give a token the same logprob as part of the prompt and as the answer", async () => {
+  it("give a token the same logprob in the prompt as in the output", async () => {
     const { choices } = await complete({ max_tokens: 1, logprobs: 0 });
     const [{ text, logprobs }] = choices as [{ text: string; logprobs: LegacyLogprobs }];
     const again = await complete({ prompt: sea + text, max_tokens: 1, logprobs: 0, echo: true });
@@ -76,7 +76,7 @@ describe("text completions", () => {
     assert.ok(Math.abs(difference) < 0.02, String(difference));
   });
 
-  it("return of best_of candidates the one that n as many choices show to be the likeliest", async () => {
+  it("return the most likely of best_of candidates, as a request for all of them shows", async () => {
     const sampled = { temperature: 1, seed: 11, logprobs: 0, ignore_eos: true };
     const all = (await complete({ ...sampled, n: 4 })).choices as { text: string; logprobs: LegacyLogprobs }[];
     const best = await complete({ ...sampled, best_of: 4 });
@@ -95,16 +95,16 @@ describe("text completions", () => {
     assert.equal(silent.choices[0].logprobs, null);
   });
 
-  it("take a priority", async () => {
+  it("accept a priority", async () => {
     assert.equal((await complete({ priority: -1000 })).choices.length, 1);
   });
 
-  it("go on after the end of the text where ignore_eos says so", async () => {
+  it("continue after the end of the text with ignore_eos", async () => {
     const { usage } = await complete({ ignore_eos: true, max_tokens: 40 });
     assert.equal(usage.completion_tokens, 40);
   });
 
-  it("end at a stop token, and not before the minimum of tokens", async () => {
+  it("end at a stop token, but not before the minimum number of tokens", async () => {
     const {
       choices: [{ text }],
     } = await complete({ max_tokens: 16, ignore_eos: true });
@@ -135,7 +135,7 @@ describe("text completions", () => {
     assert.deepEqual([unknown.status, unknown.body.error.param], [400, "stop_token_ids"]);
   });
 
-  it("have at least the minimum of tokens, unless their grammar ends", async () => {
+  it("have at least the minimum number of tokens, unless their grammar ends", async () => {
     const short = { prompt: "Q: Is the sky blue? Answer yes or no.\nA:", max_tokens: 24, min_tokens: 24 };
     for (const stream of [{}, { temperature: 1, seed: 3 }]) {
       const { usage, choices } = await complete({ ...short, ...stream });
@@ -148,7 +148,7 @@ describe("text completions", () => {
     assert.match(choice.text, /^(yes|no)$/);
   });
 
-  it("say of how many tokens of the prompt the work was done before", async () => {
+  it("report the number of cached prompt tokens", async () => {
     const prompt = `Once more: ${sea.repeat(3)}`;
     const first = await complete({ prompt });
     const second = await complete({ prompt });
@@ -162,12 +162,12 @@ describe("text completions", () => {
 describe("chat completions", () => {
   const messages = [{ role: "user" as const, content: "Give me a list." }];
 
-  it("take a budget for reasoning where the model does not reason", async () => {
+  it("accept a reasoning budget if the model does not reason", async () => {
     const { status } = await post("/v1/chat/completions", { messages, reasoning_budget: 10, max_tokens: 4 });
     assert.equal(status, 200);
   });
 
-  it("refuse, in OpenAI's field, an output that is complete and not what was demanded", async () => {
+  it("report a complete output that violates its schema as a refusal in OpenAI's field", async () => {
     // The grammar does not compare array entries at different positions.
     const a = { const: "a" };
     const schema = { type: "array", prefixItems: [a, a], items: false, minItems: 2, uniqueItems: true };
@@ -188,7 +188,7 @@ describe("embeddings", () => {
   };
   const dot = (a: readonly number[], b: readonly number[]) => a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
 
-  it("are of length 1, one an input, in order", async () => {
+  it("have length 1, one per input, in order", async () => {
     const { data, vectors, usage } = await embed([sea, "A dog barks.", sea]);
     assert.deepEqual(
       data.map(({ index }) => index),
@@ -208,14 +208,14 @@ describe("embeddings", () => {
     assert.deepEqual(decoded, floats.vectors[0]);
   });
 
-  it("are the same for many inputs together and for one alone", async () => {
+  it("are the same for many inputs together as for each input alone", async () => {
     const inputs = Array.from({ length: 20 }, (_, i) => `${i} ${sea}`);
     const together = await embed(inputs);
     const alone = await embed(inputs[13] ?? "");
     assert.ok(dot(together.vectors[13] ?? [], alone.vectors[0] ?? []) > 0.999);
   });
 
-  it("take tokens, and refuse those there are none of", async () => {
+  it("accept tokens, and reject tokens that do not exist", async () => {
     const { vectors } = await embed([
       [100, 200],
       [300, 400, 500],
@@ -225,7 +225,7 @@ describe("embeddings", () => {
     assert.deepEqual([status, body.error.param], [400, "input"]);
   });
 
-  it("name both numbers where an input is too long, and keep its start where it may be cut", async () => {
+  it("name both lengths if an input is too long, and keep its start if it may be truncated", async () => {
     const input = "word ".repeat(600);
     const { status, body } = await post("/v1/embeddings", { input });
     assert.deepEqual([status, body.error.code], [400, "context_length_exceeded"]);
@@ -234,7 +234,7 @@ describe("embeddings", () => {
     assert.equal(cut.body.usage.prompt_tokens, 512);
   });
 
-  it("are made beside answers, and given up when the client leaves", async () => {
+  it("are computed while responses are generated, and cancelled when the client disconnects", async () => {
     const leaving = new AbortController();
     const inputs = Array.from({ length: 200 }, () => sea);
     const given = fetch(`${server.url}/v1/embeddings`, {

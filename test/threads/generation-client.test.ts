@@ -1,4 +1,4 @@
-// Generation client with real threads: effect on the models when the generation thread ends.
+// Generation client with real threads: what happens to the models when the generation thread exits.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ import { createFakeEngine } from "../fixtures/fakes/fake-engine.ts";
 import { recordingLog } from "../fixtures/http-server.ts";
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
-it("serves every model again when the generation place has ended, also one whose file is gone by then", async (t) => {
+it("serves every model again when the generation place has ended, even if a model's file was removed", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "agents-front-test-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const { capacity, capabilities } = createFakeEngine({ sequenceTokens: 512 });
@@ -54,7 +54,7 @@ it("serves every model again when the generation place has ended, also one whose
     },
     system: new ActorSystem("front"),
     clock: realClock,
-    // `maxRestarts` does not apply to the generation thread: it is restarted although zero restarts are allowed.
+    // `maxRestarts` does not apply to the generation thread: it is restarted although no restarts are allowed.
     restart: { kind: "restart", minBackoffMs: 10, maxBackoffMs: 50, resetAfterMs: 60_000, maxRestarts: 0 },
     loadTimeoutMs: 30_000,
     log: log as never,
@@ -76,7 +76,7 @@ it("serves every model again when the generation place has ended, also one whose
 
   for (let round = 0; round < 3; round++) {
     const { link } = front;
-    // This message is invalid: no model thread sends null. It ends the whole generation thread.
+    // This invalid message makes the whole generation thread exit. No model thread ever sends null.
     for (const port of ports.splice(0)) new PortEndpoint(port, { peer: "generation" }).send(tokenChannel, null);
     while (front.link === link || front.link === null) await new Promise((resolve) => setTimeout(resolve, 10));
     const limit = Date.now() + 20_000;

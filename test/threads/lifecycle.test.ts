@@ -1,4 +1,4 @@
-// Model lifecycle under load on real places: copies of a tiny model on the wasm engine.
+// Model lifecycle under load, with real worker threads and processes: copies of a tiny model on the wasm engine.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -67,7 +67,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     await front.start();
   }
 
-  /** Returns the events of a response of `maxTokens` tokens. */
+  /** Generates `maxTokens` tokens. Returns the events of the response. */
   async function ask(model: string, maxTokens: number): Promise<GenerateEvent[]> {
     const prompt = { kind: "text", text: "a story about" } as const;
     const common = { ...requestDefaults, model, client: "test", prompt, sampling: greedySampling };
@@ -85,7 +85,7 @@ describe("models of the wasm engine that are loaded and unloaded", () => {
     assert.equal(end?.type === "done" && end.usage.completionTokens, maxTokens);
   }
 
-  /** Asserts that each transition of a model starts from the status in which the previous one ended. */
+  /** Asserts that each transition of a model starts with the status in which the previous transition ended. */
   function expectConnected(): void {
     for (const model of models) {
       const own = moves.filter((move) => move.model === model);

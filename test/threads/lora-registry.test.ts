@@ -1,4 +1,4 @@
-// LoRA registry of a model: PEFT folders prepared on a real worker thread. Only the model thread is fake.
+// LoRA registry of a model: PEFT folders are prepared on a real worker thread. Only the model thread is a fake.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";

@@ -239,7 +239,7 @@ for (const kind of kinds) {
       await assert.rejects(spawnFailing("hang", { startTimeoutMs: 300 }), withCode("timeout", /within 300 ms/));
     });
 
-    it("rejects with cancelled when its signal fires", async () => {
+    it("rejects with cancelled when its signal aborts", async () => {
       await assert.rejects(
         spawnFailing("hang", { signal: AbortSignal.timeout(100) }),
         withCode("cancelled", /start of "lemon" was cancelled/),

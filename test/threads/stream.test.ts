@@ -1,5 +1,5 @@
-// Streams from a writer in another thread or process to a reader in this one: pace, cancellation, and the end of the writer's
-// thread or process.
+// Streams from a writer in another thread or process to a reader in this one: flow control, cancellation, and what happens
+// when the writer's thread or process ends.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StreamHub } from "../../runtime/actor/stream.ts";

@@ -1,4 +1,4 @@
-// Ends of text workers while they load modules: the process lives on, and no file of a module stays open.
+// Text workers that exit while they load modules: the process survives, and no module file stays open.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdirSync, readlinkSync } from "node:fs";
@@ -10,7 +10,7 @@ import { TaskPool } from "../../runtime/task/task-pool.ts";
 
 const translators = new URL("../../http/shared/body-translators.js", import.meta.url).href;
 
-/** Paths of modules that are open in this process. */
+/** Returns the paths of the module files that are open in this process. */
 function openModules(): string[] {
   return readdirSync("/proc/self/fd").flatMap((fd) => {
     try {
@@ -47,7 +47,7 @@ describe("text workers that are ended while they load modules", { skip: process.
       await sleep(closesAfterMs);
       await pool.close();
       await running;
-      await sleep(200); // The workers end.
+      await sleep(200); // let the workers exit
       assert.deepEqual(openModules(), [], `${closesAfterMs} ms after the start`);
     }
   });

@@ -1,5 +1,5 @@
-// Text tasks on real text workers, which process client input. Input that never finishes processing delays other clients for no
-// longer than the quick limit.
+// Text tasks on real text workers, which process client input. Input that takes forever delays other clients for no longer than
+// the quick limit.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -90,7 +90,7 @@ describe("text tasks on text workers", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it("prepare a prompt as the same code does elsewhere", async () => {
+  it("prepare a prompt as the same code does without workers", async () => {
     const inline = inlineTextTasks();
     const here = await inline.open(await source());
     const request = asks("Tell me of the sea.", {
@@ -103,7 +103,7 @@ describe("text tasks on text workers", () => {
     );
   });
 
-  it("read a body, and open its content again", async () => {
+  it("read a body, and deserialise its content again", async () => {
     const said = "word ".repeat(20);
     const body = new TextEncoder().encode(JSON.stringify({ messages: said, stream: true, store: true }));
     const { value, movable } = await tasks.translate(
@@ -127,7 +127,7 @@ describe("text tasks on text workers", () => {
     assert.deepEqual(tokens, (await tasks.prepare(key, asks(said), signal)).tokens);
   });
 
-  it("refuse a body that is wrong by its field", async () => {
+  it("reject an invalid body with the name of the field", async () => {
     const body = new TextEncoder().encode(JSON.stringify({ messages: "hi", temperature: "hot" }));
     const reading = tasks.translate(
       { client: "a", protocol: "chat", body, parameters: { parameters: null, unknownFields: "ignore" } },
@@ -175,7 +175,7 @@ describe("text tasks on text workers", () => {
   });
 
   it("refuse a model whose template never returns, and serve the others meanwhile", async () => {
-    await sleep(1500); // In this time a new worker replaces the ended one.
+    await sleep(1500); // a new worker replaces the one that ended
     const chatTemplate = join(folder, "endless.jinja");
     writeFileSync(chatTemplate, endless);
     const reading = assert.rejects(tasks.read({ id: "bad", path, chatTemplate, jinjaExplicit: null }), {
@@ -187,7 +187,7 @@ describe("text tasks on text workers", () => {
     assert.ok(waited < 3 * quickMs, `others waited ${waited} ms`);
   });
 
-  it("check outputs against what was asked of them", async () => {
+  it("check outputs against the requested constraint", async () => {
     const schema = { type: "object", properties: { list: { type: "array", uniqueItems: true } } };
     const grammar = { kind: "json_schema", schema, field: "response_format" } as const;
     const { answer } = await tasks.prepare(key, asks("hi", { grammar }), signal);
@@ -200,7 +200,7 @@ describe("text tasks on text workers", () => {
     const bomb = await tasks.open(await source(`{% if 'bomb' in messages[0].content %}${endless}{% endif %}${chatMl}`));
     rmSync(path);
     await assert.rejects(source(), { code: "model_file_invalid" });
-    // Each request ends a worker, and a new worker replaces it.
+    // Each request makes a worker exit, and a new worker replaces it.
     const bombs = ["bomb 1", "bomb 2"].map((text) => tasks.prepare(bomb, asks(text, { client: text }), signal));
     for (const one of bombs) await assert.rejects(one, { code: "unsupported" });
     for (let i = 0; i < 5; i++) assert.ok((await tasks.prepare(key, asks("hi"), signal)).tokens.length > 0);

@@ -3,7 +3,7 @@ import { Icon, type IconName } from "./icon.tsx";
 
 export interface ButtonProps {
   readonly icon: IconName;
-  /** Text for screen readers and the tooltip; also shown if `isLabelled`. */
+  /** Text for screen readers and for the tooltip. Also displayed if `isLabelled` is set. */
   readonly label: string;
   readonly isLabelled?: boolean;
   readonly isPressed?: boolean;

@@ -1,5 +1,5 @@
-// Clipboard. A page without HTTPS, at another address than localhost, may not use it directly: there, the text is copied from a
-// field.
+// Clipboard. The clipboard API exists only on pages with HTTPS and on localhost. On other pages, the text is copied from a
+// hidden text field.
 
 export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) {

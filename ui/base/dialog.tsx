@@ -1,4 +1,4 @@
-// Dialog: the browser's modal dialog, which keeps the focus and closes with Escape.
+// Dialog: the browser's modal dialog, which traps the keyboard focus and closes with Escape.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Button } from "./button.tsx";
@@ -15,7 +15,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   useEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
-    // The browser gives the focus back to the element that had it before.
+    // The browser returns the focus to the element that had it before the dialog.
     return () => shown?.close();
   }, []);
   return (

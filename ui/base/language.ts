@@ -22,7 +22,7 @@ language.subscribe((chosen) => {
   void load(chosen);
 });
 
-/** Returns a text. `{name}` in it is replaced by the value of that name. */
+/** Returns the text of a key in the user's language. `{name}` is replaced by the value with this name. */
 export function t(key: TextKey, values: Readonly<Record<string, string | number>> = {}): string {
   return texts.value[key].replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }

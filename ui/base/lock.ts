@@ -1,10 +1,10 @@
-// Locks that all tabs of the browser share. A page without HTTPS, at another address than localhost, has no such locks: there, each
-// tab has its own.
+// Locks shared by all tabs of the browser. The Web Locks API exists only on pages with HTTPS and on localhost. On other pages,
+// each tab has locks of its own.
 
-/** Names of the locks that this tab holds, where the browser has no locks. */
+/** Locks held by this tab if the browser offers no Web Locks, by name. */
 const held = new Map<string, Promise<unknown>>();
 
-/** Runs `work` when no other holder has the lock. */
+/** Waits for the lock, then runs `work` while holding it. */
 export async function withLock<T>(name: string, work: () => Promise<T>): Promise<T> {
   if (navigator.locks !== undefined) return (await navigator.locks.request(name, work)) as T;
   const before = held.get(name);
@@ -15,7 +15,7 @@ export async function withLock<T>(name: string, work: () => Promise<T>): Promise
   return await hold(name, mine);
 }
 
-/** Runs `work` if nobody has the lock. Returns null if somebody has it. */
+/** Runs `work` while holding the lock. Returns null if the lock is not free. */
 export async function withFreeLock<T>(name: string, work: () => Promise<T>): Promise<T | null> {
   if (navigator.locks !== undefined) {
     return (await navigator.locks.request(name, { ifAvailable: true }, async (lock) =>

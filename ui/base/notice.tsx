@@ -1,4 +1,4 @@
-// Notices: short messages at the edge of the page, such as errors. They go away by themselves, errors only when closed.
+// Notices: short messages at the edge of the page. Notices disappear after a while; errors stay until the user closes them.
 import { signal } from "@preact/signals";
 import { Button } from "./button.tsx";
 import { t } from "./language.ts";

@@ -1,9 +1,9 @@
-// Preferences of this browser, such as the theme: signals whose values survive a reload and are the same in all tabs.
+// Preferences of this browser, such as the theme: signals whose values survive a reload and are shared by all tabs.
 import { type Signal, signal } from "@preact/signals";
 
 const prefix = "troupe.";
 
-/** Returns a signal whose value is kept under `name`. `isValid` checks a value that was stored earlier. */
+/** Returns a signal whose value is stored under `name`. `isValid`: checks a value that was stored earlier. */
 export function preference<T>(name: string, fallback: T, isValid: (value: unknown) => value is T): Signal<T> {
   const key = prefix + name;
   const read = (text: string | null): T => {
@@ -40,8 +40,8 @@ export function isText(value: unknown): value is string {
 }
 
 /**
- * Returns the stored text; null: there is none, or the browser denies storage. The preference then lasts until the page
- * is closed.
+ * Returns the stored text; null if there is none, or if the browser denies storage. Without storage, the preference lasts until
+ * the page is closed.
  */
 function stored(key: string): string | null {
   try {
@@ -55,6 +55,6 @@ function store(key: string, text: string): void {
   try {
     localStorage.setItem(key, text);
   } catch {
-    // The preference lasts until the page is closed.
+    // Without storage, the preference lasts until the page is closed.
   }
 }

@@ -1,9 +1,9 @@
-// Route: the page that is shown, in the fragment of the address (`#/chat/ID`). The path of the address stays that of the server.
+// Route: the page that is shown, encoded in the URL fragment (`#/chat/ID`), so that the URL path stays the same.
 import { signal } from "@preact/signals";
 
 export interface Route {
   readonly page: string;
-  /** Object that the page shows, such as a conversation; "": none. */
+  /** Id of the object that the page shows, such as a conversation; "" if it shows none. */
   readonly id: string;
 }
 
@@ -13,12 +13,12 @@ addEventListener("hashchange", () => {
   route.value = parsed(location.hash);
 });
 
-/** Address of a page for the attribute href. */
+/** Returns the link to a page, for the attribute href. */
 export function hrefOf(page: string, id = ""): string {
   return id === "" ? `#/${page}` : `#/${page}/${encodeURIComponent(id)}`;
 }
 
-/** Shows a page. `replace`: the page before it leaves the history of the browser. */
+/** Shows a page. `replace`: replaces the current entry in the browser's history. */
 export function show(page: string, id = "", replace = false): void {
   const href = hrefOf(page, id);
   if (location.hash === href) return;

@@ -24,7 +24,7 @@ export function bytes(count: number): string {
   return `${number(value, value < 10 && unit > 0 ? 1 : 0)} ${units[unit]}`;
 }
 
-/** Formats a time in milliseconds since 1970: the hour if it is today, else the date. */
+/** Formats a time in milliseconds since 1970: the time of day if it is today, otherwise the date. */
 export function moment(ms: number): string {
   const date = new Date(ms);
   const isToday = date.toDateString() === new Date().toDateString();

@@ -1,5 +1,4 @@
-// Content of an answer: its items in order (reasoning, text, tool calls), then the approvals and the files of its
-// tools.
+// Content of an answer: its items in order (reasoning, text, tool calls), followed by the approvals and files of its tools.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { duration } from "../base/times.ts";
@@ -88,7 +87,7 @@ function Reasoning({
   );
 }
 
-/** Web pages that a text cites, each once. */
+/** Shows the web pages that a text cites, without duplicates. */
 function Sources({ parts }: { readonly parts: NonNullable<OutputItem["content"]> }) {
   const cited = parts.flatMap(({ annotations }) => annotations ?? []).filter(({ type }) => type === "url_citation");
   const pages = [...new Map(cited.map(({ url = "", title = "" }) => [url, title]))].filter(([url]) => isWeb(url));

@@ -1,4 +1,4 @@
-// Chat page: the thread of messages, the composer, and the panel of settings.
+// Chat page: the thread of messages, the composer, and the settings panel.
 import { signal } from "@preact/signals";
 import { Button } from "../base/button.tsx";
 import { t } from "../base/language.ts";
@@ -9,7 +9,7 @@ import { ModelChoice } from "./settings/model-choice.tsx";
 import { SettingsPanel } from "./settings/settings-panel.tsx";
 import { Thread } from "./thread.tsx";
 
-/** Whether the panel of settings is shown. */
+/** Whether the settings panel is open. */
 export const showsSettings = signal(false);
 
 export function ChatPage() {

@@ -1,4 +1,4 @@
-// Composer: the field for the next message, its files, and the buttons to send and to stop.
+// Composer: input field for the next message, the attached files, and the buttons to send and to stop.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Button } from "../base/button.tsx";
 import { t } from "../base/language.ts";

@@ -1,17 +1,17 @@
-// The conversation that is shown, chosen by the route.
+// Current conversation: the conversation that is shown, selected by the route.
 import { effect, signal } from "@preact/signals";
 import { isText, preference } from "../base/preference.ts";
 import { route, show } from "../base/route.ts";
 import { OpenConversation } from "../conversations/open-conversation.ts";
 import type { ChatSettings } from "../conversations/records.ts";
 
-/** Settings of a new conversation: the settings as they were last changed. */
+/** Settings for a new conversation: those that the user changed last, in any conversation. */
 const lastSettings = preference<Partial<ChatSettings>>(
   "settings",
   {},
   (value): value is Partial<ChatSettings> => typeof value === "object" && value !== null,
 );
-/** Unsent text of each conversation, by the id of the conversation. The key "" is for a new conversation. */
+/** Unsent text of each conversation, by conversation id. The key "" is for a new conversation. */
 const drafts = preference<Readonly<Record<string, string>>>(
   "drafts",
   {},
@@ -19,10 +19,10 @@ const drafts = preference<Readonly<Record<string, string>>>(
     typeof value === "object" && value !== null && Object.values(value).every(isText),
 );
 
-/** The shown conversation; null: no conversation has the id of the route. */
+/** Conversation that is shown; null if no conversation has the id in the route. */
 export const current = signal<OpenConversation | null>(OpenConversation.create(lastSettings.value));
 
-/** Opened conversations stay open while their answers run. */
+/** Open conversations by id. A conversation that is no longer shown stays open while its answers run. */
 const opened = new Map<string, OpenConversation>();
 let wanted = "";
 
@@ -37,7 +37,7 @@ export function startConversation(): void {
   current.value = OpenConversation.create(lastSettings.value);
 }
 
-/** Keeps a conversation open from its first message on, and shows its address. */
+/** Registers a conversation that has got its first message, and shows its id in the URL. */
 export function keepOpen(conversation: OpenConversation): void {
   const { id } = conversation.conversation.value;
   opened.set(id, conversation);

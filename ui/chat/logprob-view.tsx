@@ -1,10 +1,10 @@
-// Logprobs of an answer: each token is coloured by its probability; a click shows the alternatives.
+// Logprobs of an answer: each token is coloured by its probability. A click on a token shows the alternatives.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { number } from "../base/times.ts";
 import type { Answer } from "../conversations/records.ts";
 
-/** Number of tokens that are shown at first. */
+/** Maximum number of tokens shown at first. */
 const mostTokens = 2000;
 
 export function LogprobView({ answer }: { readonly answer: Answer }) {

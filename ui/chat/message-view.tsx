@@ -1,4 +1,4 @@
-// Message: its content, and the actions on it. Answers of several models are shown side by side.
+// Message: its content, and buttons for actions on it. Answers of several models are shown side by side.
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { Button } from "../base/button.tsx";
@@ -161,7 +161,7 @@ function Copy({ text }: { readonly text: string }) {
   return <Button icon="copy" label={t("copy")} onPress={() => void copy()} />;
 }
 
-/** Button that deletes a message, and all that follow it, after a second press. */
+/** Button that deletes a message and all messages below it, after a second press as confirmation. */
 function Delete({ open, message }: { readonly open: OpenConversation; readonly message: Message }) {
   const [isSure, setSure] = useState(false);
   const press = (): void => {

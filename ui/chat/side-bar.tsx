@@ -33,7 +33,7 @@ function closeIfNarrow(): void {
   if (narrow.matches) isOpen.value = false;
 }
 
-/** `foot`: further buttons at the foot. */
+/** `foot`: additional buttons at the bottom. */
 export function SideBar({ foot }: { readonly foot: ComponentChildren }) {
   const [words, setWords] = useState("");
   const [hits, setHits] = useState<readonly Hit[]>([]);
@@ -49,7 +49,7 @@ export function SideBar({ foot }: { readonly foot: ComponentChildren }) {
       stop.abort();
     };
   }, [words]);
-  // On a narrow screen the side bar covers the page, so it closes when another page is shown.
+  // On a narrow screen the side bar covers the page, so it closes when another page is opened.
   const { page, id } = route.value;
   useEffect(closeIfNarrow, [page, id]);
   if (!isOpen.value) return null;

@@ -1,4 +1,4 @@
-// Statistics of an answer: tokens, tokens a second, and the time to the first token.
+// Statistics of an answer: number of tokens, tokens per second, and time to the first token.
 import { t } from "../base/language.ts";
 import { duration, number } from "../base/times.ts";
 import type { Answer } from "../conversations/records.ts";

@@ -1,13 +1,14 @@
-// Thread: the messages of the shown branch. Only the last ones are drawn; earlier ones are added when the reader scrolls up.
+// Thread: the messages of the current branch. Only the last messages are rendered; earlier ones are added when the user scrolls
+// up.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Button } from "../base/button.tsx";
 import { t } from "../base/language.ts";
 import type { OpenConversation } from "../conversations/open-conversation.ts";
 import { MessageView } from "./message-view.tsx";
 
-/** Number of messages that are drawn at first, and number that one press adds. */
+/** Number of messages rendered at first, and added each time. */
 const pageLength = 40;
-/** Distance in pixels from the end within which the thread follows new text. */
+/** Distance in pixels from the bottom within which the thread scrolls along with new text. */
 const followDistance = 80;
 
 export function Thread({ open }: { readonly open: OpenConversation }) {
@@ -40,7 +41,7 @@ export function Thread({ open }: { readonly open: OpenConversation }) {
     };
   }, []);
 
-  // Earlier messages are added above. The scroll position is corrected, so that the shown messages do not move.
+  // Earlier messages are added above. The scroll position is corrected, so that the visible messages do not move.
   useLayoutEffect(() => {
     const outer = frame.current;
     if (outer !== null && heightBefore.current > 0) outer.scrollTop += outer.scrollHeight - heightBefore.current;

@@ -1,5 +1,5 @@
-// Answering: gets an answer from the server, or from a model in this browser, and stores it while it arrives. One tab runs an
-// answer; if that tab is closed, another one resumes it from the response's stored events on the server.
+// Answering: gets an answer from the server or from a model in this browser, and stores it while it arrives. One tab runs an
+// answer. If that tab is closed, another tab resumes the answer from the events that the server has stored.
 import { withFreeLock, withLock } from "../base/lock.ts";
 import { LocalError } from "../local/engine.ts";
 import { localName, respondHere } from "../local/local-model.ts";
@@ -8,15 +8,15 @@ import { eventsOf, type ServerEvent } from "../server/events.ts";
 import { AnswerFold } from "./fold.ts";
 import type { Answer } from "./records.ts";
 
-/** Pauses in milliseconds before an answer is read again after a broken connection. The last one is repeated. */
+/** Pauses in milliseconds before an answer is read again after the connection broke. The last pause is repeated. */
 const pausesMs = [250, 1000, 3000, 10_000];
 const shownEveryMs = 40;
 const storedEveryMs = 500;
 
 export interface AnsweringOptions {
-  /** Answer to begin or to resume. */
+  /** Answer to start or to resume. */
   readonly answer: Answer;
-  /** Body of the request; null: the server has begun the answer already. */
+  /** Request body; null: the server has already started the answer. */
   readonly body: object | null;
   readonly onChange: (answer: Answer) => void;
   readonly onStore: (answer: Answer) => Promise<void>;
@@ -24,14 +24,14 @@ export interface AnsweringOptions {
   readonly signal: AbortSignal;
 }
 
-/** Name of the lock of an answer. The tab that runs the answer holds it. */
+/** Returns the name of an answer's lock, which the tab that runs the answer holds. */
 export function answerLock(id: string): string {
   return `troupe.answer.${id}`;
 }
 
 /**
- * Runs an answer to its end. Only the tab that has the lock of the answer runs it. `isWaiting`: waits until no other
- * tab has the lock; false: does nothing if another tab has it.
+ * Runs an answer to its end while holding the lock of the answer. `isWaiting`: waits until the lock is free; false: does
+ * nothing if another tab holds it.
  */
 export async function runAnswer(options: AnsweringOptions, isWaiting: boolean): Promise<void> {
   const name = answerLock(options.answer.id);
@@ -44,7 +44,7 @@ class Answering {
   #shownAt = 0;
   #storedAt = performance.now();
   #storeTimer: ReturnType<typeof setTimeout> | null = null;
-  /** Whether the stored answer has the id of the response, without which it cannot be resumed. */
+  /** Whether the stored answer contains the response id, without which it cannot be resumed. */
   #isNamed = false;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #storing: Promise<void> = Promise.resolve();
@@ -84,7 +84,7 @@ class Answering {
       for await (const events of await this.#open()) {
         for (const event of events) this.#fold.take(event);
         this.#changed();
-        // The user may have stopped the answer before the server had sent the id of the response.
+        // The user may have stopped the answer before the response id arrived.
         if (this.#options.signal.aborted) {
           if (this.#isRunning) void this.#cancel();
           else this.#fold.stop("cancelled", "");
@@ -111,7 +111,7 @@ class Answering {
     return eventsOf(await request(`v1/responses/${responseId}?stream=true${after}`));
   }
 
-  /** A response that has begun is read again; other failures end the answer. */
+  /** Handles an error of #read. The caller reads a response that has begun again; other errors end the answer. */
   #failed(error: unknown): void {
     const isRefused = error instanceof ServerError && error.status >= 400 && error.status < 500 && error.status !== 429;
     if (this.#options.signal.aborted) this.#fold.stop("cancelled", "");
@@ -123,7 +123,7 @@ class Answering {
 
   async #cancel(): Promise<void> {
     const { responseId, model } = this.#fold.answer;
-    // The signal alone stops a model in this browser.
+    // A model in this browser is stopped by the signal, without a request to the server.
     if (responseId === "" || this.#isCancelled || localName(model) !== null) return;
     this.#isCancelled = true;
     try {
@@ -135,8 +135,8 @@ class Answering {
   }
 
   /**
-   * Shows the answer at most every `shownEveryMs`, and stores it at most every `storedEveryMs` and when its response
-   * has an id.
+   * Schedules updates: the answer is shown at most every `shownEveryMs` and stored at most every `storedEveryMs`. It is also
+   * stored as soon as the response id is known.
    */
   #changed(): void {
     const now = performance.now();

@@ -16,7 +16,7 @@ function database(): Promise<IDBPDatabase<Schema>> {
       db.createObjectStore("messages", { keyPath: "id" }).createIndex("conversation", "conversation");
     },
     blocking(_before, _after, event) {
-      // Another tab needs a newer version of the database.
+      // Another tab needs a newer version of the database, so this connection must be closed.
       (event.target as IDBDatabase).close();
       opened = null;
     },
@@ -36,13 +36,13 @@ export async function messagesOf(conversation: string): Promise<readonly Message
   return await (await database()).getAllFromIndex("messages", "conversation", conversation);
 }
 
-/** Calls `take` with each stored message until it returns false. */
+/** Calls `take` with each stored message until `take` returns false. */
 export async function eachMessage(take: (message: Message) => boolean): Promise<void> {
   const transaction = (await database()).transaction("messages");
   for await (const { value } of transaction.store) if (!take(value)) return;
 }
 
-/** Stores records in one transaction: all of them, or none. */
+/** Stores records in one transaction: either all or none. */
 export async function put(records: {
   readonly conversations?: readonly Conversation[];
   readonly messages?: readonly Message[];

@@ -1,4 +1,4 @@
-// Fold: builds an answer from the events of its response. It can begin in the middle, with an answer that was stored earlier.
+// Fold: builds an answer from the events of its response. It can start in the middle of the events, from a stored answer.
 import type { ServerEvent } from "../server/events.ts";
 import type {
   Approval,
@@ -29,19 +29,19 @@ export class AnswerFold {
   #answer: Answer;
   readonly #items: OpenItem[];
   readonly #activity: Activity[];
-  /** Time of the request in milliseconds since 1970; the times of a resumed answer include the pause. */
+  /** Time of the request in milliseconds since 1970. The durations of a resumed answer include the interruption. */
   readonly #startedAt: number;
 
   constructor(answer: Answer) {
     const { base } = answer;
-    // The items of a continuation are joined with those before it, so a continuation is always read from its beginning.
+    // A continuation is always read from its first event, because its items are joined with those of the original answer.
     this.#answer = base === null ? answer : { ...answer, sequence: -1 };
     this.#items = base === null ? answer.output.map(opened) : [];
     this.#activity = base === null ? [...answer.activity] : [...base.activity];
     this.#startedAt = answer.createdAt;
   }
 
-  /** The answer so far. */
+  /** Answer as built so far. */
   get answer(): Answer {
     const output = joined(this.#answer.base?.output ?? [], this.#items.map(closed));
     return { ...this.#answer, output, activity: [...this.#activity] };
@@ -54,7 +54,7 @@ export class AnswerFold {
     else this.#takePart(name, data);
   }
 
-  /** Ends the answer without a last event of the response. */
+  /** Ends the answer if the response has no final event. */
   stop(status: AnswerStatus, problem: string): void {
     this.#set({ status, problem });
   }
@@ -112,7 +112,7 @@ export class AnswerFold {
     this.#time(type === "reasoning_text");
   }
 
-  /** Returns the part that an event names; creates it if it does not exist. */
+  /** Returns the content part to which an event belongs. Creates it if it does not exist. */
   #partOf(data: ServerEvent["data"], part: TextPart): OpenPart {
     const item = this.#items[data.output_index as number] ?? { type: "message" };
     this.#items[data.output_index as number] = item;
@@ -162,7 +162,7 @@ function closed(item: OpenItem): OutputItem {
   return opened(item as OutputItem) as OutputItem;
 }
 
-/** Adds the logprobs of the deltas to the items of the last event, which may lack them. */
+/** Adds the logprobs collected from the deltas to the items of the final event, which may lack them. */
 function withLogprobs(output: readonly OutputItem[], items: readonly OpenItem[]): OpenItem[] {
   return output.map((item, i) => {
     const next = opened(item);
@@ -175,8 +175,8 @@ function withLogprobs(output: readonly OutputItem[], items: readonly OpenItem[])
 }
 
 /**
- * Joins the items of an answer and of its continuation. The first text of the continuation is appended to the answer's
- * last text.
+ * Joins the items of an answer with those of its continuation. The first text of the continuation is appended to the last text
+ * of the answer.
  */
 function joined(base: readonly OutputItem[], items: readonly OutputItem[]): readonly OutputItem[] {
   const [last, first] = [base.at(-1), items[0]];

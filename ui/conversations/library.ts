@@ -1,4 +1,4 @@
-// Library: the conversations of this browser, the same in all tabs. The database has the current state. Each change is
+// Library: the list of this browser's conversations, the same in all tabs. The database has the current state. Each change is
 // announced to the other tabs, which then read the conversation again.
 import { signal } from "@preact/signals";
 import * as database from "./database.ts";
@@ -6,7 +6,7 @@ import { type ChatSettings, type Conversation, newId, usualSettings } from "./re
 
 /** All conversations, the latest first. */
 export const conversations = signal<readonly Conversation[]>([]);
-/** Whether the conversations have been read. */
+/** Whether the conversations have been read from the database. */
 export const isRead = signal(false);
 
 type Change = { readonly conversation: string };
@@ -19,13 +19,15 @@ channel.onmessage = ({ data }: MessageEvent<Change>) => {
   for (const listener of listeners) listener(data.conversation);
 };
 
-/** Calls `listener` with the id of each conversation that another tab has changed. Returns a function that ends it. */
+/**
+ * Calls `listener` with the id of each conversation that another tab has changed. Returns a function that removes the listener.
+ */
 export function onForeignChange(listener: (conversation: string) => void): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
 }
 
-/** Tells the other tabs that a conversation has changed. */
+/** Notifies the other tabs that a conversation has changed. */
 export function announce(conversation: string): void {
   channel.postMessage({ conversation } satisfies Change);
 }
@@ -35,7 +37,7 @@ export async function readLibrary(): Promise<void> {
   isRead.value = true;
 }
 
-/** Creates an empty conversation. It is stored with its first message. */
+/** Creates an empty conversation. It is not stored before its first message. */
 export function newConversation(settings: Partial<ChatSettings> = {}): Conversation {
   const now = Date.now();
   const all = { ...usualSettings, ...settings };
@@ -48,7 +50,7 @@ export async function storeConversation(conversation: Conversation): Promise<voi
   announce(conversation.id);
 }
 
-/** Shows a stored conversation in the list. */
+/** Adds a stored conversation to the list, or replaces it there. */
 export function take(conversation: Conversation): void {
   conversations.value = sorted([...conversations.value.filter(({ id }) => id !== conversation.id), conversation]);
 }

@@ -1,4 +1,4 @@
-// Open conversation: the conversation that is shown, with its messages and the actions of the user on them.
+// Open conversation: a conversation with its messages, and the user's actions on them.
 import { batch, computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { withLock } from "../base/lock.ts";
 import { notifyError } from "../base/notice.tsx";
@@ -24,11 +24,11 @@ export class OpenConversation {
   readonly conversation: Signal<Conversation>;
   readonly #messages: Signal<ReadonlyMap<string, Message>>;
   readonly #children: ReadonlySignal<Children>;
-  /** Messages of the branch that is shown. */
+  /** Messages of the branch that is shown, from the first to the last. */
   readonly path: ReadonlySignal<readonly Message[]>;
-  /** Whether an answer of the shown branch, or one beside it, is running. */
+  /** Whether any answer of the conversation is running. */
   readonly isRunning: ReadonlySignal<boolean>;
-  /** Running answers of this tab. Only the view of such an answer is drawn again when it grows. */
+  /** Running answers of this tab, by id. Only the view of the changed answer is rendered again. */
   readonly #live = new Map<string, Signal<Answer>>();
   readonly #stops = new Map<string, AbortController>();
   readonly #endWatch: () => void;
@@ -42,7 +42,7 @@ export class OpenConversation {
     this.#endWatch = onForeignChange((id) => void (id === conversation.id && this.#refresh()));
   }
 
-  /** Opens a stored conversation, and resumes its running answers; null: there is none with this id. */
+  /** Opens a stored conversation and resumes its running answers. Returns null if there is none with this id. */
   static async open(id: string): Promise<OpenConversation | null> {
     const conversation = await database.conversationBy(id);
     if (conversation === null) return null;
@@ -55,7 +55,7 @@ export class OpenConversation {
     return new OpenConversation(newConversation(settings), []);
   }
 
-  /** Ends the watch for changes of other tabs. Running answers continue. */
+  /** Stops watching for changes in other tabs. Running answers continue. */
   close(): void {
     this.#endWatch();
   }
@@ -68,7 +68,7 @@ export class OpenConversation {
     return this.#messages.value.get(id) ?? null;
   }
 
-  /** Returns the current state of a message. A running answer has the output that has arrived. */
+  /** Returns the current state of a message. For a running answer it includes the output that has arrived so far. */
   current(message: Message): Message {
     return this.#live.get(message.id)?.value ?? message;
   }
@@ -77,7 +77,7 @@ export class OpenConversation {
     return siblingsOf(this.#children.value, message);
   }
 
-  /** Answers that were asked for together with an answer, for example of several models. */
+  /** Returns the answers requested at the same time as a given answer, for example from several models. */
   beside(answer: Answer): readonly Answer[] {
     const others = this.siblings(answer).filter((one): one is Answer => one.role === "assistant");
     return others.filter(({ createdAt }) => createdAt === answer.createdAt);
@@ -89,7 +89,7 @@ export class OpenConversation {
     if (!this.isEmpty) await storeConversation(this.conversation.value);
   }
 
-  /** Adds a message of the user after `parent`, and asks the models for answers. */
+  /** Adds a user message after `parent`, and requests answers from the models. */
   async send(text: string, files: readonly AttachedFile[], parent = this.conversation.value.leaf): Promise<void> {
     const { id: conversation, title } = this.conversation.value;
     const message: UserMessage = {
@@ -101,12 +101,12 @@ export class OpenConversation {
     await this.answer(message.id);
   }
 
-  /** Replaces a message of the user by a branch with another text. */
+  /** Replaces a user message by a new branch with a different text. */
   async editQuestion(message: UserMessage, text: string): Promise<void> {
     await this.send(text, message.files, message.parent);
   }
 
-  /** Replaces an answer by a branch with another text, without a model. */
+  /** Replaces an answer by a new branch with the user's text. No model is involved. */
   async editAnswer(answer: Answer, text: string): Promise<void> {
     const item: OutputItem = {
       type: "message",
@@ -117,12 +117,12 @@ export class OpenConversation {
     await this.#add([{ ...edited, output: [item], status: "completed", isEdited: true }], edited.id);
   }
 
-  /** Asks the models for answers to a message. The existing answers stay. */
+  /** Requests answers to a message from the models. Existing answers are kept. */
   async answer(parent: string): Promise<void> {
     const { settings } = this.conversation.value;
     const now = Date.now();
     const models = [settings.model, ...settings.others];
-    // Answers that were asked for together are sorted by their ids.
+    // The ids of answers requested together end with their index, because answers of the same time are sorted by id.
     const group = newId();
     const answers = models.map((model, i) => ({ ...this.#newAnswer(parent, model, now), id: `${group}.${i}` }));
     const path = pathTo(this.#messages.value, parent);
@@ -138,7 +138,7 @@ export class OpenConversation {
     for (const [i, answer] of answers.entries()) void this.#run(answer, bodies[i] as object, false);
   }
 
-  /** Continues an answer that was cut off. */
+  /** Continues an incomplete answer. */
   async continueAnswer(answer: Answer): Promise<void> {
     const path = pathTo(this.#messages.value, answer.id);
     const body = requestBody(path, this.conversation.value.settings, answer.model);
@@ -154,12 +154,12 @@ export class OpenConversation {
     for (const { id } of this.#running()) this.#stops.get(id)?.abort();
   }
 
-  /** Shows the branch with a message. */
+  /** Shows the branch that contains a message. */
   async showBranch(id: string): Promise<void> {
     await this.#store(leafBelow(this.#children.value, id));
   }
 
-  /** Deletes a message and all that follow it. */
+  /** Deletes a message and all messages below it. */
   async deleteBranch(id: string): Promise<void> {
     const gone = branchOf(this.#children.value, id);
     const parent = this.messageBy(id)?.parent ?? null;
@@ -190,7 +190,7 @@ export class OpenConversation {
     };
   }
 
-  /** Registers a running answer of this tab before it is drawn. */
+  /** Registers an answer of this tab as running, before it is rendered. */
   #begin(answer: Answer): { readonly live: Signal<Answer>; readonly stop: AbortController } {
     const live = this.#live.get(answer.id) ?? signal(answer);
     const stop = this.#stops.get(answer.id) ?? new AbortController();
@@ -220,14 +220,14 @@ export class OpenConversation {
     }
   }
 
-  /** Resumes answers that another tab, or this page before a reload, has begun. */
+  /** Resumes running answers that another tab, or this page before a reload, has started. */
   #resume(): void {
     for (const answer of this.#running()) {
       if (!this.#stops.has(answer.id)) void this.#takeOver(answer);
     }
   }
 
-  /** Waits until no other tab runs the answer. It may have ended meanwhile. */
+  /** Waits until no other tab runs the answer. Resumes the answer unless it has ended by then. */
   async #takeOver(answer: Answer): Promise<void> {
     await withLock(answerLock(answer.id), async () => {});
     const stored = (await database.messagesOf(answer.conversation)).find(({ id }) => id === answer.id);
@@ -267,7 +267,7 @@ export class OpenConversation {
     await storeConversation(conversation);
   }
 
-  /** Reads the conversation again after a change in another tab. Answers that run here are kept. */
+  /** Reads the conversation again after a change in another tab. Answers that run in this tab are kept. */
   async #refresh(): Promise<void> {
     const conversation = await database.conversationBy(this.conversation.value.id);
     if (conversation === null) return;

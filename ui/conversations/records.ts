@@ -1,11 +1,11 @@
-// Records of conversations as the browser keeps them (IndexedDB). The messages of a conversation are a tree: each message names
-// the message before it, and messages with the same parent are branches.
+// Records of conversations as the browser stores them (IndexedDB). The messages of a conversation form a tree: each message
+// contains the id of the previous message, and messages with the same parent begin different branches.
 import type { Approval, OutputItem, ProducedFile, ToolProgress, Usage } from "../server/wire.ts";
 
-/** Settings of a conversation. null and "": the server's or the model's default. */
+/** Settings of a conversation. null and "" mean the default of the server or the model. */
 export interface ChatSettings {
   readonly model: string;
-  /** Other models that answer each message too, side by side. */
+  /** Other models that also answer each message, side by side. */
   readonly others: readonly string[];
   readonly adapter: string;
   readonly system: string;
@@ -17,10 +17,10 @@ export interface ChatSettings {
   readonly maxTokens: number | null;
   readonly seed: number | null;
   readonly effort: string;
-  /** JSON schema of the answer as text. */
+  /** JSON schema of the answer, as text; "" if there is none. */
   readonly schema: string;
   readonly logprobs: boolean;
-  /** Names of the server's tools: code, shell, search, and `mcp:LABEL`. */
+  /** Names of enabled server tools: code, shell, search, and `mcp:LABEL`. */
   readonly tools: readonly string[];
   readonly skills: readonly string[];
   readonly asksApproval: boolean;
@@ -30,10 +30,10 @@ export interface Conversation {
   readonly id: string;
   readonly title: string;
   readonly folder: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970, like updatedAt. */
   readonly createdAt: number;
   readonly updatedAt: number;
-  /** Last message of the branch that is shown; null: the conversation is empty. */
+  /** Id of the last message in the branch that is shown; null if the conversation is empty. */
   readonly leaf: string | null;
   readonly settings: ChatSettings;
 }
@@ -60,7 +60,7 @@ export interface UserMessage extends MessageHead {
 
 export type AnswerStatus = "running" | "completed" | "incomplete" | "failed" | "cancelled";
 
-/** Event of a tool, in the order of arrival. */
+/** Tool event, stored in the order of arrival. */
 export type Activity =
   | { readonly kind: "progress"; readonly progress: ToolProgress }
   | { readonly kind: "approval"; readonly approval: Approval }
@@ -70,24 +70,24 @@ export interface Answer extends MessageHead {
   readonly role: "assistant";
   readonly model: string;
   readonly status: AnswerStatus;
-  /** Why the answer is incomplete or has failed; "": neither. */
+  /** Why the answer is incomplete or has failed; "" otherwise. */
   readonly problem: string;
-  /** Output items of the response, also while it runs. */
+  /** Output items of the response so far. */
   readonly output: readonly OutputItem[];
   readonly activity: readonly Activity[];
-  /** Id of the response on the server; "": the server has not begun it. */
+  /** Id of the response on the server; "" until the server has sent it. */
   readonly responseId: string;
-  /** Number of the last event that `output` includes; -1: none. */
+  /** Sequence number of the last event included in `output`; -1 if none. */
   readonly sequence: number;
   readonly session: string;
   readonly usage: Usage | null;
-  /** State of the answer before it was continued; null: it has not been continued. */
+  /** State of the answer before it was continued; null if it was not continued. */
   readonly base: AnswerBase | null;
-  /** Milliseconds from the request to the first output, to the last, and of reasoning; null: not known. */
+  /** Milliseconds from the request to the first output. lastMs: to the last output. null: unknown. */
   readonly firstMs: number | null;
   readonly lastMs: number | null;
   readonly reasoningMs: number | null;
-  /** Whether the user has changed the text. */
+  /** Whether the user has edited the answer's text. */
   readonly isEdited: boolean;
 }
 
@@ -118,12 +118,12 @@ export const usualSettings: ChatSettings = {
   asksApproval: true,
 };
 
-/** Returns 128 random bits in hexadecimal. crypto.randomUUID() would need HTTPS. */
+/** Returns 128 random bits in hexadecimal. crypto.randomUUID() would require HTTPS. */
 export function newId(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Returns the text of a message as the user reads it, without reasoning and tools. */
+/** Returns the visible text of a message, without reasoning and tools. */
 export function textOf(message: Message): string {
   if (message.role === "user") return message.text;
   return message.output

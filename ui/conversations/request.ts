@@ -1,10 +1,10 @@
-// Body of the request for an answer: the conversation as items of the Responses protocol, and the settings.
+// Request body for an answer: the conversation as items of the Responses protocol, and the settings.
 import type { OutputItem } from "../server/wire.ts";
 import type { Answer, ChatSettings, Message, UserMessage } from "./records.ts";
 
 const alternatives = 5;
 
-/** Returns the body. `path`: the messages before the answer; if the last one is an answer, it is continued. */
+/** Returns the request body. `path`: the messages before the answer. If the last one is an answer, the request continues it. */
 export function requestBody(path: readonly Message[], settings: ChatSettings, model: string): object {
   const { system, adapter, temperature, topP, topK, minP, repetitionPenalty, maxTokens, seed, effort } = settings;
   const tools = toolsOf(settings);
@@ -12,7 +12,7 @@ export function requestBody(path: readonly Message[], settings: ChatSettings, mo
     model: model === "" ? "default" : model,
     input: path.flatMap((message) => (message.role === "user" ? [userItem(message)] : sentItems(message))),
     stream: true,
-    // A background response continues if the connection breaks, and its events can be read again.
+    // A background response continues if the connection breaks, and its events can be read again later.
     background: true,
     store: true,
     ...given({
@@ -34,7 +34,7 @@ export function requestBody(path: readonly Message[], settings: ChatSettings, mo
   };
 }
 
-/** Throws a SyntaxError if the schema of the settings is not JSON. */
+/** Returns the output format for the schema in the settings. Throws a SyntaxError if the schema is not JSON. */
 function formatOf({ schema }: ChatSettings): object | null {
   if (schema.trim() === "") return null;
   return { format: { type: "json_schema", name: "answer", strict: true, schema: JSON.parse(schema) as object } };
@@ -56,7 +56,7 @@ function userItem({ text, files }: UserMessage): object {
   return { role: "user", content: parts.length === 0 ? text : [{ type: "input_text", text }, ...parts] };
 }
 
-/** Returns the items without logprobs: the server does not need them. */
+/** Returns the items of an answer without logprobs, which the server does not need. */
 function sentItems({ output, isEdited }: Answer): readonly object[] {
   const items = isEdited ? output.filter(({ type }) => type === "message") : output;
   return items.map((item) =>

@@ -12,7 +12,7 @@ export interface Hit {
   readonly excerpt: string;
 }
 
-/** Returns the messages that contain all words, in any order and case. `signal` is aborted by a newer search. */
+/** Returns the messages that contain all words, in any order and ignoring case. `signal`: aborted when a newer search begins. */
 export async function search(words: string, signal: AbortSignal): Promise<readonly Hit[]> {
   const wanted = words
     .toLowerCase()

@@ -1,4 +1,4 @@
-// Export and import of conversations: all branches as JSON, the shown branch as markdown.
+// Export and import of conversations. JSON contains all branches, markdown only the branch that is shown.
 import * as database from "./database.ts";
 import { announce, take } from "./library.ts";
 import { type Answer, type Conversation, type Message, newId, textOf, usualSettings } from "./records.ts";
@@ -28,7 +28,10 @@ export function exportMarkdown(title: string, path: readonly Message[]): string 
   return `${[`# ${title}`, ...parts].join("\n\n")}\n`;
 }
 
-/** Adds the conversations of an export. They get new ids, so that nothing is replaced. Throws an Error for another file. */
+/**
+ * Imports the conversations in an exported file. They get new ids, so that no existing conversation is replaced. Throws an
+ * Error if the file is not an export.
+ */
 export async function importJson(file: File): Promise<number> {
   if (file.size > mostBytes) throw new Error(`expected a file of at most ${mostBytes} bytes, got ${file.size}`);
   const { conversations } = parsed(await file.text());
@@ -41,7 +44,7 @@ export async function importJson(file: File): Promise<number> {
     const all = messages.map((message) => ({
       ...message,
       ...{ id: ids.get(message.id) as string, conversation: own, parent: idOf(message.parent) },
-      // A running answer belongs to the browser that exported it.
+      // A running answer cannot be resumed here; only the browser that exported it could.
       ...(message.role === "assistant" && message.status === "running" && { status: "incomplete" as const }),
     }));
     await database.put({ conversations: [added], messages: all });

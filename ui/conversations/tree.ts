@@ -1,8 +1,8 @@
-// Tree of messages: the branch that is shown, and the branches beside it.
+// Message tree: finds the branch that is shown, and alternative branches.
 import type { Message } from "./records.ts";
 
 export type Messages = ReadonlyMap<string, Message>;
-/** Messages by the id of their parent, the oldest first. */
+/** Messages by parent id, the oldest first. */
 export type Children = ReadonlyMap<string | null, readonly Message[]>;
 
 export function childrenOf(messages: Messages): Children {
@@ -18,7 +18,7 @@ export function childrenOf(messages: Messages): Children {
   return children;
 }
 
-/** Returns the messages from the first one to `leaf`. */
+/** Returns the messages from the root to `leaf`, in order. */
 export function pathTo(messages: Messages, leaf: string | null): readonly Message[] {
   const path: Message[] = [];
   for (let id = leaf; id !== null; ) {
@@ -30,12 +30,12 @@ export function pathTo(messages: Messages, leaf: string | null): readonly Messag
   return path.reverse();
 }
 
-/** Returns the messages with the same parent and role, the oldest first. */
+/** Returns a message and its siblings: the messages with the same parent and role, the oldest first. */
 export function siblingsOf(children: Children, { parent, role }: Message): readonly Message[] {
   return (children.get(parent) ?? []).filter((one) => one.role === role);
 }
 
-/** Returns the last message of the newest branch below a message; null: the first message of the newest conversation. */
+/** Returns the last message of the newest branch below a message. With null, starts at the newest root message. */
 export function leafBelow(children: Children, id: string | null): string | null {
   let leaf = id;
   for (;;) {
@@ -45,10 +45,10 @@ export function leafBelow(children: Children, id: string | null): string | null 
   }
 }
 
-/** Returns the ids of a message and of all messages below it. */
+/** Returns the ids of a message and all messages below it. */
 export function branchOf(children: Children, id: string): ReadonlySet<string> {
   const ids = new Set([id]);
-  // A set yields the members that are added while it is read.
+  // The iteration over a set includes ids that are added during it.
   for (const parent of ids) for (const child of children.get(parent) ?? []) ids.add(child.id);
   return ids;
 }

@@ -1,17 +1,17 @@
-// Engine of a local model: the web worker that runs the model, the requests that it answers, and its users.
+// Engine of a local model: manages the web worker that runs the model, its requests, and the callers that use it.
 import type { GpuModelToLoad, LoadedFacts, ModelToLoad, PageMessage, WorkerMessage } from "../../browser/messages.ts";
 import { t } from "../base/language.ts";
 import { eventsIn, type ServerEvent } from "../server/events.ts";
 
-/** State of the local model. `id`: that of the model that is loaded. */
+/** State of the local model. `id`: id of the model. */
 export type LocalState =
   | { readonly status: "none" }
-  /** `fraction` of the load, 0..1. */
+  /** `fraction`: part of the model that is loaded, from 0 to 1. */
   | { readonly status: "loading"; readonly id: string; readonly fraction: number }
   | { readonly status: "loaded"; readonly id: string; readonly facts: LoadedFacts }
   | { readonly status: "failed"; readonly id: string; readonly problem: string };
 
-/** A model to load, and the script of the worker that runs it. */
+/** Script of the worker for a model, and the model to load. */
 export type EngineStart =
   | { readonly script: "page-worker.js"; readonly model: ModelToLoad }
   | { readonly script: "gpu-worker.js"; readonly model: GpuModelToLoad };
@@ -29,22 +29,22 @@ interface Request {
   fail(problem: string): void;
 }
 
-/** The worker, and the requests that it answers. */
+/** Worker that runs a local model, with its requests in progress. */
 export class Engine {
   readonly id: string;
-  /** Settles when the model is loaded, cannot be loaded, or is unloaded before that. */
+  /** Resolves when the model is loaded. Rejects if it cannot be loaded, or if it is unloaded earlier. */
   readonly loaded: Promise<void>;
   readonly #worker: Worker;
   readonly #onState: (state: LocalState) => void;
   readonly #requests = new Map<number, Request>();
   #next = 1;
   #hasEnded = false;
-  /** Number of users who have the engine. Only an engine without users makes room for another one. */
+  /** Number of callers that have reserved the engine. It is replaced by the engine of another model only at 0. */
   #users = 0;
   #onIdle: () => void = () => {};
   #refuse: (error: LocalError) => void = () => {};
 
-  /** `onState`: called with each state of the load, and when the engine fails. */
+  /** `onState`: called with each state while the model loads, and when the engine fails. */
   constructor(id: string, { script, model }: EngineStart, onState: (state: LocalState) => void) {
     this.id = id;
     this.#onState = onState;
@@ -63,7 +63,8 @@ export class Engine {
         }
       };
     });
-    // The error is shown by the page that waits for the load, and as the state of the model.
+    // This handler only prevents an unhandled rejection. The error is shown by the caller that waits for the model, and in the
+    // model's state.
     this.loaded.catch(() => {});
     onState({ status: "loading", id, fraction: 0 });
     this.#send({ kind: "load", model });
@@ -73,7 +74,7 @@ export class Engine {
     return this.#hasEnded;
   }
 
-  /** Keeps the engine for a user until release(). */
+  /** Reserves the engine for a caller until release(). */
   reserve(): void {
     this.#users++;
   }
@@ -83,7 +84,7 @@ export class Engine {
     if (this.#users === 0) this.#onIdle();
   }
 
-  /** Resolves when nobody uses the engine. One caller at a time. */
+  /** Resolves when no caller has reserved the engine. Only one caller may wait at a time. */
   async idle(): Promise<void> {
     if (this.#users === 0 || this.#hasEnded) return;
     await new Promise<void>((resolve) => {
@@ -91,7 +92,7 @@ export class Engine {
     });
   }
 
-  /** Yields the events of a response. Aborting `signal` ends the response with its last events. */
+  /** Yields the events of a response. After `signal` is aborted, yields its final events and ends. */
   async *respond(body: object, signal: AbortSignal): AsyncGenerator<readonly ServerEvent[]> {
     const id = this.#next++;
     let arrived: ServerEvent[] = [];
@@ -126,7 +127,7 @@ export class Engine {
     } finally {
       signal.removeEventListener("abort", stop);
       this.#requests.delete(id);
-      // The reader may leave before the end of the response.
+      // The caller may stop reading before the response has ended.
       stop();
     }
   }

@@ -1,4 +1,4 @@
-// GGUF files that this browser keeps. A file is copied into a folder of its own and moved when it is complete.
+// GGUF files stored in this browser. A file is first copied to a separate folder, and moved when the copy is complete.
 import { signal } from "@preact/signals";
 import { withFreeLock } from "../base/lock.ts";
 import {
@@ -11,9 +11,9 @@ import {
   prepareRoom,
 } from "./model-storage.ts";
 
-/** Models that are kept, by name; null: not read yet. */
+/** Stored models, sorted by name; null until they have been read. */
 export const keptModels = signal<readonly KeptModel[] | null>(null);
-/** The copy that this tab makes; null: none. */
+/** Copy in progress in this tab; null if there is none. */
 export const copying = signal<Copying | null>(null);
 
 const kept = "models";
@@ -33,16 +33,16 @@ export async function readKeptModels(): Promise<void> {
   await removeLeftovers();
 }
 
-/** Removes the parts of copies that ended with their page. */
+/** Deletes incomplete copies whose page was closed. */
 async function removeLeftovers(): Promise<void> {
   const parts = await folder(partial);
   for await (const name of parts.keys()) {
-    // The browser adds an ending to the name of a file that it is writing.
+    // While the browser writes a file, it appends a suffix (.crswap) to the file name.
     await withFreeLock(copyLock(name.replace(/\.crswap$/, "")), () => parts.removeEntry(name).catch(() => {}));
   }
 }
 
-/** Returns the file of a kept model; null: there is none with this name. */
+/** Returns the file of a stored model; null if there is none with this name. */
 export async function modelFile(name: string): Promise<File | null> {
   try {
     return await (await (await folder(kept)).getFileHandle(name)).getFile();
@@ -52,8 +52,8 @@ export async function modelFile(name: string): Promise<File | null> {
 }
 
 /**
- * Copies a model into the browser. Its progress is in `copying`. Throws if a model of this name is kept or being copied, if the
- * content is not a GGUF file, or if the browser has no room for it.
+ * Copies a model into the browser, with the progress in `copying`. Throws if a model with this name is already stored or being
+ * copied, if the content is not a GGUF file, or if there is not enough storage.
  */
 export async function keepModel(name: string, open: (signal: AbortSignal) => Promise<ModelContent>): Promise<void> {
   await copyModel(name, {
@@ -83,7 +83,7 @@ async function copy(name: string, { stream, bytes }: ModelContent, stop: AbortCo
   }
 }
 
-/** TypeScript does not know this method yet. */
+/** Moves a file to a folder. The cast is needed because TypeScript's types lack `move`. */
 async function moved(handle: FileSystemFileHandle, to: FileSystemDirectoryHandle): Promise<void> {
   await (handle as unknown as { move(to: FileSystemDirectoryHandle): Promise<void> }).move(to);
 }
@@ -93,7 +93,10 @@ export async function dropModel(name: string): Promise<void> {
   await readKeptModels();
 }
 
-/** Passes the content on. Fails if it does not begin like a GGUF file, or has another number of bytes than announced. */
+/**
+ * Returns a stream that passes content on. It fails if the content does not begin like a GGUF file, or if its size differs from
+ * `bytes`.
+ */
 function checked(bytes: number, onBytes: (bytes: number) => void) {
   let count = 0;
   return new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({

@@ -1,5 +1,5 @@
-// Models for the GPU that this browser keeps: a folder of files each (MLC format). A folder has the file `marker` when its copy is
-// complete; other folders are removed.
+// GPU models stored in this browser, each as a folder of files (MLC format). The folder contains the file `marker` if its copy
+// is complete; incomplete folders are deleted.
 import { signal } from "@preact/signals";
 import { withFreeLock } from "../base/lock.ts";
 import { checkQuantization } from "./gpu.ts";
@@ -13,19 +13,19 @@ import {
   prepareRoom,
 } from "./model-storage.ts";
 
-/** A file to copy. */
+/** File of a model that is to be copied. */
 export interface SourceFile {
   readonly name: string;
   readonly bytes: number;
 }
 
-/** Folder of a model: its files, and a function that opens one of them. */
+/** Source of a model: the list of its files, and a function that opens a file. */
 export interface ModelSource {
   readonly files: readonly SourceFile[];
   open(name: string, signal: AbortSignal): Promise<ModelContent>;
 }
 
-/** Entry of the list of the weights. `dataPath`: name of a file. */
+/** Entry in the list of weights. `dataPath`: file name. */
 interface Weights {
   readonly dataPath: string;
   readonly nbytes: number;
@@ -33,13 +33,13 @@ interface Weights {
 }
 
 interface PlannedFile extends SourceFile {
-  /** MD5 sum in hexadecimal digits; null: not known. */
+  /** MD5 checksum in hexadecimal digits; null if unknown. */
   readonly md5: string | null;
 }
 
-/** Models that are kept, by name; null: not read yet. */
+/** Stored models, sorted by name; null until they have been read. */
 export const keptGpuModels = signal<readonly KeptModel[] | null>(null);
-/** The copy that this tab makes; null: none. */
+/** Copy in progress in this tab; null if there is none. */
 export const copyingGpu = signal<Copying | null>(null);
 
 const kept = "gpu-models";
@@ -60,13 +60,13 @@ export async function readKeptGpuModels(): Promise<void> {
     if (!(handle instanceof FileSystemDirectoryHandle)) continue;
     const bytes = await bytesOf(handle);
     if (bytes !== null) found.push({ name, bytes });
-    // The copy has ended with its page.
+    // The copy is incomplete. If its lock is free, its page was closed.
     else await withFreeLock(copyLock(name), () => models.removeEntry(name, { recursive: true }).catch(() => {}));
   }
   keptGpuModels.value = byName(found);
 }
 
-/** Returns the size of a model; null: its copy is not complete. */
+/** Returns the size of a stored model in bytes; null if its copy is incomplete. */
 async function bytesOf(model: FileSystemDirectoryHandle): Promise<number | null> {
   try {
     const text = await (await (await model.getFileHandle(marker)).getFile()).text();
@@ -76,7 +76,7 @@ async function bytesOf(model: FileSystemDirectoryHandle): Promise<number | null>
   }
 }
 
-/** Returns the files of a kept model by name; null: there is none with this name. */
+/** Returns the files of a stored model, by file name; null if there is no model with this name. */
 export async function gpuModelFiles(name: string): Promise<ReadonlyMap<string, File> | null> {
   const models = await folder(kept);
   const model = await models.getDirectoryHandle(name).catch(() => null);
@@ -89,8 +89,9 @@ export async function gpuModelFiles(name: string): Promise<ReadonlyMap<string, F
 }
 
 /**
- * Copies a model into the browser. Its progress is in `copyingGpu`. Throws if a model of this name is kept or being copied, if the
- * folder is not a model, if this machine's GPU cannot run it, if a file is damaged, or if the browser has no room.
+ * Copies a model into the browser, with the progress in `copyingGpu`. Throws if a model with this name is already stored or
+ * being copied, if the folder is not a model, if this machine's GPU cannot run it, if a file is damaged, or if there is not
+ * enough storage.
  */
 export async function keepGpuModel(name: string, source: ModelSource): Promise<void> {
   await copyModel(name, {
@@ -134,7 +135,7 @@ async function copy(name: string, source: ModelSource, stop: AbortController): P
   await writable.close();
 }
 
-/** Returns the files that a model needs, of those that its folder has. */
+/** Returns the files in the source folder that the model needs. */
 async function planned(source: ModelSource, signal: AbortSignal): Promise<readonly PlannedFile[]> {
   const config = await readJson<{ readonly tokenizer_files?: readonly string[]; readonly quantization?: string }>(
     source,
@@ -165,7 +166,7 @@ async function planned(source: ModelSource, signal: AbortSignal): Promise<readon
   return [...others.map(({ name, bytes }) => ({ name, bytes, md5: null })), ...weights];
 }
 
-/** Returns the file of the first of `names` that the folder has. */
+/** Returns the file with the first of `names` that exists in the folder. Throws if there is none. */
 function one({ files }: ModelSource, names: readonly string[]): SourceFile {
   const found = names.map((name) => files.find((file) => file.name === name)).find((file) => file !== undefined);
   if (found !== undefined) return found;
@@ -183,7 +184,7 @@ async function readJson<T>(source: ModelSource, { name, bytes }: SourceFile, sig
   }
 }
 
-/** Passes a file on. Fails if it has another size or sum than the folder says. */
+/** Returns a stream that passes a file on. It fails if the size or the checksum differs from the model's list. */
 async function checked({ name, bytes, md5: expected }: PlannedFile, onBytes: (bytes: number) => void) {
   const sum = expected === null ? null : (await import("@noble/hashes/legacy.js")).md5.create();
   let count = 0;

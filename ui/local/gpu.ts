@@ -1,4 +1,4 @@
-// GPU of this machine, as the browser offers it to pages (WebGPU).
+// GPU of this machine, accessed by WebGPU.
 
 import { t } from "../base/language.ts";
 import { LocalError } from "./engine.ts";
@@ -13,7 +13,7 @@ export async function gpuObstacle(): Promise<GpuObstacle | null> {
   return canStore() ? null : "noStorage";
 }
 
-/** Throws LocalError if the GPU cannot compute with a quantization, such as q4f16_1. */
+/** Throws LocalError if the GPU does not support a quantization, such as q4f16_1. */
 export async function checkQuantization(quantization: string): Promise<void> {
   if (!quantization.includes("f16") || (await adapter())?.features.has("shader-f16")) return;
   throw new LocalError(t("noShaderF16", { quantization }));

@@ -1,4 +1,5 @@
-// Local model: the model that runs in this browser. One model is loaded at a time, and answers of several come one after another.
+// Local model: the model that runs in this browser. Only one model is loaded at a time, so answers of different models are
+// generated one after another.
 import { signal } from "@preact/signals";
 import { t } from "../base/language.ts";
 import { preference } from "../base/preference.ts";
@@ -15,8 +16,8 @@ const mostThreads = 16;
 const cores = navigator.hardwareConcurrency;
 
 /**
- * Number of compute threads. The browser counts hardware threads, of which two usually share a core. One thread per core is
- * the fastest.
+ * Number of compute threads. By default one thread per core, which is the fastest. The browser reports hardware threads, of
+ * which two usually share a core.
  */
 export const threads = preference(
   "localThreads",
@@ -26,13 +27,13 @@ export const threads = preference(
 /** Maximum length of a conversation in tokens. */
 export const contextTokens = preference("localContext", 4096, isCount);
 
-/** Why this page cannot run a model; null: it can. */
+/** Returns why this page cannot run a model on the CPU; null if it can. */
 export function obstacle(): "notIsolated" | "noStorage" | null {
   if (!crossOriginIsolated) return "notIsolated";
   return canStore() ? null : "noStorage";
 }
 
-/** Prefixes of the ids of local models, by what computes them. */
+/** Prefixes of the ids of local models, by device. */
 const prefixes = { cpu: "browser:", gpu: "gpu:" };
 
 export type Device = keyof typeof prefixes;
@@ -42,12 +43,12 @@ export interface LocalName {
   readonly name: string;
 }
 
-/** Id of a local model in the settings of a conversation. */
+/** Returns the id of a local model, for the settings of a conversation. */
 export function localId(name: string, device: Device = "cpu"): string {
   return prefixes[device] + name;
 }
 
-/** Returns the name of a local model; null: the id is that of a model of the server. */
+/** Returns the name and device of a local model; null if the id is that of a model on the server. */
 export function localName(id: string): LocalName | null {
   for (const device of ["cpu", "gpu"] as const) {
     if (id.startsWith(prefixes[device])) return { device, name: id.slice(prefixes[device].length) };
@@ -56,15 +57,15 @@ export function localName(id: string): LocalName | null {
 }
 
 let engine: Engine | null = null;
-/** Ends when the earlier calls of reserved() have ended, so that models are loaded one after another. */
+/** Resolves when all earlier calls of reserved() have ended, so that models are loaded one after another. */
 let turn: Promise<unknown> = Promise.resolve();
 
-/** Loads a kept model, when nobody uses the one that is loaded. Throws LocalError. */
+/** Loads a stored model as soon as the currently loaded model is not in use. Throws LocalError. */
 export async function loadLocal(id: string): Promise<void> {
   (await reserved(id)).release();
 }
 
-/** Unloads the model, or ends its load. Its answers end. */
+/** Unloads the model, or cancels its loading. Answers in progress end. */
 export function unloadLocal(): void {
   engine?.close();
   engine = null;
@@ -72,8 +73,8 @@ export function unloadLocal(): void {
 }
 
 /**
- * Yields the events of a response of a local model, which is loaded if necessary. Waits while another local model answers. Throws
- * LocalError.
+ * Yields the events of a local model's response. Loads the model if necessary, after waiting until no other model is in use.
+ * Throws LocalError.
  */
 export async function* respondHere(
   id: string,
@@ -88,7 +89,7 @@ export async function* respondHere(
   }
 }
 
-/** Returns the engine with a model, loaded and reserved for the caller. */
+/** Loads a model if necessary, and returns its engine, reserved for the caller. */
 async function reserved(id: string): Promise<Engine> {
   const mine = turn.then(async () => {
     if (engine === null || engine.hasEnded || engine.id !== id) {
@@ -108,7 +109,9 @@ async function reserved(id: string): Promise<Engine> {
   return await mine;
 }
 
-/** Returns what the engine of a model needs. Throws LocalError if this browser cannot run it, or does not have it. */
+/**
+ * Returns the worker script and the model to load. Throws LocalError if this browser cannot run the model or has not stored it.
+ */
 async function startOf(id: string): Promise<EngineStart> {
   const { device, name } = localName(id) ?? { device: "cpu", name: id };
   const problem = device === "gpu" ? await gpuObstacle() : obstacle();
@@ -124,7 +127,7 @@ async function startOf(id: string): Promise<EngineStart> {
   throw new LocalError(t("modelNotKept", { name }));
 }
 
-/** Waits for an engine. If `signal` is aborted before, throws, and releases the engine when it comes. */
+/** Waits for an engine. Throws if `signal` is aborted earlier; the engine is then released as soon as it is loaded. */
 async function unlessAborted(coming: Promise<Engine>, signal: AbortSignal): Promise<Engine> {
   const stopped = new Promise<never>((_resolve, reject) => {
     const stop = (): void => reject(new LocalError("stopped"));

@@ -1,7 +1,7 @@
-// Blocks of a markdown text. A block that is followed by another one does not change while the text grows, so only the last block
+// Blocks of a markdown text. A block followed by another block no longer changes while the text grows, so only the last block
 // of a streamed answer is rendered again.
 
-/** Returns the blocks in order. Together they are the whole text. */
+/** Splits a text into blocks, in order. Joined, they equal the text. */
 export function blocksOf(text: string): readonly string[] {
   const blocks: string[] = [];
   let start = 0;
@@ -28,7 +28,9 @@ export function blocksOf(text: string): readonly string[] {
   return blocks;
 }
 
-/** Whether a line after a blank line begins a block. Indented lines and list items may belong to the block before. */
+/**
+ * Returns whether a line after a blank line begins a new block. Indented lines and list items may continue the previous block.
+ */
 function begins(line: string): boolean {
   return line.trim() !== "" && !/^(?:\s|[-*+] |\d{1,9}[.)] )/.test(line);
 }

@@ -1,4 +1,4 @@
-// Diagrams (Mermaid) in a rendered text. Mermaid's strict mode allows neither scripts nor HTML labels.
+// Diagrams (Mermaid) in rendered markdown. Mermaid's strict mode allows neither scripts nor HTML labels.
 import DOMPurify from "dompurify";
 import mermaid from "mermaid";
 
@@ -7,7 +7,7 @@ let count = 0;
 
 mermaid.initialize({ startOnLoad: false, securityLevel: "strict", htmlLabels: false, maxTextSize: maxCharacters });
 
-/** Replaces the code of a diagram by the diagram. Code that is not a diagram stays. */
+/** Replaces a diagram's code by the diagram. Invalid code stays unchanged. */
 export async function draw(code: HTMLElement): Promise<void> {
   const text = code.textContent ?? "";
   if (text.length > maxCharacters) return;

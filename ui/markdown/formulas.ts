@@ -1,4 +1,4 @@
-// Formulas in markdown: $…$, $$…$$, \(…\) and \[…\] become elements `code.math`, which typeset.ts sets later.
+// Formulas in markdown: $…$, $$…$$, \(…\) and \[…\] become `code.math` elements, which typeset.ts renders later.
 import type { TokenizerAndRendererExtension } from "marked";
 
 export const formulas: TokenizerAndRendererExtension[] = [
@@ -18,7 +18,8 @@ export const formulas: TokenizerAndRendererExtension[] = [
     level: "inline",
     start: (source) => source.search(/\$|\\\(/),
     tokenizer(source) {
-      // A dollar before a digit or a space is an amount of money.
+      // A dollar sign followed by a space does not begin a formula, and one followed by a digit does not end it, because
+      // amounts of money contain dollar signs.
       const [raw, dollars, brackets] =
         /^(?:\$(?!\s)((?:\\.|[^$\\\n])+?)(?<!\s)\$(?!\d)|\\\(([^\n]+?)\\\))/.exec(source) ?? [];
       if (raw === undefined) return undefined;

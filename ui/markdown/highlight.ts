@@ -1,7 +1,10 @@
-// Colours of program code (highlight.js, the common languages).
+// Syntax highlighting of code (highlight.js with its common languages).
 import hljs from "highlight.js/lib/common";
 
-/** Longer code is shown without colours, because it would block the page. */
+/**
+ * Maximum length in characters of highlighted code. Longer code is shown without colours, because highlighting would block the
+ * page.
+ */
 const maxCharacters = 50_000;
 
 export async function highlight(code: HTMLElement, language: string): Promise<void> {

@@ -1,5 +1,5 @@
-// Markdown of a model as HTML. The text is not trusted: the HTML is sanitised, links open outside of the page, and images load only
-// from the page itself, so that no text can send a request to another server.
+// Markdown written by a model, rendered as HTML. The text is not trusted: the HTML is sanitised, links open in a new tab, and
+// only images in data URLs are shown, so that no text can cause a request to another server.
 
 import DOMPurify from "dompurify";
 import { Marked } from "marked";
@@ -11,7 +11,7 @@ import { notify } from "../base/notice.tsx";
 import { blocksOf } from "./blocks.ts";
 import { formulas } from "./formulas.ts";
 
-/** Texts with more characters are shown as plain text. */
+/** Maximum length in characters of rendered markdown. Longer texts are shown as plain text. */
 const maxCharacters = 1_000_000;
 
 const marked = new Marked({ gfm: true, breaks: false, async: false, extensions: formulas });
@@ -45,14 +45,14 @@ purify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
-/** Removes classes with which a text could look like a part of the page. */
+/** Removes CSS classes that could make a text look like a part of the page. */
 function keepOwnClasses(node: Element): void {
   const kept = [...node.classList].filter((name) => /^(?:language-[\w+#-]+|math|display)$/.test(name));
   if (kept.length === 0) node.removeAttribute("class");
   else node.className = kept.join(" ");
 }
 
-/** Returns safe HTML. A text that is nested too deeply for the parser is shown as it is. */
+/** Returns sanitised HTML. A text nested too deeply for the parser is returned as plain text. */
 export function htmlOf(markdown: string): string {
   let html: string;
   try {
@@ -91,8 +91,8 @@ const Block = memo(function Block({ text, isGrowing }: { readonly text: string; 
 });
 
 /**
- * Adds a button that copies the code. Also adds syntax colours, diagrams and formulas, whose libraries are loaded only when
- * a text needs them.
+ * Adds copy buttons, syntax colours, diagrams and formulas to rendered markdown. Their libraries are loaded only when a text
+ * needs them.
  */
 async function finish(element: HTMLElement): Promise<void> {
   for (const code of element.querySelectorAll<HTMLElement>("pre > code")) {

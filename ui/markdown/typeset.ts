@@ -1,4 +1,4 @@
-// Formulas, set by KaTeX.
+// Rendering of formulas with KaTeX.
 import "katex/dist/katex.min.css";
 import katex from "katex";
 

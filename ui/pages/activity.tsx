@@ -1,4 +1,4 @@
-// Page of the server's activity: charts of the metrics of the last minutes.
+// Page with the server's activity: charts of the metrics of the last few minutes.
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -119,7 +119,7 @@ interface ChartProps {
   readonly lines: readonly Line[];
   readonly times: readonly number[];
   readonly readings: readonly Samples[];
-  /** Number of readings so far; the chart is drawn again when it changes. */
+  /** Number of samples so far. The chart is redrawn when it changes. */
   readonly count: number;
 }
 

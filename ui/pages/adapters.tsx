@@ -1,4 +1,4 @@
-// LoRA adapters of a model: loaded ones with their memory, loading and unloading.
+// LoRA adapters of a model: the loaded adapters with their memory use, and buttons to load and unload adapters.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";
@@ -11,7 +11,7 @@ interface Adapter {
   readonly id: string;
   readonly rank: number;
   readonly bytes: number;
-  /** Absent if the server lets no client load adapters. */
+  /** Path or address of the adapter's files; absent if clients may not load adapters. */
   readonly source?: string;
 }
 
@@ -23,7 +23,7 @@ export function Adapters({ model }: { readonly model: string }) {
   const { value, error, refresh } = usePolled<Listing>(`v1/lora_adapters?model=${encodeURIComponent(model)}`, 5000);
   const [name, setName] = useState("");
   const [path, setPath] = useState("");
-  // A server without adapters refuses the list.
+  // A server without adapters rejects the request for the list.
   if (error !== null || value === null) return null;
   const change = (action: "load" | "unload", body: object): void => {
     ask(`v1/${action}_lora_adapter`, { method: "POST", body: { ...body, model } })

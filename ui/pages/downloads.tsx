@@ -1,4 +1,5 @@
-// Downloads: a field to have the server download a model, and the downloads in progress. Hidden if the server does not allow them.
+// Downloads: a field to make the server download a model, and the downloads in progress. Hidden if the server does not allow
+// downloads.
 import { useEffect, useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";
@@ -16,7 +17,7 @@ interface Download {
 const everyMs = 1000;
 
 export function Downloads() {
-  /** null: the server does not allow downloads, or was not asked yet. */
+  /** Downloads in progress; null if the server does not allow downloads, or has not replied yet. */
   const [downloads, setDownloads] = useState<readonly Download[] | null>(null);
   const [name, setName] = useState("");
   useEffect(() => {
@@ -65,7 +66,10 @@ export function Downloads() {
   );
 }
 
-/** Waits for the download also while another page is shown: the server ends a download that nobody waits for. */
+/**
+ * Downloads a model. The request must stay open even while another page is shown, because the server ends a download when no
+ * client waits for it.
+ */
 async function download(model: string): Promise<void> {
   try {
     await ask("api/pull", { method: "POST", body: { model, stream: false } });

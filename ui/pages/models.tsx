@@ -1,4 +1,4 @@
-// Page of the models: their state, loading and unloading, and their adapters.
+// Page of the models: their states, buttons to load and unload them, and their adapters.
 import { useEffect, useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";

@@ -3,14 +3,14 @@ import { useEffect, useState } from "preact/hooks";
 import { ask, ServerError } from "../server/client.ts";
 
 export interface Polled<T> {
-  /** null: not read yet. */
+  /** Last value; null until it has been read. */
   readonly value: T | null;
-  /** Why the last reading failed; null: it did not. */
+  /** Error of the last request; null if it succeeded. */
   readonly error: ServerError | null;
   readonly refresh: () => void;
 }
 
-/** Reads the JSON of `path` every `everyMs` milliseconds while the page is visible; 0: only at the start. */
+/** Reads JSON from `path` every `everyMs` milliseconds while the page is visible; 0: reads it only once. */
 export function usePolled<T>(path: string, everyMs: number): Polled<T> {
   const [value, setValue] = useState<T | null>(null);
   const [error, setError] = useState<ServerError | null>(null);

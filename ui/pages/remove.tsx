@@ -1,4 +1,4 @@
-// Button that deletes or cancels an object of the server after a second press.
+// Button that deletes or cancels an object on the server, after a second press as confirmation.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";

@@ -1,4 +1,4 @@
-// Requests that are in progress on the server, of all clients, with their cancellation.
+// Requests of all clients that are in progress on the server, with cancel buttons.
 import { t } from "../base/language.ts";
 import { moment, number } from "../base/times.ts";
 import { shortName } from "../server/models.ts";

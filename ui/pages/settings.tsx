@@ -1,4 +1,4 @@
-// Settings of the server as they are in force, with the origin of each.
+// Current settings of the server, with the origin of each value.
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { usePolled } from "./polled.ts";

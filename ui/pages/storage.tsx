@@ -1,4 +1,4 @@
-// Page of the storage of the server: files, stored responses and sessions.
+// Page of the server's storage: files, stored responses and sessions.
 import { t } from "../base/language.ts";
 import { bytes, moment, number } from "../base/times.ts";
 import { shortName } from "../server/models.ts";

@@ -1,4 +1,4 @@
-// Page of the system: the machine, the build, the engines, and the checks of the doctor.
+// Page with system information: the machine, the build, the engines, and the diagnostic checks (doctor).
 import { useState } from "preact/hooks";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";
@@ -77,7 +77,7 @@ function Facts({ info: { os, cpu, memory, devices, build, engines } }: { readonl
   );
 }
 
-/** The checks take some seconds, so they run when the user asks for them. */
+/** Diagnostic checks. They take several seconds, so they run only on request. */
 function Doctor() {
   const [checks, setChecks] = useState<readonly Check[] | null>(null);
   const [isRunning, setRunning] = useState(false);

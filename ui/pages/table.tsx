@@ -1,11 +1,11 @@
-// Table of the pages: rows of texts and controls below a heading.
+// Table for the pages: rows of texts and controls under a heading.
 import type { ComponentChildren } from "preact";
 
 interface Props {
   readonly caption: string;
   readonly heads: readonly string[];
   readonly rows: readonly { readonly key: string; readonly cells: readonly ComponentChildren[] }[];
-  /** Text instead of the table if there are no rows. */
+  /** Text shown instead of the table if there are no rows. */
   readonly none: string;
 }
 

@@ -1,10 +1,10 @@
-// Client of the server that served this page. Addresses are relative to the page, because a proxy may add a path prefix.
+// HTTP client of the server that serves this page. URLs are relative to the page, because a proxy may add a path prefix.
 import { signal } from "@preact/signals";
 import { isText, preference } from "../base/preference.ts";
 
-/** Error of a request: the server refused it, or could not be reached. */
+/** Error of a request that the server rejected, or that did not reach the server. */
 export class ServerError extends Error {
-  /** Code of the server's error, or "unreachable". */
+  /** Error code from the server, or "unreachable". */
   readonly code: string;
   /** HTTP status; 0: the server was not reached. */
   readonly status: number;
@@ -17,9 +17,9 @@ export class ServerError extends Error {
   }
 }
 
-/** API key of the server; "": none. It is kept in this browser. */
+/** API key for the server; "" if none. It is stored in this browser. */
 export const apiKey = preference("apiKey", "", isText);
-/** Whether the server has refused the API key, or asks for one. */
+/** Whether the server has rejected the API key, or requires one. */
 export const needsKey = signal(false);
 /** Whether the last request reached the server. */
 export const isReachable = signal(true);
@@ -28,12 +28,12 @@ const base = new URL(document.baseURI).pathname.replace(/ui\/?$/, "");
 
 export interface Ask {
   readonly method?: "GET" | "POST" | "PUT" | "DELETE";
-  /** Body, sent as JSON; a form is sent as it is. */
+  /** Request body. Forms are sent unchanged, other objects as JSON. */
   readonly body?: object;
   readonly signal?: AbortSignal;
 }
 
-/** Sends a request. Throws ServerError if the response is an error; the error of `signal` if it is aborted. */
+/** Sends a request. Throws ServerError if the response is an error, or the abort reason if `signal` is aborted. */
 export async function request(path: string, { method = "GET", body, signal: stop }: Ask = {}): Promise<Response> {
   const isForm = body instanceof FormData;
   const headers = {

@@ -1,12 +1,12 @@
-// Server-sent events of a response body.
+// Parser of server-sent events in a response body.
 
 export interface ServerEvent {
   readonly name: string;
-  /** JSON of the event. */
+  /** Data of the event, parsed from JSON. */
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** Yields the events in lists: all events that have arrived together. Throws if the connection breaks. */
+/** Yields lists of events; the events of a list have arrived together. Throws if the connection breaks. */
 export async function* eventsOf(response: Response): AsyncGenerator<readonly ServerEvent[]> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
@@ -25,7 +25,7 @@ export async function* eventsOf(response: Response): AsyncGenerator<readonly Ser
   }
 }
 
-/** Returns the events of a part of a stream that has whole events only. */
+/** Returns the events in a text that consists of complete events. */
 export function eventsIn(text: string): readonly ServerEvent[] {
   return text.split("\n\n").flatMap(parsed);
 }

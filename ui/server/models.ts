@@ -1,4 +1,4 @@
-// Models of the server, for the choice of a model.
+// Models of the server, for the model choice.
 import { signal } from "@preact/signals";
 import { t } from "../base/language.ts";
 import { notifyError } from "../base/notice.tsx";
@@ -6,10 +6,10 @@ import { localName } from "../local/local-model.ts";
 import { ask, needsKey } from "./client.ts";
 import type { ModelEntry } from "./wire.ts";
 
-/** Models in the order of the server; null: not read yet. */
+/** Models in the server's order; null until they have been read. */
 export const models = signal<readonly ModelEntry[] | null>(null);
 
-/** Returns a short name: the file name of a model whose id is a path, or that runs in this browser. */
+/** Returns a short display name: the name of a local model, or the file name if the id is a path. */
 export function shortName(id: string): string {
   const local = localName(id);
   if (local?.device === "gpu") return `${local.name} – ${t("browserGpu")}`;

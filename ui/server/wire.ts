@@ -1,6 +1,6 @@
-// Bodies of the server's API, with the fields that the UI reads.
+// Types of the server's responses, with only the fields that the UI reads.
 
-/** Part of a message item. */
+/** Part of a message item's content. */
 export interface TextPart {
   readonly type: "output_text" | "refusal" | "reasoning_text" | "summary_text" | "input_text";
   readonly text?: string;
@@ -23,7 +23,7 @@ export interface TokenLogprob {
   readonly top_logprobs: readonly { readonly token: string; readonly logprob: number }[];
 }
 
-/** Output item of a response. Other fields depend on the type; they are sent back as they are. */
+/** Output item of a response. Its other fields depend on the type; they are sent back to the server unchanged. */
 export interface OutputItem {
   readonly type: string;
   readonly id?: string;

@@ -1,4 +1,4 @@
-// Fetch of a file URL: the content of a file that a request refers to, with a name from its URL.
+// Fetch of a file URL: downloads a file that a request refers to by URL, and derives a file name from the URL.
 import { ServerError } from "../../../runtime/errors.ts";
 import { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import { fileLimits } from "../../api/agent/files.ts";
@@ -16,8 +16,8 @@ const limits = {
 };
 
 /**
- * Fetches a file. Throws invalid_value if the URL is not allowed, the server does not respond with the file, or the file is too
- * large; cancelled after the signal is aborted.
+ * Fetches a file. Throws invalid_value if the URL is not allowed, the response does not contain the file, or the file is too
+ * large. Throws `cancelled` after the signal is aborted.
  */
 export async function fetchFile(
   url: string,
@@ -40,8 +40,8 @@ function checkHead({ url, status }: { readonly url: URL; readonly status: number
 }
 
 /**
- * Returns the last part of the path as a file name. Characters that file names cannot contain are replaced. Returns
- * "download" if the result is not an allowed file name.
+ * Returns the last segment of the path as a file name, with invalid characters replaced. Returns "download" if the result is not
+ * an allowed file name.
  */
 export function nameIn({ pathname }: URL): string {
   const last = pathname.split("/").at(-1) ?? "";
@@ -49,7 +49,7 @@ export function nameIn({ pathname }: URL): string {
   try {
     name = decodeURIComponent(last);
   } catch {
-    // The path is not encoded as UTF-8; its encoded form is the name.
+    // The percent-encoding is not valid UTF-8, so the encoded form is the name.
   }
   const plain = name
     .replaceAll(/[^\p{L}\p{N}._ -]/gu, "_")

@@ -7,7 +7,7 @@ import { builtInPrefix, maxReadCharacters, toolArguments } from "../../tools/sch
 
 const maxListed = 256;
 
-/** Lists the files of a session as JSON text. */
+/** Returns the list of a session's files as JSON text. */
 export async function listFiles(files: Files, session: string): Promise<string> {
   const { files: found, hasMore } = await files.list({ session, after: null, limit: maxListed });
   const listed = found.map(({ id, name, bytes, format, mimeType, purpose }) => ({
@@ -24,7 +24,7 @@ export async function listFiles(files: Files, session: string): Promise<string> 
   });
 }
 
-/** Reads characters of a text file. Returns them in JSON text. Throws invalid_value. `text`: arguments of read_file. */
+/** Reads a range of characters of a text file. Returns JSON text. Throws invalid_value. `text`: arguments of read_file as JSON text. */
 export async function readFileText(files: Files, text: string): Promise<string> {
   const args = toolArguments.read_file.safeParse(jsonOrText(text));
   if (!args.success) {

@@ -1,5 +1,5 @@
-// Input files of a run: files in the conversation. Contents that came with the request are stored. All files are copied into
-// the work folder of the session. For each file, the prompt gets a note with the metadata and the beginning of the text.
+// Input files of a run: the files in the conversation. File contents that came with the request are stored. All files are copied
+// into the session's work folder. For each file, a note with its metadata and the beginning of its text is added to the prompt.
 import { createHash, randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ export interface PreparedFiles {
   readonly ids: readonly string[];
 }
 
-/** Stores and describes the files. Throws invalid_value if a file is unknown or cannot be used. */
+/** Stores the files and returns their descriptions. Throws invalid_value if a file is unknown or cannot be used. */
 export async function prepareFiles(
   inputs: readonly InputFile[],
   files: Files,
@@ -63,8 +63,7 @@ async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, 
     });
   }
   const { name, content } = "url" in input ? await fetched(input, fetchFile, run.signal) : input;
-  // The id is a digest of the file. A file that a client sends again with each request is stored once, and the prompt does not
-  // change.
+  // The id is a digest of the file, so a file that a client sends again with each request is stored once, and the prompt stays the same.
   const id = `file-${createHash("sha256").update(`${run.client}\0${name}\0`).update(content).digest("hex").slice(0, 32)}`;
   const known = await files.content(id);
   if (known?.kind === "content") return known.file;

@@ -21,20 +21,20 @@ export class ProducedFiles {
   readonly #run: string;
   /** Ids of the session's files. */
   readonly #ids: string[];
-  /** Names of the files that the run has produced, or has reported as missing. */
+  /** Names of the files that the run has produced, or for which it has stored a placeholder. */
   readonly #names = new Set<string>();
   #count = 0;
-  /** Bytes of contents that the events of the run may still contain. */
+  /** Number of content bytes that further events of the run may contain. */
   #bytesLeft: number = fileLimits.maxInlineRunBytes;
 
-  /** `ids`: ids of the session's files, to which the new ones are added. */
+  /** `ids`: ids of the session's files; ids of new files are appended. */
   constructor(files: Files, run: string, ids: string[]) {
     this.#files = files;
     this.#run = run;
     this.#ids = ids;
   }
 
-  /** Stores the files of a call and announces each stored file. A file that cannot be stored is an error for the model. */
+  /** Stores the files of a call and emits an event for each. If a file cannot be stored, the model gets an error. */
   async store(
     files: readonly FileToStore[],
     round: number,
@@ -100,7 +100,7 @@ export class ProducedFiles {
   }
 }
 
-/** Adds the created files to the result of a call, as JSON text: the model sees their metadata and the beginning of their text. */
+/** Returns the result of a call as JSON text, with the metadata and the first bytes of text of each created file added. */
 export function withFiles(result: unknown, { stored, failed }: StoredFiles): string {
   const listed = stored.map(({ id, name, bytes, format, preview, isText, failure }) => ({
     id,
@@ -111,7 +111,7 @@ export function withFiles(result: unknown, { stored, failed }: StoredFiles): str
   return JSON.stringify({ ...fields, files: [...listed, ...failed] });
 }
 
-/** Returns the beginning of a text, at most outputPreviewBytes bytes of UTF-8, without a cut character. */
+/** Returns the beginning of a text: at most outputPreviewBytes bytes of UTF-8, cut at a character boundary. */
 function firstBytes(text: string): string {
   const bytes = Buffer.from(text, "utf8");
   if (bytes.length <= fileLimits.outputPreviewBytes) return text;

@@ -1,8 +1,8 @@
-// Requested files: the note in the prompt that lists the files that a request expects.
+// Requested files: the prompt note that lists the files that the client wants the model to produce.
 import type { PromptChanges } from "../../../engines/generation.ts";
 import type { RequestedFile } from "../../api/agent/agents.ts";
 
-/** Returns the note for the last user message. */
+/** Returns the note that is added to the last user message. */
 export function notesOnRequested(requested: readonly RequestedFile[]): PromptChanges["notes"] {
   if (requested.length === 0) return [];
   const lines = requested.map(({ name, format, description }) => {

@@ -1,4 +1,4 @@
-// Built-in calls: runs the calls of built-in tools in the sandbox, on the file store or on the web.
+// Built-in calls: runs calls of built-in tools in the sandbox, on the file store or on the web.
 import type { ToolCall } from "../../../engines/generation.ts";
 import { jsonOrText } from "../../../runtime/json-or-text.ts";
 import type { AgentOptions } from "../../api/agent/agents.ts";
@@ -19,7 +19,7 @@ import {
 export interface BuiltInServices {
   readonly tools: Tools;
   readonly files: Files;
-  /** null: web search is not enabled. */
+  /** Web search and page reading; null = web search is not enabled. */
   readonly web: Web | null;
 }
 
@@ -99,5 +99,5 @@ function searchOutcome(query: string, pages: readonly FoundPage[]): CallOutcome 
   };
 }
 
-/** Text at the end of a page whose text was cut at the limit. */
+/** Marker at the end of a page's text that was cut at the size limit. */
 const CUT = "\n[The rest of the page is left out.]";

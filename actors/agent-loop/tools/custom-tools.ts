@@ -1,4 +1,4 @@
-// Custom tools: tools that the server does not have itself: those of MCP servers and of the embedding program, functions of the
+// Custom tools: tools that are not built into the server: tools of MCP servers, tools of the embedding program, functions of the
 // client that are dispatched to a URL, and stand-ins for tools that cannot be called.
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { ServerTool } from "../../api/agent/server-tools.ts";
@@ -37,7 +37,7 @@ export function dispatchedTool(name: string, dispatch: Dispatch): RunnableTool {
         return outcomeOfText(call, await dispatch(call, callKey(call, context), context.signal));
       } catch (thrown) {
         const error = toErrorRecord(thrown);
-        // The contract gives a failed dispatch a form of its own.
+        // The API contract defines its own format for a failed dispatch.
         return outcomeOfError(call, error, JSON.stringify({ error: error.message, tool: name, status: "failed" }));
       }
     },
@@ -50,10 +50,7 @@ export function goneTool(name: string): RunnableTool {
   return failingTool(about, "the tool does not exist any more: its server has removed it or has gone");
 }
 
-/**
- * Stand-in for a tool that the server does not have. The run uses it only if clients run no tools; otherwise the client
- * runs the call.
- */
+/** Stand-in for a tool that the server does not have. Used only if client tools are disabled; otherwise the client runs the call. */
 export function missingTool(name: string): RunnableTool {
   const about = { source: "user", kind: "custom", label: name } as const;
   return failingTool(about, `no tool of this name runs on the server: ${name}`);

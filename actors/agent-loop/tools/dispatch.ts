@@ -1,5 +1,5 @@
-// Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and takes the reply as the
-// call's result.
+// Dispatch of custom tools: the server POSTs a call to the URL of the setting tool_dispatch_url and uses the response as the
+// result of the call.
 import { createHmac } from "node:crypto";
 import type { ToolCall } from "../../../engines/generation.ts";
 import type { Clock } from "../../../runtime/clock.ts";
@@ -10,16 +10,17 @@ export interface DispatchSettings {
   readonly url: string;
   /** Time limit of one attempt in milliseconds. */
   readonly timeoutMs: number;
-  /** Key of the signature header; null: requests are not signed. */
+  /** Key of the request signature; null = requests are not signed. */
   readonly secret: string | null;
 }
 
-/** Runs a custom tool. Returns its result as text for the model. Rejects with the reason of a failure. `key`: identifies the call. */
+/**
+ * Runs a custom tool and returns its result as text for the model. Rejects with the reason of a failure. `key`: idempotency key
+ * of the call.
+ */
 export type Dispatch = (call: ToolCall, key: string, signal: AbortSignal) => Promise<string>;
 
-/**
- * Number of attempts. An attempt is repeated after a connection error or a status in retriedStatuses, but not after a timeout.
- */
+/** Maximum number of attempts. A call is retried after a connection error or a status in retriedStatuses, but not after a timeout. */
 const maxAttempts = 3;
 const retryDelayMs = 250;
 const maxReplyBytes = 1024 * 1024;
@@ -68,12 +69,12 @@ async function attempted(
   }
 }
 
-/** Signature of a body: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>" in hex>`. */
+/** Returns the signature of a body: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>" in hex>`. */
 export function signature(secret: string, seconds: number, body: string): string {
   return `t=${seconds},v1=${createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex")}`;
 }
 
-/** Reads the body of a response as text; null: the body is larger than maxReplyBytes. */
+/** Reads the body of a response as text; returns null if the body is larger than maxReplyBytes. */
 async function bounded(response: Response): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -94,7 +95,7 @@ function causeOf(error: unknown): string {
   return error.cause instanceof Error ? error.cause.message : error.message;
 }
 
-/** Returns the result for the model: the text of a reply {"content": text} or of a JSON string; other replies unchanged. */
+/** Returns the result for the model: the text of a response {"content": text} or of a JSON string; any other response unchanged. */
 function resultOf(text: string): string {
   const value = jsonOrText(text);
   if (typeof value === "string") return value;

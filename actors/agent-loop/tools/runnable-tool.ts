@@ -7,21 +7,21 @@ import type { ToolProgress } from "../../api/agent/server-tools.ts";
 import type { ToolOutcome } from "../../api/agent/tools.ts";
 import { failureText } from "../../tools/failures.ts";
 
-/** Run, round, session and client to which a call belongs, and its connection to the user. */
+/** Context of a call: its run, round, session and client, and functions to reach the user. */
 export interface CallContext {
   readonly run: string;
   readonly round: number;
   readonly session: string;
   readonly client: string;
-  /** Number of the request in its session, counted from 0. */
+  /** Index of the request within its session, counted from 0. */
   readonly turn: number;
   readonly signal: AbortSignal;
   readonly onProgress: (progress: ToolProgress) => void;
-  /** Asks the user; null: the user cannot be asked. */
+  /** Asks the user a question; null = the user cannot be asked. */
   readonly ask: AskUser | null;
 }
 
-/** `denied`: the call was not run, because the user or the policy denied it. */
+/** Outcome of a call. The status `denied` means that the user or the policy denied the call, so it was not run. */
 export interface CallOutcome extends Omit<ToolOutcome, "status"> {
   readonly status: ToolOutcome["status"] | "denied";
 }
@@ -29,13 +29,13 @@ export interface CallOutcome extends Omit<ToolOutcome, "status"> {
 export interface RunnableTool {
   readonly type: ToolType;
   readonly about: ApprovalRequest["tool"];
-  /** Label of the MCP server of the tool; null: the tool belongs to none. */
+  /** Label of the tool's MCP server; null = not a tool of an MCP server. */
   readonly server: string | null;
-  /** Rejects with the reason if the call fails. The model reads the reason, and the run continues. */
+  /** Runs a call. Rejects with the reason if the call fails; the model reads the reason, and the run continues. */
   run(call: ToolCall, context: CallContext): Promise<CallOutcome>;
 }
 
-/** Identifies a call among those of all runs. */
+/** Returns a key that is unique among the calls of all runs. */
 export function callKey({ id }: ToolCall, { run, round }: CallContext): string {
   return `${run}/${round}/${id}`;
 }
@@ -47,7 +47,7 @@ export function outcomeOfText(call: ToolCall, content: string): CallOutcome {
   return { ...nothingMade, status: "success", content, data: { arguments: jsonOrText(call.arguments), content } };
 }
 
-/** Returns the outcome of a call that failed for a reason. `content`: what the model reads. */
+/** Returns the outcome of a failed call. `content`: the result that the model reads. */
 export function outcomeOfError(
   call: ToolCall,
   { message, code }: { readonly message: string; readonly code: string },

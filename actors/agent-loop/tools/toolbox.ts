@@ -1,4 +1,4 @@
-// Toolbox: finds the tools that the server runs in one run by the names that the model uses, and limits their uses.
+// Toolbox: finds the server-side tools of one run by name, and limits how often each is used.
 import type { AgentOptions } from "../../api/agent/agents.ts";
 import type { ServerTool } from "../../api/agent/server-tools.ts";
 import { builtInNamed } from "../../tools/schemas.ts";
@@ -8,7 +8,7 @@ import type { Dispatch } from "./dispatch.ts";
 import { outcomeOfError, type RunnableTool } from "./runnable-tool.ts";
 
 export interface ToolServices extends BuiltInServices {
-  /** null: no dispatch URL is configured. */
+  /** Sends calls to the dispatch URL; null = no dispatch URL is configured. */
   readonly dispatch: Dispatch | null;
 }
 
@@ -19,29 +19,29 @@ export class Toolbox {
   readonly #agent: Agent;
   readonly #builtIn: BuiltInCalls;
   readonly #serverTools: ReadonlyMap<string, ServerTool>;
-  /** Number of calls so far, by the name of the tool. Only tools with a limit are counted. */
+  /** Number of calls so far, by tool name. Only tools with a limit are counted. */
   readonly #uses = new Map<string, number>();
 
-  /** `serverTools`: the tools of all sources. The run has only the ones that its request names. */
+  /** `serverTools`: the tools of all sources. Only those that the request names are used. */
   constructor(services: ToolServices, agent: Agent, serverTools: readonly ServerTool[]) {
     this.#dispatch = services.dispatch;
     this.#agent = agent;
     this.#builtIn = new BuiltInCalls(services, agent);
     const offered = serverTools.filter(({ spec }) => agent.serverTools.includes(spec.name));
-    // If two sources have a tool of the same name, the tool of the earlier source is used.
+    // If two sources have a tool of the same name, the earlier source wins.
     this.#serverTools = new Map(offered.toReversed().map((tool) => [tool.spec.name, tool]));
   }
 
-  /** Returns the tool of a name; null: the client runs it. */
+  /** Returns the tool with this name; null = the client runs the tool. */
   find(name: string): RunnableTool | null {
     const tool = this.#named(name);
     const { maxUses } = this.#agent;
-    // Names come from the model, also names such as `constructor`.
+    // Names come from the model and may be, for example, `constructor`.
     const most = Object.hasOwn(maxUses, name) ? maxUses[name] : undefined;
     return tool === null || most === undefined ? tool : { ...tool, run: this.#limited(name, tool, most) };
   }
 
-  /** Returns the function that runs a tool at most `most` times in the run. */
+  /** Wraps a tool's `run` function so that it runs at most `most` times in the run. */
   #limited(name: string, tool: RunnableTool, most: number): RunnableTool["run"] {
     return async (call, context) => {
       const uses = (this.#uses.get(name) ?? 0) + 1;
@@ -57,7 +57,7 @@ export class Toolbox {
     if (built !== undefined) return this.#builtIn.toolOf(built);
     const server = this.#serverTools.get(name);
     if (server !== undefined) return serverTool(server);
-    // A call of a tool that was removed must not become a call of the client.
+    // A call of a removed server tool must fail, rather than be passed to the client.
     if (this.#agent.serverTools.includes(name)) return goneTool(name);
     return this.#dispatch === null ? null : dispatchedTool(name, this.#dispatch);
   }

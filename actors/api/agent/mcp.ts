@@ -1,82 +1,82 @@
 // MCP servers: the settings of the servers whose tools models may call, and the messages between the main thread and the MCP
-// place (actors/mcp-client), which is connected to these servers.
+// thread (actors/mcp-client), which connects to these servers.
 import type { ToolSpec } from "../../../engines/generation.ts";
 import type { SandboxSettings } from "../../../runtime/sandbox/sandbox.ts";
 import type { ToolAnswer, ToolQuestion } from "./questions.ts";
 import type { ServerToolResult, ToolProgress } from "./server-tools.ts";
 
-/** How a server is reached. */
+/** How to connect to a server. */
 export type McpServerSource =
   | {
       readonly type: "process";
       readonly command: string;
       readonly args: readonly string[];
-      /** Environment variables, in addition to PATH, HOME, LANG and TMPDIR of the server's own environment. */
+      /** Environment variables of the process, in addition to PATH, HOME, LANG and TMPDIR. */
       readonly environment: Readonly<Record<string, string>>;
-      /** Current folder of the process; null: a private temporary folder of all such servers. */
+      /** Working directory of the process; null = a private temporary folder that all such servers share. */
       readonly workFolder: string | null;
     }
   | {
-      /** `http`: streamable HTTP, or HTTP with SSE if the server only supports that. */
+      /** `http`: streamable HTTP, or HTTP with SSE if the server supports only SSE. */
       readonly type: "http" | "sse" | "websocket";
       readonly url: string;
       readonly headers: Readonly<Record<string, string>>;
     };
 
 export interface McpServerSettings {
-  /** Unique among the servers. */
+  /** Id of the server, unique among the servers. */
   readonly id: string;
-  /** Name in messages, and prefix of tools whose names are not unique. */
+  /** Server name in log messages and errors, and prefix of tools whose names are not unique. */
   readonly name: string;
   readonly source: McpServerSource;
-  /** Prefix of the names of its tools; null: none. */
+  /** Prefix of the names of the server's tools; null = no prefix. */
   readonly toolPrefix: string | null;
-  /** Patterns of the URIs of readable resources, with `*` for any text; null: all resources. */
+  /** URI patterns of the resources that may be read; `*` matches any text. null = all resources. */
   readonly resources: readonly string[] | null;
-  /** Time limit of a call without progress, in milliseconds. */
+  /** Milliseconds without a progress report after which a call fails. */
   readonly callTimeoutMs: number;
-  /** Values that must not appear in logs and errors. */
+  /** Strings to hide in logs and errors. */
   readonly secrets: readonly string[];
 }
 
-/** Start parameters of the MCP place. */
+/** Start parameters of the MCP thread. */
 export interface McpPlaceInit {
   readonly servers: readonly McpServerSettings[];
-  /** Version of this program, which is sent to the servers. */
+  /** Version of this program, sent to the MCP servers. */
   readonly version: string;
-  /** Maximum number of concurrent calls of one server. */
+  /** Maximum number of concurrent calls per server. */
   readonly maxConcurrentCalls: number;
-  /** Names that tools must not have: those of the built-in tools. */
+  /** Names that MCP tools must not have, because built-in tools have them. */
   readonly reservedNames: readonly string[];
-  /** Sandbox of servers that are processes; null: they run without a sandbox. */
+  /** Sandbox for servers that run as child processes; null = no sandbox. */
   readonly sandbox: SandboxSettings | null;
   readonly mailboxLimit: number;
 }
 
-/** Start parameters that the place receives. `folder`: current folder of server processes that have no folder of their own. */
+/** Start parameters that the thread receives. `folder`: working directory of server processes that have none configured. */
 export interface McpThreadInit extends McpPlaceInit {
   readonly folder: string;
 }
 
-/** What a call of a tool does on its server. All except `call` belong to tools that the place itself adds. */
+/** Kind of a tool: `call` calls a tool of the server. The others are tools that the MCP thread adds to read resources and prompts. */
 export type McpAction = "call" | "list_resources" | "read_resource" | "list_prompts" | "get_prompt";
 
 /** A tool of a connected server. */
 export interface McpTool {
-  /** Declaration for the model. The name is unique. */
+  /** Tool declaration for the model. The name is unique among all tools. */
   readonly spec: ToolSpec;
-  /** Id and name of the server. */
+  /** Id and name of the MCP server. */
   readonly server: string;
   readonly serverName: string;
   readonly action: McpAction;
-  /** Name of the tool on the server. */
+  /** Name of the tool on its server. */
   readonly tool: string;
 }
 
 export interface McpCall extends Pick<McpTool, "server" | "action" | "tool"> {
-  /** Unique among the calls of all runs. */
+  /** Id of the call, unique among the calls of all runs. */
   readonly id: string;
-  /** Arguments as JSON text, as the model wrote it. It may be invalid. */
+  /** Arguments as JSON text written by the model, possibly invalid. */
   readonly arguments: string;
   readonly session: string;
   readonly client: string;
@@ -89,16 +89,16 @@ export interface McpCalls {
   /** Runs a call. Throws peer_gone if the server is not connected or ends, and queue_full, cancelled. */
   call(message: McpCall): Promise<ServerToolResult>;
   cancel(message: { readonly id: string }): void;
-  /** Answers the question with this number. */
+  /** Sends the user's answer to the question with this number. */
   answer(message: { readonly question: number; readonly answer: ToolAnswer }): void;
 }
 
-/** Progress report of the MCP place. */
+/** Progress report of the MCP thread. */
 export type McpReport =
-  /** The tools of all connected servers, and the number of these servers. Sent after each change. */
+  /** The tools of all connected servers, and the number of connected servers. Sent after each change. */
   | { readonly type: "tools"; readonly tools: readonly McpTool[]; readonly connected: number }
   | { readonly type: "progress"; readonly call: string; readonly progress: ToolProgress }
-  /** A server asks the user during the call `call`. */
+  /** A server asks the user a question during the call `call`. */
   | {
       readonly type: "question";
       readonly call: string;

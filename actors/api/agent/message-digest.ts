@@ -1,9 +1,9 @@
-// Digest of a message: identifies a message of a conversation as the client sees it, so that a session can be matched with the
+// Message digest: identifies a message of a conversation as the client sees it, so that a session can be matched with the
 // messages of a later request without comparing their texts.
 import { createHash } from "node:crypto";
 import type { ChatMessage } from "../../../engines/generation.ts";
 
-/** Fields of a message that clients send back with the same meaning. Reasoning and names are not among them. */
+/** Fields of a message that clients send back unchanged in later requests. Reasoning and names are excluded. */
 export type VisibleMessage = Pick<ChatMessage, "role" | "content" | "toolCalls" | "toolCallId">;
 
 /** Returns the digest of a message: 16 hex digits. */
@@ -16,7 +16,8 @@ export function messageDigest({ role, content, toolCalls = [], toolCallId }: Vis
 }
 
 /**
- * Returns the canonical JSON text of a call's arguments: equal values have equal texts. Text that is not JSON is kept.
+ * Returns the canonical JSON text of a call's arguments, so that equal values have equal texts. Text that is not JSON is returned
+ * unchanged.
  */
 function canonical(text: string): string {
   try {

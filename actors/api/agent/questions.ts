@@ -1,4 +1,4 @@
-// Questions: questions that a tool asks the user of a run during a call, and the user's answers.
+// Questions that a tool asks the user during a call, and the user's answers.
 
 export type AskUser = (question: ToolQuestion, signal: AbortSignal) => Promise<ToolAnswer>;
 
@@ -7,7 +7,7 @@ export interface ToolQuestion {
   /** Name of the tool or server that asks, as shown to the user. */
   readonly label: string;
   readonly message: string;
-  /** JSON schema of the wanted data: an object with primitive properties. */
+  /** JSON schema of the requested data: an object with primitive properties. */
   readonly schema: QuestionSchema;
 }
 
@@ -16,7 +16,7 @@ export interface QuestionSchema {
   readonly required: readonly string[];
 }
 
-/** `cancel`: the user did not answer in time, or the call was cancelled. */
+/** Answer of the user. `cancel`: the user did not answer in time, or the call was cancelled. */
 export type ToolAnswer =
   | { readonly action: "accept"; readonly content: Readonly<Record<string, AnswerValue>> }
   | { readonly action: "decline" | "cancel" };

@@ -1,5 +1,5 @@
-// Serialised session: the form in which a session is exported (GET /v1/sessions/{session_id}) and imported on another server
-// (PUT). It contains the messages in the shape of chat completions and the contents of the session's files.
+// Serialised session: the format in which a session is exported (GET /v1/sessions/{session_id}) and imported on another server
+// (PUT). It contains the messages in chat completions format and the contents of the session's files.
 
 import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
@@ -80,10 +80,10 @@ export const serializedSessionSchema = z
 
 export type SerializedSession = z.output<typeof serializedSessionSchema>;
 
-/** Maximum size in bytes of the contents of all files of a serialised session. Files that do not fit are left out. */
+/** Maximum total size in bytes of the file contents in a serialised session. Files that do not fit are omitted. */
 const MAX_CONTENT_BYTES = 32 * 2 ** 20;
 
-/** Returns a session in its serialised form, with the contents of the files that still exist, the newest first. */
+/** Returns a session in serialised form. Includes the contents of its files that still exist, newest first. */
 export async function serializedSession(session: Session, files: Files): Promise<SerializedSession> {
   const { messages, images, videos, turns } = session;
   const contents: SerializedSession["files"] = [];
@@ -223,9 +223,9 @@ function sessionMessage({
 }
 
 /**
- * Returns the digests of the messages as the client sees them. Messages with the same `visible` index become one
- * message. It contains the texts of the assistant's messages, and the calls without a result, which the client runs.
- * The last message has no digest if it ends with a result and has no client call, because it is incomplete.
+ * Returns the digests of the messages as the client sees them. Messages with the same `visible` index form one visible message,
+ * which has the texts of the assistant's messages and the calls without a result (the client runs these). The last visible
+ * message gets no digest if it is incomplete: it ends with a tool result and has no client call.
  */
 function digestsOf(messages: readonly SessionMessage[]): readonly string[] {
   const groups: ChatMessage[][] = [];

@@ -1,9 +1,9 @@
-// Sessions: the interface that http/ and the agent loop use to keep the part of a conversation that the client does not have:
-// the messages between the client's messages (tool calls and their results), and the files. The state thread implements it.
+// Sessions: the interface that http/ and the agent loop use to store the part of a conversation that the client does not see
+// (tool calls and their results, between the client's messages), and the files. The state thread implements it.
 import type { ChatMessage, GenerateRequest, PromptChanges } from "../../../engines/generation.ts";
 
 export const sessionLimits = {
-  /** Maximum number of sessions; the least recently used ones are removed. */
+  /** Maximum number of sessions. Beyond it, the least recently used ones are removed. */
   maxSessions: 128,
   /** Milliseconds without use after which a session is removed. */
   idleMs: 30 * 60_000,
@@ -15,13 +15,13 @@ export const sessionLimits = {
 export interface SessionMessage {
   readonly message: ChatMessage;
   /**
-   * Index of the client's message to which this message belongs. Consecutive messages with the same index are one message for
-   * the client: for example the calls, results and texts of one response.
+   * Index of the client's message to which this message belongs. Consecutive messages with the same index are one message for the
+   * client, for example the calls, results and texts of one response.
    */
   readonly visible: number;
 }
 
-/** A session as the store keeps it. */
+/** A stored session. */
 export interface Session {
   readonly id: string;
   /** Number of requests so far. */
@@ -29,7 +29,7 @@ export interface Session {
   /** Digests of the conversation as the client sees it, in order. */
   readonly digests: readonly string[];
   readonly messages: readonly SessionMessage[];
-  /** Base64 of PNG images that tools made. */
+  /** PNG images that tools produced, in base64. */
   readonly images: readonly string[];
   readonly videos: readonly SessionVideo[];
   /** Ids of the session's files. */
@@ -38,29 +38,29 @@ export interface Session {
   readonly approvesAll: boolean;
 }
 
-/** State of a session after a request, or during it. The state thread builds the messages from it. */
+/** State of a session during or after a request. The state thread builds the session's messages from it. */
 export interface SessionUpdate {
   readonly id: string;
   readonly client: string;
   readonly turns: number;
-  /** Digests of the client's messages, and of the assistant's visible message if the request is complete. */
+  /** Digests of the client's messages and, if the request is complete, of the assistant's visible message. */
   readonly digests: readonly string[];
-  /** Chat of the request as the client sent it. The bytes of sealed content are transferred. */
+  /** Prompt of the request as the client sent it. The bytes of sealed content are transferred, not copied. */
   readonly prompt: GenerateRequest["prompt"];
-  /** Changes to that chat: the messages of earlier requests that the client does not see. */
+  /** Changes to that prompt: the messages of earlier requests that the client does not see. */
   readonly splices: PromptChanges["splices"];
-  /** Messages that the request has added after the chat. They belong to one visible message. */
+  /** Messages that the request has added after the chat. For the client, they are one message. */
   readonly added: readonly ChatMessage[];
-  /** Whether that visible message is the last message of the chat; else it is a new message. */
+  /** Whether these messages continue the last message of the chat; false: they are a new message for the client. */
   readonly continuesAnswer: boolean;
-  /** Images and videos to add to those of `basedOn`, and ids of all files that the request has added. */
+  /** Images and videos to add to those of the session `basedOn`, and ids of all files that the request has added. */
   readonly images: readonly string[];
   readonly videos: readonly SessionVideo[];
   readonly files: readonly string[];
   readonly approvesAll: boolean;
   /**
-   * Session whose images, videos and files are kept: the session with this id, or the session from which it branches; null:
-   * none.
+   * Session whose images, videos and files are kept: the session with this id, or the session from which it branches; null = a
+   * new session.
    */
   readonly basedOn: string | null;
 }
@@ -75,22 +75,22 @@ export interface SessionVideo {
 /** Fields of a session that the agent loop needs: all except messages, images and videos. */
 export type SessionHead = Pick<Session, "id" | "turns" | "digests" | "files" | "approvesAll">;
 
-/** A session whose messages are the beginning of a conversation. */
+/** A session that matches the beginning of a conversation. */
 export interface MatchedSession {
   readonly head: SessionHead;
   /** Number of messages at the start of the conversation that are also in the session. */
   readonly common: number;
   /**
-   * Splices that replace these common messages with the session's messages, including messages that the client does not
-   * see. If the session's last run was cut off, and the conversation contains all earlier messages of the session, a
-   * splice also inserts the messages of that run.
+   * Splices that replace these common messages with the session's messages, including messages that the client does not see. If
+   * the session's last run was cut off, and the conversation contains all earlier messages of the session, a splice also inserts
+   * the messages of that run.
    */
   readonly splices: PromptChanges["splices"];
-  /** Ids of the calls of the session's last answer with calls. */
+  /** Call ids of the session's last answer that has calls. */
   readonly lastCalls: readonly string[];
 }
 
-/** A session in a list. */
+/** Entry of a session in a list. */
 export interface ListedSession {
   readonly id: string;
   readonly turns: number;
@@ -99,25 +99,25 @@ export interface ListedSession {
   readonly fileCount: number;
   /** Time of the last use in milliseconds since 1970. */
   readonly usedAt: number;
-  /** Size of the stored messages, images and videos; the files are not included. */
+  /** Size in bytes of the stored messages, images and videos, without files. */
   readonly bytes: number;
 }
 
 export interface SessionPage {
-  /** The most recently used session first. */
+  /** Sessions, the most recently used first. */
   readonly sessions: readonly ListedSession[];
   readonly hasMore: boolean;
 }
 
 export interface Sessions {
-  /** Returns a session and marks it as used; null: unknown or expired. */
+  /** Returns a session and updates its time of last use; null = unknown or expired. */
   find(id: string): Promise<Session | null>;
-  /** Returns a page of all clients' sessions, after the session with the id `after`. null: no session has this id. */
+  /** Returns a page of all clients' sessions, starting after the session with the id `after`; null = no session has this id. */
   list(request: { readonly after: string | null; readonly limit: number }): Promise<SessionPage | null>;
   /**
-   * Returns the session that a conversation continues, and marks it as used; null: none. If `id` is given, it is the
-   * session with this id. Otherwise, it is the session of this client that has the most messages in common with the
-   * start of the conversation, at least two.
+   * Returns the session that a conversation continues, and updates its time of last use; null = no session matches. If `id` is
+   * given, only the session with this id is considered. Otherwise, it is the client's session with the most messages in common
+   * with the start of the conversation, at least two.
    */
   match(request: {
     readonly client: string;
@@ -128,6 +128,6 @@ export interface Sessions {
   update(update: SessionUpdate): Promise<void>;
   /** Stores an imported session. Replaces an existing session with the same id. Throws the errors of `update`. */
   put(request: { readonly client: string; readonly session: Session }): Promise<void>;
-  /** Returns whether the session existed. */
+  /** Deletes a session. Returns whether it existed. */
   delete(id: string): Promise<boolean>;
 }

@@ -1,50 +1,50 @@
-// Skills: the interface that http/ and the agent loop use to keep and run skills. A skill is a folder with instructions for the
-// model (SKILL.md) and the files that they need. The state thread implements it.
+// Skills: the interface that http/ and the agent loop use to store and run skills. A skill is a folder with instructions for the
+// model (SKILL.md) and the files that the instructions need. The state thread implements it.
 
-/** Limits of skills. The sizes of uploads are from the contract. */
+/** Limits of skills. The upload sizes are from the API contract. */
 export const skillLimits = {
   /** Maximum number of skills, and of versions of one skill. */
   maxSkills: 256,
   maxVersions: 100,
   /** Maximum size in bytes of the contents of all uploaded skills. */
   maxStoredBytes: 2 * 2 ** 30,
-  /** Maximum size of an upload, and of the files of one version. */
+  /** Maximum size in bytes of an upload, and of all files of one version. */
   maxUploadBytes: 50 * 2 ** 20,
   maxBytes: 100 * 2 ** 20,
   maxFiles: 500,
-  /** Maximum number of folders of a path within a skill. */
+  /** Maximum depth of folders within a skill. */
   maxDepth: 16,
-  /** Maximum number of skills of one run, and their size in bytes together. */
+  /** Maximum number of skills of one run, and their total size in bytes. */
   maxRunSkills: 32,
   maxRunBytes: 256 * 2 ** 20,
 } as const;
 
 /** A version of a skill. Its content never changes, except in `skills_dir`. */
 export interface SkillVersion {
-  /** Counted from 1. A number is not used again after its version was deleted. */
+  /** Version number, counted from 1. The number of a deleted version is not reused. */
   readonly version: number;
-  /** From SKILL.md: lowercase letters, digits and hyphens. */
+  /** Name from SKILL.md: lowercase letters, digits and hyphens. */
   readonly name: string;
   readonly description: string;
-  /** Milliseconds since 1970. */
+  /** Creation time in milliseconds since 1970. */
   readonly createdMs: number;
   readonly bytes: number;
 }
 
 export interface Skill {
-  /** `skill_<hex>` */
+  /** Skill id: `skill_<hex>`. */
   readonly id: string;
-  /** Name that the client gave; null: none. */
+  /** Display name set by the client; null = not set. */
   readonly displayTitle: string | null;
-  /** Milliseconds since 1970. */
+  /** Creation time in milliseconds since 1970. */
   readonly createdMs: number;
-  /** At least one version, the oldest first. */
+  /** Versions, oldest first; never empty. */
   readonly versions: readonly SkillVersion[];
 }
 
 /** An upload: one zip archive, or the files of a skill with their paths. */
 export interface SkillUpload {
-  /** Skill that gets a new version; null: a new skill. */
+  /** Skill to which the upload adds a version; null = create a new skill. */
   readonly skill: string | null;
   readonly displayTitle: string | null;
   /** `name`: file name, or path below one top-level folder. `staged`: name in the staging folder. */
@@ -56,13 +56,13 @@ export interface SkillUpload {
 /** A version of a skill with its files. */
 export interface SkillContent extends SkillVersion {
   readonly id: string;
-  /** Path on the host. The folder must not be changed. */
+  /** Path of the version's folder on the host. The folder must not be changed. */
   readonly folder: string;
-  /** Text that changes when the files change. Only the files of a skill in `skills_dir` can change. */
+  /** String that changes when the files change. Only the files of a skill in `skills_dir` can change. */
   readonly state: string;
 }
 
-/** Identifies a version of a skill. If `version` is null, it is the latest version. */
+/** Identifies a version of a skill. `version`: null = the latest version. */
 export interface VersionOfSkill {
   readonly id: string;
   readonly version: number | null;
@@ -76,24 +76,24 @@ export interface Skills {
    * invalid_value, skill_not_found, conflict if a limit is reached, unsupported for a skill of skills_dir, storage_unavailable.
    */
   add(upload: SkillUpload): Promise<Skill>;
-  /** Returns all skills, the newest first: those of skills_dir, and the uploaded ones. */
+  /** Returns all skills, newest first, including those of skills_dir. */
   list(): Promise<readonly Skill[]>;
   find(id: string): Promise<Skill | null>;
-  /** Returns the content of a version; null: the skill or the version does not exist. */
+  /** Returns the content of a version; null = the skill or the version does not exist. */
   content(version: VersionOfSkill): Promise<SkillContent | null>;
   /**
-   * Writes a version as a zip archive to the staging folder. The caller removes it. null: the skill or the version does not
-   * exist.
+   * Writes a version as a zip archive to the staging folder. The caller must remove the archive. Returns null if the skill or the
+   * version does not exist.
    */
   pack(version: VersionOfSkill & { readonly client: string }): Promise<{
     readonly name: string;
     readonly staged: string;
   } | null>;
-  /** Returns whether the skill existed. Throws unsupported for a skill of skills_dir. */
+  /** Deletes a skill. Returns whether it existed. Throws unsupported for a skill of skills_dir. */
   delete(id: string): Promise<boolean>;
   /**
-   * Returns whether the version existed. Throws conflict for the only version of a skill, and unsupported for a skill
-   * of skills_dir.
+   * Deletes a version. Returns whether it existed. Throws conflict if it is the only version of the skill, and unsupported for a
+   * skill of skills_dir.
    */
   deleteVersion(version: { readonly id: string; readonly version: number }): Promise<boolean>;
 }
@@ -103,7 +103,7 @@ export function latestVersion({ versions }: Skill): SkillVersion {
   return versions[versions.length - 1] as SkillVersion;
 }
 
-/** Returns a version of a skill, or the latest version if `version` is null. undefined: the version does not exist. */
+/** Returns a version of a skill; `version` null = the latest one. undefined = the version does not exist. */
 export function versionOf(skill: Skill, version: number | null): SkillVersion | undefined {
   return version === null ? latestVersion(skill) : skill.versions.find((one) => one.version === version);
 }

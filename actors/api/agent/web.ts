@@ -1,14 +1,14 @@
-// Web: the interface of the tools that search the web and read pages. The web place (actors/web) implements it.
+// Web: the interface of the tools that search the web and read pages. The web thread (actors/web) implements it.
 
-/** Amount of text that a search returns from the found pages. */
+/** Amount of text that a search returns from the pages it finds. */
 export type SearchContextSize = "low" | "medium" | "high";
 
-/** Options of a request for its web tools. */
+/** Options of a request for the web tools. */
 export interface WebOptions {
   readonly contextSize: SearchContextSize;
-  /** Approximate location of the user; null: unknown. Providers that have no such parameter ignore it. */
+  /** Approximate location of the user; null = unknown. Search providers without such a parameter ignore it. */
   readonly location: UserLocation | null;
-  /** Domains to which searches and page requests are limited, with their subdomains; empty: no limit. */
+  /** Only domains that searches and page requests may use, including subdomains; empty = all domains. */
   readonly allowedDomains: readonly string[];
   readonly blockedDomains: readonly string[];
 }
@@ -29,12 +29,12 @@ export const defaultWebOptions: WebOptions = {
   blockedDomains: [],
 };
 
-/** A result of a search. */
+/** One search result. */
 export interface FoundPage {
   readonly title: string;
   readonly url: string;
   readonly description: string;
-  /** Passages of the page that match the query best, as markdown; the description if the page could not be read. */
+  /** Passages of the page that match the query best, as markdown; the search provider's description if the page could not be read. */
   readonly content: string;
 }
 
@@ -44,20 +44,20 @@ export interface PageText {
   readonly title: string;
   /** Main text as markdown. */
   readonly content: string;
-  /** Whether the text was cut at the limit. */
+  /** Whether the text was cut at the size limit. */
   readonly isCut: boolean;
 }
 
 export interface Web {
   /**
-   * Searches the web and reads the found pages, the best first. Throws a ServerError if the providers are unavailable,
-   * a limit is exceeded or the query is invalid; cancelled after the signal is aborted.
+   * Searches the web and reads the pages it finds. Returns the best page first. Throws a ServerError if the providers are
+   * unavailable, a limit is exceeded or the query is invalid; throws `cancelled` after the signal is aborted.
    */
   search(
     request: { readonly query: string; readonly options: WebOptions; readonly client: string },
     signal: AbortSignal,
   ): Promise<readonly FoundPage[]>;
-  /** Reads a page. Throws a ServerError if its URL is not allowed or it cannot be read; cancelled after an abort. */
+  /** Reads a page. Throws a ServerError if the URL is not allowed or the page cannot be read; `cancelled` after the signal is aborted. */
   read(
     request: { readonly url: string; readonly options: WebOptions; readonly client: string },
     signal: AbortSignal,

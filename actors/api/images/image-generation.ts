@@ -1,21 +1,21 @@
-// Image generation: the interface that http/ uses to make images from text. Implemented by actors/front/model-calls/image-service.ts.
+// Image generation: the interface that http/ uses to generate images from text. Implemented by actors/front/model-calls/image-service.ts.
 import type { DiffusionCard, ImageRequest } from "../../../engines/diffusion/diffusion.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 
-/** Images to make one after another. Image i has the seed `image.seed` + i. */
+/** Request for images, which are generated one after another. Image i has the seed `image.seed` + i. */
 export interface ImageGenerationRequest {
   /** Id of a diffusion model. */
   readonly model: string;
   readonly client: string;
   /** Number of images. */
   readonly count: number;
-  /** Number of unfinished images that are sent of each image, at equal distances of steps. */
+  /** Number of partial images to send while each image is generated, evenly spaced over the steps. */
   readonly partials: number;
   readonly image: ImageRequest;
 }
 
 export type ImageGenerationEvent =
-  /** First event of each image. `steps`: number of evaluations of the model. */
+  /** First event of each image. `steps`: number of model evaluations. */
   | {
       readonly type: "begin";
       readonly imageIndex: number;
@@ -24,9 +24,9 @@ export type ImageGenerationEvent =
       readonly steps: number;
       readonly promptTokens: number;
     }
-  /** A step is done. */
+  /** A denoising step is finished. `done`: number of finished steps. */
   | { readonly type: "step"; readonly imageIndex: number; readonly done: number; readonly steps: number }
-  /** An unfinished image as a PNG file. `index`: 0 for the first one of the image. */
+  /** A partial image as a PNG file. `index`: counts the partial images of an image from 0. */
   | { readonly type: "partial"; readonly imageIndex: number; readonly index: number; readonly png: Uint8Array }
   /** A finished image as a PNG file. */
   | { readonly type: "image"; readonly imageIndex: number; readonly seed: number; readonly png: Uint8Array }
@@ -36,17 +36,20 @@ export type ImageGenerationEvent =
 /** A configured diffusion model. */
 export interface DiffusionModelEntry {
   readonly id: string;
-  /** Facts of the model; null until it is loaded for the first time. */
+  /** Facts of the model; null until the model is loaded for the first time. */
   readonly card: DiffusionCard | null;
 }
 
 export interface ImageGeneration {
   models(): readonly DiffusionModelEntry[];
   /**
-   * Returns the id of a diffusion model. undefined and "default" mean the default model if it makes images, else the first one that
-   * does. Throws model_not_found, and `unsupported` if the model or no model makes images.
+   * Returns the id of a diffusion model. undefined and "default" mean the default model if it is a diffusion model, else the
+   * first diffusion model. Throws model_not_found, and `unsupported` if the named model, or every model, is of another kind.
    */
   resolve(requested: string | undefined): string;
-  /** Makes images. Failures arrive as one final `error` event; they are never thrown. Aborting ends before the next step. */
+  /**
+   * Generates images. Failures arrive as one final `error` event; they are never thrown. Aborting the signal ends the call before
+   * the next step.
+   */
   generate(request: ImageGenerationRequest, signal: AbortSignal): AsyncIterable<readonly ImageGenerationEvent[]>;
 }

@@ -1,5 +1,5 @@
-// MCP sessions: the sessions of the MCP server (mcp_port) that replicas share (state_url). The state thread implements it. A session
-// has no state but the message that began it.
+// MCP sessions: the sessions of the MCP server (mcp_port), which replicas share (state_url). The state thread implements the
+// interface. The only state of a session is its `initialize` message.
 
 export interface SharedMcpSession {
   /** Digest that identifies the client. */
@@ -10,9 +10,9 @@ export interface SharedMcpSession {
 
 /** Every method throws storage_unavailable. */
 export interface McpSessions {
-  /** Stores a session, which ends `idleMs` after its last use. Throws invalid_value if the message is too long. */
+  /** Stores a session, which expires `idleMs` after its last use. Throws invalid_value if the message is too long. */
   put(session: SharedMcpSession & { readonly id: string; readonly idleMs: number }): Promise<void>;
-  /** Returns a session, and extends its life; null: there is none. */
+  /** Returns a session and restarts its idle time; null = no session. */
   find(request: { readonly id: string; readonly idleMs: number }): Promise<SharedMcpSession | null>;
   delete(id: string): Promise<void>;
 }

@@ -1,27 +1,28 @@
 // Replicas: the interface that http/ uses to reach the other servers with the same shared state (state_url). The state thread
-// implements it. Without shared state there is none.
+// implements it. Without shared state, there is no implementation.
 import type { EngineMetric } from "../engine-metric.ts";
 
-/** Questions to other replicas. Each is answered with plain data; null: the replica has no answer. */
+/** Requests to other replicas. A replica responds with plain data; null = it has nothing to respond. */
 export interface ReplicaQuestions {
-  /** Cancel a background response. Resolves to true when its last state is stored; null: it does not run there. */
+  /** Cancels a background response. Resolves to true when its final state is stored; null = the response does not run on that replica. */
   readonly cancelResponse: { readonly id: string };
-  /** End a response that is being deleted, without storing it. */
+  /** Ends a response that is being deleted, without storing it. */
   readonly forgetResponse: { readonly id: string };
   /**
-   * Wait for the writes of a response whose id a client has. Resolves to true, also if they still wait after a few seconds; null: it
-   * does not run there, and no write of it waits. A replica that writes again what Redis may have lost does so first.
+   * Waits for the pending writes of a response whose id a client has. Resolves to true, even if they are still pending after a
+   * few seconds; null = the response does not run there and has no pending writes. A replica that is rewriting data that Redis
+   * may have lost finishes that first.
    */
   readonly settleResponse: { readonly id: string };
-  /** Decide on a call. `decision` is an ApprovalDecision; the answer is an ApprovalStatus. */
+  /** Decides on a tool call. `decision` is an ApprovalDecision; the response is an ApprovalStatus. */
   readonly decideApproval: { readonly id: string; readonly decision: unknown };
-  /** The answer is a list of ApprovalRequest. */
+  /** Lists pending approvals. The response is a list of ApprovalRequest. */
   readonly pendingApprovals: { readonly session: string };
-  /** The answer is a list of AdapterFailure. */
+  /** Lists failed adapter loads. The response is a list of AdapterFailure. */
   readonly adapterFailures: { readonly model: string };
-  /** A notification of an MCP client (JSON) that may concern a request there. */
+  /** Forwards a notification of an MCP client (JSON) that may concern a request on that replica. */
   readonly mcpNotification: { readonly session: string; readonly message: string };
-  /** End the runs of a session that is being deleted. */
+  /** Ends the runs of a session that is being deleted. */
   readonly forgetSession: { readonly session: string };
 }
 
@@ -31,13 +32,13 @@ export type AnswerReplica<Kind extends QuestionKind> = (question: ReplicaQuestio
 /** Events of a running response, as sent to clients, in UTF-8. */
 export interface PublishedEvents {
   readonly id: string;
-  /** Numbers of the first of the events, and of the event after the last one. */
+  /** Number of the first event, and number after the last event. */
   readonly first: number;
   readonly next: number;
   readonly text: Uint8Array;
-  /** Number of the first event that is still kept. Earlier ones are removed. */
+  /** Number of the oldest event that is still kept; earlier events are removed. */
   readonly keptFrom: number;
-  /** Whether no event follows. */
+  /** Whether the last event of the response is included. */
   readonly isEnd: boolean;
 }
 
@@ -45,25 +46,25 @@ export type FollowedEvents = Omit<PublishedEvents, "id" | "keptFrom">;
 
 export interface SharedStateHealth {
   readonly isConnected: boolean;
-  /** Why it is not connected; "" if it is. Has no passwords. */
+  /** Reason why the shared state is not connected; "" if connected. Never contains passwords. */
   readonly reason: string;
 }
 
 export interface Replicas {
-  /** Identity of this replica, also in the log line of its start. */
+  /** Identity of this replica, also logged at its start. */
   readonly id: string;
   health(): SharedStateHealth;
   /**
-   * Whether this replica lost the shared state in the last seconds, or still writes again what Redis may have lost; other replicas
-   * may still be disconnected.
+   * Returns whether this replica lost the connection to the shared state in the last seconds, or is still rewriting data that
+   * Redis may have lost. In both cases, other replicas may still be disconnected.
    */
   wasLost(): boolean;
-  /** Resolves when this replica has written again what Redis may have lost. */
+  /** Resolves when this replica has rewritten the data that Redis may have lost. */
   restored(): Promise<void>;
   /** Publishes events for readers on other replicas. Repeated events are ignored. Throws storage_unavailable. */
   publish(events: PublishedEvents): Promise<void>;
   /**
-   * Returns the published events after number `after`, or waits for them for `waitMs`; null: there are none yet. Throws
+   * Returns the published events after number `after`, waiting up to `waitMs` for them; null = no events yet. Throws
    * storage_unavailable.
    */
   follow(request: {
@@ -72,9 +73,9 @@ export interface Replicas {
     readonly waitMs: number;
   }): Promise<readonly FollowedEvents[] | null>;
   /**
-   * Asks the replica `to`, or all others if it is null. Resolves to the answers that are not null; with `isFirstEnough`, to the
-   * first. Throws the error of a replica if there is no answer, and storage_unavailable, also with `needsAll` (default false) if there
-   * is no answer because a replica that is alive does not answer.
+   * Sends a request to the replica `to`, or to all others if `to` is null. Resolves to the non-null responses; with
+   * `isFirstEnough`, to the first of them. If there is none, throws the error that a replica returned. Throws
+   * storage_unavailable; with `needsAll` (default false), also if there is no response and a live replica did not reply.
    */
   ask<Kind extends QuestionKind>(
     to: string | null,
@@ -83,7 +84,7 @@ export interface Replicas {
     isFirstEnough: boolean,
     needsAll?: boolean,
   ): Promise<readonly unknown[]>;
-  /** Adds a handler of questions. The first answer of all handlers that is not null is sent. */
+  /** Adds a handler for a kind of request. The first non-null response of all handlers is sent. */
   answer<Kind extends QuestionKind>(kind: Kind, handler: AnswerReplica<Kind>): void;
   metrics(): Promise<readonly EngineMetric[]>;
 }

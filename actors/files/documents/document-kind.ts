@@ -1,4 +1,4 @@
-// Document kind: a type of document whose text the server can read.
+// Document kind: a document type whose text the server can extract.
 
 export type DocumentKind = "pdf" | "word" | "slides" | "sheet" | "opendocument";
 
@@ -14,7 +14,7 @@ const kinds: Readonly<Record<string, DocumentKind>> = {
   "application/vnd.oasis.opendocument.spreadsheet": "opendocument",
 };
 
-/** Returns the kind of a document by its content type; null: its text cannot be read. */
+/** Returns the document kind of a content type; null = text extraction is not supported. */
 export function documentKind(mimeType: string): DocumentKind | null {
   return kinds[mimeType] ?? null;
 }

@@ -1,16 +1,16 @@
-// Document text: reads the beginning of the text of a PDF or office document. A separate process reads each document,
-// because a malicious file may attack its parser. The process is ended if it exceeds its limits of time or memory.
+// Document text: extracts the beginning of the text of a PDF or office document. Each document is read in its own process,
+// because a malicious file may exploit a bug in the parser. The process is killed if it exceeds its time or memory limit.
 import { fileURLToPath } from "node:url";
 import { resolvesWithin } from "../../../runtime/clock.ts";
 import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { documentKind } from "./document-kind.ts";
 
-/** Time limits in ms: of reading one document, and of waiting and reading together. */
+/** Time limits in ms: for reading one document, and for waiting and reading together. */
 const READ_MS = 5000;
 const TOTAL_MS = 10_000;
 const limits = { cpuSeconds: 10, memoryBytes: 512 * 2 ** 20, heapMiB: 256, outputBytes: 2 ** 20 };
-/** Maximum number of documents that are read at once. */
+/** Maximum number of documents that are read concurrently. */
 const PLACES = 2;
 
 const program = fileURLToPath(new URL("./read-document.js", import.meta.url));
@@ -19,14 +19,14 @@ const gate = new Gate(PLACES);
 export interface DocumentToRead {
   readonly path: string;
   readonly mimeType: string;
-  /** Client for which the document is read. Waiting clients take turns. */
+  /** Client for which the document is read. Waiting clients are served in turn. */
   readonly client: string;
   readonly maxCharacters: number;
 }
 
 /**
- * Returns the beginning of the text, at most `maxCharacters` characters. Returns null if the type of the document is not
- * supported, if it has no text, or if it cannot be read within the limits of time and memory.
+ * Returns the beginning of the text, at most `maxCharacters` characters. Returns null if the document type is not supported, the
+ * document has no text, or it cannot be read within the time and memory limits.
  */
 export async function documentText({ path, mimeType, client, maxCharacters }: DocumentToRead): Promise<string | null> {
   const kind = documentKind(mimeType);

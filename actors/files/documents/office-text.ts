@@ -1,5 +1,5 @@
-// Text of office documents: Office Open XML and OpenDocument. Both are zip archives of XML parts. Parts are read as
-// streams, and only until there is enough text. So a small archive that contains a huge part takes little time and
+// Text of office documents in Office Open XML and OpenDocument formats. Both are zip archives of XML parts. The parts are read as
+// streams, and reading stops when there is enough text. So a small archive with a huge part (zip bomb) takes little time and
 // memory.
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import type { DocumentKind } from "./document-kind.ts";
@@ -8,12 +8,12 @@ import { partsNamed, readXml } from "./xml-part.ts";
 
 type OfficeKind = Exclude<DocumentKind, "pdf">;
 
-/** Where the text is in a kind of document. The names of elements have no namespace prefix. */
+/** Location of the text in a document type. Element names are given without namespace prefix. */
 interface Layout {
-  /** Pattern of the names of the parts with text. The parts are read in the order of the numbers in their names. */
+  /** Pattern of the names of the parts that contain text. The parts are read in the order of the numbers in their names. */
   readonly parts: RegExp;
   readonly texts: ReadonlySet<string>;
-  /** Text to add at the end of an element, by the element's name. */
+  /** Text to append at the end of an element, by element name. */
   readonly ends: Readonly<Record<string, string>>;
 }
 
@@ -29,7 +29,7 @@ const layouts: Readonly<Record<Exclude<OfficeKind, "sheet">, Layout>> = {
 
 const MAX_ENTRIES = 10_000;
 
-/** Reads parts until there are `limit` characters. Throws if the archive is damaged. */
+/** Extracts text until there are `limit` characters. Throws if the archive is damaged. */
 export async function officeText(path: string, kind: OfficeKind, limit: number): Promise<string> {
   const archive = await openPromise(path, { autoClose: false });
   try {

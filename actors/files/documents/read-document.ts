@@ -1,6 +1,6 @@
 // Program that document-text.ts runs: writes the beginning of a document's text to stdout.
 //
-// Arguments: the kind of the document, its path, the maximum number of characters.
+// Arguments: the document kind, the path of the document, the maximum number of characters.
 import type { DocumentKind } from "./document-kind.ts";
 import { officeText } from "./office-text.ts";
 import { pdfText } from "./pdf-text.ts";

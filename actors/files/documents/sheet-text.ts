@@ -2,7 +2,7 @@
 import type { Entry, ZipFile } from "yauzl";
 import { partsNamed, readXml } from "./xml-part.ts";
 
-/** Maximum number of characters of the shared strings that are read. Later strings are shown as empty cells. */
+/** Maximum number of characters of shared strings that are read. Cells with later strings are shown as empty. */
 const MAX_SHARED = 2 ** 20;
 
 export async function sheetText(archive: ZipFile, entries: readonly Entry[], limit: number): Promise<string> {
@@ -36,7 +36,7 @@ export async function sheetText(archive: ZipFile, entries: readonly Entry[], lim
   return text;
 }
 
-/** Reads the strings that cells refer to by their index. */
+/** Reads the shared strings, to which cells refer by index. */
 async function sharedStrings(archive: ZipFile, entries: readonly Entry[]): Promise<readonly string[]> {
   const strings: string[] = [];
   let length = 0;

@@ -1,5 +1,5 @@
-// Front matter of SKILL.md: the name and the description of a skill, in YAML between two lines of `---`. The text comes
-// from a client, so its size and its aliases are limited, and YAML's tags are not resolved.
+// Front matter of SKILL.md: the name and the description of a skill, as YAML between two `---` lines. It comes from clients, so
+// its size and its number of aliases are limited, and YAML tags are not resolved.
 import { isMap, parseDocument } from "yaml";
 import { ServerError } from "../../../runtime/errors.ts";
 import { invalidSkill, skillFileName } from "./skill-entries.ts";
@@ -9,13 +9,13 @@ export interface FrontMatter {
   readonly description: string;
 }
 
-/** Maximum number of bytes of SKILL.md in which the front matter must end. */
+/** Number of bytes at the start of SKILL.md within which the front matter must end. */
 export const maxFrontMatterBytes = 16 * 1024;
 const MAX_ALIASES = 20;
 const MAX_NAME_LENGTH = 64;
 const MAX_DESCRIPTION_LENGTH = 1024;
 
-/** Reads the front matter of the beginning of a file. Throws invalid_value that names the line of the mistake. */
+/** Parses the front matter at the beginning of a file. Throws invalid_value with the line number of the error. */
 export function frontMatterOf(head: Uint8Array): FrontMatter {
   const fields = fieldsOf(blockOf(textOf(head)));
   return { name: nameOf(fields.name), description: descriptionOf(fields.description) };
@@ -23,7 +23,7 @@ export function frontMatterOf(head: Uint8Array): FrontMatter {
 
 function textOf(head: Uint8Array): string {
   try {
-    // A character that is cut at the end of the head is left out.
+    // `stream: true` drops a character that is cut at the end of `head`.
     return new TextDecoder("utf-8", { fatal: true }).decode(head, { stream: true });
   } catch {
     throw invalidSkill(`expected ${skillFileName} to be text in UTF-8`);
@@ -49,12 +49,12 @@ function fieldsOf(block: string): Readonly<Record<string, unknown>> {
       logLevel: "silent",
     });
     const [error] = document.errors;
-    // The first line of the block is the second line of the file.
+    // Line 1 of the block is line 2 of the file.
     if (error !== undefined)
       throw invalidYaml(`line ${(error.linePos?.[0].line ?? 1) + 1}: ${firstLine(error.message)}`);
     fields = isMap(document.contents) ? document.toJS({ maxAliasCount: MAX_ALIASES }) : null;
   } catch (error) {
-    // The parser throws for nesting that exceeds its stack, and for too many aliases.
+    // The parser throws if the nesting overflows its stack, or if there are too many aliases.
     throw error instanceof ServerError ? error : invalidYaml(firstLine(String(error)));
   }
   if (typeof fields === "object" && fields !== null) return fields as Record<string, unknown>;

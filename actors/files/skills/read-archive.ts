@@ -1,5 +1,5 @@
-// Skill archive: reads the entries of an uploaded zip archive. Rejects an archive that different programs could read in
-// different ways. Nothing is written before all entries are checked. Contents are read as streams.
+// Skill archive: reads the entries of an uploaded zip archive. Rejects archives that different programs could read in different
+// ways. Nothing is written before all entries are checked. Contents are read as streams.
 import { type Readable, Transform } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -7,27 +7,27 @@ import { skillLimits } from "../../api/agent/skills.ts";
 import { crc32 } from "./crc32.ts";
 import { checkedPath, invalidSkill, type SkillEntry, shown } from "./skill-entries.ts";
 
-/** Maximum number of entries: files, and their folders. */
+/** Maximum number of entries, including those of folders. */
 const MAX_ENTRIES = 4 * skillLimits.maxFiles;
-/** Maximum size of the files in relation to their compressed size, above LEAST_BYTES. */
+/** Maximum ratio of the files' size to their compressed size. Applies only to files larger than LEAST_BYTES in total. */
 const MAX_RATIO = 200;
 const LEAST_BYTES = 4 * 2 ** 20;
 const END_RECORD_BYTES = 22;
-/** Maximum size of the list of entries, which is kept in memory. */
+/** Maximum size in bytes of the central directory, which is kept in memory. */
 const MAX_DIRECTORY_BYTES = 2 ** 20;
-/** Bits of an entry's flags. */
+/** Bit masks for the flags of an entry. */
 const ENCRYPTED = 0x2041;
 const SIZES_FOLLOW = 0x8;
 const STORED = 0;
 const DEFLATED = 8;
-/** Value of a size field if the real size is stored in an extra field. */
+/** Value of a size field whose real size is in an extra field (zip64). */
 const ELSEWHERE = 0xffffffff;
-/** Kinds of files in Unix modes. */
+/** Bit mask and values of the file type in a Unix mode. */
 const KIND = 0o170000;
 const REGULAR = 0o100000;
 const FOLDER = 0o040000;
 
-/** Bytes of the archive that an entry uses: from its local header to the end of its data. */
+/** Byte range of an entry in the archive: from its local header to the end of its data. */
 interface Range {
   readonly name: string;
   readonly from: number;
@@ -72,7 +72,7 @@ async function checkedEntries(zip: ZipFile): Promise<readonly Entry[]> {
   return entries;
 }
 
-/** Returns the position of the next entry in the central directory. The published type of the field is wrong. */
+/** Returns the position of the next entry in the central directory. The cast is needed because the library declares a wrong type. */
 function cursorOf(zip: ZipFile): number {
   return zip.readEntryCursor as unknown as number;
 }
@@ -81,10 +81,7 @@ function endRecordOf(zip: ZipFile): number {
   return zip.fileSize - END_RECORD_BYTES - zip.comment.length;
 }
 
-/**
- * Checks that no data follows the counted entries of the central directory, and that the archive is not a zip64
- * archive.
- */
+/** Checks that the central directory has no data after its counted entries, and that the archive is not a zip64 archive. */
 function checkDirectoryEnd(zip: ZipFile): void {
   if (cursorOf(zip) === endRecordOf(zip)) return;
   throw invalidSkill(
@@ -106,7 +103,7 @@ function checkEntry(entry: Entry): void {
   if (kind !== 0 && kind !== (isFolder ? FOLDER : REGULAR)) refuse("is a link, a device or another special file");
 }
 
-/** Returns the Unix mode; 0: the archive was made on another system. */
+/** Returns the Unix mode of an entry; 0 if the archive was not created on Unix. */
 function modeOf({ externalFileAttributes }: Entry): number {
   return externalFileAttributes >>> 16;
 }
@@ -123,7 +120,7 @@ function checkRatio(entries: readonly Entry[]): void {
   }
 }
 
-/** Checks that the local header of an entry agrees with the central directory. Returns the bytes that the entry uses. */
+/** Checks that the local header of an entry matches the central directory. Returns the byte range of the entry. */
 async function localRange(zip: ZipFile, entry: Entry): Promise<Range> {
   const local = await zip.readLocalFileHeaderPromise(entry, {});
   const { fileName: name, compressedSize, uncompressedSize, crc32: sum, generalPurposeBitFlag: flags } = entry;
@@ -162,7 +159,7 @@ function skillEntry(zip: ZipFile, entry: Entry): SkillEntry {
   };
 }
 
-/** Returns the content of an entry; it fails if the size or the checksum differs from the entry. */
+/** Returns the content stream of an entry. It fails if the size or the checksum differs from the entry's. */
 function checkedStream(source: Readable, { fileName, crc32: expected }: Entry): Readable {
   let sum = 0;
   const check = new Transform({

@@ -1,4 +1,4 @@
-// Skill upload: the files of an upload, from a zip archive or from the parts of a form.
+// Skill upload: opens the files of an upload, which is a zip archive or the file parts of a form.
 import { createReadStream } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import type { SkillUpload } from "../../api/agent/skills.ts";
 import { openArchive } from "./read-archive.ts";
 import { arrangedFiles, checkedPath, invalidSkill, type SkillEntry } from "./skill-entries.ts";
 
-/** First bytes of a zip archive: a local header, or the end record of an empty archive. */
+/** Magic bytes of a zip archive: a local header, or the end record of an empty archive. */
 const ARCHIVE_MARKS = ["504b0304", "504b0506"];
 
 export interface OpenUpload {

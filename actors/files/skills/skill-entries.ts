@@ -1,5 +1,5 @@
-// Skill entries: the files of an upload before they are written, with the checks of their paths and sizes. An upload is one
-// top-level folder, or the files of a skill without a folder.
+// Skill entries: checks the paths and sizes of an upload's files before they are written. An upload contains either one top-level
+// folder, or the files of a skill without a top-level folder.
 import type { Readable } from "node:stream";
 import { ServerError } from "../../../runtime/errors.ts";
 import { skillLimits } from "../../api/agent/skills.ts";
@@ -9,18 +9,18 @@ import { checkedFileName } from "../file-name.ts";
 export const skillFileName = "SKILL.md";
 
 export interface SkillEntry {
-  /** Path with `/`, checked, in Unicode normalisation form C. */
+  /** Checked path with `/` separators, in Unicode normalisation form C. */
   readonly path: string;
   readonly isFolder: boolean;
-  /** Size as the upload states it. The bytes may differ. */
+  /** Size in bytes as declared in the upload. The actual size may differ. */
   readonly bytes: number;
   readonly isExecutable: boolean;
   readonly read: () => Promise<Readable>;
 }
 
 /**
- * Returns the files with their paths within the skill's folder. Throws invalid_value if two paths could be one file, if a file is
- * needed as a folder, if there are too many files or bytes, or if there is no SKILL.md at the top.
+ * Returns the files with their paths within the skill's folder. Throws invalid_value if two paths could refer to the same file, a
+ * path uses a file as a folder, there are too many files or bytes, or there is no SKILL.md at the top.
  */
 export function arrangedFiles(entries: readonly SkillEntry[]): readonly SkillEntry[] {
   const tree = new Tree();
@@ -51,12 +51,12 @@ export function invalidSkill(message: string): ServerError {
   return new ServerError("invalid_value", message, { param: "files" });
 }
 
-/** Returns a path for a message, shortened. */
+/** Returns a path, shortened and quoted, for an error message. */
 export function shown(path: string): string {
   return JSON.stringify(path.length > 100 ? `${path.slice(0, 100)}…` : path);
 }
 
-/** Paths of the upload so far. The same folder may be added several times, the same file only once. */
+/** Paths of the upload so far. A folder may be added several times, a file only once. */
 class Tree {
   readonly #kinds = new Map<string, { readonly isFolder: boolean; readonly path: string }>();
 
@@ -77,7 +77,7 @@ class Tree {
   }
 }
 
-/** Returns the form in which names are compared by file systems that ignore case and Unicode forms. */
+/** Returns the form of a path in which file systems that ignore case and Unicode forms compare it. */
 function comparable(path: string): string {
   return path.normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKC");
 }
@@ -89,7 +89,7 @@ function checkSize(files: readonly SkillEntry[]): void {
   if (bytes > maxBytes) throw invalidSkill(`expected files of at most ${maxBytes} bytes together, got ${bytes}`);
 }
 
-/** Returns the part of all paths that names the top-level folder: `folder/`, or "" if the files have no folder. */
+/** Returns the common top-level folder of all paths as a prefix `folder/`, or "" if SKILL.md is at the top. */
 function topOf(entries: readonly SkillEntry[]): string {
   if (entries.some(({ path, isFolder }) => !isFolder && path === skillFileName)) return "";
   const tops = [...new Set(entries.map(({ path }) => path.split("/")[0] ?? ""))];

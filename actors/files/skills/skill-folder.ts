@@ -10,19 +10,19 @@ import { skillLimits } from "../../api/agent/skills.ts";
 import { type FrontMatter, frontMatterOf, maxFrontMatterBytes } from "./front-matter.ts";
 import { arrangedFiles, checkedPath, invalidSkill, type SkillEntry, shown, skillFileName } from "./skill-entries.ts";
 
-/** A folder that has been read: its front matter, and its files. */
+/** A skill folder as read from disk: its front matter and its files. */
 export interface ReadSkill extends FrontMatter {
   readonly files: readonly SkillEntry[];
   readonly bytes: number;
-  /** Changes when a file is changed, added or removed. */
+  /** String that changes when a file is changed, added or removed. */
   readonly state: string;
 }
 
-/** A file on the disk, with the time of its last change in milliseconds. */
+/** A file on disk, with its modification time in milliseconds. */
 type FileOnDisk = SkillEntry & { readonly changedMs: number };
 
 /**
- * Writes files below a folder, which must not exist. `isDurable`: resolves only when their bytes are on the disk. Throws
+ * Writes files to a new folder, which must not exist. `isDurable`: resolve only after the bytes are flushed to disk. Throws
  * invalid_value, or the error of the file system.
  */
 export async function writeSkill(
@@ -39,10 +39,7 @@ export async function writeSkill(
   }
 }
 
-/**
- * Reads the folder of a skill. Throws invalid_value if it is not a skill, has a link or a special file, or exceeds a
- * limit.
- */
+/** Reads the folder of a skill. Throws invalid_value if it is not a skill, contains a link or a special file, or exceeds a limit. */
 export async function readSkill(folder: string): Promise<ReadSkill> {
   const entries = await entriesBelow(folder);
   const files = arrangedFiles(entries);
@@ -57,7 +54,7 @@ export async function copySkill(from: string, to: string): Promise<void> {
   await writeSkill((await readSkill(from)).files, to, { isDurable: false });
 }
 
-/** Returns the files as a zip archive, below a folder with the name. */
+/** Returns a zip archive of the files, in a top-level folder named after the skill. */
 export function packedSkill({ name, files }: Pick<ReadSkill, "name" | "files">): Readable {
   const zip = new ZipFile();
   for (const { path, isExecutable, read } of files) {
@@ -76,14 +73,14 @@ export function packedSkill({ name, files }: Pick<ReadSkill, "name" | "files">):
   return output;
 }
 
-/** Returns the mode of a file: read-only, and executable if the file is executable in the upload. */
+/** Returns the mode of a file: read-only, and executable if it was executable in the upload. */
 function modeOf(isExecutable: boolean): number {
   return isExecutable ? 0o500 : 0o400;
 }
 
 async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
   const entries: FileOnDisk[] = [];
-  // These are names as stored on the disk, because the checked path of an entry may be in another Unicode form.
+  // Folders left to read, by their names as stored on disk: the checked path of an entry may have another Unicode form.
   const open = [""];
   for (let below = open.pop(); below !== undefined; below = open.pop()) {
     for (const child of await readdir(join(folder, below))) {

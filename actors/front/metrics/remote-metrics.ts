@@ -1,4 +1,4 @@
-// Remote metrics: counts of the servers that remote models live on. The label `url` has an address of the settings.
+// Remote metrics: counters of the upstream servers on which remote models run. The label `url` is the server's address from the settings.
 import type { ScalarMetric } from "../../api/engine-metric.ts";
 import type { ModelStatistics, RemoteUrlStatistics } from "../../messages.ts";
 
@@ -32,7 +32,7 @@ export function remoteMetrics(models: readonly ModelStatistics[]): readonly Scal
     ...{ name, kind, help, labelNames: ["url"] },
     samples: [...byUrl].map(([url, all]) => {
       const values = all.map((one) => one[count]);
-      // Several models may live on one server: it is up if each finds it up.
+      // Several models may run on one server. The server counts as up if it is up for all of them.
       const value = count === "up" ? Math.min(...values) : values.reduce((sum, one) => sum + one, 0);
       return { labels: { url }, value };
     }),

@@ -1,8 +1,8 @@
-// Store metrics: the connection to the state that replicas share.
+// Store metrics: the state of the connection to the shared state of the replicas.
 import type { StoreStatistics } from "../../../runtime/store/redis/redis-connection.ts";
 import type { ScalarMetric } from "../../api/engine-metric.ts";
 
-/** Returns the metrics; null: the state thread cannot be asked now. */
+/** Returns the metrics. `statistics`: null if the state thread does not respond now. */
 export function storeMetrics(statistics: StoreStatistics | null): readonly ScalarMetric[] {
   const metric = (name: string, kind: ScalarMetric["kind"], help: string, value: number): ScalarMetric => {
     return { name: `service_store_${name}`, kind, help, samples: [{ labels: {}, value }] };

@@ -1,5 +1,6 @@
-// Model calls: calls of models whose place answers with a stream of its own events: text of other servers, images, speech. A
-// call waits until its model is loaded, is sent to the model's place, and its events are passed back as fast as they are read.
+// Model calls: calls of models whose thread or process sends its own kind of event stream: remote text models, diffusion models
+// and speech models. A call waits until its model is loaded, is sent to the model's thread or process, and its events are
+// forwarded as fast as they are read.
 import type { Protocol } from "../../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../runtime/actor/stream.ts";
@@ -13,14 +14,14 @@ import { loading } from "../../models/served-model.ts";
 export interface ModelCallsOptions {
   readonly models: Pick<ModelManager, "get">;
   readonly system: ActorSystem;
-  /** Name of the actor that every place of these models has. */
+  /** Name of the actor in the thread or process of each of these models. */
   readonly actor: string;
-  /** Channel of the events, and the number of events that the reader has not taken, at which a call pauses. */
+  /** Channel of the events, and the number of unread events at which a call pauses. */
   readonly channel: string;
   readonly window: number;
 }
 
-/** Sends a call to the actor. Its events arrive on `stream`. */
+/** Sends a call to the actor. The events of the call arrive on the stream with the number `stream`. */
 type BeginCall<P> = (actor: Ref<P>, stream: number, ready: ModelPlaceReady) => void;
 
 export interface FailedCall {
@@ -30,7 +31,7 @@ export interface FailedCall {
 
 export class ModelCalls<P extends Protocol<P>> {
   readonly #options: ModelCallsOptions;
-  /** Streams of each place. */
+  /** Stream hubs, by the model's thread or process. */
   readonly #hubs = new WeakMap<Place<ModelPlaceReady>, StreamHub>();
   #lastStream = 0;
 
@@ -39,8 +40,8 @@ export class ModelCalls<P extends Protocol<P>> {
   }
 
   /**
-   * Calls a model and yields its events. The model stays loaded meanwhile. A failure is the last event; if the signal is aborted,
-   * the call ends without one. Throws model_not_found.
+   * Calls a model and yields its events. The model stays loaded during the call. A failure is yielded as the last event; if the
+   * signal is aborted, the call ends without a failure event. Throws model_not_found.
    */
   async *events<Event>(
     { model: id, client }: { readonly model: string; readonly client: string },

@@ -1,4 +1,4 @@
-// Remote text service: generates with models on servers that give text only (upstream_mode), for the inference service.
+// Remote text service: generates with models on upstream servers that return text only (upstream_mode), for the inference service.
 import type { GenerateEvent, GenerateRequest } from "../../../engines/generation.ts";
 import type { ActorSystem } from "../../../runtime/actor/system.ts";
 import { movedWith } from "../../api/sealed-content.ts";

@@ -38,7 +38,7 @@ export class SpeechService implements Speech {
   readonly limits: SpeechLimits;
   readonly #options: SpeechServiceOptions;
   readonly #calls: ModelCalls<SpeechProtocol>;
-  /** Names of OpenAI's voices that have been logged, with their models. */
+  /** Pairs of a model and an OpenAI voice name for which the mapping has been logged. */
   readonly #told = new Set<string>();
 
   constructor(options: SpeechServiceOptions) {
@@ -91,7 +91,7 @@ export class SpeechService implements Speech {
     });
   }
 
-  /** Logs once that a voice of OpenAI stands for a voice of the model. */
+  /** Logs once per model and voice name that an OpenAI voice name is mapped to a voice of the model. */
   #tellVoice({ model, voice }: SpeakRequest, card: SpeechCard | undefined): void {
     if (voice === null || card === undefined || card.voices.some(({ id }) => id === voice)) return;
     const found = openaiVoice(voice, card.voices);

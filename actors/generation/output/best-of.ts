@@ -1,5 +1,5 @@
-// Best of: keeps the events of all candidates of a request until they have ended. Then returns the events of the most likely
-// candidates, in rank order. choice.ts decides when a candidate ends.
+// Best-of: holds the events of all candidates of a request until all candidates have ended. Then returns the events of the most
+// likely candidates, best first. choice.ts decides when a candidate ends.
 import { type ChoiceEvent, EventBuffer } from "./event-buffer.ts";
 
 class Candidate {
@@ -22,14 +22,14 @@ export class BestOf {
   }
 
   /**
-   * Returns the events of the `count` most likely candidates, with the rank of the candidate as `choice`. Candidates
+   * Returns the events of the `count` most likely candidates; the field `choice` of an event is the candidate's rank. Candidates
    * that ended with a refusal rank last.
    */
   likeliest(count: number, meanLogprobs: readonly number[]): ChoiceEvent[] {
     const ranked = this.#candidates.map((candidate, i) => ({ candidate, mean: meanLogprobs[i] as number }));
     ranked.sort((a, b) => {
       if (a.candidate.isRefused !== b.candidate.isRefused) return a.candidate.isRefused ? 1 : -1;
-      // The means are compared and not subtracted, because both may be minus infinity.
+      // The means are compared, not subtracted, because both may be minus infinity.
       return a.mean === b.mean ? 0 : a.mean > b.mean ? -1 : 1;
     });
     return ranked

@@ -1,5 +1,5 @@
-// Choice: one choice of a request. It turns tokens into text and holds back text that may be the start of a stop string. It
-// passes other text to the output assembler, and decides when the choice has ended.
+// Choice: one choice of a request. It converts tokens to text, holds back text that may be the start of a stop string, passes the
+// other text to the output assembler, and decides when the choice has ended.
 import type { FinishReason } from "../../../engines/generation.ts";
 import { StopStrings } from "../../../engines/text/parse/stop-strings.ts";
 import { Detokenizer } from "../../../engines/text/tokenizer/detokenizer.ts";
@@ -9,18 +9,18 @@ import type { ChoiceEvent } from "./event-buffer.ts";
 import { OutputAssembler } from "./output-assembler.ts";
 import type { OutputPlan } from "./output-plan.ts";
 
-/** Returns why a text does not match the request; null: it matches. Never rejects. `call`: name of the tool; null: content. */
+/** Returns why a text does not match the request; null = it matches. Never rejects. `call`: name of the called tool; null for content. */
 export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
 
 export interface ChoiceOptions {
   readonly index: number;
   readonly texts: TokenTexts;
-  /** Last token of the prompt; null: none. */
+  /** Last token of the prompt; null for an empty prompt. */
   readonly previousToken: number | null;
   readonly stop: readonly string[];
-  /** Number of tokens whose text is not searched for stop strings. */
+  /** Number of leading tokens whose text is not searched for stop strings. */
   readonly minTokens: number;
-  /** False if the logprobs serve only to rank choices and are not sent to the client. */
+  /** False if the logprobs are only used to rank choices and are not sent to the client. */
   readonly reportsLogprobs: boolean;
   /** Defines how the text is parsed and checked. */
   readonly answer: OutputPlan;
@@ -36,18 +36,18 @@ type Reason = "stop" | "length";
 
 export class Choice {
   tokenCount = 0;
-  /** Number of tokens, included in `tokenCount`, that are reasoning. */
+  /** Number of reasoning tokens, included in `tokenCount`. */
   reasoningTokenCount = 0;
   readonly #options: ChoiceOptions;
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
   readonly #reader: OutputAssembler;
-  /** True if the choice has ended and ignores further tokens. */
+  /** Whether the choice has ended and ignores further tokens. */
   #isOver = false;
-  /** Called when all tool calls have been checked. */
+  /** Called when all tool calls have been checked; null = nothing waits for the checks. */
   #onSettled: (() => void) | null = null;
   #logprobSum = 0;
-  /** The whole content so far; kept only if it is checked at the end. */
+  /** All content so far; kept only if the content is checked at the end. */
   #content = "";
   #decodedLength = 0;
 
@@ -86,7 +86,7 @@ export class Choice {
     const stopString = this.#read(text, isLast);
     if (hasToken) {
       this.tokenCount++;
-      // The tokens of the tags around the reasoning count as reasoning too.
+      // The tokens of the delimiters around the reasoning count as reasoning too.
       if (wasThinking || this.#reader.isThinking) this.reasoningTokenCount++;
     }
     if (stopString !== null && !isLast) this.#options.onStop();
@@ -109,7 +109,7 @@ export class Choice {
     else next();
   }
 
-  /** Emits the text that cannot be part of a stop string. Returns the stop string found; null: none. */
+  /** Emits the text that cannot be part of a stop string. Returns the stop string if one is found, else null. */
   #read(text: string, isLast: boolean): string | null {
     if (this.#stop === null || this.tokenCount < this.#options.minTokens) {
       this.#reader.read(text);
@@ -137,7 +137,7 @@ export class Choice {
     const { answer, check } = this.#options;
     // The tokens of a stop string are not part of the output, so their logprobs are dropped.
     if (stopString === null) this.#reader.finishLogprobs();
-    // Constraints on the content do not apply to an output that is a tool call.
+    // Constraints on the content do not apply if the output is a tool call.
     const isChecked = answer.checks?.content === true && reason === "stop" && this.#reader.wholeCalls === 0;
     if (!isChecked) this.#finish(reason, stopString, null);
     else void check(this.#content, null).then((refusal) => this.#finish(reason, stopString, refusal));

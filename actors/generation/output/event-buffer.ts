@@ -1,5 +1,5 @@
-// Event buffer: events that cannot be sent yet. Consecutive pieces of the same text are joined. Used while a stream
-// is full, and for the events of candidates that are not ranked yet.
+// Event buffer: holds events that cannot be sent yet, and joins consecutive pieces of the same text. Used while a stream is full,
+// and for the events of candidates that are not ranked yet.
 import type { GenerateEvent } from "../../../engines/generation.ts";
 import { LogprobList } from "../../../engines/logprobs.ts";
 
@@ -8,7 +8,7 @@ export type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
 
 type Piece = Extract<GenerateEvent, { readonly type: "text" | "reasoning" | "tool_arguments" }>;
 
-/** A piece of text and the later pieces joined to it. */
+/** A piece of text and the later pieces that are joined to it. */
 interface Growing<E> {
   readonly first: Piece & E;
   text: string;
@@ -26,10 +26,7 @@ export class EventBuffer<E extends GenerateEvent = GenerateEvent> {
     return this.#entries.length === 0;
   }
 
-  /**
-   * Adds an event. If the event is a piece of text and the last event of its choice is text of the
-   * same kind, the two are joined.
-   */
+  /** Adds an event. A piece of text is joined to the last event of its choice if that is text of the same kind. */
   add(event: E): void {
     const last = "choice" in event ? this.#lasts.get(event.choice) : undefined;
     if (last !== undefined && "first" in last && joins(last.first, event)) {

@@ -1,29 +1,27 @@
-// Held logprobs: queue of the logprobs of a choice's latest tokens. An entry waits until the text of its token is parsed.
+// Held logprobs: queue of the logprobs of a choice's latest tokens. An entry stays until the text of its token is parsed.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 interface HeldToken {
-  /**
-   * Length of the choice's text before and after this token, in characters. Equal if the token is only a part of a character.
-   */
+  /** Length of the choice's text before and after this token, in characters. Both are equal if the token completes no character. */
   readonly start: number;
   readonly end: number;
-  /** End of the token's record in #floats. */
+  /** Index in #floats after the token's record. */
   readonly recordEnd: number;
 }
 
 export class HeldLogprobs {
   #tokens: HeldToken[] = [];
   #floats = new Float32Array(64);
-  /** Index of the first token that is still in the queue. */
+  /** Index of the first token in #tokens that is still queued. */
   #first = 0;
 
   get count(): number {
     return this.#tokens.length - this.#first;
   }
 
-  /** Adds a token whose text spans the characters `start` to `end`. Its logprobs are in the token frame at index `at`. */
+  /** Adds a token whose text spans the characters `start` to `end`. Its logprob record starts at index `at` of the token frame. */
   add(start: number, end: number, token: number, frame: Float32Array, at: number): void {
-    // If more tokens have left the queue than remain, move the remaining ones to the front of the arrays.
+    // If fewer tokens are queued than have left the queue, moves the queued ones to the front of the arrays.
     if (this.#first > this.count) this.#compact();
     const from = this.#tokens.at(-1)?.recordEnd ?? 0;
     const recordEnd = from + recordHead + 2 * (frame[at + 1] as number);
@@ -40,7 +38,7 @@ export class HeldLogprobs {
     return next - this.#first;
   }
 
-  /** Drops the tokens whose text ends at or before character `at`. */
+  /** Drops the tokens whose text ends at or before character `at`. Tokens without text at `at` are kept. */
   dropBefore(at: number): void {
     while (this.count > 0) {
       const { start, end } = this.#tokens[this.#first] as HeldToken;
@@ -59,7 +57,7 @@ export class HeldLogprobs {
     return { count, floats: this.#floats.slice(from, this.#left) };
   }
 
-  /** Number of floats at the start of #floats that belong to tokens that have left the queue. */
+  /** Number of floats at the start of #floats whose tokens have left the queue. */
   get #left(): number {
     return this.#tokens[this.#first - 1]?.recordEnd ?? 0;
   }

@@ -1,4 +1,4 @@
-// Output assembler: turns the text of one choice into events (reasoning, content and tool calls), with the logprobs of the
+// Output assembler: converts the text of one choice to events (reasoning, content and tool calls), with the logprobs of the
 // content's tokens. Used by choice.ts, which decides when a choice ends.
 import { randomUUID } from "node:crypto";
 import type { LogprobRecords } from "../../../engines/logprobs.ts";
@@ -8,51 +8,51 @@ import { HeldLogprobs } from "./held-logprobs.ts";
 
 export interface AssemblerOptions {
   readonly choice: number;
-  /** Parser of the output; null: all text is content. */
+  /** Parser of the output; null = all text is content. */
   readonly parser: OutputParser | null;
-  /** True if the output ends with its first complete tool call. */
+  /** Whether the output ends with its first complete tool call. */
   readonly endsWithCall: boolean;
   /**
-   * Returns why the arguments of a complete call do not match its tool; null: they match. Never rejects. The field
-   * itself is null if calls are not checked.
+   * Returns why the arguments of a complete call do not match the tool's schema; null = they match. Never rejects. The field is
+   * null if calls are not checked.
    */
   readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
   /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
   readonly emit: (event: ChoiceEvent) => void;
-  /** Called when all checks have ended and the parts that waited for them have been emitted. */
+  /** Called when all checks have ended and the parts that waited for them are emitted. */
   readonly onSettled: () => void;
 }
 
 export class OutputAssembler {
   /** Number of complete tool calls. */
   wholeCalls = 0;
-  /** True while a tool call is being checked. Later parts wait. */
+  /** Whether a tool call is being checked. Later parts of the output wait until the check has ended. */
   isChecking = false;
   readonly #waiting: OutputPart[] = [];
   readonly #options: AssemblerOptions;
-  /** Logprobs of tokens whose text has not been read yet. */
+  /** Logprobs of tokens whose text has not been processed yet. */
   readonly #held = new HeldLogprobs();
-  /** Number of characters read without a parser. */
+  /** Number of characters processed without a parser. */
   #readLength = 0;
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** True at the start and after content. While true, the logprobs of tokens without text are added to the content. */
+  /** Whether the last emitted part is content (also at the start). If so, logprobs of tokens without text are added to the content. */
   #isContent = true;
 
   constructor(options: AssemblerOptions) {
     this.#options = options;
   }
 
-  /** Whether the last text read is reasoning. */
+  /** Whether the latest text is reasoning. */
   get isThinking(): boolean {
     return this.#options.parser?.isThinking ?? false;
   }
 
   /**
-   * Adds the logprobs of the next token, whose text spans the characters `start` to `end`. The logprobs
-   * are in `frame` from index `at`.
+   * Queues the logprobs of the next token, whose text spans the characters `start` to `end`. Its record starts at index `at` of
+   * `frame`.
    */
   note(start: number, end: number, token: number, frame: Float32Array, at: number): void {
     this.#held.add(start, end, token, frame, at);
@@ -69,19 +69,19 @@ export class OutputAssembler {
     this.#content(text, at);
   }
 
-  /** Ends the text: emits what the parser has held back. `isCut`: the token limit has cut the text. */
+  /** Ends the text: emits what the parser has held back. `isCut`: the token limit has cut the text off. */
   finish(isCut: boolean): void {
     this.#takeAll(this.#options.parser?.finish(isCut) ?? []);
   }
 
-  /** Emits the logprobs of the last tokens. These have no text and belong to the content before them. */
+  /** Emits the logprobs of the last tokens, which have no text and belong to the content before them. */
   finishLogprobs(): void {
     if (this.#isContent && this.#held.count > 0) this.#emitText("", this.#held.take(this.#held.count));
     this.#held.drop(this.#held.count);
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
-    // The parts are added one by one, because push() with a spread array fails if the array is very long.
+    // Parts are added one by one, because push() with a spread argument fails if the array is very long.
     for (const part of parts) {
       if (this.isChecking) this.#waiting.push(part);
       else this.#take(part);
@@ -105,7 +105,7 @@ export class OutputAssembler {
         emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
-        // Only content has logprobs. The last token is kept, because it may also contain the start of content.
+        // Only content has logprobs. The last token is kept, because it may also contain the beginning of content.
         this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });
@@ -127,8 +127,8 @@ export class OutputAssembler {
   }
 
   /**
-   * Returns the id of a tool call: the model's own id if it is unique in the choice, otherwise a new one. Tool results refer
-   * to their call by this id.
+   * Returns the id of a tool call: the model's id if it is unique in the choice, otherwise a new id. Tool results refer to their
+   * call by this id.
    */
   #idOf(given: string | null): string {
     const id = given === null || given === "" || this.#ids.has(given) ? callId() : given;

@@ -5,11 +5,11 @@ import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
 
 export interface OutputPlan {
-  /** Creates the parser of an output; null: all text is content. */
+  /** Creates the parser of an output; null = all text is content. */
   readonly createParser: (() => OutputParser) | null;
-  /** Control tokens whose text is part of the output. */
+  /** Ids of control tokens whose text is part of the output. */
   readonly shownTokens: ReadonlySet<number>;
-  /** True if the output ends with its first tool call. */
+  /** Whether the output ends with its first tool call. */
   readonly endsWithCall: boolean;
   readonly checks: OutputChecks | null;
   /** Returns the text of a tool call in the model's format. */

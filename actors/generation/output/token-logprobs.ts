@@ -1,4 +1,4 @@
-// Prompt logprobs: converts the records that the model's worker sends to the records of an event.
+// Prompt logprobs: converts the records from the model's worker to the records of an event.
 import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
 
 /** Returns one record per prompt token. The record of the first token is empty, because this token has no logprob. */

@@ -1,18 +1,18 @@
-// Bounded fetch: limits the size of the messages in HTTP responses: of a whole body, and of each event of an event stream.
+// Bounded fetch: limits the size of messages in HTTP responses: of a whole body, or of each event of an event stream.
 import type { FetchLike } from "@modelcontextprotocol/client";
 import { maxMessageBytes, tooLarge } from "./limits.ts";
 
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;
 
-/** Time in ms that the answer of a cancelled call has to arrive. */
+/** Milliseconds for which the response of a cancelled call may still arrive. */
 const CANCELLED_MS = 1000;
-/** Maximum number of calls whose responses can be closed. */
+/** Maximum number of calls that are remembered so that their responses can be closed. */
 const MAX_KEPT = 2048;
 
 /**
- * Returns a function that fetches. If a message in a response is too large, reading the response fails and `onTooLarge`
- * is called. Requests have no time limit, because calls have their own. The response to a cancelled call is closed.
+ * Returns a fetch function. If a message in a response is too large, reading the response fails and `onTooLarge` is called.
+ * Requests have no time limit, because calls have their own limits. When a call is cancelled, its response is closed.
  */
 export function boundedFetch(onTooLarge: (reason: string) => void): FetchLike {
   const calls = new Map<string, AbortController>();
@@ -33,8 +33,8 @@ export function boundedFetch(onTooLarge: (reason: string) => void): FetchLike {
 }
 
 /**
- * Returns the signal of a call's request. The latest MAX_KEPT calls are kept, whether they have ended or not: aborting
- * the signal of a complete response has no effect.
+ * Returns the abort signal for a call's request. The latest MAX_KEPT calls are remembered, even if they have ended, because
+ * aborting a completed response has no effect.
  */
 function callSignal(calls: Map<string, AbortController>, id: string, { signal }: RequestInit): AbortSignal {
   const ended = new AbortController();
@@ -46,11 +46,11 @@ function callSignal(calls: Map<string, AbortController>, id: string, { signal }:
 
 let patient: Promise<FetchLike> | null = null;
 
-/** Fetches without a time limit. Node's own fetch ends a request whose response takes more than 300 s. */
+/** Fetches without a time limit. Node's own fetch aborts a request whose response takes more than 300 s. */
 async function patientFetch(url: string | URL, init: RequestInit): Promise<Response> {
   patient ??= import("../../../runtime/web/undici.ts").then(({ Agent, fetch }) => {
     const dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 });
-    // The cast is correct: Node's fetch is built from this library, which declares its own types.
+    // The cast is safe: Node's fetch is built from this library, which has its own type declarations.
     return (to, given) => fetch(to, { ...given, dispatcher } as object) as unknown as Promise<Response>;
   });
   return await (await patient)(url, init);
@@ -90,7 +90,8 @@ function counter(isStream: boolean, onTooLarge: (reason: string) => void): Trans
 }
 
 /**
- * Returns the position after the last empty line of a chunk; -1: none. `isLineEmpty`: whether the chunk begins a line.
+ * Returns the position after the last empty line of a chunk; -1 = no empty line. `isLineEmpty`: the line is still empty before
+ * the chunk.
  */
 function lastEventEnd(chunk: Uint8Array, isLineEmpty: boolean): number {
   for (let at = chunk.lastIndexOf(NEWLINE); at >= 0; at = at === 0 ? -1 : chunk.lastIndexOf(NEWLINE, at - 1)) {

@@ -5,17 +5,17 @@ const NEWLINE = 0x0a;
 export class LineReader {
   readonly #maxBytes: number;
   readonly #onLine: (line: string) => void;
-  /** Pieces of the current line, whose end has not arrived yet. */
+  /** Chunks of the current line, whose end has not arrived yet. */
   #pieces: Buffer[] = [];
   #bytes = 0;
 
-  /** `maxBytes`: maximum length of a line. `onLine` gets each line without its end. */
+  /** `maxBytes`: maximum length of a line in bytes. `onLine` is called with each line, without the line break. */
   constructor(maxBytes: number, onLine: (line: string) => void) {
     this.#maxBytes = maxBytes;
     this.#onLine = onLine;
   }
 
-  /** Returns false if a line is too long. The rest of the output must then be ignored. */
+  /** Adds output. Returns false if a line is too long; the rest of the output must then be ignored. */
   add(chunk: Buffer): boolean {
     let from = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, from)) {

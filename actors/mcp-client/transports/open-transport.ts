@@ -1,4 +1,4 @@
-// Transports of a server: lists the transports to try, in order.
+// Transports of an MCP server: lists the transports to try, in order.
 import {
   SdkHttpError,
   SSEClientTransport,
@@ -12,8 +12,8 @@ import { StdioTransport } from "./stdio.ts";
 import { WebSocketTransport } from "./websocket.ts";
 
 /**
- * Statuses with which a server that only supports HTTP with SSE answers the first request (specification of MCP:
- * backwards compatibility).
+ * HTTP statuses with which a server that supports only HTTP with SSE responds to the first request (MCP specification: backwards
+ * compatibility).
  */
 const oldServerStatuses = [400, 404, 405];
 
@@ -24,7 +24,7 @@ export interface TransportOptions {
   readonly source: McpServerSource;
   readonly launch: () => Promise<ServerProcess>;
   readonly onStderr: (chunk: Buffer) => void;
-  /** Called with the reason when the server has ended the connection, or when it must end. */
+  /** Called with the reason when the server has ended the connection, or when the connection must be ended. */
   readonly onEnd: (reason: string) => void;
 }
 
@@ -43,7 +43,7 @@ export function transportsOf(options: TransportOptions): readonly (() => Transpo
   }
 }
 
-/** Whether the error says that the server may support only an older transport. */
+/** Returns whether the error indicates that the server may support only an older transport. */
 export function isOldServer(error: unknown): boolean {
   return error instanceof SdkHttpError && oldServerStatuses.includes(error.status);
 }
@@ -60,10 +60,7 @@ function http(
   });
 }
 
-/**
- * Reconnects a broken stream after the server's delay, kept within the limits above. Returns a function that cancels
- * the wait.
- */
+/** Reconnects a broken stream after the server's delay, clamped to the limits above. Returns a function that cancels the wait. */
 function reconnectionScheduler(reconnect: () => void, delayMs: number): () => void {
   const timer = setTimeout(reconnect, Math.min(MAX_RECONNECT_MS, Math.max(MIN_RECONNECT_MS, delayMs || 0)));
   return () => clearTimeout(timer);

@@ -1,5 +1,5 @@
-// Server process: starts an MCP server as a child process with a minimal environment, in the sandbox or without it. The
-// child process and its descendants end with this process, also if this process is killed.
+// Server process: starts an MCP server as a child process with a minimal environment, with or without the sandbox. The child
+// process and its descendants end with this process, even if this process is killed.
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
@@ -17,20 +17,20 @@ export interface ServerProcess {
   readonly stderr: Readable;
   /** Resolves with the reason when the process has ended. */
   readonly exited: Promise<string>;
-  /** Kills the process and all processes of its group. */
+  /** Kills the process and its whole process group. */
   kill(): void;
 }
 
-/** Variables of this process that an MCP server needs to find programs and its files. No other variable is passed on. */
+/** Environment variables that an MCP server needs to find programs and its files. No other variables are passed on. */
 const passedVariables = ["PATH", "HOME", "LANG", "TMPDIR", "SystemRoot", "USERPROFILE", "APPDATA", "PATHEXT"];
 
 /**
- * The shell waits on descriptor 3, whose other end this process holds. When this process ends for any reason, the shell
- * kills the process group.
+ * Shell script that starts the server. A background subshell waits on descriptor 3, a pipe whose other end this process holds.
+ * When this process ends for any reason, the subshell kills the process group.
  */
 const guarded = '(read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 </dev/null & exec "$@" 3<&-';
 
-/** Starts the server in `workFolder`. Rejects with config_invalid if its command does not exist. */
+/** Starts the server in the working directory `workFolder`. Rejects with config_invalid if the command does not exist. */
 export async function startServerProcess(
   source: ProcessSource,
   workFolder: string,
@@ -77,7 +77,7 @@ function unconfined(child: ChildProcess): ServerProcess {
   });
   for (const stream of [stdin, stdout, stderr, stdio[3]]) stream?.on("error", () => {});
   const kill = (): void => killGroup(child, pid);
-  // The guard and processes that the server has left behind end with it.
+  // Also ends the guard subshell and any processes that the server has left behind.
   void exited.then(kill);
   return { stdin, stdout, stderr, exited, kill };
 }
@@ -90,7 +90,7 @@ function killGroup(child: ChildProcess, pid: number | undefined): void {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // The group has ended.
+    // The process group no longer exists.
   }
 }
 

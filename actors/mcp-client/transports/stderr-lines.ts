@@ -1,16 +1,16 @@
-// Lines that a server process prints to its stderr, for the log: a bounded number of lines a second, of bounded length.
+// Stderr lines: reads the lines that a server process prints to stderr, for the log. Limits the lines per second and their length.
 import type { Clock } from "../../../runtime/clock.ts";
 
-/** Maximum number of characters of a line. The log shows fewer: secrets are removed from the line before it is cut to them. */
+/** Maximum number of characters of a line. The log shows fewer, because it truncates lines only after secrets are removed from them. */
 const MAX_LINE_LENGTH = 8192;
 const MAX_LINES_PER_SECOND = 50;
 
-/** Returns a reader of the output. The end of a long line is left out and marked. Lines above the rate are left out and counted. */
+/** Returns a function that receives the output. Long lines are truncated and marked. Lines above the rate limit are dropped and counted. */
 export function stderrLines(clock: Clock, onLine: (line: string) => void): (chunk: Buffer) => void {
-  // A chunk may end within a character.
+  // A chunk may end in the middle of a character.
   const decoder = new TextDecoder();
   let line = "";
-  /** Whether the beginning of the line was printed, and its rest is left out. */
+  /** Whether the beginning of the current line was printed, so that the rest is dropped. */
   let isCut = false;
   let second = 0;
   let count = 0;

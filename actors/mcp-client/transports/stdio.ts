@@ -1,4 +1,4 @@
-// Transport over the stdin and stdout of a server process: one JSON message a line, of bounded length.
+// Stdio transport: sends messages over the stdin and stdout of a server process, one JSON message per line, of bounded length.
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { resolvesWithin } from "../../../runtime/clock.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -7,11 +7,11 @@ import { LineReader } from "./line-reader.ts";
 import { messageIn } from "./message-in.ts";
 import type { ServerProcess } from "./server-process.ts";
 
-/** Maximum number of bytes that wait for a server that does not read its stdin. */
+/** Maximum number of bytes that are buffered for a server that does not read its stdin. */
 const MAX_UNREAD_BYTES = 16 * 2 ** 20;
-/** Time in ms in which a server may end after its stdin was closed. Then it is killed. */
+/** Milliseconds that a server has to exit after its stdin was closed, before it is killed. */
 const STOP_MS = 2000;
-/** Time in ms to read the last output of a process that has ended. */
+/** Milliseconds to read the last output of a process that has ended. */
 const LAST_OUTPUT_MS = 500;
 
 export class StdioTransport implements Transport {
@@ -59,7 +59,7 @@ export class StdioTransport implements Transport {
     stdin.write(`${JSON.stringify(message)}\n`);
   }
 
-  /** Closes the server's stdin, and kills the server if it does not end. */
+  /** Closes the server's stdin, and kills the server if it does not exit. */
   async close(): Promise<void> {
     const running = this.#process;
     this.#end(null);
@@ -68,7 +68,7 @@ export class StdioTransport implements Transport {
     if (!(await resolvesWithin(STOP_MS, running.exited))) running.kill();
   }
 
-  /** Ends the connection to a process that has closed its stdout but keeps running: it cannot answer any more. */
+  /** Ends the connection to a process that has closed its stdout but keeps running, because it cannot respond any more. */
   async #onOutputEnd(running: ServerProcess): Promise<void> {
     if (!(await resolvesWithin(LAST_OUTPUT_MS, running.exited))) this.#end("it closed its stdout");
   }
@@ -85,7 +85,7 @@ export class StdioTransport implements Transport {
     this.onmessage?.(message);
   }
 
-  /** `reason`: why the server ended the connection; null: this side closes it. */
+  /** Ends the connection. `reason`: why the server ended it; null = this side closes it. */
   #end(reason: string | null): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -1,11 +1,11 @@
-// Transport over a WebSocket: one JSON message a frame, of bounded length.
+// WebSocket transport: one JSON message per frame, of bounded length.
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { WebSocket } from "ws";
 import { ServerError } from "../../../runtime/errors.ts";
 import { maxMessageBytes, tooLarge } from "./limits.ts";
 import { messageIn } from "./message-in.ts";
 
-/** Subprotocol of MCP. For servers that do not know it, the connection is opened again without it. */
+/** WebSocket subprotocol of MCP. If a server does not support it, the connection is opened again without it. */
 const SUBPROTOCOL = "mcp";
 const HANDSHAKE_MS = 30_000;
 const MAX_UNREAD_BYTES = 16 * 2 ** 20;
@@ -74,7 +74,7 @@ export class WebSocketTransport implements Transport {
     this.#socket?.close();
   }
 
-  /** `reason`: why the server ended the connection; null: this side closes it. */
+  /** Ends the connection. `reason`: why the server ended it; null = this side closes it. */
   #end(reason: string | null): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -1,4 +1,4 @@
-// Generation sequence: a sequence with its subscriber, sampling and grammar. Pooled sequence: its output is a vector.
+// Generation sequence: a sequence with its subscriber, sampling and grammar. Pooled sequence: a sequence whose output is a vector.
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
 import type { SamplingState } from "../../../engines/decoding/sampler/sampler.ts";
 import { Sequence, type SequenceOptions } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -24,16 +24,16 @@ export interface LiveOptions {
 
 export class GenerationSequence extends Sequence {
   readonly live: LiveOptions;
-  /** Time when the sequence was first scheduled, in ms of performance.now(); 0: not yet. */
+  /** Time when the sequence was first scheduled, in ms of performance.now(); 0 = not scheduled yet. */
   startedMs = 0;
-  /** Tokens to append without sampling. The tokens before index `forcedAt` have already been appended. */
+  /** Tokens to append without sampling. Those before index `forcedAt` have already been appended. */
   forced: Int32Array = new Int32Array(0);
   forcedAt = 0;
   /** True if `forced` contains the tokens that the grammar requires after the last sampled token. */
   hasForced = false;
-  /** Matches the output against the grammar; null: no grammar. Opened when the sequence is queued. */
+  /** Matches the output against the grammar; null = no grammar. Created when the sequence is queued. */
   matcher: Matcher | null = null;
-  /** Measures the token latencies of the sequence; null: they are not measured. */
+  /** Measures the token latencies of the sequence; null = not measured. */
   clock: StreamClock | null = null;
 
   constructor(options: SequenceOptions, live: LiveOptions) {
@@ -44,7 +44,7 @@ export class GenerationSequence extends Sequence {
 
 /** Receiver of the pooled output of one sequence. */
 export interface PoolSink {
-  /** Takes the output of a row. `values` is valid only during the call. `position`: number of prompt tokens before the row. */
+  /** Adds the output of a row. `values` is valid only during the call. `position`: number of prompt tokens before the row. */
   add(values: Float32Array, position: number): void;
   done(): void;
   fail(error: ErrorRecord): void;

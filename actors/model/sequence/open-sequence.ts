@@ -7,7 +7,7 @@ import { GenerationSequence, type Subscriber } from "./generation-sequence.ts";
 import { PromptLogprobs } from "./prompt-logprobs.ts";
 import { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** Throws `invalid_value` for invalid sampling settings and unknown stop tokens. */
+/** Creates the sequence. Throws `invalid_value` for invalid sampling settings and unknown stop tokens. */
 export function openSequence(
   job: SequenceJob,
   subscriber: Subscriber,
@@ -15,9 +15,9 @@ export function openSequence(
   { capacity, tokens }: Pick<LoadedModel, "capacity" | "tokens">,
 ): GenerationSequence {
   const { id, prompt, promptLogprobs, reasoningBudget, spans = [] } = job;
-  // The penalties of sampling count tokens; placeholders of images and audio are none.
+  // The sampling penalties count tokens, so placeholders of images and audio (negative) are removed.
   const text = spans.length === 0 ? prompt : prompt.filter((token) => token >= 0);
-  // A default limit may exceed the room that the prompt leaves.
+  // A default limit may exceed the room that the prompt leaves in the context.
   const room = Math.max(capacity.sequenceTokens - prompt.length, 1);
   const stopTokens = checkedStopTokens(job.stopTokens, sampler.vocabSize);
   const ends = job.ignoreEos ? stopTokens : Int32Array.of(...tokens.endOfGeneration, ...stopTokens);
@@ -26,7 +26,7 @@ export function openSequence(
   return new GenerationSequence(
     {
       client: job.client,
-      // Only the first choice has a queue timeout, because the others may have to wait until the first one ends.
+      // Only the first choice has a queue timeout, because the other choices may have to wait until the first one ends.
       hasQueueLimit: job.choice === 0,
       prompt,
       maxNewTokens: Math.min(job.maxNewTokens ?? room, room),

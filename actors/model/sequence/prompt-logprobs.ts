@@ -7,7 +7,7 @@ export class PromptLogprobs {
   readonly #records: Float32Array;
   readonly #stride: number;
 
-  /** `top`: number of alternatives for each token. */
+  /** `top`: number of alternatives per token. */
   constructor(promptLength: number, top: number) {
     this.top = top;
     this.#stride = 2 + 2 * top;
@@ -25,7 +25,7 @@ export class PromptLogprobs {
     }
   }
 
-  /** Returns for each token except the first: logprob, count n, and n pairs of id and logprob. */
+  /** Returns a record for each token except the first: logprob, count n, and n pairs of id and logprob. */
   take(): Float32Array {
     return this.#records;
   }

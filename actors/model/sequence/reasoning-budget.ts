@@ -4,7 +4,7 @@ import type { ReasoningLimit } from "../../messages.ts";
 export class ReasoningBudget {
   readonly #budget: ReasoningLimit;
   #state: "beginning" | "thinking" | "over" = "beginning";
-  /** Number of output tokens so far, and number of last output tokens that equal the first tokens of the end tag. */
+  /** Number of output tokens so far, and number of latest output tokens that match the beginning of the end tag. */
   #seen = 0;
   #matched = 0;
 
@@ -13,7 +13,7 @@ export class ReasoningBudget {
     if (budget.begin.length === 0) this.#state = "thinking";
   }
 
-  /** Takes the next output token. Returns the tokens that must follow (the missing part of the end tag); null: none. */
+  /** Processes the next output token. Returns the tokens that must follow (the missing part of the end tag); null = nothing is forced. */
   take(token: number): Int32Array | null {
     const { tokens, begin, end } = this.#budget;
     const at = this.#seen++;

@@ -1,6 +1,6 @@
-// Output processor: converts the output of a step, row by row, into tokens in the subscribers' frames or into pooled outputs. A
-// row with logits yields the next token of its sequence. A row yields several tokens if drafted tokens are accepted or a
-// grammar forces tokens. Allocates nothing per token.
+// Output processor: converts the output of a step, row by row, to tokens in the subscribers' frames or to pooled outputs. A row
+// with logits yields the next token of its sequence, and more tokens if drafted tokens are accepted or a grammar forces tokens.
+// Allocates nothing per token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../../engines/batch.ts";
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
@@ -15,15 +15,15 @@ import type { StepStatistics } from "../step-statistics.ts";
 import type { Subscribers } from "../subscribers.ts";
 
 /**
- * Maximum time that a step waits for the token masks of its grammars, as a share of the step's forward pass. The maximum is
- * never below leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both values
- * are chosen by hand.
+ * Maximum time that a step waits for the token masks of its grammars, as a fraction of the step's forward pass time. The maximum
+ * is never below leastWaitMs, the time that a grammar thread needs if the forward pass has displaced it from its core. Both
+ * values are chosen by hand.
  */
 const waitShare = 0.25;
 const leastWaitMs = 5;
 /**
- * Maximum wait in ms for a token mask if the engine cannot truncate its KV cache. On such an engine a sequence cannot skip a
- * step, so after this time the sequence fails.
+ * Maximum wait in ms for a token mask if the engine cannot truncate its KV cache. With such an engine, a sequence cannot skip a
+ * step, so the sequence fails after this time.
  */
 const longestWaitMs = 250;
 
@@ -34,7 +34,7 @@ export interface OutputProcessorParts {
   readonly subscribers: Subscribers<GenerationSequence>;
   readonly statistics: StepStatistics;
   readonly capabilities: Capabilities;
-  /** Called when the scheduler has finished the sequence. */
+  /** Called when a sequence has finished. */
   readonly onEnd: (sequence: GenerationSequence) => void;
   readonly onFail: (sequence: GenerationSequence, error: ErrorRecord) => void;
 }
@@ -42,8 +42,8 @@ export interface OutputProcessorParts {
 export class OutputProcessor {
   readonly #parts: OutputProcessorParts;
   /**
-   * Time until which this step waits for token masks, and the later time at which a sequence fails if the engine cannot
-   * truncate its KV cache.
+   * Time until which this step waits for token masks, and the later time at which a sequence fails if the engine cannot truncate
+   * its KV cache. Both in ms of performance.now().
    */
   #waitUntilMs = 0;
   #failAtMs = 0;
@@ -95,7 +95,7 @@ export class OutputProcessor {
       const { total: before, computed } = sequence;
       const finish = this.#takeTokens(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
-      // The last prompt token is not counted here, because a later step computes it again and counts it then.
+      // The last prompt token is not counted, because a later step computes it again and counts it then.
       if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
@@ -110,9 +110,7 @@ export class OutputProcessor {
     }
   }
 
-  /**
-   * Appends the tokens of a row and returns whether they end its sequence. Throws ServerError if the logits permit no token.
-   */
+  /** Appends the tokens of a row. Returns whether they end the sequence. Throws ServerError if the grammar permits no token. */
   #takeTokens(
     sequence: GenerationSequence,
     row: number,
@@ -152,9 +150,7 @@ export class OutputProcessor {
     }
   }
 
-  /**
-   * Samples the next token. While the sampled tokens equal the drafted tokens, also samples the token after each drafted token.
-   */
+  /** Samples the next token. As long as the sampled tokens match the drafted tokens, also samples the token after each drafted token. */
   #takeSampled(sequence: GenerationSequence, logits: Float32Array, first: number, frame: FrameBuilder): Finish {
     const { scheduler, sampler, speculation } = this.#parts;
     const { draft, draftCount } = sequence;
@@ -172,7 +168,7 @@ export class OutputProcessor {
     return finish;
   }
 
-  /** Samples within the grammar's token mask, or appends the tokens that the grammar forces. */
+  /** Samples a token within the grammar's token mask, or appends the tokens that the grammar forces. */
   #takeMatched(
     sequence: GenerationSequence,
     matcher: Matcher,
@@ -193,10 +189,7 @@ export class OutputProcessor {
     return finish;
   }
 
-  /**
-   * Returns whether the grammar's token mask has arrived in time. Throws if the mask is late and
-   * the sequence cannot skip a row.
-   */
+  /** Returns whether the grammar's token mask has arrived in time. Throws if the mask is late and the sequence cannot skip a row. */
   #isAnswered(matcher: Matcher): boolean {
     if (matcher.wait(this.#waitUntilMs - performance.now())) return true;
     if (this.#parts.capabilities.truncate) return false;
@@ -206,7 +199,10 @@ export class OutputProcessor {
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
-  /** Appends forced tokens while the frame has room. If logprobs are requested, appends only the token that has logits. */
+  /**
+   * Appends forced tokens while the frame has room. If logprobs are requested, appends only one token, because only that one has
+   * logits.
+   */
   #takeForced(sequence: GenerationSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
     const { sampler } = this.#parts;
     const { sampling } = sequence.live;

@@ -1,5 +1,5 @@
-// Pooled jobs: requests for pooled outputs (vectors). Passes their prompts to the scheduler as sequences, a few at a
-// time, and collects the vectors.
+// Pooled jobs: requests for pooled outputs (vectors). Adds their prompts to the scheduler as sequences, a few at a time, and
+// collects the vectors.
 
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { SequenceRequest } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -17,7 +17,7 @@ import {
 interface PoolRun {
   readonly job: PoolJob;
   readonly values: Float32Array;
-  /** Index in `values` at which the outputs of each prompt begin, and the length of `values`. */
+  /** Index in `values` at which the outputs of each prompt begin; the last element is the length of `values`. */
   readonly starts: readonly number[];
   readonly live: Set<PooledSequence>;
   readonly request: SequenceRequest;
@@ -27,9 +27,9 @@ interface PoolRun {
 }
 
 export interface PoolOptions {
-  /** Maximum number of sequences of one request in the scheduler at a time. */
+  /** Maximum number of sequences of one request that are in the scheduler at the same time. */
   readonly window: number;
-  /** Called with the sequences that the scheduler removed from the full queue to make room for a pooled sequence. */
+  /** Called with the sequences that the scheduler evicted from the full queue to make room for a pooled sequence. */
   readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
 }
 
@@ -118,8 +118,8 @@ export class PooledJobs {
   }
 
   /**
-   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same job: the queue has room
-   * again when one of these finishes.
+   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same job, because the queue will
+   * have room when one of these finishes.
    */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
@@ -143,7 +143,7 @@ export class PooledJobs {
         this.#advance(subscriber, id, run);
       },
       fail: (error) => {
-        // fail() is called for every removed sequence of a job; the first call ends the job.
+        // fail() is called for every evicted sequence of a job; the first call ends the job.
         if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };
@@ -174,9 +174,9 @@ export class PooledJobs {
   }
 }
 
-/** Adds the output of a row to the sum. If a prompt is computed again after a preemption, its sum starts again from zero. */
+/** Adds the output of a row to the sum. If a prompt is computed again after a preemption, its sum restarts from zero. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
-  // Sequences with a vector for each token are computed whole, so their position is 0.
+  // Sequences with a vector per token are computed in one piece, so their position is 0.
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);
 }

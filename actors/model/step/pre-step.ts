@@ -7,11 +7,11 @@ import type { ChooseDraft } from "../../../engines/decoding/speculation/mtp-draf
 import type { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import { GenerationSequence, type PooledSequence } from "../sequence/generation-sequence.ts";
 
-/** Creates the speculation; null: no drafts. `cost`: the scheduler's estimates of step times. */
+/** Creates the speculation; null = no drafts. `cost`: the scheduler's estimates of step times. */
 export type CreateSpeculation = (cost: StepTimeModel, choose: ChooseDraft) => Speculation | null;
 
 export class PreStep {
-  /** Drafts tokens for speculative decoding; null: no drafts. */
+  /** Drafts tokens for speculative decoding; null = no drafts. */
   readonly speculation: Speculation | null;
   readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #maxChunk: number;
@@ -35,7 +35,7 @@ export class PreStep {
     this.speculation = createSpeculation?.(scheduler.cost, foresee) ?? null;
   }
 
-  /** Whether any sequence waits for the token mask of its grammar. */
+  /** Whether any sequence is waiting for the token mask of its grammar. */
   get awaitsGrammar(): boolean {
     for (const { blockedBy } of this.#matched) if (blockedBy.has("grammar")) return true;
     return false;
@@ -50,10 +50,10 @@ export class PreStep {
     this.#matched.delete(sequence);
   }
 
-  /** Prepares the next step; call before it is scheduled. */
+  /** Prepares the next step. Call before the step is scheduled. */
   prepare(): void {
     for (const sequence of this.#matched) {
-      // A token mask is needed only after the prompt's last chunk.
+      // A token mask is needed only after the last chunk of the prompt.
       const isEarly = sequence.pending > this.#maxChunk;
       this.#scheduler.setAwaitsGrammar(sequence, !isEarly && sequence.matcher?.isReady === false);
     }

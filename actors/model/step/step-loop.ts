@@ -1,5 +1,5 @@
-// Step loop. Each round handles messages, schedules a step, runs one forward pass, samples, and sends frames. Only this loop
-// uses the model and the scheduler; nothing else runs on its thread.
+// Step loop: each iteration handles messages, schedules a step, runs one forward pass, samples, and sends frames. Only this loop
+// uses the model and the scheduler, and nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../../engines/batch.ts";
 import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
@@ -30,10 +30,10 @@ export interface StepLoopOptions {
   readonly limits: SchedulerLimits;
   /**
    * Minimum time in ms between two frames, except urgent ones. The tokens of several short steps are sent together, because
-   * waking the readers is expensive while all cores compute. 0: tokens are sent after each step.
+   * waking the readers is expensive while all cores are busy. 0 = send tokens after each step.
    */
   readonly frameIntervalMs: number;
-  /** Creates the speculation; absent: no speculative decoding. */
+  /** Creates the speculation; absent = no speculative decoding. */
   readonly createSpeculation?: CreateSpeculation;
   /** Called with each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
@@ -43,7 +43,7 @@ type Scheduled = GenerationSequence | PooledSequence;
 
 export class StepLoop {
   readonly adapters: Adapters;
-  /** Whether the model can reuse a part of a cached prefix. If not, it must use the whole prefix. */
+  /** Whether the model can reuse part of a cached prefix. If not, it can only reuse the whole prefix. */
   readonly truncates: boolean;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
@@ -56,7 +56,7 @@ export class StepLoop {
   readonly #batch: Batch;
   readonly #subscribers: Subscribers<GenerationSequence>;
   readonly #wakeSignal = new WakeSignal();
-  /** True if the loop was stopped or the engine has failed. */
+  /** Whether the loop was stopped or the engine has failed. */
   #stopped = false;
 
   constructor(model: LoadedModel, options: StepLoopOptions) {
@@ -90,7 +90,7 @@ export class StepLoop {
     this.#batch = new Batch(capacity.maxSequences, capacity.maxBatchTokens);
   }
 
-  /** Returns the totals, and the current numbers of sequences. */
+  /** Returns the totals and the current numbers of sequences. */
   snapshot(): ModelStatistics {
     const { speculation } = this.#preStep;
     return this.#statistics.snapshot(this.#model, this.#scheduler, speculation, this.adapters.count);
@@ -106,7 +106,7 @@ export class StepLoop {
     const opened: GenerationSequence[] = [];
     try {
       for (const job of jobs) opened.push(this.#open(subscriber, job));
-      // Matchers of removed sequences are closed before new ones are opened, because the number of matchers is limited.
+      // Matchers of evicted sequences are closed before new ones are opened, because the number of matchers is limited.
       this.#failDisplaced(this.#scheduler.add(opened));
       for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
@@ -116,7 +116,7 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** Returns the pooled outputs of all prompts, concatenated. cancel() with this id cancels the job. */
+  /** Returns the pooled outputs of all prompts, concatenated. cancel() with the message's id cancels the job. */
   async pool(subscriber: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
     this.#checkRunning();
     this.#advance();
@@ -131,8 +131,8 @@ export class StepLoop {
   }
 
   /**
-   * Adds a cached prefix from its exported bytes. Returns false if there is no room. Also returns false if the loop has ended,
-   * because the engine may then be disposed.
+   * Adds a cached prefix from its exported bytes. Returns false if there is no room, or if the loop has ended, because the engine
+   * may then be disposed.
    */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
@@ -143,14 +143,14 @@ export class StepLoop {
     return this.#scheduler.prefixes.evictLatest();
   }
 
-  /** Ends sequences. `how`: "stop" if their text contains a stop string. */
+  /** Ends sequences. `how`: "stop" if the text contains a stop string. */
   cancel(subscriber: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
     for (const id of ids) {
       this.#pools.cancel(subscriber, id);
       const sequence = this.#subscribers.find(subscriber, id);
       if (sequence) this.#end(sequence, how);
     }
-    // A paused sequence may hold a slot that other sequences wait for, so its cancellation wakes the loop.
+    // A paused sequence may hold a slot for which other sequences wait, so its cancellation wakes the loop.
     this.#wakeSignal.wake();
   }
 
@@ -173,7 +173,7 @@ export class StepLoop {
     this.#wakeSignal.wake();
   }
 
-  /** Runs steps until stop(). Rejects if the engine fails, after all sequences have been failed. */
+  /** Runs steps until stop() is called. Rejects if the engine fails, after all sequences have been failed. */
   async run(): Promise<void> {
     while (!this.#stopped) {
       if (this.step()) await nextTurn();
@@ -181,7 +181,7 @@ export class StepLoop {
     }
   }
 
-  /** Cancels all sequences and ends run() after the current step. The model may be disposed only after run() has ended. */
+  /** Cancels all sequences and ends run() after the current step. The model must not be disposed before run() has ended. */
   stop(): void {
     this.#stopped = true;
     this.#pools.failAll(stopped);
@@ -195,7 +195,7 @@ export class StepLoop {
     this.#preStep.dispose();
   }
 
-  /** Runs one step, synchronously. Returns false if there was nothing to run. */
+  /** Runs one step, synchronously. Returns false if there is nothing to do. */
   step(): boolean {
     let started = 0;
     let engineMs = 0;
@@ -204,7 +204,7 @@ export class StepLoop {
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
-      // A step with prompt tokens is long, so the tokens of earlier steps are sent before it starts.
+      // A step with prompt tokens takes long, so the tokens of earlier steps are sent first.
       if (this.#scheduler.promptTokensInStep > 0) this.#subscribers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);
@@ -223,7 +223,7 @@ export class StepLoop {
     return true;
   }
 
-  /** Waits for a message, or until the time at which the scheduler next has something to do. */
+  /** Waits for a message, or until the scheduler next has something to do. */
   async #idle(): Promise<void> {
     this.#subscribers.flush();
     this.#scheduler.checkIntegrity();
@@ -236,7 +236,7 @@ export class StepLoop {
     if (this.#stopped) throw fromErrorRecord(stopped);
   }
 
-  /** Passes the time to the scheduler, and fails the sequences whose queue timeout has expired. */
+  /** Updates the scheduler's clock, and fails the sequences whose queue timeout has expired. */
   #advance(nowMs = performance.now()): void {
     for (const sequence of this.#scheduler.advance(nowMs))
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
@@ -259,7 +259,7 @@ export class StepLoop {
     this.#preStep.add(sequence);
   }
 
-  /** Fails sequences that the scheduler removed from the full queue in favour of another client's sequences. */
+  /** Fails sequences that the scheduler evicted from the full queue in favour of another client's sequences. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
     for (const sequence of displaced) {
       const reason = sequence.wasPreempted ? displacedWhilePreempted : displacedWhileWaiting;
@@ -299,7 +299,7 @@ export class StepLoop {
   }
 }
 
-/** Interval at which the loop checks whether a grammar is ready, while nothing else can run. */
+/** Interval in ms at which the loop checks whether a grammar is ready while nothing else can run. */
 const grammarPollMs = 2;
 
 const stopped: ErrorRecord = {
@@ -313,7 +313,7 @@ function queueTimeout(waitedMs: number): ErrorRecord {
   return { code: "queue_timeout", message };
 }
 
-/** Returns to the event loop once, so that messages are handled between steps. */
+/** Yields to the event loop once, so that messages are handled between steps. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

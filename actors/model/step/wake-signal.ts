@@ -1,12 +1,12 @@
-// Wake signal: wakes a sleeping loop before its waiting time has passed.
+// Wake signal: wakes a sleeping loop before its wait time is over.
 
-/** Maximum delay of a timer in ms. For a longer wait no timer is set, so only wake() ends it. */
+/** Maximum delay of a timer in ms. For a longer wait, no timer is set, and only wake() ends the wait. */
 const longestTimerMs = 2 ** 31 - 2;
 
 export class WakeSignal {
   #wake: (() => void) | null = null;
 
-  /** Waits for wake(), at most `ms` milliseconds. */
+  /** Waits for wake(), but not longer than `ms` milliseconds. */
   async wait(ms: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {

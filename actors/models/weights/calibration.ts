@@ -1,14 +1,14 @@
-// Calibration of a served model, on the main thread: starts the collection in the model's place, and quantizes the model again
-// with what was collected.
+// Calibration of a served model, on the main thread: starts the collection in the model's worker, and requantizes the model with
+// the collected data.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { CalibrationStatus } from "../../api/calibration.ts";
 import type { ManagedModel } from "../managed-model.ts";
 import type { Requantizer } from "./requantizer.ts";
 
-/** Maximum time for the model's place to send the sums, which may take megabytes. */
+/** Maximum time in ms for the model's worker to send the sums, which may be megabytes. */
 const sumsTimeoutMs = 60_000;
 
-/** Starts the collection. llama.cpp must be told before a load, so the model is loaded again, between requests. */
+/** Starts collecting. llama.cpp must be configured for it at load time, so the model may have to be reloaded between requests. */
 export async function startCalibration(model: ManagedModel, requantizer: Requantizer): Promise<CalibrationStatus> {
   const level = levelOf(model);
   const start = () => model.whileLoaded((place) => place.ask("startCalibration", null));
@@ -24,7 +24,7 @@ export async function calibrationStatus(model: ManagedModel): Promise<Calibratio
   return await model.whileLoaded((place) => place.ask("calibrationStatus", null));
 }
 
-/** Begins to quantize the model with what was collected. Returns the state before. */
+/** Starts requantizing the model with the collected data. Returns the calibration status before. */
 export async function applyCalibration(
   model: ManagedModel,
   requantizer: Requantizer,
@@ -43,7 +43,7 @@ export async function applyCalibration(
   return status;
 }
 
-/** Returns the level at which the model was quantized when it was loaded. Throws model_state_conflict if it was not. */
+/** Returns the level to which the model was quantized at load time. Throws model_state_conflict if it was not quantized. */
 function levelOf({ id, served: { level = null } }: ManagedModel): string {
   if (level !== null) return level;
   const message = `model "${id}" was not quantized when it was loaded; set isq, or send POST /re_isq first`;

@@ -1,5 +1,5 @@
-// Requantizer: changes the quantization of a model while it serves. The source of the model is converted in the background; then
-// the converted model takes the place of the loaded one. One model of the server is converted at a time.
+// Requantizer: changes the quantization of a model while the model serves requests. The source of the model is converted in the
+// background; then the converted model replaces the loaded one. Only one model is converted at a time.
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
@@ -15,7 +15,7 @@ interface Change {
   readonly collected: Collected | null;
 }
 
-/** The part of a model that is used here. */
+/** The part of a model that this module uses. */
 type Requantized = Pick<ManagedModel, "id" | "served" | "requantization" | "replaceWeights">;
 
 export interface RequantizerOptions extends Pick<ServiceOptions, "requantize"> {
@@ -25,7 +25,7 @@ export interface RequantizerOptions extends Pick<ServiceOptions, "requantize"> {
 export class Requantizer {
   readonly #options: RequantizerOptions;
   readonly #stopped = new AbortController();
-  /** Id of the model whose quantization is being changed; null: none. */
+  /** Id of the model whose quantization is being changed; null = no change in progress. */
   #running: string | null = null;
   #conversion: Promise<unknown> = Promise.resolve();
 
@@ -33,7 +33,7 @@ export class Requantizer {
     this.#options = options;
   }
 
-  /** Begins a change in the background. Returns the id of the model. Throws invalid_value, model_state_conflict, unsupported. */
+  /** Starts a change in the background. Returns the id of the model. Throws invalid_value, model_state_conflict, unsupported. */
   begin(model: Requantized, wanted: string, collected: Collected | null = null): string {
     const level = levelNamed(wanted);
     const { requantize } = this.#options;
@@ -47,7 +47,7 @@ export class Requantizer {
     return model.id;
   }
 
-  /** Loads a model again with other weights or settings of the engine. Throws as `begin` does, and the error of the load. */
+  /** Reloads a model with other weights or engine settings. Throws model_state_conflict, draining, and the error of the load. */
   async reload(model: Requantized, weights: ModelWeights): Promise<void> {
     this.#claim(model);
     try {
@@ -66,7 +66,7 @@ export class Requantizer {
     this.#running = id;
   }
 
-  /** Ends the conversion in progress. A model that is being loaded is stopped by the model manager. */
+  /** Cancels the conversion in progress. A model that is being loaded is stopped by the model manager. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#conversion.catch(() => undefined);
@@ -87,7 +87,7 @@ export class Requantizer {
       const onProgress = (fraction: number) => show("converting", fraction);
       const conversion = requantize({ id, spec, level, collected, signal: this.#stopped.signal, onProgress });
       this.#conversion = conversion;
-      // Collecting ends.
+      // The new weights are loaded without collecting inputs.
       const next = { ...(await conversion), collectsInputs: false };
       const convertMs = msSinceStart();
       show("loading", 1);

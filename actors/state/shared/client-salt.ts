@@ -1,5 +1,5 @@
-// Client salt: the salt of the names of clients (http/server/client.ts), the same on all replicas, so that one client has one name
-// in the shared state. The first replica chooses it. Runs on the state thread.
+// Client salt: the salt for hashing client names (http/server/client.ts). It is the same on all replicas, so that a client has
+// one name in the shared state. The first replica chooses it. Runs on the state thread.
 import { randomBytes } from "node:crypto";
 import type { Store } from "../../../runtime/store/store.ts";
 
@@ -13,12 +13,12 @@ export const clientSaltLimits = {
   maxAgeMs: 100 * 365 * 24 * 3_600_000,
 };
 
-/** Stores the salt of this replica if the store has lost it. */
+/** Stores this replica's salt again if the store has lost it. */
 export async function restoreClientSalt(store: Store<string>, salt: string): Promise<void> {
   await store.compareAndSet(key, null, { head: salt, share: key, parts: {} });
 }
 
-/** Returns the salt. Creates it if there is none yet. */
+/** Returns the salt, and creates it if it does not exist yet. */
 export async function clientSalt(store: Store<string>): Promise<string> {
   for (;;) {
     const kept = await store.get(key);

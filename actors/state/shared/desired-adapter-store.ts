@@ -1,11 +1,10 @@
-// Desired adapter store: what clients want of the LoRA adapters of all replicas, an entry for each alias of a model. Runs on the
-// state thread.
+// Desired adapter store: the LoRA adapters that clients want on all replicas, one entry per alias of a model. Runs on the state thread.
 import type { Store } from "../../../runtime/store/store.ts";
 import type { DesiredAdapter, DesiredAdapters } from "../../api/state/desired-adapters.ts";
 
 const PAGE_LENGTH = 200;
 
-/** Limits of the store. The entries of unloaded aliases stay, for replicas whose settings load the alias. */
+/** Limits of the store. Entries of unloaded aliases are kept, for replicas whose settings load the alias. */
 export const desiredAdapterLimits = {
   maxEntries: 16_384,
   maxBytes: 64 * 2 ** 20,

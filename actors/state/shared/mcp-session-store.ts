@@ -1,9 +1,9 @@
-// MCP session store: the sessions of the MCP server that replicas share. Runs on the state thread.
+// MCP session store: the sessions of the MCP server, shared by all replicas. Runs on the state thread.
 import { wallTime } from "../../../runtime/clock.ts";
 import type { Store } from "../../../runtime/store/store.ts";
 import type { McpSessions, SharedMcpSession } from "../../api/state/mcp-sessions.ts";
 
-/** Limits of the store. A client whose session was removed begins a new one. */
+/** Limits of the store. A client whose session was removed must begin a new one. */
 export const mcpSessionLimits = {
   maxEntries: 65_536,
   maxBytes: 256 * 2 ** 20,
@@ -27,7 +27,7 @@ export class McpSessionStore implements McpSessions {
     const kept = await this.#store.get(id);
     if (kept === null) return null;
     const now = wallTime();
-    // Not with each request, because a write costs more than a read. If another replica extends it at the same time, that is enough.
+    // Not extended at each request, because a write costs more than a read. It does not matter if another replica extends it first.
     if ((kept.expiresAt ?? 0) - now < idleMs / 2) {
       await this.#store.compareAndSet(id, kept.version, { ...kept, expiresAt: now + idleMs });
     }

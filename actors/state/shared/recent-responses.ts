@@ -1,29 +1,30 @@
-// Recent responses: what this replica has stored and deleted in the last minute, without the time in which Redis is lost. Redis may lose
-// writes that it has acknowledged: replication is asynchronous, and a restarted server has at most what was on its disk. So
-// ResponseStore.restore writes them again when another Redis server has taken the place of the last one. Runs on the state thread.
+// Recent responses: what this replica has stored and deleted in the last minute, not counting the time in which Redis is
+// unreachable. Redis may lose writes that it has acknowledged, because replication is asynchronous, and a restarted server only
+// has what was on its disk. So ResponseStore.restore repeats these writes when another Redis server has replaced the previous
+// one. Runs on the state thread.
 import type { Entry } from "../../../runtime/store/store.ts";
 import type { ResponseUpdate, StoredResponse } from "../../api/stored-responses.ts";
 import type { KeptHead } from "../kept-head.ts";
 
-/** Time in ms for which a write is kept: longer than failovers take, and shorter than tombstones of deleted responses are kept. */
+/** Time in ms for which a write is remembered: longer than a failover takes, and shorter than the lifetime of tombstones. */
 const KEPT_MS = 60_000;
-/** Maximum bytes of all responses that are kept. The oldest are dropped first. */
+/** Maximum total size in bytes of the remembered responses. Beyond it, the oldest ones are dropped. */
 const MOST_BYTES = 32 * 2 ** 20;
-/** Estimated bytes of a response beside its texts. */
+/** Estimated size in bytes of a response without its texts. */
 const BASE_BYTES = 512;
 
 export interface RecentResponse {
-  /** Whole record; null: it was added longer ago, so that only its update may be lost. */
+  /** The whole response; null = it was added longer ago, so that only its last update may be lost. */
   readonly record: StoredResponse | null;
-  /** Last update; null: none. */
+  /** Last update of the response; null = not updated. */
   readonly update: ResponseUpdate | null;
-  /** Deletion; null: not deleted. */
+  /** Deletion of the response; null = not deleted. */
   readonly deletion: Deletion | null;
-  /** Whether it has output, but has not ended, so that no server may generate it again. */
+  /** Whether the response has output but has not ended, so that no server may generate it again. */
   readonly hasBegun: boolean;
 }
 
-/** `tombstone`: entry that keeps the replica that has generated the response from storing it again; null: none is needed. */
+/** A deletion. `tombstone`: entry that prevents the generating replica from storing the response again; null = not needed. */
 export interface Deletion {
   readonly tombstone: Entry<KeptHead> | null;
 }
@@ -35,14 +36,14 @@ interface Kept extends RecentResponse {
 
 export class RecentResponses {
   readonly #now: () => number;
-  /** By id, the oldest write first. */
+  /** Recent responses by id, oldest write first. */
   readonly #kept = new Map<string, Kept>();
   #bytes = 0;
-  /** Times of the responses of the last minute that were dropped because of their bytes, the oldest first. */
+  /** Times of the responses of the last minute that were dropped because of the size limit, oldest first. */
   readonly #dropped: number[] = [];
-  /** Milliseconds in which the clock was stopped. */
+  /** Total milliseconds for which the clock was paused. */
   #stoppedMs = 0;
-  /** Time at which the clock was stopped; null: it runs. */
+  /** Time at which the clock was paused; null = the clock is running. */
   #stoppedAtMs: number | null = null;
 
   constructor(now: () => number = () => performance.now()) {
@@ -59,7 +60,7 @@ export class RecentResponses {
     this.#keep(update.id, { record: updated, update, deletion: null, hasBegun: false });
   }
 
-  /** Notes that a response has output, so that no server may generate it again. */
+  /** Records that a response has output, so that no server may generate it again. */
   begun(id: string): void {
     const { record = null, update = null, deletion = null } = this.get(id) ?? {};
     if (deletion === null) {
@@ -71,12 +72,12 @@ export class RecentResponses {
     this.#keep(id, { record: null, update: null, deletion: { tombstone }, hasBegun: false });
   }
 
-  /** Drops the record and the update of a response. Its deletion stays. */
+  /** Drops a response, unless it was deleted: a deletion is kept. */
   forget(id: string): void {
     if (this.get(id)?.deletion === null) this.#drop(id);
   }
 
-  /** Stops the clock while Redis is lost, so that nothing becomes too old, or lets it run again. */
+  /** Pauses the clock while Redis is unreachable, so that nothing expires, or resumes it. */
   hold(isHeld: boolean): void {
     if (isHeld) this.#stoppedAtMs ??= this.#now();
     else if (this.#stoppedAtMs !== null) {
@@ -85,7 +86,7 @@ export class RecentResponses {
     }
   }
 
-  /** Returns the number of responses of the last minute that were dropped because of their bytes. */
+  /** Returns the number of responses of the last minute that were dropped because of the size limit. */
   droppedCount(): number {
     this.expire();
     return this.#dropped.length;
@@ -95,13 +96,13 @@ export class RecentResponses {
     return this.#kept.get(id);
   }
 
-  /** Ids of the responses, the oldest write first. */
+  /** Returns the ids of the recent responses, oldest write first. */
   ids(): readonly string[] {
     this.expire();
     return [...this.#kept.keys()];
   }
 
-  /** Drops what is too old, or too much. */
+  /** Drops entries that are too old or exceed the size limit. */
   expire(): void {
     const oldestMs = this.#time() - KEPT_MS;
     while ((this.#dropped[0] ?? oldestMs) < oldestMs) this.#dropped.shift();
@@ -125,7 +126,7 @@ export class RecentResponses {
     this.#kept.delete(id);
   }
 
-  /** Milliseconds in which the clock ran. */
+  /** Returns the time in ms, not counting the pauses. */
   #time(): number {
     return (this.#stoppedAtMs ?? this.#now()) - this.#stoppedMs;
   }

@@ -1,5 +1,5 @@
-// Shared state: the stores, leases, event streams and questions of replicas over one Redis or Valkey server. Runs on the state
-// thread. Questions of other replicas are passed to the main thread, whose answers come back as messages.
+// Shared state: the stores, leases, event streams and messages of replicas, over one Redis or Valkey server. Runs on the state
+// thread. Requests of other replicas are forwarded to the main thread, which responds with messages.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Behaviour } from "../../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../../runtime/actor/deferred-reply.ts";
@@ -15,15 +15,15 @@ import type { FollowedEvents, PublishedEvents, Replicas, SharedStateHealth } fro
 import type { SharedStateInit } from "../../messages.ts";
 import type { Owners } from "./owners.ts";
 
-/** Milliseconds between attempts to write again what a Redis server may have lost. */
+/** Milliseconds between attempts to rewrite the data that a Redis server may have lost. */
 const RESTORE_RETRY_MS = 1000;
-/** Time limit of the main thread for an answer, shorter than that of the replica that asks. */
+/** Time limit in ms for the main thread to respond, shorter than the time limit of the requesting replica. */
 const ANSWER_MS = 4500;
 
 /** Reports of the state thread to the main thread. */
 export type SharedStateReport =
   | { readonly kind: "health"; readonly health: SharedStateHealth }
-  /** Whether this replica writes again what Redis may have lost. */
+  /** Whether this replica is rewriting data that Redis may have lost. */
   | { readonly kind: "restoring"; readonly isRestoring: boolean }
   | { readonly kind: "warning"; readonly fields: object; readonly message: string }
   | { readonly kind: "question"; readonly number: number; readonly content: unknown };
@@ -38,7 +38,7 @@ export interface ReplicaProtocol {
     readonly isFirstEnough: boolean;
     readonly needsAll: boolean;
   }): Promise<readonly unknown[]>;
-  /** Answer of the main thread to a question. */
+  /** Passes on the main thread's response to a request of another replica. */
   answered(answer: { readonly number: number; readonly value: unknown; readonly error: ErrorRecord | null }): void;
   statistics(message: undefined): StoreStatistics;
 }
@@ -58,7 +58,7 @@ export class SharedState {
   readonly #stores: Store<unknown>[] = [];
   readonly #restores: (() => Promise<void>)[] = [];
   readonly #lossListeners: ((isLost: boolean) => void)[] = [];
-  /** Number of replacements of the Redis server after which not all is written again yet. */
+  /** Number of replacements of the Redis server that have not been followed by a complete rewrite yet. */
   #replacements = 0;
   #isReady = false;
   #isStopping = false;
@@ -80,7 +80,7 @@ export class SharedState {
     this.#bus = new ReplicaBus(connection, replica, (content) => this.#question(content), isAlive);
   }
 
-  /** Connects and takes the lease of this replica. Throws config_invalid. */
+  /** Connects to Redis and acquires the lease of this replica. Throws config_invalid. */
   static async open(init: SharedStateInit, report: (report: SharedStateReport) => void): Promise<SharedState> {
     let lease: ReplicaLease | null = null;
     let shared: SharedState | null = null;
@@ -96,30 +96,30 @@ export class SharedState {
   }
 
   /**
-   * Adds a function that writes again what Redis may have lost. It is called when a server of Redis was restarted or replaced, until
-   * none of these functions throws.
+   * Adds a function that rewrites data that Redis may have lost. After the Redis server was restarted or replaced, all these
+   * functions are called repeatedly until none of them throws.
    */
   onReplaced(restore: () => Promise<void>): void {
     this.#restores.push(restore);
   }
 
-  /** Adds a listener: called with true when Redis is lost, and with false when it is back with all that was written. */
+  /** Adds a listener. It is called with true when Redis becomes unreachable, and with false when Redis is back with all data. */
   onLoss(listener: (isLost: boolean) => void): void {
     this.#lossListeners.push(listener);
   }
 
-  /** Called when the main thread can answer the questions of other replicas. */
+  /** Call when the main thread can respond to requests of other replicas. */
   ready(): void {
     this.#isReady = true;
   }
 
-  /** Called when Redis is lost, and when it is back. */
+  /** Called when the connection to Redis is lost and when it is restored. */
   changed(isConnected: boolean, isReplaced: boolean): void {
     if (isReplaced && ++this.#replacements === 1) void this.#restore();
     else if (this.#replacements === 0) this.#tellLoss(!isConnected);
   }
 
-  /** Writes again what Redis may have lost, until nothing is left or this replica stops. Never rejects. */
+  /** Rewrites the data that Redis may have lost, until everything is rewritten or this replica stops. Never rejects. */
   async #restore(): Promise<void> {
     this.#report({ kind: "restoring", isRestoring: true });
     for (let isReported = false; this.#replacements > 0 && !this.#isStopping; ) {
@@ -127,7 +127,7 @@ export class SharedState {
       const results = await Promise.allSettled(this.#restores.map((restore) => restore()));
       const failure = results.find((result) => result.status === "rejected");
       if (failure === undefined) {
-        // Another loss meanwhile needs another round.
+        // Another replacement during the rewrite requires another rewrite.
         this.#replacements -= count;
         continue;
       }
@@ -167,7 +167,7 @@ export class SharedState {
     };
   }
 
-  /** Waits for the writes of the stores, gives the lease up and disconnects. */
+  /** Waits for the pending writes of the stores, releases the lease and disconnects. */
   async #stop(): Promise<void> {
     this.#isStopping = true;
     await Promise.all(this.#stores.map((store) => store.close()));
@@ -178,7 +178,7 @@ export class SharedState {
   }
 
   async #question(content: unknown): Promise<unknown> {
-    // Nothing runs here yet.
+    // The main thread is not ready, so nothing is running on this replica yet.
     if (!this.#isReady) return null;
     const number = ++this.#lastQuestion;
     let timer: NodeJS.Timeout | undefined;

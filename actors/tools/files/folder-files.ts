@@ -1,12 +1,9 @@
-// Files of a folder: lists them, and tells when one has changed.
+// Files of a folder: lists the files, and detects whether a file has changed.
 import type { BigIntStats, Dirent } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 
-/**
- * Lists the regular files in a folder and the folders in it; links are not followed. Stops after `maxEntries` files and
- * folders.
- */
+/** Lists the regular files in a folder and its subfolders; links are not followed. Stops after `maxEntries` files and folders. */
 export async function filesBelow(
   folder: string,
   maxEntries: number,
@@ -16,7 +13,7 @@ export async function filesBelow(
   const folders = [folder];
   let count = 0;
   for (let next = folders.pop(); next !== undefined && count <= maxEntries; next = folders.pop()) {
-    // A folder that was removed meanwhile, or that cannot be read, counts as empty.
+    // A folder that was removed during the scan, or that cannot be read, counts as empty.
     const entries: readonly Dirent[] = await readdir(next, { withFileTypes: true }).catch(() => []);
     count += entries.length;
     for (const entry of entries.slice(0, maxEntries)) {
@@ -28,7 +25,7 @@ export async function filesBelow(
   return { paths, isComplete: count <= maxEntries };
 }
 
-/** Returns the state of a file, which each write changes. */
+/** Returns the state of a file as a string. Every write to the file changes it. */
 export function fileState({ ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
   return `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
 }

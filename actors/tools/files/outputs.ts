@@ -1,5 +1,5 @@
-// Outputs of a tool call: the files that it created or changed, and the files that the call or the request names. To surface a
-// file means to copy it to the staging folder of the file store.
+// Outputs of a tool call: the files that the call created or changed, and the files that the call or the request names. To
+// surface a file means to copy it to the staging folder of the file store, so that the client gets it.
 import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
 import type { FileToStore } from "../../api/agent/files.ts";
 import { checkedFileName } from "../../files/file-name.ts";
@@ -7,7 +7,7 @@ import { maxScanned, noSnapshot, type Snapshot, snapshot } from "./snapshot.ts";
 import { stage } from "./stage-file.ts";
 import type { WorkFolder } from "./work-folders.ts";
 
-/** Maximum number of changed files that one call surfaces without naming them. */
+/** Maximum number of changed files that are surfaced per call, in addition to those that the call names. */
 const MAX_SURFACED = 64;
 export interface Produced {
   readonly files: readonly FileToStore[];
@@ -18,12 +18,12 @@ export interface Produced {
 export interface OutputCall {
   readonly folder: WorkFolder;
   readonly before: Snapshot;
-  /** Files that the call names. A missing file becomes a failure. */
+  /** Files that the call names. A missing file is reported as a failure. */
   readonly named: readonly { readonly name: string; readonly format?: string | undefined }[];
-  /** Files that the request expects. An existing file is surfaced once in each run, and again when it has changed. */
+  /** Files that the request expects. An existing file is surfaced once per run, and again when it has changed. */
   readonly expected: readonly { readonly name: string; readonly format: string | null }[];
   readonly stagingFolder: string;
-  /** Fields of each file to store. */
+  /** Fields that are equal for all files to store. */
   readonly common: Pick<FileToStore, "source" | "session" | "client">;
   readonly run: string;
   readonly isCancelled: () => boolean;
@@ -36,8 +36,8 @@ interface Wanted {
 }
 
 /**
- * Returns the state of the files of a work folder. A folder of the user is not scanned, because it may have very many
- * files and the user has its changes anyway. Only the files that a call names are surfaced from it.
+ * Returns the state of the files in a work folder. A user's folder is not scanned, because it may have very many files, and the
+ * user has the changes anyway. Only files that a call names are surfaced from it.
  */
 export async function filesOf({ path, isUsers }: WorkFolder): Promise<Snapshot> {
   return isUsers ? noSnapshot : await snapshot(path);
@@ -57,7 +57,7 @@ export async function outputsOf(call: OutputCall): Promise<Produced> {
   return { files, notes: [...notes, ...notesOf(refused)] };
 }
 
-/** Chooses the files to surface and marks them in `folder.known`, so that a concurrent call does not surface them again. */
+/** Chooses the files to surface and records them in `folder.known`, so that a concurrent call does not surface them again. */
 function claimOutputs({ folder, before, named, expected, run }: OutputCall, after: Snapshot) {
   const { known } = folder;
   for (const name of known.keys()) if (!after.files.has(name)) known.delete(name);
@@ -105,7 +105,7 @@ function notesOf(refused: readonly string[]): readonly string[] {
   return [`files that cannot be surfaced: ${refused.slice(0, MAX_REFUSED).join("; ")}${more}`];
 }
 
-/** Returns a path relative to the work folder. The model may write an absolute path, or `./` at the start. */
+/** Returns a path relative to the work folder. The model may have written an absolute path, or `./` at the start. */
 function withinFolder(name: string, { path }: WorkFolder): string {
   const folder = [innerWorkFolder, path].find((start) => name.startsWith(`${start}/`));
   const relativeName = folder === undefined ? name : name.slice(folder.length + 1);
@@ -123,7 +123,7 @@ async function stageOutput(call: OutputCall, { name, format }: Wanted): Promise<
     const failure = { code: "invalid_name", message: `${shown} cannot be the name of a file` };
     return { ...base, name: "unnamed", staged: null, failure };
   }
-  // The file is opened by its name on disk, which may have another Unicode normalisation form than `checked`.
+  // The file is opened under its name on disk, which may have another Unicode normalisation form than `checked`.
   const staged = await stage(call.folder.path, name, call.stagingFolder, call.isCancelled);
   return typeof staged === "string"
     ? { ...base, name: checked, staged, failure: null }

@@ -1,6 +1,6 @@
-// Session skills: copies of the skills that a session may use, in a folder beside its work folder. Tools see the folder
-// read-only. The folder exists from the start of the session, so that the session's Python process sees skills that are
-// added later. The copies belong to the session: a skill that is deleted stays usable until the end of the run.
+// Session skills: copies of the skills that a session may use, in a folder next to its work folder. Tools can only read the
+// folder. It exists from the start of the session, so that the session's Python process sees skills that are added later. The
+// copies belong to the session, so a skill that is deleted remains usable until the end of the run.
 import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ export const innerSkillsFolder = "/skills";
 export class SessionSkills {
   /** Path of the folder on the host. */
   readonly folder: string;
-  /** States of the copied skills by name. */
+  /** States of the copied skills, by skill name. */
   readonly #copied = new Map<string, string>();
   #turns: Promise<unknown> = Promise.resolve();
 
@@ -24,17 +24,17 @@ export class SessionSkills {
     this.folder = folder;
   }
 
-  /** How the sandbox shows the folder. */
+  /** Where the sandbox mounts the folder. */
   get mount(): { readonly folder: string; readonly at: string } {
     return { folder: this.folder, at: innerSkillsFolder };
   }
 
-  /** Returns the path of the folder as tools see it. Without isolation they see the folder of the host. */
+  /** Returns the path of the folder as seen by tools. Without isolation, it is the path on the host. */
   pathFor({ kind }: IsolationReport): string {
     return kind === "none" ? this.folder : innerSkillsFolder;
   }
 
-  /** Replaces the skills of the session: removes all others, and copies the new and the changed ones. */
+  /** Replaces the skills of the session: copies new and changed skills, and removes all others. */
   set(skills: readonly SkillToMount[]): Promise<void> {
     const done = this.#turns.then(() => this.#set(skills));
     this.#turns = done.catch(() => {});

@@ -1,4 +1,4 @@
-// Snapshot of a work folder: the state of its files. Two snapshots show which files a call has changed.
+// Snapshot of a work folder: the state of its files. Comparing two snapshots shows which files a call has changed.
 import { lstat } from "node:fs/promises";
 import { relative } from "node:path";
 import { fileState, filesBelow } from "./folder-files.ts";
@@ -10,16 +10,16 @@ const ignoredNames = /^\.|^__pycache__$|\.pyc$/;
 
 /** State of the files in a work folder. */
 export interface Snapshot {
-  /** State of each file by its relative path. Each write to a file changes its state. */
+  /** State of each file, by relative path. Every write to a file changes its state. */
   readonly files: ReadonlyMap<string, string>;
-  /** false: the folder has more than maxScanned entries. */
+  /** Whether all entries were checked; false = the folder has more than maxScanned entries. */
   readonly isComplete: boolean;
 }
 
-/** Snapshot of a folder that is not checked for changes. */
+/** Snapshot for a folder that is not checked for changes. */
 export const noSnapshot: Snapshot = { files: new Map(), isComplete: true };
 
-/** Lists the files, except hidden files, compiled Python files and symbolic links. */
+/** Returns the state of the files, except hidden files, compiled Python files and symbolic links. */
 export async function snapshot(path: string): Promise<Snapshot> {
   const { paths, isComplete } = await filesBelow(path, maxScanned, ({ name }) => ignoredNames.test(name));
   const files = new Map<string, string>();
@@ -31,7 +31,7 @@ export async function snapshot(path: string): Promise<Snapshot> {
   return { files, isComplete };
 }
 
-/** Returns the state of a file; null: it has been removed. */
+/** Returns the state of a file; null = it has been removed. */
 export async function stateOf(path: string): Promise<string | null> {
   const found = await lstat(path, { bigint: true }).catch(() => null);
   return found === null ? null : fileState(found);

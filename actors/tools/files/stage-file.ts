@@ -1,5 +1,5 @@
-// Staging of a file: copies a file of a work folder to the staging folder of the file store. Code of the model controls the
-// work folder, so no link out of the folder is followed and every limit is checked.
+// File staging: copies a file from a work folder to the staging folder of the file store. Code written by the model controls the
+// work folder, so links that lead out of the folder are not followed, and every limit is checked.
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, rm } from "node:fs/promises";
@@ -27,8 +27,8 @@ export async function stage(
   const copy = join(stagingFolder, staged);
   try {
     const found = await file.stat();
-    // A file with several hard links may also be outside the work folder, and a path through a linked folder may lead out of
-    // it.
+    // A file with several hard links may also exist outside the work folder, and a path through a linked folder may lead out of
+    // the work folder.
     if (!found.isFile() || found.nlink > 1 || !(await isInside(file, folder))) return notAFile(name);
     if (found.size > fileLimits.maxFileBytes) {
       const limit = `at most ${fileLimits.maxFileBytes} are kept`;
@@ -65,13 +65,11 @@ function notAFile(name: string): StageFailure {
 async function isInside(file: FileHandle, folder: string): Promise<boolean> {
   const root = await realpath(folder);
   const target = await readlink(`/proc/self/fd/${file.fd}`).catch(() => null);
-  // Without /proc there is no sandbox, so the code can read every file of the server anyway.
+  // Without /proc there is no sandbox, so the code can read every file that the server can read anyway.
   return target === null || target.startsWith(root + sep);
 }
 
-/**
- * Copies a file, at most maxFileBytes bytes. Returns whether the whole file was copied. Throws if the copy cannot be written.
- */
+/** Copies at most maxFileBytes bytes of a file. Returns whether the whole file was copied. Throws if the copy cannot be written. */
 async function copied(from: FileHandle, path: string, isCancelled: () => boolean): Promise<boolean> {
   const to = await open(path, "wx", 0o600);
   try {

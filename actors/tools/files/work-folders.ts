@@ -1,5 +1,5 @@
-// Work folders: one folder per session, shared by its Python process and its shell commands, in a private folder of this
-// process. On the command line it is the folder of the user instead, in which nothing is removed, replaced or renamed.
+// Work folders: one folder per session, shared by its Python process and its shell commands, in a private folder of this process.
+// On the command line, the user's folder is used instead (userFolder); nothing in it is removed, replaced or renamed.
 import { randomBytes } from "node:crypto";
 import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -16,15 +16,15 @@ export interface WorkFolder {
   /** Path on the host. */
   readonly path: string;
   readonly skills: SessionSkills;
-  /** The /tmp of the session on the host. */
+  /** Path on the host of the session's /tmp. */
   readonly temporary: string;
-  /** Private folder of the session, which is removed with it. It contains `temporary`, and `path` unless that is the user's. */
+  /** Private folder of the session, removed with the session. It contains `temporary` and, unless `path` is the user's folder, `path`. */
   readonly session: string;
-  /** Whether `path` is a folder of the user. */
+  /** Whether `path` is the user's folder. */
   readonly isUsers: boolean;
   /**
-   * States of the files that the client already has, by name: inputs, and surfaced outputs. A file is surfaced again when it
-   * has changed, or when another run expects it. `run`: run that surfaced the file; null: the file is an input.
+   * States of the files that the client already has, by name: input files and surfaced outputs. A file is surfaced again when it
+   * has changed, or when another run expects it. `run`: run that surfaced the file; null = an input file.
    */
   readonly known: Map<string, { readonly state: string; readonly run: string | null }>;
 }
@@ -34,8 +34,8 @@ export class WorkFolders {
   readonly #userFolder: string | null;
 
   /**
-   * `base`: private folder of the sessions. `userFolder`: work folder of all sessions; null: each session gets a
-   * separate one.
+   * `base`: private folder that contains the folders of all sessions. `userFolder`: work folder of all sessions; null = each
+   * session gets its own.
    */
   constructor(base: string, userFolder: string | null = null) {
     this.#base = base;
@@ -55,8 +55,8 @@ export class WorkFolders {
   }
 
   /**
-   * Copies files into a folder. An existing file with the same name is replaced; an existing folder gets another name. Throws
-   * invalid_value for a name that cannot be used, storage_unavailable, and unsupported for a folder of the user.
+   * Copies files into a work folder. An existing file with the same name is replaced; an existing folder is renamed. Throws
+   * invalid_value for a name that cannot be used, storage_unavailable, and unsupported for the user's folder.
    */
   async mount({ path, temporary, isUsers, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
     if (isUsers)
@@ -64,7 +64,7 @@ export class WorkFolders {
     for (const { name, path: from } of files) {
       const checked = checkedFileName(name, false);
       const to = join(path, checked);
-      // The copy gets a new name and is then renamed, so that no link that a tool created is followed.
+      // The copy is created under a new name and then renamed, so that no link created by a tool is followed.
       const copy = join(temporary, `.mount-${randomBytes(8).toString("hex")}`);
       try {
         await copyFile(from, copy, constants.COPYFILE_EXCL);
@@ -88,14 +88,14 @@ export class WorkFolders {
     await removeFolder(session);
   }
 
-  /** Removes the folders of all sessions, also those that an earlier thread of this process has left. */
+  /** Removes the folders of all sessions, including those left by an earlier thread of this process. */
   async removeAll(): Promise<void> {
     const names = await readdir(this.#base);
     await Promise.all(names.map((name) => removeFolder(join(this.#base, name))));
   }
 }
 
-/** Returns the folders of a command that works in a work folder. */
+/** Returns the folders for a command that runs in a work folder. */
 export function foldersOf({
   path,
   temporary,
@@ -105,8 +105,8 @@ export function foldersOf({
 }
 
 /**
- * Renames a folder to a hidden name beside it. It is removed with the session: while processes of the session run, they can
- * replace folders by links, and a removal would follow the links out of the work folder.
+ * Renames a folder to a hidden name in the same parent folder. It is removed with the session and not now, because running
+ * processes of the session could replace folders by links, and the removal would follow the links out of the work folder.
  */
 async function setAside(folder: string): Promise<void> {
   await rename(folder, join(dirname(folder), `.replaced-${randomBytes(8).toString("hex")}`));

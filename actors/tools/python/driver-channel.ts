@@ -1,8 +1,9 @@
-// Driver channel: sends cells to the driver of an interpreter and receives its replies, as JSON lines. Code of a cell can write
-// to the channel too, so lines that are not the reply to the cell are ignored, and the number of bytes is limited.
+// Driver channel: sends cells (the code of one Python call) to the driver of an interpreter and receives its replies, as JSON
+// lines. The code of a cell can write to the channel too, so lines that are not the reply to the cell are ignored, and the number
+// of bytes is limited.
 import type { ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
 
-/** Maximum number of bytes received while a cell runs. The pictures of a cell need less. */
+/** Maximum number of bytes received while a cell runs. The images of a cell need fewer. */
 const MAX_BYTES = 48 * 2 ** 20;
 const NEWLINE = 0x0a;
 
@@ -15,12 +16,12 @@ export class DriverChannel {
   readonly #onFlood: () => void;
   #id = 0;
   #onReply: (reply: Reply) => void = () => {};
-  /** Received parts of the current, incomplete line. */
+  /** Received chunks of the current, incomplete line. */
   #line: Buffer[] = [];
   #bytes = 0;
   isFlooded = false;
 
-  /** `onFlood`: called when the process has sent more than MAX_BYTES; must end the process. */
+  /** `onFlood`: called when the process has sent more than MAX_BYTES. It must end the process. */
   constructor(channel: ConfinedProcess["channel"], onFlood: () => void) {
     this.#channel = channel;
     this.#onFlood = onFlood;
@@ -71,7 +72,7 @@ export class DriverChannel {
       return;
     }
     if (typeof reply !== "object" || reply === null || (reply as { id?: unknown }).id !== this.#id) return;
-    // Nothing is read between cells. A child process that still writes is then blocked, and does not keep this thread busy.
+    // The channel is not read between cells, so a child process that keeps writing is blocked and does not keep this thread busy.
     this.#channel?.fromCommand.pause();
     this.#onReply({ reply });
   }

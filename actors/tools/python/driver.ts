@@ -1,9 +1,9 @@
-// Driver of a Python session, as Python source. It reads cells as JSON lines from descriptor 3, runs them in one namespace, and
-// writes results as JSON lines to descriptor 4. Output of a cell, also of its child processes and C code, goes to stdout and
-// stderr of the process. A mark on both streams ends the output of a cell.
+// Driver of a Python session, as Python source code. It reads cells as JSON lines from descriptor 3, runs them in one namespace,
+// and writes results as JSON lines to descriptor 4. Output of a cell, including that of child processes and C code, goes to
+// stdout and stderr of the process. A delimiter on both streams marks the end of a cell's output.
 import { marks } from "./marks.ts";
 
-/** Maximum number of characters of a result's repr, and of an exception. */
+/** Maximum number of characters of the repr of a result, and of an exception. */
 const MAX_TEXT = 8192;
 const MAX_IMAGES = 16;
 const MAX_FRAMES = 32;

@@ -1,5 +1,6 @@
-// Interpreter: one confined Python process with its driver. It runs one cell at a time and keeps the variables between cells.
-// Code of a cell runs in the same process as the driver, so no data from this process is trusted.
+// Interpreter: one sandboxed Python process with its driver. It runs one cell (the code of one Python call) at a time and keeps
+// the variables between cells. The code of a cell runs in the same process as the driver, so no data from this process is
+// trusted.
 import { z } from "zod";
 import { resolvesWithin } from "../../../runtime/clock.ts";
 import type { ConfinedExit, ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
@@ -8,12 +9,12 @@ import { DriverChannel } from "./driver-channel.ts";
 import { MarkedOutput } from "./marked-output.ts";
 import { marks } from "./marks.ts";
 
-/** Milliseconds after the interrupt of a cell before its interpreter is killed. */
+/** Milliseconds between the interrupt of a cell and the kill of its interpreter. */
 const KILL_AFTER_MS = 2000;
-/** Maximum wait in ms, after the reply, for the marks that end the outputs. The driver writes the marks before the reply. */
+/** Maximum time in ms, after the reply, to wait for the delimiters that end the outputs. The driver writes them before the reply. */
 const MARK_MS = 1000;
 
-/** Base64 of a PNG file. */
+/** PNG file in base64. */
 const picture = z.string().refine((text) => text.startsWith("iVBORw0KGgo") && !/[^A-Za-z0-9+/=]/.test(text));
 const driverReply = z.object({
   result: z.string().nullable(),
@@ -33,7 +34,7 @@ export interface CellResult {
   readonly exception: string | null;
   readonly images: readonly string[];
   readonly frames: readonly string[];
-  /** Number of pictures that were too many or too large. */
+  /** Number of images that were dropped because there were too many or they were too large. */
   readonly picturesLeftOut: number;
   readonly ms: number;
   readonly isTimeout: boolean;
@@ -46,7 +47,7 @@ export class Interpreter {
   readonly #channel: DriverChannel;
   #hasEnded = false;
 
-  /** The process must have been started with a channel. */
+  /** `process` must have been started with a channel. */
   constructor(process: ConfinedProcess) {
     this.#process = process;
     process.isWatched = false;
@@ -66,13 +67,13 @@ export class Interpreter {
     return this.#hasEnded;
   }
 
-  /** Path of the work folder as the code sees it. */
+  /** Path of the work folder as seen by the code. */
   get workFolder(): string {
     return this.#process.workFolder;
   }
 
   /**
-   * Runs a cell. After the time limit, the cell is interrupted; if it still runs KILL_AFTER_MS later, its interpreter is
+   * Runs a cell. After the time limit, the cell is interrupted; if it is still running KILL_AFTER_MS later, its interpreter is
    * killed. Never rejects.
    */
   async run(code: string, timeoutMs: number): Promise<CellResult> {

@@ -1,4 +1,4 @@
-// Marked output: the stdout or stderr of an interpreter, split by cell. The driver writes a mark after the output of each cell.
+// Delimited output: splits the stdout or stderr of an interpreter by cell. The driver writes a delimiter after the output of each cell.
 import type { Readable } from "node:stream";
 import { BoundedText } from "../bounded-text.ts";
 import { endStream, maxOutputBytes, whenClosed } from "../process-output.ts";
@@ -8,10 +8,10 @@ export class MarkedOutput {
   readonly #closed: Promise<void>;
   readonly #mark: Buffer;
   #text = new BoundedText(maxOutputBytes);
-  /** Bytes at the end that may be the beginning of the mark. */
+  /** Bytes at the end of the received output that may be the beginning of the delimiter. */
   #held: Buffer = Buffer.alloc(0);
   #onMark: () => void = () => {};
-  /** Resolves at the mark that ends the output of the cell. */
+  /** Resolves when the delimiter after the cell's output has arrived. */
   marked: Promise<void> = Promise.resolve();
 
   constructor(stream: Readable, mark: string) {
@@ -21,10 +21,7 @@ export class MarkedOutput {
     stream.on("data", (chunk: Buffer) => this.#add(chunk)).pause();
   }
 
-  /**
-   * Begins the output of the next cell. Output since the last mark, for example of a background thread, belongs to this cell
-   * too.
-   */
+  /** Begins the output of the next cell. Output since the last delimiter, for example of a background thread, is added to this cell. */
   begin(): void {
     this.marked = new Promise((resolve) => {
       this.#onMark = resolve;
@@ -32,7 +29,7 @@ export class MarkedOutput {
     this.#stream.resume();
   }
 
-  /** Waits for the remaining output of a process that has ended. The output may lack the mark. */
+  /** Waits for the remaining output of a process that has ended. The delimiter may be missing from it. */
   async end(): Promise<void> {
     this.#stream.resume();
     await endStream(this.#stream, this.#closed);
@@ -44,7 +41,7 @@ export class MarkedOutput {
   take(): BoundedText {
     const text = this.#text;
     this.#text = new BoundedText(maxOutputBytes);
-    // Nothing is read between cells. A child process that still writes is then blocked, and does not keep this thread busy.
+    // The stream is not read between cells, so a child process that keeps writing is blocked and does not keep this thread busy.
     this.#stream.pause();
     return text;
   }

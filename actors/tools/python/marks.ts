@@ -1,5 +1,5 @@
-// Marks that end the output of a cell on stdout and stderr. They contain a random number of this process, so that a cell cannot
-// write one by accident.
+// Delimiters that mark the end of a cell's output on stdout and stderr. They contain a random number of this process, so that a
+// cell cannot write one by accident.
 import { randomBytes } from "node:crypto";
 
 const nonce = randomBytes(8).toString("hex");

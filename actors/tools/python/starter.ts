@@ -1,4 +1,4 @@
-// Python starter: finds the interpreter of the settings and starts it with the driver in the sandbox.
+// Python starter: finds the configured interpreter and starts it with the driver in the sandbox.
 import { spawnSync } from "node:child_process";
 import { ServerError } from "../../../runtime/errors.ts";
 import { innerWorkFolder } from "../../../runtime/sandbox/linux/bubblewrap.ts";
@@ -9,7 +9,7 @@ import { driverSource } from "./driver.ts";
 import { Interpreter } from "./interpreter.ts";
 
 const FIND_MS = 20_000;
-/** Folders that bubblewrap covers with those of the session. */
+/** Paths at which bubblewrap mounts the session's folders, hiding what is there on the host. */
 const covered = ["/tmp", innerWorkFolder, innerSkillsFolder];
 const question = "import sys, json; print(json.dumps([sys.executable, sys.base_prefix, sys.prefix]))";
 
@@ -24,7 +24,7 @@ export class PythonStarter {
     this.#readable = readable;
   }
 
-  /** Finds the interpreter. Throws config_invalid if the command is not Python 3, or if the sandbox hides its folder. */
+  /** Finds the interpreter. Throws config_invalid if the command is not Python 3, or if the sandbox would hide its folder. */
   static find(command: string, sandbox: Sandbox): PythonStarter {
     const { executable, prefixes } = installationOf(command);
     const readable = [...new Set(prefixes)].filter((prefix) => prefix !== "/usr");

@@ -1,4 +1,4 @@
-// Character encoding of a page: the byte order mark, the content-type header, the document's own declaration, or a guess.
+// Character encoding of a page: determined by the byte order mark, the content-type header, the document's own declaration, or a guess.
 import { createRequire } from "node:module";
 
 const require = createRequire(import.meta.url);
@@ -7,7 +7,7 @@ const sniff = require("html-encoding-sniffer") as (
   options: { readonly transportLayerEncodingLabel?: string; readonly defaultEncoding: string },
 ) => string;
 
-/** Decodes the bytes of a text. `contentType`: value of the header. Invalid bytes become U+FFFD. */
+/** Decodes the bytes of a text. `contentType`: value of the content-type header. Invalid bytes become U+FFFD. */
 export function decodeText(bytes: Uint8Array, contentType: string): string {
   const [, label] = /charset\s*=\s*["']?([^\s"';]+)/i.exec(contentType) ?? [];
   const defaultEncoding = isUtf8(bytes) ? "UTF-8" : "windows-1252";
@@ -27,7 +27,7 @@ function isUtf8(bytes: Uint8Array): boolean {
   }
 }
 
-/** Encodings that this build of Node.js does not know are read as UTF-8. */
+/** Returns a decoder. Encodings that this build of Node.js does not support are read as UTF-8. */
 function decoder(encoding: string): InstanceType<typeof TextDecoder> {
   try {
     return new TextDecoder(encoding);

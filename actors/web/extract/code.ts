@@ -1,14 +1,14 @@
-// Code blocks of a page: their lines and their language.
+// Code blocks of a page: extracts their lines and their language.
 import { type DomElement, type DomNode, isElement, textNode } from "./dom.ts";
 
 const lineElements = new Set(["DIV", "P", "LI", "TR"]);
 const sections = new Set(["ARTICLE", "MAIN", "SECTION", "BODY", "HTML"]);
-/** Number of elements around a code block whose classes may name its language. */
+/** Number of ancestors of a code block whose classes may name its language. */
 const maxLevels = 8;
 const languageClass =
   /(?:^|\s)(?:language|lang|brush:|highlight-source|highlight-text|source-code)[-:\s]\s*([\w+#.-]+)/i;
 
-/** Returns a fenced code block. */
+/** Returns a code block as fenced markdown. */
 export function fencedCode(pre: DomElement): string {
   const code = codeText(pre).replaceAll("\r\n", "\n").replace(/^\n/, "").replace(/\s+$/, "");
   const longest = Math.max(2, ...[...code.matchAll(/^`{3,}/gm)].map(([fence]) => fence.length));
@@ -16,7 +16,7 @@ export function fencedCode(pre: DomElement): string {
   return `${fence}${languageOf(pre)}\n${code}\n${fence}`;
 }
 
-/** Returns the text with a line break for each `<br>` and after each element that is a line. */
+/** Returns the text with a line break for each `<br>` and after each element that represents a line. */
 function codeText(node: DomNode): string {
   if (node.nodeType === textNode) return node.textContent ?? "";
   if (node.nodeName === "BR") return "\n";
@@ -35,7 +35,7 @@ function languageOf(pre: DomElement): string {
   return "";
 }
 
-/** Yields an element and those around it that may belong to the code block. */
+/** Yields an element and its ancestors that may belong to the code block. */
 function* ancestors(element: DomElement): Generator<DomElement> {
   let at: DomElement | null = element;
   for (let level = 0; level < maxLevels && at !== null && !sections.has(at.nodeName); level++) {

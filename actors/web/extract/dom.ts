@@ -1,4 +1,4 @@
-// DOM of a page: parses HTML with linkedom. These types describe the part of the DOM that the extraction uses.
+// DOM of a page: parses HTML with linkedom. The types describe the part of the DOM that the extraction uses.
 import { parseHTML } from "linkedom";
 
 export interface DomNode {
@@ -42,7 +42,7 @@ export const mainShare = 0.5;
 export const textNode = 3;
 export const elementNode = 1;
 
-/** Parses HTML. A text without `<html>` becomes a document too. */
+/** Parses HTML. A fragment without `<html>` is parsed as a document too. */
 export function parseDocument(html: string): DomDocument {
   const isWhole = /<html[\s>]/i.test(html.slice(0, 4096));
   const { document } = parseHTML(isWhole ? html : `<!doctype html><html><body>${html}</body></html>`);
@@ -51,7 +51,7 @@ export function parseDocument(html: string): DomDocument {
   return parsed;
 }
 
-/** Adds attributes in lower case, because linkedom keeps the case of their names. */
+/** Adds lower-case copies of attributes, because linkedom keeps the case of attribute names. */
 function lowerNames(element: DomElement): void {
   for (const name of element.getAttributeNames()) {
     const lower = name.toLowerCase();

@@ -1,9 +1,8 @@
-// Result page of DuckDuckGo's HTML interface: reads its results, and recognises a page that asks whether the reader is
-// human.
+// Result page of DuckDuckGo's HTML interface: parses its results, and detects a CAPTCHA page.
 import type { SearchResult } from "../search-result.ts";
 import { parseDocument, plainText } from "./dom.ts";
 
-/** `blocked`: the page asks for a check. `unknown`: it is not a result page. */
+/** Parsed results, or why there are none. `blocked`: it is a CAPTCHA page. `unknown`: it is not a result page. */
 export type ResultPage = readonly SearchResult[] | "blocked" | "unknown";
 
 export function duckDuckGoResults(html: string): ResultPage {
@@ -19,7 +18,7 @@ export function duckDuckGoResults(html: string): ResultPage {
   return results.length > 0 || document.querySelector(".no-results, .result--no-result") !== null ? results : "unknown";
 }
 
-/** Returns the URL to which a link leads, without the redirect over DuckDuckGo; null: none, or an advertisement. */
+/** Returns the target URL of a link, without DuckDuckGo's redirect; null = no target, or an advertisement. */
 function targetOf(href: string): string | null {
   const base = "https://duckduckgo.com/";
   if (href === "" || !URL.canParse(href, base)) return null;

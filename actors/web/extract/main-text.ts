@@ -1,28 +1,26 @@
-// Main text of a page: finds the element that contains it.
+// Main text of a page: finds the element that contains the main text.
 import { Readability } from "@mozilla/readability";
 import { linkedLength, linkShare, listAndHeading } from "./cleaning/structure.ts";
 import { type DomDocument, type DomElement, mainShare, parseDocument, plainText, textNode } from "./dom.ts";
 
-/** Minimum length in characters of the text of an element that counts as the main text; on short pages half of all text. */
+/** Minimum text length in characters for an element to count as the main text; on short pages, half of all text. */
 const minLength = 140;
-/**
- * If another article has at least this fraction of the length of the longest one, the articles are posts of one page.
- */
+/** Minimum length of another article, relative to the longest one, for the articles to count as posts of one page. */
 const otherShare = 0.3;
-/** Minimum fraction of the page's text that Readability must find. It finds one article, but a page may have many posts. */
+/** Minimum fraction of the page's text that Readability must find, because it finds only one post of a page with many posts. */
 const minShare = 0.5;
-/** Minimum fraction of the text found by Readability that the main element must contain. */
+/** Minimum fraction of Readability's text that the main element must contain. */
 const coreShare = 0.95;
-/** Maximum length of the main element, relative to the text found by Readability, which leaves out parts of lists. */
+/** Maximum length of the main element, relative to Readability's text, which omits parts of lists. */
 const maxCore = 2;
-/** Maximum length of the element that also contains the main heading, relative to the element without it. */
+/** Maximum length of the element that also contains the main heading, relative to the main element without it. */
 const maxWidening = 1.5;
-/** Maximum number of elements of a page for Readability, which takes several times as long as the rest of the extraction. */
+/** Maximum number of elements of a page for which Readability is used. It takes several times as long as the rest of the extraction. */
 const maxElements = 15_000;
 const minLinks = 3;
-/** Lists of links with at least this fraction of the page's text are its main text. */
+/** If lists of links have at least this fraction of the page's text, they are its main text. */
 const maxLinkLists = 0.8;
-/** Elements that contain a text with its paragraphs. */
+/** Tag names of elements that can contain a text with its paragraphs. */
 const containers = new Set(["BODY", "DIV", "SECTION", "ARTICLE", "MAIN", "TD", "CENTER"]);
 const mark = "data-element";
 
@@ -41,24 +39,21 @@ export function mainElement(document: DomDocument): DomElement {
   return readable(document) ?? document.body;
 }
 
-/**
- * Returns the elements that are not much shorter than the longest one; none if the longest has fewer than `enough`
- * characters.
- */
+/** Returns the longest element and the elements that are not much shorter; empty if the longest one has fewer than `enough` characters. */
 function longOnes(elements: readonly DomElement[], enough: number): readonly DomElement[] {
   const lengths = elements.map((element) => plainText(element).length);
   const longest = Math.max(0, ...lengths);
   return elements.filter((_element, at) => longest >= enough && (lengths[at] ?? 0) >= otherShare * longest);
 }
 
-/** Returns the smallest element around all of them. */
+/** Returns the smallest element that contains all the given elements. */
 function commonParent(first: DomElement, others: readonly DomElement[]): DomElement {
   let around = first;
   while (around.parentNode !== null && !others.every((other) => around.contains(other))) around = around.parentNode;
   return around;
 }
 
-/** Returns the article of a main element if it is the only one, has the heading, and has most of the text. */
+/** Returns the article in a main element if it is the only article, contains the heading, and has most of the text; else `main`. */
 function articleOf(main: DomElement): DomElement {
   const length = (element: DomElement): number => plainText(element).length;
   const [longest, ...others] = [...main.querySelectorAll("article")].sort((a, b) => length(b) - length(a));
@@ -68,9 +63,7 @@ function articleOf(main: DomElement): DomElement {
   return hasOther ? main : longest;
 }
 
-/**
- * Returns the element around the text found by Readability; null: it finds too little, or the page is too large for it.
- */
+/** Returns the element around the text that Readability finds; null = Readability finds too little, or the page is too large for it. */
 function readable(document: DomDocument): DomElement | null {
   const elements = [...document.querySelectorAll("body, body *")];
   if (elements.length > maxElements) return null;
@@ -87,7 +80,7 @@ function readable(document: DomDocument): DomElement | null {
   return core === undefined || plainText(core).length > maxCore * length ? body : withMainHeading(core);
 }
 
-/** Returns the smallest element of the document that contains nearly all of the found text. */
+/** Returns the smallest element of the document that contains nearly all of Readability's text. */
 function coreOf(found: DomElement, elements: readonly DomElement[]): DomElement | undefined {
   const lengths = elements.map(() => 0);
   const add = (element: DomElement | null, length: number): void => {
@@ -100,20 +93,23 @@ function coreOf(found: DomElement, elements: readonly DomElement[]): DomElement 
   return elements.findLast((element, at) => containers.has(element.nodeName) && (lengths[at] ?? 0) >= enough);
 }
 
-/** Returns the length of the text of an element without that of the elements in it. */
+/** Returns the length of an element's own text, without the text of its child elements. */
 function ownLength(element: DomElement): number {
   const texts = [...element.childNodes].filter(({ nodeType }) => nodeType === textNode);
   return texts.reduce((sum, text) => sum + plainText(text).length, 0);
 }
 
-/** Widens an element to the main heading, because Readability leaves out subtitles, authors and dates. */
+/**
+ * Returns the smallest ancestor that also contains the main heading, because Readability omits subtitles, authors and dates.
+ * Returns the element itself if that ancestor is much longer.
+ */
 function withMainHeading(core: DomElement): DomElement {
   let wider: DomElement | null = core;
   while (wider !== null && wider.querySelector("h1") === null) wider = wider.parentNode;
   return wider === null || plainText(wider).length > maxWidening * plainText(core).length ? core : wider;
 }
 
-/** Removes lists of links, except in running text and on pages that have nearly nothing else. */
+/** Removes lists of links, except in running text and on pages that contain hardly anything else. */
 function removeLinkLists(document: DomDocument): void {
   const total = plainText(document.body).length;
   const lists = [...document.querySelectorAll("ul, ol, td, div, p")].filter(isLinkList);
@@ -123,7 +119,7 @@ function removeLinkLists(document: DomDocument): void {
   for (const list of outer) if (!isInText(list)) for (const element of listAndHeading(list)) element.remove();
 }
 
-/** Returns the elements that no other one contains. `elements` must be in document order. */
+/** Returns the elements that are not contained in another one. `elements` must be in document order. */
 function outermost(elements: readonly DomElement[]): readonly DomElement[] {
   const outer: DomElement[] = [];
   for (const element of elements) if (outer.at(-1)?.contains(element) !== true) outer.push(element);
@@ -134,7 +130,7 @@ function isLinkList(block: DomElement): boolean {
   return block.querySelector("pre, h1") === null && consistsOfLinks(block, linkShare);
 }
 
-/** Whether a list follows a heading or a paragraph in a block that is not navigation. */
+/** Returns whether a list follows a heading or a paragraph in a block that is not navigation. */
 function isInText(list: DomElement): boolean {
   const block = list.parentNode;
   if (block === null || !["UL", "OL"].includes(list.nodeName)) return false;

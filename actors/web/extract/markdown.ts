@@ -1,10 +1,10 @@
-// Markdown of an element: turndown with our own rules for tables, code, links, images, formulas and definition lists.
+// Markdown of an element: turndown with custom rules for tables, code, links, images, formulas and definition lists.
 import Turndown from "turndown";
 import { fencedCode } from "./code.ts";
 import { type DomElement, plainText } from "./dom.ts";
 import { isDataTable, markdownTable } from "./tables.ts";
 
-/** Returns the markdown of an element. Links become absolute. */
+/** Returns the markdown of an element. Relative links become absolute. */
 export function markdownOf(root: DomElement, baseUrl: string): string {
   const turndown = converter(baseUrl);
   const markdown = turndown.turndown(root as never);
@@ -18,7 +18,7 @@ type Replacement = (content: string, element: DomElement) => string;
 
 function converter(baseUrl: string): Turndown {
   const turndown = new Turndown({ headingStyle: "atx", codeBlockStyle: "fenced", bulletListMarker: "-" });
-  // Readers are models and searches: escapes would change the words.
+  // The text is read by models and searched, and escapes would change its words.
   turndown.escape = (text) => text;
   const add = (name: string, filter: (element: DomElement) => boolean, replacement: Replacement): void => {
     turndown.addRule(name, {
@@ -47,7 +47,7 @@ function converter(baseUrl: string): Turndown {
   return turndown;
 }
 
-/** Returns a list item. Its further lines are indented by the width of its mark. */
+/** Returns a list item. Its continuation lines are indented by the width of its bullet or number. */
 function listItem(content: string, item: DomElement): string {
   const list = item.parentNode;
   const items = list === null ? [] : [...list.children].filter(({ nodeName }) => nodeName === "LI");
@@ -65,7 +65,7 @@ function isTable(element: DomElement): boolean {
   return element.nodeName === "TABLE" && isDataTable(element);
 }
 
-/** Returns a markdown link. A link without a text or with another scheme than http and https becomes its text. */
+/** Returns a markdown link. A link without a text, or with a scheme other than http and https, becomes plain text. */
 function linked(content: string, href: string | null, baseUrl: string): string {
   const text = content.replaceAll(/\s+/g, " ").trim();
   if (text === "" || href === null || href.startsWith("#") || content.includes("\n\n")) return content;

@@ -1,4 +1,4 @@
-// Text of a page: its title and its main text as markdown.
+// Text of a page: extracts its title, and its main text as markdown.
 import { wholeLength } from "../ranking/passages.ts";
 import { decodeText } from "./charset.ts";
 import { clean } from "./cleaning/clean.ts";
@@ -6,7 +6,7 @@ import { type DomDocument, parseDocument, plainText } from "./dom.ts";
 import { mainElement } from "./main-text.ts";
 import { markdownOf } from "./markdown.ts";
 
-/** Maximum number of characters of a text. The rest of a longer one is cut. */
+/** Maximum number of characters of a text. Longer texts are truncated. */
 export const maxTextLength = 262_144;
 const maxTitleLength = 512;
 
@@ -16,7 +16,7 @@ export interface ExtractedText {
   readonly isCut: boolean;
 }
 
-/** Returns the text of a page. `contentType`: value of the header. Types other than HTML are text already. */
+/** Returns the text of a page. `contentType`: value of the content-type header. Types other than HTML are used as plain text. */
 export function pageText(bytes: Uint8Array, contentType: string, url: string): ExtractedText {
   const source = decodeText(bytes, contentType);
   if (!isHtml(contentType)) return cut("", source.trim());
@@ -30,14 +30,12 @@ export function pageText(bytes: Uint8Array, contentType: string, url: string): E
   return cut(title, text === "" ? description : underHeading(text, heading));
 }
 
-/**
- * Puts the heading of the page before a text without it, because Readability removes a heading that repeats the title.
- */
+/** Adds the page's heading before a text that does not contain it, because Readability removes a heading that repeats the title. */
 function underHeading(text: string, heading: string): string {
   return heading === "" || text.includes(heading) ? text : `# ${heading}\n\n${text}`;
 }
 
-/** A page without a content type is read as HTML. */
+/** Returns whether the content is HTML. A page without a content type counts as HTML. */
 function isHtml(contentType: string): boolean {
   return contentType === "" || /^\s*(?:text\/html|application\/xhtml\+xml)/i.test(contentType);
 }

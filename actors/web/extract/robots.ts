@@ -1,4 +1,4 @@
-// Rules of a robots.txt (RFC 9309) for this server.
+// Parses a robots.txt (RFC 9309) and applies the rules for this server.
 import { createRequire } from "node:module";
 import { userAgent } from "../../../runtime/web/guarded-fetch.ts";
 
@@ -8,7 +8,7 @@ const parseRobots = require("robots-parser") as (
   text: string,
 ) => { isAllowed(url: string, agent: string): boolean | undefined };
 
-/** Whether a robots.txt allows this server to read a page. */
+/** Returns whether a robots.txt allows this server to read a page. */
 export function robotsAllow(text: string, robotsUrl: string, url: string): boolean {
   return parseRobots(robotsUrl, text).isAllowed(url, userAgent) ?? true;
 }

@@ -1,13 +1,13 @@
-// Tables as markdown. Tables that only arrange a page are turned into blocks of text.
+// Tables as markdown. Tables that are only used for page layout become blocks of text.
 import { type DomElement, isElement } from "./dom.ts";
 
-/** Elements that a cell of a markdown table cannot contain. */
+/** Elements that a markdown table cell cannot contain. */
 const blocks = "table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, p + p, hr";
 const maxColumns = 64;
-/** Maximum number of rows. A text with more rows would be longer than the part of a page that models get. */
+/** Maximum number of rows. More rows would exceed the part of a page that models get. */
 const maxRows = 2000;
 
-/** Whether a table has data, so that it becomes a markdown table. */
+/** Returns whether a table contains data (as opposed to layout), so that it becomes a markdown table. */
 export function isDataTable(table: DomElement): boolean {
   if (table.querySelector("th, caption") !== null && table.querySelector("table, pre") === null) return true;
   if (table.getAttribute("role") === "presentation" || table.querySelector(blocks) !== null) return false;
@@ -15,7 +15,7 @@ export function isDataTable(table: DomElement): boolean {
   return rows.length > 1 && rows.every((row) => cellsOf(row).length > 1);
 }
 
-/** Returns a markdown table. `textOf` returns the markdown of a cell's content. */
+/** Returns a markdown table. `textOf`: returns the markdown of a cell's content. */
 export function markdownTable(table: DomElement, textOf: (cell: DomElement) => string): string {
   const grid = gridOf(table, textOf);
   const width = Math.min(Math.max(...grid.map((row) => row.length), 1), maxColumns);

@@ -1,4 +1,4 @@
-// DuckDuckGo's HTML interface as a search provider. It needs no key.
+// DuckDuckGo's HTML interface as a search provider. It needs no API key.
 import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { Extractor } from "../readers/extractor.ts";
 import type { SearchResult } from "../search-result.ts";

@@ -1,4 +1,4 @@
-// Creates the search provider of the settings.
+// Creates the configured search provider.
 
 import { publicGuard } from "../../../runtime/web/connection.ts";
 import { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
@@ -10,7 +10,7 @@ import type { SearchProvider } from "./provider.ts";
 import { SearXng } from "./searxng.ts";
 import { Tavily, tavilyUrl } from "./tavily.ts";
 
-/** The URL of the settings is the operator's, so it may be in a private network. */
+/** Creates a provider. A configured URL is trusted because it comes from the operator, so it may be in a private network. */
 export function openProvider({ name, url, apiKey }: WebPlaceInit["provider"], extractor: Extractor): SearchProvider {
   const fetcher = new GuardedFetcher(url === null ? publicGuard : { ...publicGuard, isAllowed: () => true });
   switch (name) {

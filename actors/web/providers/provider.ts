@@ -1,4 +1,4 @@
-// Search providers: their interface, and their request for JSON.
+// Search providers: their interface, and a function that requests JSON from a provider.
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { Fetched, FetchRequest, GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { WebOptions } from "../../api/agent/web.ts";
@@ -13,7 +13,7 @@ export interface SearchQuery {
 }
 
 export interface SearchProvider {
-  /** Returns results, the best first. Throws peer_gone if the provider does not answer or refuses; cancelled. */
+  /** Returns search results, best first. Throws peer_gone if the provider does not respond or rejects the request; cancelled. */
   search(query: SearchQuery, signal: AbortSignal): Promise<readonly SearchResult[]>;
 }
 
@@ -28,7 +28,7 @@ const limits = {
 
 type ProviderRequest = Pick<FetchRequest, "method" | "headers" | "body"> & { readonly url: URL };
 
-/** Sends a request to a provider. Errors name the provider and no part of the request, which may contain the key. */
+/** Sends a request to a provider. Error messages name the provider, but contain no part of the request, which may include the API key. */
 export async function askProvider(
   provider: string,
   fetcher: GuardedFetcher,
@@ -51,7 +51,7 @@ export function providerUrl(base: string, path: string): URL {
   return new URL(`${base.replace(/\/+$/, "")}/${path}`);
 }
 
-/** Moves the user name and the password of a URL into a header. */
+/** Moves the user name and password of a URL into a header. */
 function withoutUserInfo({ url: given, headers = {} }: ProviderRequest) {
   const url = new URL(given);
   const { username, password } = url;
@@ -62,7 +62,7 @@ function withoutUserInfo({ url: given, headers = {} }: ProviderRequest) {
   return { url: url.href, headers: { ...headers, authorization: `Basic ${Buffer.from(pair).toString("base64")}` } };
 }
 
-/** Returns the results in a JSON answer. `read` returns the value at the position of the list, of any type. */
+/** Returns the results in a JSON response. `read`: extracts the value that should be the list of results; it may be of any type. */
 export async function jsonResults(
   provider: string,
   fetched: Fetched,
@@ -84,12 +84,12 @@ function parse(provider: string, body: Uint8Array): Readonly<Record<string, unkn
     const answer: unknown = JSON.parse(new TextDecoder().decode(body));
     if (typeof answer === "object" && answer !== null) return answer as Readonly<Record<string, unknown>>;
   } catch {
-    // Reported below.
+    // Invalid JSON is reported below.
   }
   throw providerError(provider, "expected JSON as its answer");
 }
 
-/** Returns a text without tags; "" if the value is not a text. */
+/** Returns a text without HTML tags; "" if the value is not a string. */
 function plain(value: unknown): string {
   if (typeof value !== "string") return "";
   return value

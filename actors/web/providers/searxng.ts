@@ -1,4 +1,4 @@
-// SearXNG as a search provider. Its instance belongs to the operator and must offer the format json.
+// SearXNG as a search provider. The operator runs the instance, which must have the format `json` enabled.
 import type { GuardedFetcher } from "../../../runtime/web/guarded-fetch.ts";
 import type { SearchResult } from "../search-result.ts";
 import { localeOf, queryWithDomains } from "./locale.ts";

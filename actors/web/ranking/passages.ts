@@ -1,12 +1,12 @@
-// Passages of a page: parts of its markdown of a few sentences each. Code blocks and tables are kept whole if they are short enough.
+// Passages of a page: splits its markdown into parts of a few sentences. Code blocks and tables are kept whole if they are short enough.
 
-/** Length in characters up to which blocks are joined, and above which a block is divided. */
+/** Length in characters up to which blocks are joined, and above which a block is split. */
 const joinedLength = 800;
-/** Length in characters up to which a section is joined with the next one. */
+/** Length in characters up to which a section is joined to the next one. */
 const shortLength = 200;
 const maxLength = 1200;
 
-/** Divides markdown into passages, in order. Headings belong to the passage that follows them. */
+/** Splits markdown into passages, in order. A heading belongs to the passage that follows it. */
 export function passagesOf(markdown: string): readonly string[] {
   const passages: string[] = [];
   let current = "";
@@ -27,7 +27,7 @@ function isHeading(text: string): boolean {
   return text.startsWith("#") && !text.includes("\n");
 }
 
-/** Returns the blocks of markdown, which blank lines separate outside of code. Long blocks are divided. */
+/** Returns the blocks of a markdown text, which are separated by blank lines outside of code. Long blocks are split. */
 function blocksOf(markdown: string): readonly string[] {
   const blocks: string[] = [];
   let lines: string[] = [];
@@ -44,7 +44,7 @@ function blocksOf(markdown: string): readonly string[] {
   return blocks.filter((block) => block.trim() !== "").flatMap(divided);
 }
 
-/** Divides a block after lines or sentences, or else anywhere. */
+/** Splits a block between lines or sentences, or else at any character. */
 function divided(block: string): readonly string[] {
   const parts: string[] = [];
   let rest = block;
@@ -58,7 +58,7 @@ function divided(block: string): readonly string[] {
   return [...parts, rest];
 }
 
-/** Returns the length, or one less if it would cut a character of two UTF-16 units in half. */
+/** Returns the length, reduced by one if the cut would split a surrogate pair. */
 export function wholeLength(text: string, length: number): number {
   const isHalf = length < text.length && /[\ud800-\udbff]/.test(text.charAt(length - 1));
   return isHalf ? length - 1 : length;

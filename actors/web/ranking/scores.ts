@@ -1,4 +1,4 @@
-// Scores of passages for a query: BM25 of their words, or the similarity of their embeddings.
+// Passage scores for a query: BM25 of the words, or similarity of the embeddings.
 import MiniSearch from "minisearch";
 
 /** A passage of a page. `page`: index of the page. */
@@ -8,16 +8,16 @@ export interface Passage {
   readonly text: string;
 }
 
-/** Computes vectors of Euclidean length 1. `inputType`: what the texts are for the model. */
+/** Computes vectors of Euclidean length 1. `inputType`: role of the texts for the embedding model. */
 export type Embed = (texts: readonly string[], inputType: "query" | "document") => Promise<readonly Float32Array[]>;
 
-/** Maximum number of passages whose embeddings are computed: the passages with the best BM25 scores. */
+/** Maximum number of passages to embed. The passages with the best BM25 scores are chosen. */
 const maxEmbedded = 64;
-/** Weight of a word of the query that is only the beginning of a word of the passage, as in `bake` and `baker`. */
+/** Weight of a query word that matches only the beginning of a word in the passage, such as `bake` and `baker`. */
 const prefixWeight = 0.4;
 const minPrefixLength = 4;
 
-/** Returns a score for each passage, 0 or more: its BM25 score. */
+/** Returns the BM25 score of each passage, 0 or more. */
 export function wordScores(query: string, passages: readonly Passage[]): readonly number[] {
   const index = new MiniSearch({ fields: ["text", "title"], tokenize: wordsOf, processTerm: (term) => plain(term) });
   index.addAll(passages.map(({ text, title }, id) => ({ id, text, title })));
@@ -32,8 +32,8 @@ export function wordScores(query: string, passages: readonly Passage[]): readonl
 }
 
 /**
- * Returns a score for each passage: the cosine similarity of its embedding and the query's; -1 if its embedding was not
- * computed. `bm25`: the BM25 scores.
+ * Returns the cosine similarity of each passage's embedding to the query's; -1 for a passage that was not embedded. `bm25`: BM25
+ * scores of the passages.
  */
 export async function embeddingScores(
   query: string,
@@ -59,7 +59,7 @@ function dot(a: Float32Array | undefined, b: Float32Array | undefined): number {
   return a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
 }
 
-/** Returns the words of a text. Scripts without spaces between words give pairs of characters. */
+/** Returns the words of a text. For scripts without spaces between words, returns pairs of characters. */
 function wordsOf(text: string): string[] {
   const parts =
     text.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]+|[\p{L}\p{N}_]+/gu) ?? [];
@@ -74,7 +74,7 @@ function pairs(text: string): string[] {
   return characters.slice(1).map((character, i) => `${characters[i]}${character}`);
 }
 
-/** Returns a word in lower case without accents; null: it is a stop word. */
+/** Returns a word in lower case without accents; null for a stop word. */
 function plain(word: string): string | null {
   const text = word.normalize("NFKD").replaceAll(/\p{M}/gu, "").toLowerCase();
   return stopWords.has(text) ? null : text;

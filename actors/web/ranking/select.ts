@@ -1,9 +1,9 @@
-// Selection of passages within a budget of characters: the best passages of all pages, in the order of their page.
+// Passage selection within a budget of characters: the best passages of all pages, in the order in which they appear on their page.
 import { wholeLength } from "./passages.ts";
 import type { Passage } from "./scores.ts";
 
 const gap = "\n\n";
-/** A passage is cut to the rest of the budget only if at least this many characters remain of it. */
+/** Minimum length in characters of a truncated passage. If less of the budget is left, longer passages are skipped. */
 const minPart = 80;
 
 export interface SelectedPage {
@@ -13,8 +13,8 @@ export interface SelectedPage {
 }
 
 /**
- * Selects passages. First each page that matches gets its best passage, then the best of the other passages are added.
- * Returns the pages, the best first. All contents together have at most `budget` characters.
+ * Selects passages. Each matching page first gets its best passage; then the best of the remaining passages are added. Returns
+ * the pages, best first. All contents together have at most `budget` characters.
  */
 export function selectPassages(
   passages: readonly Passage[],

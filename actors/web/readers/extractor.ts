@@ -1,5 +1,5 @@
-// Extractor: runs extraction tasks in reader processes, and reads each PDF file in a separate process. Clients take
-// turns, and one client never uses all reader processes.
+// Extractor: runs extraction tasks in reader processes, and reads each PDF file in a separate process. Clients take turns, and a
+// single client never uses all reader processes.
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { documentText } from "../../files/documents/document-text.ts";
 import { ReaderProcess } from "./reader-process.ts";
 import type { ExtractTasks } from "./tasks.ts";
 
-/** Maximum number of reader processes, in total and for one client. */
+/** Maximum number of reader processes, in total and per client. */
 const maxProcesses = 3;
 const maxProcessesOfClient = 2;
 /** Time in ms after which an idle process ends. */
@@ -28,7 +28,7 @@ export class Extractor {
   readonly #gate = new Gate(maxProcesses);
   readonly #clients = new KeyedGates(maxProcessesOfClient);
   readonly #processes = new Set<ReaderProcess>();
-  /** Processes without a task, with the timers that end them. */
+  /** Processes without a task, with the timers that will end them. */
   readonly #idle = new Map<ReaderProcess, NodeJS.Timeout>();
 
   /** `folder`: folder for temporary files. */
@@ -36,7 +36,7 @@ export class Extractor {
     this.#folder = folder;
   }
 
-  /** Runs a task. Throws unsupported if the input cannot be read within the limits; cancelled. */
+  /** Runs a task. Throws unsupported if the input cannot be read within the limits, or cancelled. */
   async run<K extends keyof ExtractTasks>(
     kind: K,
     input: ExtractTasks[K]["input"],
@@ -47,7 +47,7 @@ export class Extractor {
     return (await orAborted(signal, inTurn)) as ExtractTasks[K]["result"];
   }
 
-  /** Returns the text of a PDF file. Throws unsupported if it has no text, or cannot be read within the limits. */
+  /** Returns the text of a PDF file. Throws unsupported if the file has no text or cannot be read within the limits. */
   async pdf(bytes: Uint8Array, client: string): Promise<string> {
     const path = join(this.#folder, `${randomUUID()}.pdf`);
     await writeFile(path, bytes, { mode: 0o600 });

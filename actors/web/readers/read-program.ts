@@ -1,4 +1,4 @@
-// Program of a reader process: runs the extraction tasks that it gets as messages, one after another, and answers each.
+// Program of a reader process: runs the extraction tasks that it receives as messages, one after another, and replies to each.
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { decodeText } from "../extract/charset.ts";
 import { duckDuckGoResults } from "../extract/duckduckgo-page.ts";
@@ -21,7 +21,7 @@ const handlers: Handlers = {
 process.on("message", ({ kind, input }: ReaderTask) => process.send?.(run(kind, input)));
 process.on("disconnect", () => process.exit());
 
-/** Runs a task. Any error, also a stack overflow because of deep nesting, means that the page cannot be read. */
+/** Runs a task. Any error, even a stack overflow caused by deep nesting, means that the page cannot be read. */
 function run(kind: keyof ExtractTasks, input: unknown): ReaderAnswer {
   try {
     return { value: (handlers[kind] as (input: unknown) => unknown)(input) };

@@ -1,5 +1,5 @@
-// Reader process: a child process that runs extraction tasks, one at a time. A task that takes too long or too much memory is ended
-// with its process. A thread cannot be used, because a full heap of a thread can end the whole process.
+// Reader process: a child process that runs extraction tasks, one at a time. If a task exceeds its time or memory limit, its
+// process is killed. Threads are not used, because a thread that exhausts its heap can crash the whole process.
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants, setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -9,7 +9,7 @@ import type { ReaderAnswer, ReaderTask } from "./tasks.ts";
 
 const heapMiB = 256;
 const limitMs = 8000;
-/** A process ends after this number of tasks, so that the kernel can limit its processor time. */
+/** Number of tasks after which a process is replaced, so that the kernel can limit its CPU time. */
 const maxTasks = 100;
 const maxProcessorSeconds = (maxTasks * limitMs) / 1000;
 
@@ -30,19 +30,19 @@ export class ReaderProcess {
       stdio: ["ignore", "ignore", "ignore", "ipc"],
       serialization: "advanced",
     });
-    // Models and requests come first.
+    // Lower priority, because models and requests are more important.
     if (this.#child.pid !== undefined) setPriority(this.#child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
     this.#child.on("message", (answer: ReaderAnswer) => this.#answer(answer));
     this.#child.on("exit", (_code, signal) => this.#ended(signal));
     this.#child.on("error", () => this.#ended(null));
   }
 
-  /** Whether the process can take a task. */
+  /** Whether the process can accept another task. */
   get isUsable(): boolean {
     return !this.#hasEnded && this.#tasks < maxTasks;
   }
 
-  /** Runs a task. Rejects with unsupported if it fails or is ended. */
+  /** Runs a task. Rejects with unsupported if the task fails or is killed. */
   async run(task: ReaderTask): Promise<unknown> {
     this.#tasks++;
     const answered = new Promise<ReaderAnswer>((resolve) => {

@@ -1,16 +1,16 @@
-// Resumed turns: the turns of a conversation from the messages of a saved session.
+// Resumed turns: converts the messages of a saved session to the turns of a conversation.
 import type { Session } from "../../../actors/api/agent/sessions.ts";
 import type { Turn } from "../../run/conversation.ts";
 
 /** Note at the end of an interrupted answer. It tells the model that the user interrupted the answer. */
 const interruptedNote = "[The user interrupted this answer.]";
 
-/** Returns the text that the conversation keeps of an interrupted answer. */
+/** Returns the text of an interrupted answer as it is kept in the conversation. */
 export function interruptedAnswer(text: string): string {
   return text === "" ? interruptedNote : `${text}\n${interruptedNote}`;
 }
 
-/** System prompt and turns of a session as its user sees them: an answer has the texts of all its rounds. */
+/** System prompt and turns of a session, as its user sees them. An answer consists of the texts of all its tool rounds. */
 export interface ResumedConversation {
   readonly system: string | null;
   readonly turns: readonly Turn[];
@@ -19,7 +19,8 @@ export interface ResumedConversation {
 export function resumedConversation({ messages, digests }: Pick<Session, "messages" | "digests">): ResumedConversation {
   let system: string | null = null;
   const turns: Turn[] = [];
-  // The last answer has no digest if the run was cut off. The loop adds its messages to the next request.
+  // If the run was cut off, the last answer has no digest. It is skipped here, because the agent loop adds its messages to the
+  // next request.
   for (const { message, visible } of messages.filter((one) => one.visible < digests.length)) {
     const { role, content } = message;
     if (role === "system" && visible === 0) system = content;

@@ -1,5 +1,5 @@
-// Saved sessions: wraps the sessions of the agent loop, and saves each of them to a file too. The session of the
-// conversation does not expire while the command runs, unlike the sessions of a server.
+// Saved sessions: wraps the sessions of the agent loop, and also saves each session to a file. Unlike the sessions of a server,
+// the session of the conversation does not expire while the command runs.
 
 import type { Files } from "../../../actors/api/agent/files.ts";
 import { importedSession, serializedSession } from "../../../actors/api/agent/serialized-session.ts";
@@ -24,7 +24,7 @@ export class SavedSessions implements Sessions {
     this.#options = options;
   }
 
-  /** Adds a saved session to the sessions of the loop. */
+  /** Adds a saved session to the sessions of the agent loop. */
   async restore({ id, session }: SavedSession, client: string): Promise<Session> {
     const { inner, files } = this.#options;
     const restored = await importedSession(id, client, session, files);
@@ -65,7 +65,7 @@ export class SavedSessions implements Sessions {
     return this.#options.inner.delete(id);
   }
 
-  /** Saves a session without copies of its files: they are in the work folder. A failure does not end the conversation. */
+  /** Saves a session, but not its files, because they are in the work folder. A failure does not end the conversation. */
   async #save(session: Session): Promise<void> {
     const { saved, files, workFolder, log } = this.#options;
     try {

@@ -1,6 +1,5 @@
-// Session files: the conversations of the agent on the command line, one file a session, so that a later command can
-// continue them. A session is saved after each result of a tool, so that the conversation of a killed command can be
-// continued too.
+// Session files: conversations of the agent on the command line, one file per session, so that a later command can continue
+// them. A session is saved after each tool result, so that even the conversation of a killed command can be continued.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -26,7 +25,7 @@ export type SavedSession = z.output<typeof savedSchema>;
 export class SessionFiles {
   readonly #folder: string | null;
 
-  /** `folder`: folder of the files; null: nothing is saved. */
+  /** `folder`: folder of the session files; null if sessions are not saved. */
   constructor(folder: string | null) {
     this.#folder = folder;
   }
@@ -58,7 +57,7 @@ export class SessionFiles {
     throw invalid(`the session ${id} works in ${saved.folder}, not in ${workFolder}: name its folder with --folder`);
   }
 
-  /** Returns the last session of a work folder. Throws invalid_value if there is none. */
+  /** Returns the most recent session of a work folder. Throws invalid_value if there is none. */
   async last(workFolder: string): Promise<SavedSession> {
     const [name] = await this.#newestFirst(folderKey(workFolder));
     if (name === undefined) throw invalid(`no session of the folder ${workFolder} can be continued`);

@@ -4,15 +4,15 @@ import type { Output } from "../../run/output.ts";
 import type { FileChange } from "./folder-changes.ts";
 import { visible, visibleLine } from "./visible-text.ts";
 
-/** Maximum number of lines of the diffs of one call. */
+/** Maximum total number of diff lines for one tool call. */
 const MAX_LINES = 120;
-/** Maximum number of files that are named. */
+/** Maximum number of changed files that are listed. */
 const MAX_FILES = 20;
-/** Milliseconds after which the comparison of two texts is given up. */
+/** Time limit in ms for the comparison of two texts. */
 const DIFF_MS = 300;
 const CONTEXT_LINES = 2;
 
-/** Returns the changes as lines: one with the name of each file, and the diff below it. */
+/** Returns the changes as lines: for each file, a line with its name, and its diff below. */
 export function changeLines(
   changes: readonly FileChange[],
   width: number,
@@ -31,7 +31,7 @@ export function changeLines(
   return lines;
 }
 
-/** Returns the lines of the diff; none for a file that was deleted, or whose texts are not known. */
+/** Returns the lines of the diff. The list is empty for a deleted file, and for a file whose content is not known. */
 function diffOf({ kind, path, before, after }: FileChange): readonly string[] {
   if (after === null || (before === null && kind === "changed")) return [];
   const patch = structuredPatch(path, path, before ?? "", after, "", "", { context: CONTEXT_LINES, timeout: DIFF_MS });

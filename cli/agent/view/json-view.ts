@@ -1,5 +1,5 @@
-// JSON view: prints the events of a run as JSON, one a line, for programs. The objects have the form of the server's
-// events.
+// JSON view: prints the events of a run for other programs, one JSON object per line. The objects have the same form as the
+// server's events.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { extensionEvent } from "../../../http/shared/agent/wire.ts";
 import type { Output } from "../../run/output.ts";
@@ -34,7 +34,7 @@ export class JsonView implements RunView {
   }
 }
 
-/** Returns the JSON form of an event; null: it has none. */
+/** Returns the JSON form of an event; null if the event is not printed. */
 function jsonEvent(event: AgentEvent): object | null {
   switch (event.type) {
     case "session":

@@ -23,7 +23,7 @@ type Approval = Extract<AgentEvent, { readonly type: "approval" }>;
 
 export class TerminalView implements RunView {
   readonly #options: TerminalViewOptions;
-  /** Last round whose calls were shown when the user was asked about them. */
+  /** Number of the last round whose calls were shown together with a question to the user. */
   #askedRound = -1;
   /** Calls of the run that have been shown. */
   readonly #shown = new Set<string>();

@@ -4,17 +4,20 @@ import { sourceOf } from "../call-source.ts";
 import { excerpt, visibleLine } from "./visible-text.ts";
 
 /**
- * Maximum number of shown lines of a call, and of characters of a line. A longer call is cut, and the last line says
- * so.
+ * Maximum number of lines that are shown of a call, and of characters in a line. A longer call is cut, and a last line reports
+ * the cut.
  */
 const CALL_LINES = 1000;
 const CALL_WIDTH = 20_000;
-/** Maximum number of shown lines at the beginning of an output, and at its end. */
+/** Number of lines that are shown from the beginning of an output, and from its end. */
 const OUTPUT_LINES = 10;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Returns the lines of a call: code or commands and then the other arguments as JSON, or all arguments as JSON. `kind`: see sourceOf. */
+/**
+ * Returns the lines that show a call: its code or commands, then the other arguments as JSON. For a call without code or
+ * commands, all arguments as JSON. `kind`: see sourceOf.
+ */
 export function callLines(kind: string, args: unknown): readonly string[] {
   const source = sourceOf(kind, args);
   if (source === null) return indented(typeof args === "string" ? args : JSON.stringify(args, null, 2), "  ", "  ");
@@ -37,14 +40,17 @@ function indented(text: string, first: string, others: string): readonly string[
 
 const wholeText = { head: Number.POSITIVE_INFINITY, tail: 0, width: Number.POSITIVE_INFINITY };
 
-/** Returns the name of a tool for its user. */
+/** Returns the name of a tool as the user sees it. */
 export function toolTitle(kind: ApprovalRequest["tool"]["kind"] | string, name: string): string {
   if (kind === "code_execution") return "Python";
   if (kind === "shell") return "Shell";
   return visibleLine(name.replace(/^service_/, ""));
 }
 
-/** Returns the lines of a result: the beginning and the end of the outputs, and how the call ended. `width`: of the terminal. */
+/**
+ * Returns the lines that show a result: the beginning and the end of its outputs, and how the call ended. `width`: width of the
+ * terminal in characters.
+ */
 export function resultLines(data: Fields, width: number): readonly string[] {
   const limits = { head: OUTPUT_LINES, tail: OUTPUT_LINES, width: Math.max(20, width - 4) };
   const texts = [data.stdout, data.stderr, data.result, data.exception, data.content];

@@ -1,8 +1,8 @@
 // Folder in which this process keeps prepared adapters. It is private to the user and removed at exit. Used by
 // service-options.ts and bench.ts.
 //
-// The folder is preferably in the cache, because the system deletes old files from its temporary folder, and a model that is
-// reloaded weeks later needs its adapters again.
+// The folder is in this program's cache if possible, because the system deletes old files from its temporary folder. A model
+// that is reloaded weeks later still needs its adapters.
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";

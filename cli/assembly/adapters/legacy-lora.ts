@@ -40,7 +40,7 @@ function adapterOf(name: string, sources: readonly string[], orderFile: string):
   throw invalid(`"${orderFile}": order expects names of the adapters in legacy_lora: ${known}; got "${name}"`);
 }
 
-/** Short name of a source: the last part of its path or of its hub name. */
+/** Returns the short name of a source: the last part of its path or of its hub name. */
 function nameOf(source: string): string {
   return basename(source.replace(/@[^/]*$/, "")).replace(/\.gguf$/i, "");
 }

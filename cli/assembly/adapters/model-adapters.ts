@@ -30,7 +30,7 @@ export interface AdapterSetting {
 }
 
 export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
-  /** Adapter limits for which the engine reserves memory; null: none. */
+  /** Limits on the adapters for which the engine reserves memory; null if it reserves none. */
   readonly limits: AdapterLimits | null;
   /** X-LoRA: adapters that the engine weights for each token. */
   readonly mixture: MixtureSpec | null;
@@ -145,7 +145,7 @@ function fetchAdapter(
   return resolveAdapter(source, { ...which, ...fetchOptions(setting, model, label) });
 }
 
-/** `label`: name shown in the progress display. */
+/** Returns the options for fetching an adapter. `label`: name shown in the progress display. */
 function fetchOptions(
   { config, log, progress }: AdapterSetting,
   model: ModelConfig,

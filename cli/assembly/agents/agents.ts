@@ -15,7 +15,7 @@ import { toolsInit } from "./sandboxed-tools.ts";
 import { openToolServers, type ToolServers, waitForServers } from "./tool-servers.ts";
 import { openWeb } from "./web.ts";
 
-/** Time in ms for the threads to end if one of them cannot start. */
+/** Time limit in ms for the other threads to end if one thread cannot start. */
 const startFailedMs = 2000;
 
 export interface OpenAgents {
@@ -24,8 +24,8 @@ export interface OpenAgents {
 }
 
 /**
- * Creates the agent loop. `sources`: server tools of the program that embeds the server. The tools thread starts if a tool in
- * the sandbox is enabled, the web thread if web search is, and the MCP place if `mcp_config` is set. Throws config_invalid if
+ * Creates the agent loop. `sources`: server tools of the program that embeds the server. Starts the tools thread if a sandboxed
+ * tool is enabled, the web thread if web search is enabled, and the MCP thread if `mcp_config` is set. Throws config_invalid if
  * their settings or the sandbox cannot be used.
  */
 export async function openAgents(
@@ -60,7 +60,8 @@ export async function openAgents(
     servers = await openToolServers(config, init.sandbox, log);
     const client = servers?.client;
     if (client !== undefined) stops.push((deadlineMs) => client.stop(deadlineMs));
-    // A command waits, because it may have only one request. A server does not wait, because requests come later too.
+    // The command `run` waits for the MCP servers, because it may have only one request. A server does not wait, because later
+    // requests can use the tools of MCP servers that connect later.
     if (servers !== null && config.command === "run") await waitForServers(servers, log);
   } catch (error) {
     await stop(startFailedMs);

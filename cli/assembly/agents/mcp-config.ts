@@ -1,4 +1,5 @@
-// Configuration file of MCP servers (mcp_config): its schema, also of the form that other MCP clients use (`mcpServers`).
+// Configuration file of MCP servers (mcp_config): reads the file and checks its schema. The file has troupe's own form, or the
+// form of other MCP clients (`mcpServers`).
 import { open } from "node:fs/promises";
 import { z } from "zod";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -48,7 +49,7 @@ const shared = {
 
 const ownForm = z.strictObject({ servers: z.array(server).max(MAX_SERVERS), ...shared });
 
-/** A server in the form of other MCP clients, by its name. */
+/** Schema of one server in the form of other MCP clients. */
 const commonServer = z.union([
   z.strictObject({
     type: z.literal("stdio").optional(),
@@ -73,7 +74,7 @@ function withoutUser(): [check: (url: string) => boolean, message: string] {
   return [(url) => URL.canParse(url) && new URL(url).username === "" && new URL(url).password === "", message];
 }
 
-/** Reads the file. Throws config_invalid, naming the field. */
+/** Reads the file. Throws config_invalid with a message that names the wrong field. */
 export async function readMcpConfig(path: string): Promise<McpConfig> {
   const given = parsed(await contentOf(path), path);
   if (typeof given === "object" && given !== null && "mcpServers" in given) {
@@ -85,13 +86,13 @@ export async function readMcpConfig(path: string): Promise<McpConfig> {
   return checked(ownForm, given, path);
 }
 
-/** Returns an error about the file. `field`: path of the field in the file; "": the whole file. */
+/** Returns an error about the file. `field`: path of the field in the file; "" for the whole file. */
 export function mcpConfigError(path: string, field: string, problem: string): ServerError {
   const where = field === "" ? `mcp_config "${path}"` : `mcp_config "${path}": ${field}`;
   return new ServerError("config_invalid", `${where} ${problem}`, { param: "mcp_config" });
 }
 
-/** Returns the path of a field in the form `mcpServers`, from its path in our own form. */
+/** Converts the path of a field in troupe's own form to its path in the form `mcpServers`. */
 function commonField(field: readonly PropertyKey[], names: readonly string[]): readonly PropertyKey[] {
   const [list, index, ...rest] = field;
   if (list !== "servers" || typeof index !== "number") return field;
@@ -128,12 +129,15 @@ function parsed(content: string, path: string): unknown {
   try {
     return JSON.parse(content);
   } catch {
-    // The message of the parser quotes the file, which may contain secrets.
+    // The parser's message is not shown, because it quotes the file, which may contain secrets.
     throw mcpConfigError(path, "", "expects JSON; got text that is not JSON");
   }
 }
 
-/** `fieldOf`: path of a field in the file, from its path in `given`; absent: they are the same. */
+/**
+ * Checks `given` against the schema. `fieldOf` converts the path of a field in `given` to its path in the file; by default, the
+ * paths are equal.
+ */
 function checked<T>(
   schema: z.ZodType<T>,
   given: unknown,

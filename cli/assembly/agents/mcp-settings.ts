@@ -1,4 +1,5 @@
-// Settings of MCP servers from their configuration file: values of the environment are filled in, and secrets are marked.
+// Settings of MCP servers from their configuration file: substitutes environment variables, and collects the secrets that must
+// not be logged.
 import { resolve } from "node:path";
 import type { McpServerSettings, McpServerSource } from "../../../actors/api/agent/mcp.ts";
 import { type McpConfig, type McpServerConfig, mcpConfigError } from "./mcp-config.ts";
@@ -7,10 +8,13 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 const WHOLE_PREFIX = "env:";
 const reference = /\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g;
-/** Minimum length of a secret. Shorter values of variables, such as "true", are not removed from logs. */
+/** Minimum length in characters of a secret. Shorter values of variables, such as "true", are not removed from logs. */
 const MIN_SECRET_LENGTH = 6;
 
-/** Returns the settings of the enabled servers. Throws config_invalid, naming the field. `path`: path of the file. */
+/**
+ * Returns the settings of the enabled servers. Throws config_invalid with a message that names the wrong field. `path`: path of
+ * the file.
+ */
 export function mcpServerSettings(config: McpConfig, path: string, environment: Environment): McpServerSettings[] {
   const settings = config.servers.flatMap((server, i) => {
     const fill = (field: string, value: string): string => filled(value, environment, path, `servers.${i}.${field}`);
@@ -84,7 +88,7 @@ function filledRecord(field: string, values: Readonly<Record<string, string>>, f
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, fill(`${field}.${name}`, value)]));
 }
 
-/** Replaces `${NAME}`, and `env:NAME` as a whole value, by the value of the environment variable. */
+/** Replaces `${NAME}` by the value of the environment variable NAME. Also replaces a value that consists only of `env:NAME`. */
 function filled(value: string, environment: Environment, path: string, field: string): string {
   const read = (name: string): string => {
     const found = environment[name];
@@ -107,7 +111,7 @@ function secretsOf(source: McpServerSource, token: string | null): readonly stri
     .sort((one, other) => other.length - one.length);
 }
 
-/** Returns the values of a URL's parameters, decoded and as the URL has them. */
+/** Returns the values of a URL's query parameters, both decoded and as written in the URL. */
 function urlValues({ search, searchParams }: URL): readonly string[] {
   const raw = search
     .slice(1)

@@ -1,4 +1,4 @@
-// Tool servers: the client of the MCP servers of the settings.
+// Tool servers: starts the client that connects to the configured MCP servers.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { McpPlaceInit } from "../../../actors/api/agent/mcp.ts";
 import { McpClient } from "../../../actors/front/mcp-client.ts";
@@ -11,21 +11,22 @@ import { readMcpConfig } from "./mcp-config.ts";
 import { mcpServerSettings } from "./mcp-settings.ts";
 
 const mailboxLimit = 4096;
-/** Milliseconds for which a command waits for the servers before its first run. */
+/** Maximum time in ms for which a command waits for the servers before its first run. */
 const connectMs = 15_000;
 const pollMs = 20;
 
 export interface ToolServers {
   readonly client: McpClient;
-  /** Number of servers that are enabled. */
+  /** Number of enabled servers. */
   readonly count: number;
-  /** Whether all requests may use the tools, not only those that name them. */
+  /** Whether every request may use the tools. If false, only requests that name the tools may. */
   readonly registersTools: boolean;
 }
 
 /**
- * Starts the client, which connects to the servers later; null: no server is configured. Throws config_invalid if the file or
- * the sandbox cannot be used. Server processes run in the sandbox if its profile is set to `restricted`.
+ * Starts the client. It connects to the servers in the background. Returns null if no configuration file is set. Throws
+ * config_invalid if the file or the sandbox cannot be used. Server processes run in the sandbox if its profile is set to
+ * `restricted`.
  */
 export async function openToolServers(
   { mcpConfig: path, sandbox }: Pick<Config, "mcpConfig" | "sandbox">,
@@ -47,7 +48,10 @@ export async function openToolServers(
   return { client, count: init.servers.length, registersTools: config.auto_register_tools };
 }
 
-/** Waits until all servers are connected. A server that takes too long is left out until it is connected. */
+/**
+ * Waits until all servers are connected, but at most for `connectMs`. The tools of a slower server become available when it is
+ * connected.
+ */
 export async function waitForServers({ client, count }: ToolServers, log: Logger): Promise<void> {
   for (const end = performance.now() + connectMs; client.connected < count; await sleep(pollMs)) {
     if (performance.now() < end) continue;

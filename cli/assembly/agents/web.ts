@@ -1,4 +1,5 @@
-// Web search of a server: options of the web thread from the settings, and the embedding model that ranks results.
+// Web search of a server: starts the web thread with options from the settings, and supplies the embedding model that ranks
+// results.
 import type { Inference } from "../../../actors/api/inference.ts";
 import { type EmbedTexts, WebClient } from "../../../actors/front/web-client.ts";
 import { packedTexts } from "../../../http/shared/fields/embed-inputs.ts";
@@ -8,7 +9,6 @@ import { modelNamed } from "../../config/rules.ts";
 
 const mailboxLimit = 1024;
 
-/** Starts the web thread. */
 export async function openWeb(
   config: Pick<Config, "search" | "searchEmbeddingModel" | "models">,
   inference: Pick<Inference, "embed">,

@@ -17,17 +17,17 @@ export interface EngineQuestions {
   readonly configured: "auto" | EngineName;
   /** Path of the model, used in messages. */
   readonly path: string;
-  /** Name of a setting that only the wasm engine supports; null: none is set. */
+  /** Name of a setting that only the wasm engine supports; null if none is set. */
   readonly wasmOnly: string | null;
-  /** Why the llama engine rejects the settings; null: it accepts them. */
+  /** Why the llama engine rejects the settings; null if it accepts them. */
   readonly llamaRefusal: string | null;
   /** Version of the running Node.js, for example 20.11.0. */
   readonly nodeVersion: string;
-  /** Returns the kind of GPU that the model may use; null: none. */
+  /** Returns the kind of GPU that the model may use; null if there is none. */
   gpu(): Promise<string | null>;
-  /** Returns why the native libraries of the llama engine do not load on this machine; null: they load. */
+  /** Returns why the native libraries of the llama engine do not load on this machine; null if they load. */
   nativeProblem(): Promise<string | null>;
-  /** Returns why the wasm engine cannot run the model; null: it can. */
+  /** Returns why the wasm engine cannot run the model; null if it can. */
   wasmRefusal(): Promise<string | null>;
   /**
    * Returns the speeds of both engines on the CPU, or why they are unknown. Called only if the wasm engine can run the model.

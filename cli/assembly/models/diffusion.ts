@@ -1,4 +1,4 @@
-// Diffusion models: recognises the models of the settings that make images, and builds their settings.
+// Diffusion models: recognises configured models that generate images, and builds the settings with which they are served.
 import { resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
 import { isDiffusionFolder } from "../../../engines/diffusion/model-folder.ts";
@@ -7,12 +7,12 @@ import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { Config, ModelConfig } from "../../config/config.ts";
 import { specOf } from "./model-specs.ts";
 
-/** Returns whether a model makes images: its kind says so, or its folder is that of a diffusion model. */
+/** Returns whether a model generates images: by its kind or, for the kind `auto`, by the files in its folder. */
 export async function isDiffusionModel({ kind, modelId }: ModelConfig): Promise<boolean> {
   return kind === "diffusion" || (kind === "auto" && (await isDiffusionFolder(resolve(modelId))));
 }
 
-/** Returns the settings of a diffusion model. Its folder is read when it is loaded. */
+/** Returns the settings of a diffusion model. Does not read the model's folder; this happens when the model is loaded. */
 export function diffusionModel(config: Config, model: ModelConfig): ServedModel {
   const { threads, maxPixels, maxSteps, maxQueue, timeoutSecs } = config.diffusion;
   const path = resolve(model.modelId);

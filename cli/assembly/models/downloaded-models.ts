@@ -1,5 +1,5 @@
-// DownloadedModels: models that clients have the server download while it runs. Their names are kept in a file of the cache, so that
-// the next start serves them too.
+// DownloadedModels: downloads models on request of clients while the server runs. The names of the models are kept in a file in
+// the cache, so that the next start of the server serves them again.
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname, join, sep } from "node:path";
 import { z } from "zod";
@@ -16,7 +16,7 @@ import type { BuildOptions, ModelBuilder } from "./model-builder.ts";
 
 /** Maximum length of a model's name in characters. */
 const longestName = 300;
-/** Prefix of names on the hub in other programs, and the tag that their clients append. */
+/** Prefix and tag that clients of other programs add to names on the hub. They are removed. */
 const hubPrefix = /^(?:https?:\/\/)?(?:hf\.co|huggingface\.co)\//;
 const latestTag = /:latest$/;
 
@@ -39,11 +39,14 @@ export interface DownloadedModelsOptions {
 export class DownloadedModels implements ModelLibrary {
   readonly #options: DownloadedModelsOptions;
   readonly #listPath = join(defaultCacheDirectory(process.env), "downloaded-models.json");
-  /** Downloads in progress by the model's name. */
+  /** Downloads in progress, by model name. */
   readonly #jobs = new Map<string, Job>();
-  /** The last change of the list in the file; changes follow one another. */
+  /** Promise of the last change of the file with the names. Changes are made one after another. */
   #saved: Promise<unknown> = Promise.resolve();
-  /** The deletions of files so far; downloads that begin meanwhile wait for them, because both use the files of the cache. */
+  /**
+   * Promise of all deletions so far. New downloads wait for it, because downloads and deletions change the same files in the
+   * cache.
+   */
   #deletions: Promise<unknown> = Promise.resolve();
   #isStopped = false;
 
@@ -51,7 +54,7 @@ export class DownloadedModels implements ModelLibrary {
     this.#options = options;
   }
 
-  /** Adds the models of earlier runs whose files are still there. Fetches nothing. */
+  /** Serves the models that were downloaded in earlier runs, if their files still exist. Downloads nothing. */
   async restore(): Promise<void> {
     const { log } = this.#options;
     const environment = { ...process.env, HF_HUB_OFFLINE: "1" };
@@ -112,7 +115,7 @@ export class DownloadedModels implements ModelLibrary {
     builder.forget(name);
     await drained;
     const deletion = this.#deletions.then(async () => {
-      // A client may have downloaded it again while its last requests ended.
+      // While the last requests of the model ended, a client may have downloaded it again. Then it is kept.
       if (this.#has(name) || this.#jobs.has(name)) return;
       await this.#save((names) => names.filter((one) => one !== name));
       await this.#deleteFiles(files);
@@ -154,7 +157,7 @@ export class DownloadedModels implements ModelLibrary {
     return this.#job(name, (options) => this.#run(name, options));
   }
 
-  /** Runs a task of a model as a download in progress. */
+  /** Runs a task, and lists it as a download in progress of the model. */
   #job(name: string, task: (options: BuildOptions) => Promise<void>): Job {
     const abort = new AbortController();
     const watchers: Job["watchers"] = new Set();
@@ -199,7 +202,7 @@ export class DownloadedModels implements ModelLibrary {
     }
   }
 
-  /** Deletes the cached models that contain these files, unless a served model uses them or a download writes them. */
+  /** Deletes the cached models that contain these files, except models that are served or being downloaded. */
   async #deleteFiles(files: readonly string[]): Promise<void> {
     const { front, builder, config } = this.#options;
     const hubCache = hubCacheDirectory(process.env, config.models[0]?.device.hfCache);
@@ -245,7 +248,7 @@ function cancelled(name: string): ServerError {
   return new ServerError("cancelled", `the download of "${name}" was cancelled; what was downloaded is kept`);
 }
 
-/** Returns the name of a model to download. Throws invalid_value. */
+/** Normalizes the name of a model to download. Throws invalid_value if it is not the name of a downloadable model. */
 function modelName(given: string): string {
   const name = given.trim().replace(hubPrefix, "").replace(latestTag, "");
   if (name.length <= longestName && isFetchedSource(name)) return name;

@@ -1,4 +1,4 @@
-// Generation defaults of a model: the settings first, then the model's own values, then the built-in ones.
+// Generation defaults of a model. Each default comes from the settings, else from the model's own files, else it is built in.
 
 import { readModelSampling } from "../../../engines/files/model-sampling.ts";
 import type { DefaultedField } from "../../../engines/generation.ts";
@@ -11,7 +11,7 @@ import {
 import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 
-/** Reads the model's own values from the file at `path` and the files beside it. */
+/** Returns the defaults. The model's own values are read from the file at `path` and from files next to it. */
 export async function generationDefaults(
   { id, sampling: settings, defaultMaxTokens }: ModelConfig,
   path: string,

@@ -1,5 +1,5 @@
-// Layers on GPUs (setting `device_layers`): checks them against the GPUs of this machine and the layers of the model, and sets them in
-// the spec of the model.
+// Layers on GPUs (setting `device_layers`): checks the setting against the GPUs of this machine and the layers of the model,
+// and adds it to the spec of the model.
 import type { EngineName, ModelSpec } from "../../../engines/engine.ts";
 import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
 import type { NativeHost } from "../../../engines/llama/native/native-host.ts";
@@ -8,7 +8,10 @@ import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { DeviceLayers } from "../../config/values/device-layers.ts";
 
-/** Returns the spec with the layers of the setting. Throws config_invalid if there is no such GPU, or if the model has fewer layers. */
+/**
+ * Adds the numbers of layers on GPUs to a spec. Throws config_invalid if there is no such GPU, or if the model has fewer
+ * layers.
+ */
 export async function withDeviceLayers(
   { id, device }: ModelConfig,
   spec: ModelSpec,
@@ -37,8 +40,9 @@ export async function withDeviceLayers(
 }
 
 /**
- * Returns the number of layers on GPUs as llama.cpp counts them, and the share of each GPU. llama.cpp takes the last layers of a model,
- * and counts the output matrix as one more layer, which lies on a GPU as soon as one layer does: on the last one that is used.
+ * Returns the number of layers on GPUs as llama.cpp counts them, and how they are split between the GPUs. llama.cpp puts the
+ * last layers of a model on GPUs. It counts the output matrix as one more layer. If any layer is on a GPU, the output matrix is
+ * on the last GPU that is used.
  */
 export function gpuShares(
   deviceLayers: readonly DeviceLayers[],

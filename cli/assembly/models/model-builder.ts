@@ -1,5 +1,5 @@
-// ModelBuilder: makes the models to serve from their settings. It downloads and converts what is missing, and chooses engines. It
-// loads nothing.
+// ModelBuilder: prepares models for serving, from their settings. It downloads and converts missing files, and chooses engines.
+// It does not load the models.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -30,7 +30,7 @@ import { withMtp } from "./mtp.ts";
 import { remoteSettings, vocabularyFile } from "./remote.ts";
 import { isSpeechModel, speechModel } from "./speech.ts";
 
-/** How a model is fetched, where that differs from the start of the server. */
+/** Options for a model that is fetched after the start of the server. By default, the options of the start apply. */
 export interface BuildOptions extends Pick<FetchOptions, "environment"> {
   readonly progress?: Progress;
 }
@@ -38,9 +38,9 @@ export interface BuildOptions extends Pick<FetchOptions, "environment"> {
 export class ModelBuilder {
   /** Engines of the models, with the reason for each choice. */
   readonly engines: EngineReport[] = [];
-  /** Sources of the models by id. */
+  /** Models that can be requantized, with their source files, by model id. */
   readonly convertible = new Map<string, ConvertibleModel>();
-  /** Paths of the files that each model uses, by its id. */
+  /** Paths of the files that each model uses, by model id. */
   readonly files = new Map<string, readonly string[]>();
   readonly #setting: AdapterSetting;
   readonly #host: NativeHost = nativeHost();
@@ -57,7 +57,7 @@ export class ModelBuilder {
     if (this.#host.gpuAdvice !== null && mayUseGpu) log.info(this.#host.gpuAdvice);
   }
 
-  /** Makes a model. Throws a ServerError that names the model or the setting. */
+  /** Prepares a model. Throws a ServerError with a message that names the model or the setting. */
   async build(
     model: ModelConfig,
     { progress = this.#setting.progress, ...fetching }: BuildOptions = {},
@@ -79,7 +79,7 @@ export class ModelBuilder {
     const spec = await withDeviceLayers(model, whole, engine, this.#host, log);
     const { limits, mixture, ...adapters } = await modelAdapters({ ...this.#setting, progress }, model, spec.path);
     const kind = placeKindOf(engine, isolate);
-    // The own sampling of a model in another format is in the converted file, that of a GGUF file may be in a file beside it.
+    // The sampling defaults of a GGUF file may be in a file next to it. For other formats, they are in the converted file.
     const defaults = await generationDefaults(model, (await formatOf(source)) === "gguf" ? source : spec.path, log);
     if (engine === "llama" && kind === "thread") {
       if (this.#llamaThreads.size > 0) throw sharedProcess(model.id);
@@ -107,7 +107,7 @@ export class ModelBuilder {
     };
   }
 
-  /** Returns a model that runs on other servers. No setting of an engine on this machine applies to it. */
+  /** Prepares a model that runs on other servers. Settings of engines on this machine do not apply to it. */
   async #remote(model: ModelConfig, remote: RemoteSettings): Promise<ServedModel> {
     const { config, log, progress } = this.#setting;
     const reason = `url is ${remote.urls.join(", ")}`;
@@ -125,7 +125,10 @@ export class ModelBuilder {
     };
   }
 
-  /** Returns a model on servers that give text only. It has no tokenizer here, and the defaults of its sampling are theirs. */
+  /**
+   * Prepares a model on servers that return only text, not tokens. This server has no tokenizer for it, and the other servers
+   * apply their own sampling defaults.
+   */
   #textRemote(model: ModelConfig, textRemote: RemoteSettings): ServedModel {
     if (model.kind === "embedding") {
       const message = 'upstream_mode = "text" serves chats only; embeddings need upstream_mode = "tokens"';
@@ -139,7 +142,7 @@ export class ModelBuilder {
     };
   }
 
-  /** Forgets a model that is no longer served. */
+  /** Removes the records of a model that is no longer served. */
   forget(id: string): void {
     this.convertible.delete(id);
     this.files.delete(id);
@@ -170,8 +173,8 @@ function placeKindOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): 
 }
 
 /**
- * Error for two llama models in one process. llama.cpp has one log callback per process. While one model loads, log lines of
- * other models would call back into the wrong thread.
+ * Returns the error for two llama models in one process. llama.cpp has one log callback per process. While one model loads, log
+ * lines of other models would call back into the wrong thread.
  */
 function sharedProcess(second: string): ServerError {
   const message =

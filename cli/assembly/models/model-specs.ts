@@ -3,6 +3,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../../engines/engine.ts";
+import { findTrial } from "../../../engines/engine-choice/trial.ts";
 import { isAudioProjector, readAudioProjectorFile } from "../../../engines/files/audio-projector.ts";
 import { multiVectorKey } from "../../../engines/files/embedding-rules.ts";
 import { readHead } from "../../../engines/files/gguf/reader.ts";
@@ -13,7 +14,6 @@ import { resolveModel } from "../../../engines/files/hub/resolve-model.ts";
 import { readProjectorFile } from "../../../engines/files/projector.ts";
 import { maxNativeSequences } from "../../../engines/llama/context-sizes.ts";
 import type { NativeHost } from "../../../engines/llama/native/native-host.ts";
-import { findTrial } from "../../../engines/engine-choice/trial.ts";
 import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
@@ -29,7 +29,8 @@ import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
 const leastExtraLogitsRows = 16;
 
 /**
- * Returns the path of a model: a GGUF file, the config.json of a checkpoint, or the first file of UQFF. Downloads the model if it is not on this machine.
+ * Returns the path of a model: of its GGUF file, of the config.json of its checkpoint, or of its first UQFF file. Downloads the
+ * model if it is not on this machine.
  */
 export async function resolveSource(
   config: Config,
@@ -62,7 +63,10 @@ export async function resolveSource(
   return path;
 }
 
-/** Returns the settings of another model that works for this one, such as a draft model: none of this model's own weights. */
+/**
+ * Returns the settings of an auxiliary model, such as a draft model. They are the settings of the main model, except those
+ * about the main model's own weights and files.
+ */
 export function otherModel(model: ModelConfig, modelId: string): ModelConfig {
   const { device, format, quantization } = model;
   return {
@@ -124,7 +128,10 @@ export function specOf(config: Config, model: ModelConfig, path: string): ModelS
   };
 }
 
-/** Returns the spec of a model with the images or audio that it takes by a projector file; null: it takes neither. */
+/**
+ * Adds image or audio input to the spec of a model. `projector`: path of the projector file; null if the model accepts neither
+ * images nor audio.
+ */
 export async function withProjector(
   config: Config,
   { multimodal }: ModelConfig,
@@ -162,7 +169,7 @@ function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvB
 }
 
 /**
- * Returns whether the KV cache is paged; null: the engine decides. If a KV size is configured, the cache is paged, because it
+ * Returns whether the KV cache is paged; null if the engine decides. If a KV size is configured, the cache is paged, because it
  * would otherwise be split into equal shares, which would limit the length of each sequence.
  */
 function pagedKv(config: Config): boolean | null {
@@ -176,16 +183,16 @@ function isPoolBySize(config: Config): boolean {
   return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
 }
 
-/** Returns why the llama engine does not support these settings on a CPU; null: it supports them. */
+/** Returns why the llama engine does not support these settings; null if it supports them. */
 function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): string | null {
   if (maxSequences > maxNativeSequences) return `max_seqs ${maxSequences} is more than its ${maxNativeSequences}`;
   return troupe.isolate === "false" && models.length > 1 ? "with isolate = false it runs one model" : null;
 }
 
-/** Returns the setting or feature of a model that only the wasm engine has; null: there is none. */
+/** Returns the setting or feature of a model that only the wasm engine supports; null if there is none. */
 async function wasmOnly({ xlora }: ModelConfig["adapter"], { path, pooling }: ModelSpec): Promise<string | null> {
   if (xlora !== null) return "xlora";
-  // A file that cannot be read is refused by the engine that loads it.
+  // Ignore errors: if the file cannot be read, the engine reports this when it loads the file.
   const head = await readHead(path, (key) => key === multiVectorKey).catch(() => null);
   return pooling === "tokens" || head?.pairs.has(multiVectorKey) ? "a vector for each token (pooling tokens)" : null;
 }
@@ -255,7 +262,10 @@ async function usesGpu(engine: EngineName, cpu: boolean, host: NativeHost): Prom
   return engine === "llama" && !cpu && (await host.gpu()) !== null;
 }
 
-/** Default number of finished sequences in the prefix cache, if there are fewer slots. */
+/**
+ * Minimum default for the number of finished sequences in the prefix cache. With more slots than this, the default is the
+ * number of slots.
+ */
 const minPrefixCacheEntries = 16;
 
 export function schedulerLimits(config: Config): SchedulerLimits {

@@ -1,4 +1,4 @@
-// Remote models: the settings of a model that runs on other servers, and the file with its vocabulary.
+// Remote models: builds the settings of a model that runs on other servers, and supplies the file with its vocabulary.
 import { createHash } from "node:crypto";
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -12,10 +12,10 @@ import type { Config, ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { resolveSource } from "./model-specs.ts";
 
-/** Digits of the digest in the name of a vocabulary file. */
+/** Number of hexadecimal digits of the digest in the name of a vocabulary file. */
 const digestDigits = 16;
 
-/** Returns the settings of a model on other servers; null: it runs here. Throws config_invalid. */
+/** Returns the settings of a model that runs on other servers; null if it runs on this machine. Throws config_invalid. */
 export function remoteSettings(config: Config, { id, remote }: ModelConfig): RemoteSettings | null {
   const { url, remoteModel, apiKeyEnv, balance, remoteRetries } = remote;
   if (url === null) {
@@ -37,7 +37,7 @@ export function remoteSettings(config: Config, { id, remote }: ModelConfig): Rem
   };
 }
 
-/** Returns an address without the parts that are added to it: "/v1" and a "/" at the end. */
+/** Removes the path's final "/" and "/v1" from an address, because the paths of requests add them. */
 function baseOf(url: string): string {
   const { origin, pathname } = new URL(url);
   return origin + pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
@@ -52,8 +52,8 @@ function keyIn(variable: string): string {
 }
 
 /**
- * Returns the path of a GGUF file with the vocabulary and the chat template of a remote model: that of tok_model_id, else the
- * model's own. A tokenizer of Hugging Face's format is written to the cache as such a file.
+ * Returns the path of a GGUF file with the vocabulary and the chat template of a remote model: from the setting tok_model_id,
+ * or else from the model itself. A tokenizer in the Hugging Face format is converted to a GGUF file in the cache.
  */
 export async function vocabularyFile(
   config: Config,
@@ -71,7 +71,7 @@ export async function vocabularyFile(
   const folder = convertedFolder(defaultCacheDirectory(process.env));
   const path = join(folder, `vocabulary-${digest}.gguf`);
   await mkdir(folder, { recursive: true });
-  // Renamed when it is complete, so that two servers may write it at the same time.
+  // The file is written under a temporary name and then renamed, so that two servers may write it at the same time.
   const partial = `${path}.${process.pid}.partial`;
   await writeFile(partial, head);
   await rename(partial, path);

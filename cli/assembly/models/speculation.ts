@@ -8,7 +8,10 @@ import type { Config, ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { modelSpec, otherModel } from "./model-specs.ts";
 
-/** KV memory of the draft model, as a fraction of the target model's KV memory. It is allocated in addition. */
+/**
+ * KV memory of the draft model, as a fraction of the target model's KV memory. It is allocated in addition to the target
+ * model's memory.
+ */
 const draftKvShare = 0.25;
 
 /** Target model. The draft model uses the same engine and the same thread or process, for the same number of sequences. */
@@ -18,7 +21,10 @@ export interface DraftedModel {
   readonly spec: ModelSpec;
 }
 
-/** Returns the options, and fetches the draft model if one is set. Throws config_invalid if there are several target models, or none here. */
+/**
+ * Returns the options. Downloads the draft model if one is configured. Throws config_invalid if a draft model is configured and
+ * there are several models, or the model runs on other servers.
+ */
 export async function speculationOptions(
   config: Config,
   drafted: DraftedModel | null,

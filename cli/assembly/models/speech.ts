@@ -1,5 +1,5 @@
-// Speech models: which entries of the settings are speech models, and their settings for the service. A speech model is a local path
-// or espeak-ng; nothing is downloaded.
+// Speech models: recognises configured speech models, and builds the settings with which they are served. A speech model is a
+// local path or espeak-ng; nothing is downloaded.
 import { existsSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
@@ -10,7 +10,7 @@ import { espeakSource, hasSpeechModel, identifySpeech } from "../../../engines/s
 import type { Config, ModelConfig } from "../../config/config.ts";
 import { specOf } from "./model-specs.ts";
 
-/** Whether an entry is a speech model: by its kind, or by its files if the kind is not set. */
+/** Returns whether a configured model is a speech model: by its kind or, for the kind `auto`, by its files. */
 export function isSpeechModel({ kind, modelId }: Pick<ModelConfig, "kind" | "modelId">): boolean {
   if (kind !== "auto") return kind === "speech";
   if (modelId === espeakSource) return true;
@@ -19,7 +19,7 @@ export function isSpeechModel({ kind, modelId }: Pick<ModelConfig, "kind" | "mod
   return state?.isDirectory() === true && hasSpeechModel(modelId);
 }
 
-/** Returns the settings of a speech model. Throws `model_file_invalid` if it is not one. */
+/** Returns the settings of a speech model. Throws `model_file_invalid` if the path is not a speech model. */
 export function speechModel(config: Config, model: ModelConfig): ServedModel {
   const path = model.modelId === espeakSource ? espeakSource : resolve(model.modelId);
   const threads = Math.min(config.speech.threads, availableParallelism());

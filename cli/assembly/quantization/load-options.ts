@@ -1,4 +1,4 @@
-// Load options of a model: the settings for its weights and the files that they name, read and checked.
+// Load options of a model: the settings that concern its weights. Reads and checks the files that these settings name.
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type MatformerSlice, readSlice, readSlices } from "../../../engines/files/checkpoint/matformer/slice-file.ts";
@@ -10,7 +10,10 @@ import { dtypes } from "../../../engines/quantization/plan/types.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelConfig } from "../../config/config.ts";
 
-/** Reads the files that the settings name. Throws config_invalid. `warn` is told what is done differently from what was asked. */
+/**
+ * Returns the load options. Reads the files that the settings name. Throws config_invalid. `warn` is called if something is
+ * done differently than the settings say.
+ */
 export async function modelOptionsOf(model: ModelConfig, warn: (message: string) => void): Promise<ModelOptions> {
   const { isq, isqOrganization, quant, imatrix, calibrationFile } = model.quantization;
   const { topology } = model.device;
@@ -32,7 +35,7 @@ export async function modelOptionsOf(model: ModelConfig, warn: (message: string)
   };
 }
 
-/** Returns how the files of a model are to be read. Throws and warns as modelOptionsOf() does. */
+/** Returns the options for reading the files of a model. Throws and warns like modelOptionsOf(). */
 export async function sourceOptionsOf(model: ModelConfig, warn: (message: string) => void): Promise<SourceOptions> {
   return {
     overrides: model.hfOverrides ?? {},
@@ -43,7 +46,7 @@ export async function sourceOptionsOf(model: ModelConfig, warn: (message: string
   };
 }
 
-/** Path of the tokenizer in place of the model's own; null: its own. */
+/** Returns the path of the tokenizer that replaces the model's own; null if the model's own is used. */
 export function tokenizerOf({ tokenizer, format }: ModelConfig): string | null {
   const path = tokenizer ?? format.tokModelId;
   return path === null ? null : resolve(path);
@@ -60,7 +63,10 @@ async function sliceOf(
   return null;
 }
 
-/** Whether the options ask for more than a GGUF file as it is. Some are refused for such a file when it is planned. */
+/**
+ * Returns whether the options require a change of a GGUF file. Options that a GGUF file does not allow are rejected later, by
+ * planModel().
+ */
 export function changesFile(options: ModelOptions): boolean {
   const { level, topology, floatType, tokenizer, overrides, slice, architecture, queryHeads } = options;
   return (

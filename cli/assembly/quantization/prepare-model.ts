@@ -1,5 +1,5 @@
-// Prepared model: the GGUF file that the engines load. A checkpoint, or a model with a quantization, is converted into the cache
-// once; later starts find the file there.
+// Prepared model: the GGUF file that the engines load. A checkpoint, or a model that the settings quantize, is converted once.
+// The result is kept in the cache for later starts.
 import { stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choice.ts";
@@ -15,28 +15,29 @@ import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
+import { changesFile, modelOptionsOf } from "./load-options.ts";
 import { levelToCreate } from "./quant.ts";
 import { importanceOfText } from "./text-importance.ts";
-import { changesFile, modelOptionsOf } from "./load-options.ts";
 
-/** Interval in ms at which a process looks whether another one has converted the model. */
+/** Interval in ms between checks whether another process has finished converting the model. */
 const lockPollMs = 500;
-/** Digits of the key in the name of a converted file. */
+/** Number of digits of the key in the name of a converted file. */
 const keyDigits = 16;
 
 export interface Preparation {
   readonly model: ModelConfig;
-  /** Number of threads; 0: one per core. */
+  /** Number of threads; 0 = one per core. */
   readonly threads: number;
   readonly log: Logger;
   readonly progress: Progress;
-  /** Importance of the columns, in place of that of the setting `imatrix`. */
+  /** Importance of the weight columns. It replaces the importance matrix of the settings. */
   readonly importance?: Importance | null;
 }
 
 /**
- * Returns the path of the GGUF file of the model at `path`: the same path if it is a GGUF file that no setting changes. Converts the
- * model if necessary. Throws `model_file_invalid`, `unsupported` or `config_invalid`.
+ * Returns the path of the GGUF file to load for the model at `path`. Returns the same path if it is a GGUF file that no setting
+ * changes; otherwise converts the model if this is not done yet. Throws `model_file_invalid`, `unsupported` or
+ * `config_invalid`.
  */
 export async function prepareModel(path: string, preparation: Preparation): Promise<string> {
   const { model, log } = preparation;
@@ -77,7 +78,7 @@ export async function convertedFile(
   });
 }
 
-/** Returns the importance of the setting `calibration_file`; null: it is not set. */
+/** Returns the importance of the weight columns for the text in `calibration_file`; null if this setting is not set. */
 async function importanceFromText(path: string, preparation: Preparation): Promise<Importance | null> {
   const { model, threads, log, progress } = preparation;
   const { calibrationFile } = model.quantization;
@@ -96,13 +97,16 @@ async function importanceFromText(path: string, preparation: Preparation): Promi
   );
 }
 
-/** Returns the settings of the model without quantization: a GGUF file is taken as it is, a checkpoint becomes one of floats. */
+/**
+ * Returns the settings of the model without quantization. A GGUF file is then used unchanged, and a checkpoint is converted
+ * with float weights.
+ */
 function unquantized(model: ModelConfig): ModelConfig {
   const quantization = { ...model.quantization, isq: null, quant: null, imatrix: null, calibrationFile: null };
   return { ...model, quantization, device: { ...model.device, topology: null } };
 }
 
-/** Returns the options with the level that `quant` needs. */
+/** Returns the options with the quantization level that the setting `quant` leads to. */
 async function withQuant(
   path: string,
   quant: string | number,
@@ -110,14 +114,14 @@ async function withQuant(
   log: (message: string) => void,
 ): Promise<ModelOptions> {
   const quiet = () => {};
-  // The importance belongs to the level that is not known yet.
+  // Plan without the importance, because it applies to a level, which is not known yet.
   const bare = { ...options, importance: null };
   const { sourceType } = await planModel(path, bare, quiet);
   const bytesAt = async (level: Level) => (await planModel(path, { ...bare, level }, quiet)).conversion.head.fileBytes;
   return { ...options, level: await levelToCreate(quant, sourceType, bytesAt, log) };
 }
 
-/** Returns the name of the converted file: model, level and the digest of all that decides its bytes. */
+/** Returns the name of the converted file: model, level, and a digest of everything that its content depends on. */
 export function fileName(path: string, level: string | null, key: string): string {
   const stem = isCheckpoint(path) ? checkpointName(dirname(path)) : basename(path).replace(/\.(?:gguf|bin)$/i, "");
   const parts = [stem, level, key.slice(0, keyDigits)].filter((part) => part !== null);
@@ -132,7 +136,7 @@ const formatFiles = {
 } as const;
 
 function checkFormat(path: string, found: ModelFormat, { id, format: { format } }: ModelConfig): void {
-  // UQFF is read with the config.json beside it.
+  // UQFF counts as `plain` too, because it is read together with the config.json next to it.
   if (format === null || format === found || (format === "plain" && found === "uqff")) return;
   const message = `format ${format} expects ${formatFiles[format]}; "${id}" is ${path}, ${formatFiles[found]}`;
   throw new ServerError("config_invalid", message, { param: "format" });

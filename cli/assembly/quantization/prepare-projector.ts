@@ -1,17 +1,17 @@
-// Prepared projector: the projector file with which a model takes images. It is the file that the setting `mmproj` names, or the
-// vision part of a checkpoint, which is converted into the cache once.
+// Prepared projector: the projector file that lets a model accept images. It is the file that the setting `mmproj` names, or it
+// is converted from the vision part of a checkpoint, once, and kept in the cache.
 import { dirname, resolve } from "node:path";
 import { hasVisionPart } from "../../../engines/files/checkpoint/vision/vision-part.ts";
 import { formatOf } from "../../../engines/files/model-format.ts";
 import { planProjector } from "../../../engines/quantization/conversion/plan-projector.ts";
 import { dtypes } from "../../../engines/quantization/plan/types.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { convertedFile, fileName, type Preparation } from "./prepare-model.ts";
 import { tokenizerOf } from "./load-options.ts";
+import { convertedFile, fileName, type Preparation } from "./prepare-model.ts";
 
 /**
- * Returns the path of the projector file of the model at `source`; null: the model takes no images. Throws `config_invalid`,
- * `model_file_invalid` or `unsupported`.
+ * Returns the path of the projector file of the model at `source`; null if the model accepts no images. Throws
+ * `config_invalid`, `model_file_invalid` or `unsupported`.
  */
 export async function prepareProjector(source: string, preparation: Preparation): Promise<string | null> {
   const { model, log } = preparation;

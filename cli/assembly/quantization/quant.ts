@@ -1,27 +1,33 @@
-// Setting `quant`: a quantization to find among the files of a model, or else to create.
+// Setting `quant`: the desired quantization. If the model has a file with this quantization, the file is used; otherwise it is
+// created.
 import { floatTypes } from "../../../engines/files/gguf/tensors.ts";
 import { artifactNames, type Level, parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import { hostFacts } from "../../../runtime/host/system.ts";
 
-/** Value that leaves the level to this program. */
+/** Value of the setting with which this program chooses the level. */
 const auto = "auto";
 /** Levels that `auto` may choose, the best first. */
 const autoLevels = ["Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K"] as const;
-/** Memory in bytes left to the system and other programs, and the largest share of all memory that it takes. */
+/** Memory that is left to the system and other programs: `bytes` bytes, but at most the fraction `share` of all memory. */
 const reserve = { bytes: 2 ** 30, share: 0.25 };
-/** Share of the other memory that the weights may take. The rest is for the KV cache and the passes. */
+/**
+ * Fraction of the remaining memory that the weights may occupy. The rest is for the KV cache and the buffers of forward passes.
+ */
 const weightShare = 0.6;
-/** Files from which a missing quantization is best made, by the quantisation in their name. */
+/** Files from which a missing quantization can be created, by the quantization in their name, best first. */
 const sources = ["BF16", "F16", "F32", "Q8_0"] as const;
 
-/** Memory that weights may take. It does not depend on what is free now, so that the same machine has the same answer. */
+/**
+ * Memory that weights may occupy. It does not depend on the memory that is free now, so that the choice is always the same on
+ * one machine.
+ */
 export interface WeightRoom {
   readonly bytes: number;
-  /** How it was found, for the log. */
+  /** Explanation of the number, for the log. */
   readonly reason: string;
 }
 
-/** `totalBytes`: memory of the machine, or less if the process has a limit. */
+/** Returns the memory that weights may occupy. `totalBytes`: memory of the machine, or the memory limit of the process. */
 export function weightRoom(totalBytes = hostFacts().memory.totalBytes): WeightRoom {
   const reserved = Math.min(reserve.bytes, totalBytes * reserve.share);
   const bytes = Math.floor((totalBytes - reserved) * weightShare);
@@ -29,20 +35,20 @@ export function weightRoom(totalBytes = hostFacts().memory.totalBytes): WeightRo
   return { bytes, reason: `${gibibytes(bytes)}, ${parts}` };
 }
 
-/** Whether this program chooses the level. */
+/** Returns whether this program chooses the level. */
 export function isAuto(quant: string | number | null): boolean {
   return quant === auto;
 }
 
-/** Returns the quantisations of files to look for, best first. */
+/** Returns the quantizations of files to search for, best first. */
 export function wantedFiles(quant: string | number | null): readonly string[] {
   if (quant === null || quant === auto) return [];
   return [...artifactNames(parseLevel(quant, "quant")), ...sources];
 }
 
 /**
- * Returns the level to create from a source whose matrices have the GGUF type `sourceType`; null: the source is taken as it is.
- * `bytesAt` returns the size of the model at a level.
+ * Returns the level to create from a source whose matrices have the GGUF type `sourceType`; null if the source is used
+ * unchanged. `bytesAt` returns the size in bytes of the model at a level.
  */
 export async function levelToCreate(
   quant: string | number,

@@ -1,5 +1,5 @@
-// Requantization: converts the source of a served model to another quantization level, on a part of the cores, because the model
-// answers meanwhile. The result stays in the cache, like that of a conversion at start.
+// Requantization: converts the source of a served model to another quantization level. It uses only part of the cores, because
+// the model continues to serve requests. The result stays in the cache, as after a conversion at start.
 import { join } from "node:path";
 import type { Collected, RequantizeRequest, ServiceOptions } from "../../../actors/front/service-options.ts";
 import { chunkTokens } from "../../../engines/calibration/collect-from-text.ts";
@@ -28,10 +28,10 @@ export interface ConvertibleModel {
   readonly source: string;
 }
 
-/** Share of the compute threads that a conversion uses while the model serves. */
+/** Fraction of the compute threads that a conversion uses while the model serves requests. */
 const threadShare = 0.5;
 
-/** Returns the function that converts one of the models, given by id. `threads`: the setting. */
+/** Returns a function that converts one of the models, by id. `threads`: value of the setting `threads`. */
 export function requantizer(
   models: ReadonlyMap<string, ConvertibleModel>,
   threads: number,
@@ -56,7 +56,10 @@ export function requantizer(
   };
 }
 
-/** Returns the importance of what was collected from the model at `model`. Writes it to a file if that is wanted. */
+/**
+ * Computes the importance of the weight columns from the data collected while the model at path `model` served requests. Also
+ * writes it to a file if `saveAs` is set.
+ */
 async function importanceFrom({ sums, saveAs }: Collected, model: string, log: Logger): Promise<Importance> {
   if (saveAs !== null) {
     const path = join(calibrationFolder(), saveAs);

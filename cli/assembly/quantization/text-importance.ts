@@ -1,5 +1,5 @@
-// Importance from a text (setting `calibration_file`): the text is run through the model once; later starts find the result in the
-// cache, by the contents of the text and the state of the model's file.
+// Importance from a text (setting `calibration_file`): the text is run through the model once. The result is kept in the cache
+// for later starts, as long as the text and the model's file do not change.
 import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
@@ -12,17 +12,18 @@ import { ServerError } from "../../../runtime/errors.ts";
 
 const maxTextBytes = 256 * 2 ** 20;
 const keyDigits = 16;
-/** Version of the collection. It changes when the same text and model give other sums. */
+/** Version of the algorithm. It is increased when the same text and model lead to different results. */
 const version = 1;
 
-/** Folder of importance matrices in this program's cache. */
+/** Returns the folder of importance matrices in this program's cache. */
 export function calibrationFolder(): string {
   return join(defaultCacheDirectory(process.env), "calibration");
 }
 
 /**
- * Returns the importance of the columns of the GGUF file at `path` for the text in `file`. Throws config_invalid if the text cannot be
- * read, or if the wasm engine cannot run the model. `onCollect` is called if the text has not been run through the model before.
+ * Returns the importance of the weight columns of the GGUF file at `path` for the text in `file`. Throws config_invalid if the
+ * text cannot be read, or if the wasm engine cannot run the model. `onCollect` is called before the text is run through the
+ * model, which happens only if no result is cached.
  */
 export async function importanceOfText(
   path: string,

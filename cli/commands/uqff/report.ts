@@ -1,4 +1,4 @@
-// Report on files of UQFF: uqff_report.json, in the form of mistral.rs.
+// Report on UQFF files: uqff_report.json, in the format of mistral.rs.
 import { basename } from "node:path";
 import type { UqffFormat } from "../../../engines/files/uqff/layers.ts";
 import { shardSets } from "../../../engines/files/uqff/names.ts";
@@ -7,7 +7,7 @@ import { stemOfType } from "../../../engines/quantization/plan/levels.ts";
 
 export const reportFile = "uqff_report.json";
 
-/** A layer as the report has it. */
+/** Facts about one layer, as input of the report. */
 export interface ReportedLayer {
   readonly key: string;
   readonly format: UqffFormat;
@@ -15,7 +15,7 @@ export interface ReportedLayer {
   readonly shape: readonly number[];
 }
 
-/** Returns the part of a report on one quantization. `quant`: its name; `shards`: names of its files. */
+/** Returns the part of the report about one quantization. `quant`: name of the quantization; `shards`: paths of its files. */
 export function outputOf(quant: string, shards: readonly string[], layers: readonly ReportedLayer[]) {
   const counts: Record<string, number> = {};
   const details = layers.map(({ key, format, typeName, shape }) => {
@@ -23,7 +23,7 @@ export function outputOf(quant: string, shards: readonly string[], layers: reado
     counts[stored] = (counts[stored] ?? 0) + 1;
     return { module: key, stored, shape };
   });
-  // Layers that stayed floats, though the others are quantized.
+  // Layers that are stored as floats although the other layers are quantized.
   const fallbacks = isFloat(quant) ? [] : details.filter(({ stored }) => stored === "unquant");
   return {
     quant,
@@ -48,7 +48,7 @@ export interface UqffReport {
 }
 
 export interface ReportNames {
-  /** Program that made the report. */
+  /** Name of the program that creates the report. */
   readonly tool: string;
   readonly baseModel: string | null;
   readonly repoId: string | null;
@@ -65,7 +65,7 @@ export function reportWith(outputs: readonly UqffOutput[], { tool, baseModel, re
   };
 }
 
-/** Returns the report on files that were read, by the path of their first shard. */
+/** Returns the report on UQFF files. `models` maps the path of the first shard of each quantization to its files. */
 export function reportOn(models: ReadonlyMap<string, UqffFiles>, names: ReportNames): UqffReport {
   const outputs = [...models].map(([path, { files, layers }]) => {
     const shards = files.slice(0, -1);

@@ -1,4 +1,4 @@
-// `troupe uqff report|verify|inspect`: shows and checks the files of a model in UQFF.
+// `troupe uqff report|verify|inspect`: shows and checks the UQFF files of a model.
 import { readdir, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import arg from "arg";
@@ -64,7 +64,7 @@ export async function uqffCommand(args: readonly string[]): Promise<void> {
   process.stdout.write(`${flags["--json"] ? JSON.stringify(report, null, 2) : reportText(models, report)}\n`);
 }
 
-/** Returns the first shard of each quantization to look at. Fetches a model of the hub. */
+/** Returns the path of the first shard of each quantization that the flags select. Downloads a model that is on the hub. */
 async function pathsOf(flags: ReturnType<typeof parse>["flags"]): Promise<readonly string[]> {
   const model = flags["--model-id"];
   if (model === undefined) throw invalid(`uqff expects -m; usage:\n${usage}`);

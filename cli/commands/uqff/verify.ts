@@ -1,4 +1,5 @@
-// Verification of UQFF: reads all weights of a model, and checks them against config.json and the report beside them.
+// Verification of UQFF files: reads all weights of a model, and checks them against the config.json and the report in the same
+// folder.
 import { basename, dirname, join } from "node:path";
 import { type Checkpoint, openCheckpoint } from "../../../engines/files/checkpoint/checkpoint.ts";
 import { readJsonObject } from "../../../engines/files/checkpoint/json-file.ts";
@@ -10,15 +11,18 @@ import { outputOf, reportFile } from "./report.ts";
 
 export interface Verification {
   readonly layers: number;
-  /** What is wrong; empty: nothing. */
+  /** Messages about the errors found; empty if there are none. */
   readonly errors: readonly string[];
 }
 
-/** Matrices whose rows are as long as the hidden state is wide, and those that have as many rows. */
+/** Names of the matrices with `hidden_size` columns (`inputs`), and of the matrices with `hidden_size` rows (`outputs`). */
 const inputs = /^(?:token_embd|output|blk\.\d+\.(?:attn_[qkv]|ffn_(?:gate|up)(?:_exps)?))\.weight$/;
 const outputs = /^blk\.\d+\.(?:attn_output|ffn_down(?:_exps)?)\.weight$/;
 
-/** Checks the files of which `path` is the first shard. `onTensor` is told how many tensors are read. */
+/**
+ * Checks the shards of a quantization. `path`: path of the first shard. `onTensor` is called with the number of tensors read so
+ * far.
+ */
 export async function verify(path: string, onTensor: (done: number, total: number) => void): Promise<Verification> {
   let files: UqffFiles;
   let checkpoint: Checkpoint;
@@ -55,7 +59,7 @@ function numberOf(value: TypedValue | undefined): number {
   return typeof value?.value === "number" ? value.value : Number.NaN;
 }
 
-/** Compares the report, if there is one, with the files. */
+/** Compares the report with the files. Returns messages about the differences; empty if there is no report. */
 async function reportErrors(path: string, { files, layers }: UqffFiles): Promise<string[]> {
   const report = await readJsonObject(join(dirname(path), reportFile));
   const all: unknown = report?.outputs;

@@ -1,5 +1,6 @@
-// UQFF of `troupe quantize`: writes the shards of each level, the tensors that are not quantized, the report, the README, and copies
-// of the small files of the checkpoint, so that the folder is a whole model for this program and for mistral.rs.
+// UQFF output of `troupe quantize`: writes the shards of each level, the tensors that are not quantized, the report, the
+// README, and copies of the small files of the checkpoint. The folder is then a complete model for this program and for
+// mistral.rs.
 import { copyFile, mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isObject, type JsonObject, merged } from "../../../engines/files/checkpoint/config.ts";
@@ -19,7 +20,7 @@ import { sizeText, textTable } from "../table.ts";
 import { outputOf, reportFile, reportWith } from "./report.ts";
 
 export interface UqffOptions {
-  /** A .uqff file for one level, or a folder. */
+  /** Path of a .uqff file for one level, or of a folder. */
   readonly output: string;
   readonly baseModel: string;
   readonly repoId: string | null;
@@ -37,15 +38,18 @@ interface Written {
   readonly seconds: number;
 }
 
-/** Interval in ms at which the lock of another process is looked at. */
+/** Interval in ms between checks whether another process has released its lock. */
 const lockPollMs = 500;
-/** Files of a checkpoint that belong to the tokenizer, to templates, to defaults or to the inputs of embedding models. */
+/** Names of the small files that are copied: tokenizer, templates, defaults, and configuration of embedding models. */
 const copied =
   /^(?:generation_config|config_sentence_transformers|modules|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|processor_config|preprocessor_config)\.json$|^(?:artifact\.metadata|tokenizer\.model|vocab\.txt|merges\.txt|chat_template\.jinja)$/;
-/** Folders of parts: poolings, dense layers, further templates. */
+/** Names of the folders that are copied: pooling and dense layers of embedding models, further chat templates. */
 const copiedFolders = /^(?:\d+_\w+|additional_chat_templates)$/;
 
-/** Writes the levels of the checkpoint at `source`. Returns a table of what was written. Throws `config_invalid`. */
+/**
+ * Quantizes the checkpoint at `source` at each level and writes the files. Returns a table of the written files. Throws
+ * `config_invalid`.
+ */
 export async function writeUqff(source: string, levels: readonly string[], options: UqffOptions): Promise<string> {
   const { output, model, hasReadme } = options;
   if (!isCheckpoint(source)) {
@@ -59,7 +63,7 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   }
   const written: Written[] = [];
   for (const name of levels) {
-    // A number at the end of a given name is that of the first shard.
+    // A `-0` at the end of a given file name is the number of the first shard.
     const stem = isFile ? basename(output).replace(/(?:-0)?\.uqff$/i, "") : stemOfType(name);
     written.push(await writeLevel(source, name, folder, stem, options));
   }
@@ -92,7 +96,10 @@ async function writeLevel(
   return { level, stem, planned, seconds: (performance.now() - start) / 1000 };
 }
 
-/** Copies tokenizer, templates and defaults, and writes config.json with the user's changes and without the old quantization. */
+/**
+ * Copies tokenizer, templates and defaults. Writes config.json with the user's changes, and without the settings of an earlier
+ * quantization.
+ */
 async function copySmallFiles(
   from: string,
   into: string,
@@ -123,7 +130,7 @@ function unquantized(config: JsonObject): JsonObject {
   return isObject(rest.text_config) ? { ...rest, text_config: unquantized(rest.text_config) } : rest;
 }
 
-/** Writes uqff_report.json in the form of mistral.rs, which finds the shards of a quantization with it. */
+/** Writes uqff_report.json in the format of mistral.rs, which uses the report to find the shards of a quantization. */
 async function writeReport(
   folder: string,
   written: readonly Written[],

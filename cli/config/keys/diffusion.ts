@@ -1,4 +1,4 @@
-// Keys of diffusion models, which make images: their threads, and the limits of images. Part of the table in keys.ts.
+// Keys of diffusion models, which generate images: number of threads and limits. Part of the table in keys.ts.
 import type { Key } from "../key.ts";
 import { integer, seconds } from "../kinds.ts";
 

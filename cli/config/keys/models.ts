@@ -20,7 +20,7 @@ import { deviceLayers } from "../values/device-layers.ts";
 import { byteSize } from "../values/memory-budget.ts";
 import { generalKeys } from "./general.ts";
 
-/** Common part of keys that exist as general keys and can also be set for one model. */
+/** Common properties of keys that exist as general keys and can also be set for one model. */
 const ofThisModel = { only: "file", help: "As the general key, for this model only" } as const;
 
 export const modelKeys = {

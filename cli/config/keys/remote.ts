@@ -5,7 +5,7 @@ import { integer, oneOf, seconds, serverUrls, text } from "../kinds.ts";
 export const remoteKeys = {
   url: {
     ...serverUrls,
-    // A refused value may contain a password.
+    // Messages must not quote a rejected value, because it may contain a password.
     secret: true,
     default: null,
     defaultSays: "the model runs here",

@@ -2,7 +2,9 @@
 import type { Key } from "../key.ts";
 import { integer, numberAboveTo, numberFrom } from "../kinds.ts";
 
-/** An unset key has the model's own value, from its file or the generation_config.json beside it. */
+/**
+ * Returns the default of a key: the model's own value, from its file or the generation_config.json next to it; else `builtIn`.
+ */
 const ofModel = (builtIn: number) => ({ default: null, defaultSays: `the model's own, or \`${builtIn}\`` }) as const;
 
 export const samplingKeys = {

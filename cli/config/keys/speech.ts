@@ -1,4 +1,4 @@
-// Keys of speech models: their threads, and the limits of texts and audio. Part of the table in keys.ts.
+// Keys of speech models: number of threads, and limits on texts and audio. Part of the table in keys.ts.
 import type { Key } from "../key.ts";
 import { integer } from "../kinds.ts";
 import { byteSize } from "../values/memory-budget.ts";

@@ -1,8 +1,8 @@
-// Kind of the value of device_layers: numbers of layers by GPU. Used by the table of keys.
+// Kind of the value of device_layers: the number of layers on each GPU. Used by the table of keys.
 import { z } from "zod";
 
 export interface DeviceLayers {
-  /** Number of the GPU, from 0. */
+  /** Index of the GPU, from 0. */
   readonly device: number;
   readonly layers: number;
 }
@@ -10,7 +10,10 @@ export interface DeviceLayers {
 const maxDevices = 128;
 const maxLayers = 10_000;
 
-/** Reads `16`, `0:16;1:16` or a list of `0:16`; a plain number is that of GPU 0. Other values are returned as they are. */
+/**
+ * Parses `16`, `0:16;1:16`, or a list of texts such as `0:16`. A plain number is the number of layers on GPU 0. Returns other
+ * values unchanged.
+ */
 function readLayers(given: unknown): unknown {
   const parts = (Array.isArray(given) ? given : String(given).split(";")).map((part) => String(part).trim());
   const entries = parts.map((part) => /^(?:(\d{1,4}):)?(\d{1,6})$/.exec(part));

@@ -4,8 +4,7 @@ import { z } from "zod";
 export type MemoryBudget = { readonly bytes: number } | { readonly tokens: number };
 
 /**
- * Number of bytes per unit; the unit is in lower case. A single letter is the binary unit, as for other programs (`4G` is 4
- * GiB).
+ * Number of bytes per unit; the unit is in lower case. A single letter is a binary unit, as in other programs (`4G` is 4 GiB).
  */
 const bytesPerUnit: Readonly<Record<string, number>> = {
   kib: 2 ** 10,
@@ -51,7 +50,7 @@ export const memoryBudget = {
   read: (text: string): unknown => text,
 };
 
-/** Amount of bytes: a number with a unit, or a plain number of bytes. */
+/** Returns the kind for a number of bytes: a number with a unit, or a plain number of bytes. */
 export function byteSize(minimum: number) {
   const type = z.preprocess(
     (value) => (typeof value === "string" ? (readBytes(value) ?? value) : value),

@@ -12,7 +12,7 @@ export interface CheckedSchema {
   check(text: string): Promise<Checked>;
 }
 
-/** Throws an error with the reason if the schema cannot be used. */
+/** Returns the checked schema. Throws an error with the reason if the schema cannot be used. */
 export function checkedSchema(schema: ToolSchema): CheckedSchema {
   if (typeof schema !== "object" || schema === null)
     throw new Error(`expected an object, got ${JSON.stringify(schema)}`);
@@ -20,15 +20,15 @@ export function checkedSchema(schema: ToolSchema): CheckedSchema {
 }
 
 /**
- * Does not use `instanceof`, because the embedding program may have its own copy of zod. Only schemas of zod 4 have
- * this field.
+ * Returns whether a schema is a schema of zod 4, the only ones with this field. Does not use `instanceof`, because the
+ * embedding program may have its own copy of zod.
  */
 function isZod(schema: ToolSchema): schema is z.ZodObject {
   return "_zod" in schema;
 }
 
 function zodSchema(schema: z.ZodObject): CheckedSchema {
-  // The model writes the input of the schema, for example no value for a field with a default.
+  // The model writes values before zod transforms them ("input"): for example, it may omit a field that has a default.
   const { $schema: _, ...parameters } = z.toJSONSchema(schema, { io: "input" });
   return {
     parameters: requireObject(parameters),

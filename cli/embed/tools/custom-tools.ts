@@ -8,10 +8,13 @@ import { type CheckedSchema, checkedSchema } from "./checked-schema.ts";
 import { defaultTimeoutMs, runTool } from "./run-tool.ts";
 import type { Tool } from "./tool.ts";
 
-/** Largest delay of a timer of Node.js. */
+/** Maximum delay of a Node.js timer in ms. */
 const maxTimeoutMs = 2 ** 31 - 1;
 
-/** Throws config_invalid if a definition cannot be used, or two tools have the same name. */
+/**
+ * Returns the tools as a source of server tools. Throws config_invalid if a definition is invalid, or if two tools have the
+ * same name.
+ */
 export function customTools(tools: readonly Tool[], log: Pick<Log, "warn">): ToolSource {
   if (!Array.isArray(tools)) throw invalid(`tools expects an array; got ${JSON.stringify(tools)}`);
   const made = tools.map((tool, index) => serverTool(tool, index, log));
@@ -31,7 +34,10 @@ function serverTool(tool: Tool, index: number, log: Pick<Log, "warn">): ServerTo
   };
 }
 
-/** Checks a definition, also of a program without types. Returns its schema. `at`: its place in the settings. */
+/**
+ * Checks the definition of a tool and returns its schema. Checks the types too, because the embedding program may not use
+ * TypeScript. `at`: position of the tool in the settings, for messages.
+ */
 function checkedDefinition(tool: Tool, at: string): CheckedSchema {
   if (typeof tool !== "object" || tool === null) throw invalid(`${at} expects a tool; got ${JSON.stringify(tool)}`);
   const { name, description, schema, timeoutMs = defaultTimeoutMs, run } = tool;

@@ -1,4 +1,5 @@
-// Result of a tool of the embedding program: the text and the images that the model and the client get, within limits.
+// Result of a tool of the embedding program: converts the returned value to text and images for the model and the client,
+// within size limits.
 
 import type { ServerToolResult } from "../../../actors/api/agent/server-tools.ts";
 import { maxResultBytes } from "../../../actors/api/agent/tools.ts";
@@ -6,11 +7,14 @@ import { boundedText } from "../../../actors/tools/bounded-text.ts";
 import type { IllustratedResult } from "./tool.ts";
 
 const maxImages = 16;
-/** Maximum number of bytes of all images of a result. */
+/** Maximum total size in bytes of the images of a result. */
 const maxImageBytes = 16 * 2 ** 20;
 const pngSignature = Buffer.from("\x89PNG\r\n\x1a\n", "latin1");
 
-/** Converts the value that a tool returned. A text that is too long is cut in the middle. Throws if it is not a result. */
+/**
+ * Converts the value that a tool returned. A text that is too long is cut in the middle. Throws if the value is not a valid
+ * result.
+ */
 export function resultOf(value: unknown): ServerToolResult {
   if (isIllustrated(value)) return success(value.content, pngImages(value.images));
   return success(typeof value === "string" ? value : jsonText(value), []);
@@ -31,7 +35,7 @@ function jsonText(value: unknown): string {
   throw new Error(`the tool returned ${typeof value}; expected a text, a JSON value, or { content, images }`);
 }
 
-/** Returns the images in base64. */
+/** Returns the PNG files in base64. Throws above the limits, or if an image is not a PNG file. */
 function pngImages(images: readonly unknown[]): readonly string[] {
   const files = images.map(pngOf);
   const bytes = files.reduce((sum, { length }) => sum + length, 0);

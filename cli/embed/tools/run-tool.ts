@@ -1,5 +1,5 @@
-// Call of a tool of the embedding program: the arguments are checked first, the call has a time limit, and an error of the tool is
-// a result for the model.
+// Runs a tool of the embedding program: checks the arguments first, enforces the time limit, and converts an error of the tool
+// to a result for the model.
 import type { ServerToolCall, ServerToolResult } from "../../../actors/api/agent/server-tools.ts";
 import { boundedText } from "../../../actors/tools/bounded-text.ts";
 import { failedResult } from "../../../actors/tools/failures.ts";
@@ -10,7 +10,7 @@ import { resultOf } from "./result.ts";
 import type { Tool, ToolContext } from "./tool.ts";
 
 export const defaultTimeoutMs = 60_000;
-/** Maximum number of bytes of the message of a progress report. */
+/** Maximum size in bytes of the message in a progress report. */
 const maxMessageBytes = 1024;
 
 /**
@@ -46,18 +46,21 @@ async function run(
 }
 
 interface Limit {
-  /** Aborted when the call is cancelled or its time has passed. */
+  /** Aborted when the call is cancelled or has reached its time limit. */
   readonly signal: AbortSignal;
   /** Resolves with the result of the call when the signal is aborted. */
   readonly passed: Promise<ServerToolResult>;
   release(): void;
 }
 
-/** Does not use AbortSignal.any: its signals are not freed while they have a listener. */
+/**
+ * Starts the time limit of a call. Does not use AbortSignal.any, because its signals are not freed while they have a listener.
+ */
 function limitOf({ signal: cancelled }: ServerToolCall, timeoutMs: number): Limit {
   const stop = new AbortController();
   const { signal } = stop;
-  // This listener is added before those of the tool, so that the call has this result and not an error of the aborted tool.
+  // This listener is added before the tool adds its own listeners, so that the call ends with this result and not with an error
+  // of the aborted tool.
   const passed = new Promise<ServerToolResult>((resolve) => {
     signal.addEventListener("abort", () => resolve(stoppedResult(cancelled.aborted, timeoutMs)), { once: true });
   });

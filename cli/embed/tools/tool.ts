@@ -1,4 +1,5 @@
-// Tool: a function of the embedding program that models may call. The server runs it and gives its result to the model.
+// Tool: a function of the embedding program that models may call. The server runs the function and passes the result to the
+// model.
 import type { z } from "zod";
 
 /** JSON schema of an object. */
@@ -10,7 +11,7 @@ export interface ObjectSchema {
 /** A zod schema of an object (zod 4), or a JSON schema (draft 2020-12). */
 export type ToolSchema = z.ZodObject | ObjectSchema;
 
-/** Arguments of a call: the output of a zod schema; with a JSON schema, an object that matches the schema. */
+/** Arguments of a call: the parsed output of a zod schema, or an object that matches a JSON schema. */
 export type ToolArguments<Schema extends ToolSchema> = Schema extends z.ZodObject
   ? z.output<Schema>
   : Readonly<Record<string, unknown>>;
@@ -20,7 +21,10 @@ export interface ToolContext {
   readonly session: string;
   /** Aborted if the call takes too long or its client has disconnected. The result of an aborted call is dropped. */
   readonly signal: AbortSignal;
-  /** Shows the progress of the call in the stream of the response. `total`: the value of `progress` at the end. */
+  /**
+   * Reports the progress of the call to the client, in the response stream. `total`: value of `progress` when the call is
+   * complete.
+   */
   readonly progress: (done: {
     readonly progress: number;
     readonly total?: number | undefined;
@@ -28,7 +32,9 @@ export interface ToolContext {
   }) => void;
 }
 
-/** Result with images, each the bytes of a PNG file. The model reads `content`; the client gets the images too. */
+/**
+ * Result with images; each image is the bytes of a PNG file. The model gets only `content`; the client also gets the images.
+ */
 export interface IllustratedResult {
   readonly content: string;
   readonly images: readonly Uint8Array[];
@@ -49,8 +55,8 @@ export interface ToolDefinition<Schema extends ToolSchema> {
   /** Time limit of a call in milliseconds; default: 60000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * Runs a call. The arguments match the schema. Calls of one answer run in parallel. If it rejects, the message of the
-   * error is the result for the model.
+   * Runs a call. The arguments match the schema. Tool calls in the same model answer run in parallel. If `run` rejects, the
+   * model gets the message of the error as the result.
    */
   run(args: ToolArguments<Schema>, context: ToolContext): ToolResult | Promise<ToolResult>;
 }

@@ -20,7 +20,7 @@ const pasteEnd = "\x1b[201~";
 const ctrlC = "\x03";
 /** Escape sequences that switch bracketed paste on and off. In this mode the terminal marks the start and end of pastes. */
 export const markPastes = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
-/** Maximum characters held back, either of a paste without an end mark or of keys typed during a long answer. */
+/** Maximum number of characters held back: of a paste without its end sequence, or of keys typed during a long answer. */
 const maxWaiting = 4 * 1024 * 1024;
 
 export class Keyboard extends Readable {
@@ -49,12 +49,12 @@ export class Keyboard extends Readable {
     this.#deliver();
   }
 
-  /** Forgets the keys that are held back. */
+  /** Discards the keys that are held back. */
   forget(): void {
     this.#waiting = "";
   }
 
-  /** Gives the terminal to another program until `work` ends. */
+  /** Lets another program use the terminal until `work` ends. */
   async lend<T>(work: () => Promise<T>): Promise<T> {
     this.#source.pause();
     this.setRawMode(false);
@@ -87,7 +87,7 @@ export class Keyboard extends Readable {
   readonly #onData = (bytes: Buffer): void => {
     const text = this.#decoder.write(bytes);
     const interrupt = text.lastIndexOf(ctrlC);
-    // Ctrl-c also ends a paste whose end mark has been lost.
+    // Ctrl-c also ends a paste whose end sequence was lost.
     if (interrupt >= 0 && (this.#isHeld || this.#waiting.startsWith(pasteStart))) {
       this.#waiting = text.slice(interrupt + 1);
       if (this.#isHeld) this.#handlers.onInterrupt();
@@ -122,7 +122,10 @@ export class Keyboard extends Readable {
   }
 }
 
-/** Returns how many characters of `text` to deliver: up to a paste, an incomplete paste mark, or the end of the first line. */
+/**
+ * Returns the number of characters of `text` to deliver: up to the start sequence of a paste, even an incomplete one, or up to
+ * the end of the first line.
+ */
 function plainLength(text: string): number {
   const line = /\r\n|\r|\n/.exec(text);
   const lineLength = line === null ? text.length : line.index + line[0].length;

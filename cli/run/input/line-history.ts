@@ -4,7 +4,7 @@ import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, isAbsolute, join } from "node:path";
 import { homeFolder } from "../../../runtime/host/home.ts";
 
-/** Maximum number of lines. The file is cut to this number when it has twice as many lines. */
+/** Maximum number of lines. When the file has twice this number of lines, it is cut to this number. */
 export const historyLimit = 1000;
 const maxLineLength = 4096;
 const ownerOnly = 0o600;

@@ -34,7 +34,7 @@ export class MessageLines {
     return this.#complete();
   }
 
-  /** Adds a complete pasted line unchanged. It never completes a message: only a typed line does. */
+  /** Adds a complete pasted line unchanged. A pasted line never completes a message; only a typed line does. */
   addPasted(line: string): void {
     this.#lines.push(line);
   }

@@ -1,16 +1,16 @@
-// Questions to the user on the terminal while keys are held back, for example whether a tool may run.
+// Questions to the user on the terminal while other input is held back, for example whether a tool may run.
 import assert from "node:assert/strict";
 import { createInterface, type Interface } from "node:readline";
 import { type OutputStream, withoutControls } from "../output.ts";
 import { Keyboard, type KeySource, markPastes } from "./keyboard.ts";
 
-/** Questions of a command that reads nothing else from the terminal. */
+/** Questions of a command whose only input from the terminal is the answers. */
 export interface OpenQuestions {
   readonly questions: Questions;
   close(): void;
 }
 
-/** Takes the terminal for questions. `onInterrupt` is called at ctrl-c, also while no question waits. */
+/** Prepares the terminal for questions. `onInterrupt` is called at ctrl-c, even if no question is open. */
 export function openQuestions(input: KeySource, screen: OutputStream, onInterrupt: () => void): OpenQuestions {
   const keyboard = new Keyboard(input, {
     onPaste: (text) => editor.write(withoutControls(text).replaceAll("\n", " ")),
@@ -45,14 +45,15 @@ export class Questions {
     this.#screen = screen;
   }
 
-  /** Whether a question waits for its answer. */
+  /** Whether a question is waiting for an answer. */
   get isAsking(): boolean {
     return this.#resolve !== null;
   }
 
   /**
-   * Asks a question. Keys that were typed before it are dropped, because they were not meant for it. `typed`: text that the user
-   * can edit; it has no control or invisible characters. Resolves to the typed line; null: the user has interrupted or left.
+   * Asks a question. Keys typed before the question are discarded, because they do not answer it. `typed`: initial text that
+   * the user can edit, without control or invisible characters. Resolves to the typed line; null if the user interrupts or
+   * closes the input.
    */
   ask(question: string, typed = ""): Promise<string | null> {
     assert.doesNotMatch(typed, /[\p{Cc}\p{Cf}\u2028\u2029]/u, "the line editor would execute control characters");

@@ -1,5 +1,5 @@
-// Candidates of a tuning: a variant of the model in one engine with a number of threads. A candidate is loaded when it is first
-// measured, from an excerpt in the number types of its variant.
+// Candidate of a tuning: a combination of a variant of the model, an engine and a number of threads. At its first measurement,
+// an excerpt of the model is loaded, in the number types of the variant.
 import { join } from "node:path";
 import type { TuneSpeeds } from "../../../actors/api/tuning.ts";
 import type { EngineName, ModelSpec } from "../../../engines/engine.ts";
@@ -14,7 +14,7 @@ import { batchedSequences, measuredContext, TimedCandidate } from "./timed-candi
 const measuredBatchTokens = 512;
 const f16 = 1;
 
-/** Excerpts of a model in a folder, one for each variant, written when they are first needed. */
+/** Excerpts of a model in a folder, one for each variant. An excerpt is written when it is first needed. */
 export class Excerpts {
   readonly #source: ModelSource;
   readonly #folder: string;
@@ -27,7 +27,7 @@ export class Excerpts {
     this.#floatType = floatType;
   }
 
-  /** Size of the excerpt's weights over those of the model. */
+  /** Returns the size of the excerpt's weights as a fraction of the size of the model's weights. */
   shareOf(variant: Variant): number {
     return bytesOf(this.#source, this.#typesOf(variant)) / variant.bytes;
   }
@@ -52,7 +52,7 @@ export class Excerpts {
   }
 }
 
-/** Settings that are equal for all candidates of a tuning. */
+/** Settings that are the same for all candidates of a tuning. */
 export type CommonSpec = Pick<ModelSpec, "kvType" | "blockTokens" | "pagedKv" | "mmap" | "gpuLayers">;
 
 export class Candidate {
@@ -72,7 +72,7 @@ export class Candidate {
     this.#common = common;
   }
 
-  /** Speeds of the whole model; null: not measured yet. */
+  /** Estimated speeds of the whole model; null if not measured yet. */
   get speeds(): TuneSpeeds | null {
     const { speeds } = this.#timed ?? this.#last;
     if (speeds === null) return null;
@@ -85,7 +85,7 @@ export class Candidate {
     };
   }
 
-  /** Memory of the whole model's weights: the file's size, and copies that the engine makes. */
+  /** Estimated memory in bytes of the whole model's weights: their size in the file, and copies that the engine makes. */
   get weightBytes(): number {
     return Math.round(this.variant.bytes * (this.#timed ?? this.#last).weightRatio);
   }
@@ -99,7 +99,7 @@ export class Candidate {
     await this.#timed.measure();
   }
 
-  /** Frees the excerpt's memory. The speeds stay. */
+  /** Frees the memory of the excerpt. The measured speeds are kept. */
   dispose(): void {
     if (this.#timed === null) return;
     this.#last = { speeds: this.#timed.speeds, weightRatio: this.#timed.weightRatio };

@@ -1,12 +1,12 @@
-// Scores of candidates: their speed, weighted with their quality as the profile says.
+// Scores of candidates: speed and quality, weighted according to the profile.
 import type { TuneProfile, TuneQuality, TuneSpeeds } from "../../../actors/api/tuning.ts";
 
 /** Assumed number of computed prompt tokens for each generated token (engines/engine-choice/figures.ts). */
 const promptTokensPerNewToken = 2;
 
 /**
- * Factor on the speed of a candidate in the profile `balanced`: a candidate of a lower class is chosen if it is faster by more
- * than the factor between the two.
+ * Factors that the profile `balanced` applies to the speed of a candidate, by its quality class. So a candidate of a lower
+ * class is chosen only if its speed advantage is larger than the ratio of the two factors.
  */
 const qualityFactor: Readonly<Record<TuneQuality, number>> = {
   baseline: 1,
@@ -16,12 +16,12 @@ const qualityFactor: Readonly<Record<TuneQuality, number>> = {
   degraded: 0.5,
 };
 
-/** Rank of a quality: 0 is the best. */
+/** Quality classes, best first. */
 const ranks: readonly TuneQuality[] = ["baseline", "near-lossless", "good", "acceptable", "degraded"];
 
 /**
- * Tokens per second of a mixed load: each generated token comes with a few prompt tokens, and half of the tokens are generated
- * in batches.
+ * Returns the estimated tokens per second under a mixed load: a few prompt tokens are computed for each generated token, and
+ * half of the tokens are generated in batches.
  */
 export function mixedSpeed({ prompt, decode, batchedDecode }: TuneSpeeds): number {
   if (decode === null || batchedDecode === null) return prompt;
@@ -33,11 +33,12 @@ export interface Scored {
   readonly speeds: TuneSpeeds;
 }
 
-/** Value of a candidate; the highest is recommended. */
+/** Returns the score of a candidate. The candidate with the highest score is recommended. */
 export function scoreOf({ quality, speeds }: Scored, profile: TuneProfile): number {
   const speed = mixedSpeed(speeds);
   if (profile === "fast") return speed;
   if (profile === "balanced") return speed * qualityFactor[quality];
-  // Quality first: the speed decides only between candidates of one class. It is mapped into 0..1.
+  // Quality first: the rank of the quality class counts. The speed is mapped into 0..1, so it decides only between candidates
+  // of the same class.
   return ranks.length - ranks.indexOf(quality) + speed / (1 + speed);
 }

@@ -1,51 +1,52 @@
-// Search for the best candidate by successive halving. The first candidates differ in the engine and the number of threads. With the
-// best number of threads of each engine, the other number types are measured briefly, and the better half of all again and longer.
-// In each round the candidates alternate, so that other load on the machine affects all. Last come other numbers of threads for
-// the best ones.
+// Search for the best candidate by successive halving. The first round measures one variant in each engine with several numbers
+// of threads. The second round measures the other variants, with the best number of threads of each engine. The better half of
+// all candidates is then measured longer. Next, other numbers of threads are tried for the best candidates, and the better half
+// is measured once more. Within a round the candidates alternate, so that other load on the machine affects all of them
+// equally.
 import type { TuneProfile, TuneQuality, TuneSpeeds } from "../../../actors/api/tuning.ts";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import { scoreOf } from "./score.ts";
 
-/** What the search needs of a candidate (candidates.ts). */
+/** The properties of a candidate (candidates.ts) that the search uses. */
 export interface Measured {
   readonly engine: string;
   readonly variant: { readonly typeName: string; readonly quality: TuneQuality };
-  /** null: not measured yet. */
+  /** Measured speeds; null if not measured yet. */
   readonly speeds: TuneSpeeds | null;
   measure(): Promise<void>;
   dispose(): void;
 }
 
 export interface SearchOptions<C extends Measured> {
-  /** One variant of the model in each engine, with all numbers of threads. */
+  /** Candidates of the first round: one variant of the model in each engine, with each number of threads. */
   readonly firsts: readonly C[];
   readonly profile: TuneProfile;
-  /** Returns the other variants in the same engine, with the same number of threads. */
+  /** Returns candidates with other variants, and with the same engine and number of threads. */
   othersOf(candidate: C): readonly C[];
-  /** Returns the same candidate with other numbers of threads that are not measured yet. */
+  /** Returns candidates that differ only in the number of threads, and are not measured yet. */
   variationsOf(candidate: C): readonly C[];
-  /** Expected number of candidates, for the progress. */
+  /** Expected number of candidates, for the progress display. */
   readonly expected: number;
   /** Time at which no further measurement begins, on the clock of `nowMs`. */
   readonly deadlineMs: number;
   nowMs(): number;
-  /** Called before each measurement with the done and the expected number of measurements. */
+  /** Called before each measurement with the number of completed measurements and the expected total. */
   onProgress(done: number, total: number): void;
 }
 
 export interface SearchFindings<C> {
-  /** All candidates with speeds, the best first. */
+  /** All candidates that were measured, best first. */
   readonly measured: readonly C[];
   readonly warnings: readonly string[];
-  /** Whether the time was up before all rounds were done. */
+  /** Whether the search ended at the deadline, before all rounds were complete. */
   readonly isCut: boolean;
 }
 
-/** Measurements of a candidate in each round. */
+/** Numbers of measurements of each candidate in brief, longer and long rounds. */
 const repetitions = [2, 3, 6] as const;
-/** Candidates that are always kept in a round. */
+/** Minimum number of candidates that are kept after a round. */
 const leastKept = 3;
-/** Candidates whose numbers of threads are varied. */
+/** Number of best candidates for which other numbers of threads are tried. */
 const varied = 2;
 
 export async function search<C extends Measured>(options: SearchOptions<C>): Promise<SearchFindings<C>> {
@@ -67,11 +68,11 @@ export async function search<C extends Measured>(options: SearchOptions<C>): Pro
 
 class Search<C extends Measured> {
   readonly warnings: string[] = [];
-  /** Candidates that ran. */
+  /** Candidates with at least one successful measurement. */
   readonly all = new Set<C>();
   isCut = false;
   readonly #options: SearchOptions<C>;
-  /** Longest time of a measurement in each engine, with the load before it. */
+  /** Longest time in ms of a measurement in each engine, including the loading before it. */
   readonly #longestMs = new Map<string, number>();
   #done = 0;
 
@@ -79,11 +80,11 @@ class Search<C extends Measured> {
     this.#options = options;
   }
 
-  /** Measures the candidates in turn. Returns those that ran, the best first. */
+  /** Measures each candidate `count` times, in turn. Returns the candidates that were measured, best first. */
   async round(candidates: readonly C[], count: number): Promise<C[]> {
     const failed = new Set<C>();
     for (let repetition = 0; repetition < count; repetition++) {
-      // The order is reversed in each repetition, so that none always follows the same one.
+      // The order is reversed in each repetition, so that no candidate always follows the same other candidate.
       for (const candidate of repetition % 2 === 0 ? candidates : candidates.toReversed()) {
         if (failed.has(candidate) || !(await this.#measure(candidate))) failed.add(candidate);
       }
@@ -91,7 +92,7 @@ class Search<C extends Measured> {
     return this.sorted(candidates.filter((candidate) => candidate.speeds !== null));
   }
 
-  /** Returns the better half, and frees the memory of the others. */
+  /** Returns the better half of the candidates, and frees the memory of the other half. */
   better(candidates: readonly C[]): C[] {
     const sorted = this.sorted(candidates);
     const count = Math.max(leastKept, Math.ceil(sorted.length / 2));
@@ -106,12 +107,12 @@ class Search<C extends Measured> {
     return [...candidates].sort((one, other) => score(other) - score(one));
   }
 
-  /** Returns false if the candidate cannot be measured. */
+  /** Measures a candidate once. Returns false if it cannot be measured. */
   async #measure(candidate: C): Promise<boolean> {
     const { deadlineMs, nowMs, onProgress } = this.#options;
     const { engine, variant } = candidate;
     const startMs = nowMs();
-    // One candidate is always measured, however short the time is.
+    // At least one candidate is measured, even if the deadline is too early.
     if (startMs + (this.#longestMs.get(engine) ?? 0) >= deadlineMs && this.all.size > 0) {
       this.isCut = true;
       return candidate.speeds !== null;

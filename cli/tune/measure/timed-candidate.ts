@@ -1,5 +1,5 @@
-// Timed candidate: an excerpt of the model, loaded in one engine, and its measured speeds. It runs through the real step loop:
-// scheduler, forward pass and sampler.
+// Timed candidate: an excerpt of the model that is loaded in one engine, and its measured speeds. The measurements use the real
+// step loop: scheduler, forward pass and sampler.
 import { performance } from "node:perf_hooks";
 import type { TuneSpeeds } from "../../../actors/api/tuning.ts";
 import { jobDefaults, rowInts, type SequenceJob, type TokenFrame } from "../../../actors/messages.ts";
@@ -8,12 +8,12 @@ import { defaultStepLimits } from "../../../engines/decoding/scheduler/limits.ts
 import type { LoadedModel } from "../../../engines/engine.ts";
 import { greedySampling } from "../../../engines/generation.ts";
 
-/** Number of sequences that decode together. */
+/** Number of sequences in the measurement of batched decode. */
 export const batchedSequences = 16;
-/** Longest sequence of a measurement, in tokens. */
+/** Maximum length in tokens of a sequence in a measurement. */
 export const measuredContext = 512;
 const promptTokens = 128;
-/** Length of the prompts before a measurement of decode. */
+/** Length in tokens of the prompts in a measurement of decode. */
 const shortPromptTokens = 4;
 const decodedTokens = 8;
 const batchedTokens = 4;
@@ -24,7 +24,7 @@ interface Workload {
   readonly newTokens: number;
 }
 
-/** Number of prompts made in this process. */
+/** Number of prompts created in this process. */
 let promptCount = 0;
 
 export class TimedCandidate {
@@ -44,23 +44,28 @@ export class TimedCandidate {
     this.#loop = new StepLoop(model, { limits: { ...limits, ...waits }, frameIntervalMs: 0 });
   }
 
-  /** Size of the weights in the memory of the engine over their size in the file. */
+  /** Size of the weights in the engine's memory, divided by their size in the file. */
   get weightRatio(): number {
     return this.#model.card.weightBytes / this.#model.card.tensorBytes;
   }
 
-  /** Highest speeds so far; null before the first measurement. Other load on the machine only makes a run slower. */
+  /**
+   * Highest speeds so far; null before the first measurement. The highest speeds are used, because other load on the machine
+   * can only make a run slower.
+   */
   get speeds(): TuneSpeeds | null {
     return this.#best;
   }
 
-  /** Runs a few tokens without measuring them: the first runs compile code and page in memory. */
+  /**
+   * Computes a few tokens without measuring them, because the first runs are slower: code is compiled and memory is paged in.
+   */
   async warmUp(): Promise<void> {
     if (!this.#model.capabilities.generates) return void (await this.#measureEncoding());
     this.#run({ sequences: 2, promptLength: 2 * shortPromptTokens, newTokens: 1 });
   }
 
-  /** Runs each workload once. */
+  /** Runs each workload once, and keeps the highest speeds. */
   async measure(): Promise<void> {
     const now = this.#model.capabilities.generates ? this.#measureGeneration() : await this.#measureEncoding();
     const best = this.#best ?? now;
@@ -88,7 +93,7 @@ export class TimedCandidate {
     };
   }
 
-  /** Returns prompt tokens per second if there are no new tokens, else new tokens per second. */
+  /** Runs a workload. Returns its prompt tokens per second if it has no new tokens, else its new tokens per second. */
   #run({ sequences, promptLength, newTokens }: Workload): number {
     const loop = this.#loop;
     const counter = new TokenCounter();
@@ -122,7 +127,7 @@ export class TimedCandidate {
     return {
       id,
       prompt: this.#prompt(promptLength),
-      // The step that ends the prefill gives the first token.
+      // The step that ends the prefill already produces the first token.
       maxNewTokens: newTokens + 1,
       ignoreEos: true,
       adapter: 0,
@@ -134,7 +139,7 @@ export class TimedCandidate {
     };
   }
 
-  /** Prompts differ from their first token on, so that none is taken from the prefix cache. */
+  /** Creates a prompt. Prompts begin with different tokens, so that no prompt shares a cached prefix with another one. */
   #prompt(length: number): Int32Array {
     const shift = 31 * promptCount++;
     const first = Math.min(128, this.#vocabSize >> 2);
@@ -144,7 +149,7 @@ export class TimedCandidate {
 
 class TokenCounter implements Subscriber {
   tokens = 0;
-  /** Sequences that have their first token. */
+  /** Sequences that have produced their first token. */
   readonly begun = new Set<number>();
 
   send({ rows, failed }: TokenFrame): void {

@@ -22,7 +22,7 @@ export interface GrammarHostOptions {
   readonly endOfGeneration: readonly number[];
   /** Maximum number of open matchers. */
   readonly maxMatchers: number;
-  /** Maximum number of threads that matchers of quick grammars share. */
+  /** Maximum number of threads shared by the matchers of grammars that compile quickly. */
   readonly threads?: number;
   /** Maximum time to compile one grammar, in ms. */
   readonly compileLimitMs?: number;

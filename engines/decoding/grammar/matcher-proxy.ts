@@ -1,5 +1,5 @@
-// MatcherProxy: the step loop's handle of one matcher. The matcher itself runs on a grammar thread. A matcher can be
-// moved to another thread, which then replays the earlier tokens of the sequence.
+// MatcherProxy: the step loop's handle to one matcher. The matcher itself runs on a grammar thread. It can be moved
+// to another thread, which then replays the earlier tokens of the sequence.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";

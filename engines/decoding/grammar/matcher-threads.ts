@@ -9,8 +9,8 @@ import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
 /**
- * Maximum number of threads that may end for an unknown reason while they serve the same matcher. If one more thread
- * ends, the matcher is assumed to be the cause.
+ * Maximum number of threads that may end for an unknown reason while they serve the same matcher. After one more, the
+ * matcher is assumed to be the cause and fails.
  */
 const maxLosses = 2;
 /** Maximum total time in ms that one sequence may take for slow token masks. */

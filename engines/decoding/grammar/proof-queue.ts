@@ -29,7 +29,7 @@ export interface Asker {
 
 export interface Proof extends NumberedSource {
   readonly digest: string;
-  /** The client in whose turn the grammar is compiled: the client of one of the waiting requests. */
+  /** Client in whose turn the grammar is compiled: the client of one of the waiting requests. Clients take turns. */
   client: string;
   readonly askers: Set<Asker>;
   lane: Lane;
@@ -92,7 +92,8 @@ export class ProofQueue {
   }
 
   /**
-   * Changes the client in whose turn the grammar is compiled. The characters of the grammar then count for that client.
+   * Moves the grammar to another client. It is then compiled in that client's turn, and its characters count for that
+   * client.
    */
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
@@ -135,8 +136,8 @@ export function tooManyWait(what: string): ServerError {
 }
 
 /**
- * The error of a displaced request: its client has the most waiting requests, so a request of another client took its
- * place.
+ * Creates the error of a displaced request: its client had the most waiting requests, so a request of another client
+ * took its place in the queue.
  */
 export function displacedAsker(): ServerError {
   const message =

@@ -1,9 +1,10 @@
-// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its thread.
-// So it runs on a thread without matchers. Two queues, the quick lane and the slow lane, run in parallel and compile
-// one grammar at a time each. A grammar starts in the quick lane, unless a recent grammar of its client was slow. It
-// moves to the slow lane if its compilation becomes slow. A client whose recent grammars were quick is trusted: one of
-// its grammars may be compiled beside a quick grammar of a client that is not trusted. A grammar for which no request
-// waits is not compiled. The limit of waiting requests is shared fairly between clients.
+// Proofs: runs the first compilation of each grammar. A compilation may abort, hang or use up the memory of its
+// thread, so it runs on a thread without matchers. Two queues, the quick lane and the slow lane, run in parallel and
+// compile one grammar at a time each. A grammar starts in the quick lane, unless a recent grammar of its client was
+// slow. It moves to the slow lane if its compilation becomes slow. A client whose recent grammars were quick is
+// trusted: while the quick lane compiles a grammar of a client that is not trusted, one grammar of a trusted client
+// is compiled at the same time. A grammar for which no request waits is not compiled. The limit of waiting requests
+// is shared fairly between clients.
 
 import type { ServerError } from "../../../runtime/errors.ts";
 import { ClientPaces } from "../../../runtime/queues/client-paces.ts";
@@ -33,7 +34,7 @@ export class Proofs {
   readonly #queue = new ProofQueue();
   readonly #paces = new ClientPaces(slowCompileMs);
   readonly #running: Readonly<Record<Lane, Set<Proof>>> = { quick: new Set(), slow: new Set() };
-  /** All waiting requests, the latest at the end. */
+  /** All waiting requests, most recent last, with the grammars they wait for. */
   readonly #askers = new Map<Asker, Proof>();
   readonly #shares = new QueueShares();
 
@@ -87,8 +88,8 @@ export class Proofs {
   }
 
   /**
-   * Returns the requests that lose their places to a new request of `client`. Throws `queue_full` if no place can be
-   * freed.
+   * Returns the waiting requests that a new request of `client` displaces from the queue. Throws `queue_full` if none
+   * can be displaced.
    */
   #displacedBy(client: string): readonly Asker[] {
     const free = this.#options.maxAskers - this.#askers.size;

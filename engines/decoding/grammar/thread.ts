@@ -1,4 +1,4 @@
-// Grammar thread: the model thread's handle of one grammar worker. It tracks the compiled grammars of the worker, the
+// Grammar thread: the model thread's handle to one grammar worker. It tracks the compiled grammars of the worker, the
 // time of its current work, and its end. A worker that has ended is never restarted; `onEnd` notifies the owner.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";

@@ -11,7 +11,7 @@ export interface KvShape {
   readonly trainedContext: number;
 }
 
-/** Share of the free memory that the KV cache takes if no budget is configured. Chosen by hand. */
+/** Fraction of the free memory that the KV cache uses if no budget is configured. Chosen by hand. */
 const defaultShare = 0.25;
 /** llama.cpp allocates the context of each sequence in multiples of this number of tokens. */
 const contextStep = 256;

@@ -1,6 +1,6 @@
-// Fingerprint: a hash that identifies the content of model files, computed from a part of their bytes. It is needed,
-// because the KV of one model is invalid for another model. It is computed after the model has been loaded, so most
-// of these bytes are in the page cache.
+// Fingerprint: a hash that identifies the content of model files, computed from a part of their bytes. The store
+// needs it because the KV of one model is invalid for another model. It is computed after the model has been loaded,
+// when most of these bytes are in the page cache.
 import { createHash } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { shardPaths } from "../../files/gguf/shards.ts";

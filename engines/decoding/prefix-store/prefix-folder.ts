@@ -26,7 +26,7 @@ export interface PrefixStoreOptions {
 
 const modelFolderName = /^[0-9a-f]{32}$/;
 const fileName = /^[0-9a-f]{32}\.troupe-kv$/;
-/** Name of an incomplete file: it is being written, or its writer process has ended. */
+/** Matches the name of an incomplete file: a file that is being written, or whose writer process has ended. */
 const partName = /^[0-9a-f]{32}\.troupe-kv\.[0-9a-f]{8}\.part$/;
 /** Time in ms. A partial file that has not grown for this time is abandoned, because its writer process has ended. */
 const abandonedMs = 60_000;
@@ -147,7 +147,7 @@ export class PrefixFolder {
     return removed;
   }
 
-  /** Returns the files of all models whose names match `kind`. */
+  /** Returns all files, of any model, whose file names match `kind`. */
   #find(kind: RegExp): FoundFile[] {
     return namesIn(this.#options.folder, modelFolderName)
       .map((name) => join(this.#options.folder, name))

@@ -55,8 +55,8 @@ export class PrefixList {
   }
 
   /**
-   * Returns the prefix that has the longest common beginning with `key`; null if no prefix of the same adapter begins
-   * with the same token. If two common beginnings are equally long, returns the prefix with the smaller file.
+   * Returns the entry whose tokens have the longest common prefix with `key`; null if no entry of the same adapter
+   * begins with the same token. Of two equally long common prefixes, returns the entry with the smaller file.
    */
   longest(key: PrefixKey): { readonly prefix: ListedPrefix; readonly length: number } | null {
     const at = this.#placeOf(key);
@@ -92,7 +92,7 @@ function comesBefore(a: PrefixKey, b: PrefixKey): boolean {
   return length === a.tokens.length || (a.tokens[length] as number) < (b.tokens[length] as number);
 }
 
-/** Returns the number of common first tokens; -1 if the adapters differ, because then the KV differs. */
+/** Returns the length of the common prefix in tokens; -1 if the adapters differ, because then the KV differs. */
 function commonLength(a: PrefixKey, b: PrefixKey): number {
   if (a.adapter !== b.adapter) return -1;
   const limit = Math.min(a.tokens.length, b.tokens.length);

@@ -9,12 +9,12 @@ import { WriteQueue } from "./write-queue.ts";
 
 export type { PrefixStoreOptions } from "./prefix-folder.ts";
 
-/** A file of the store whose tokens have a common beginning with a prompt. */
+/** A file of the store whose tokens have a common prefix with a prompt. */
 export interface StoredPrefix {
   readonly name: string;
   /** Number of tokens in the file. */
   readonly tokens: number;
-  /** Number of first tokens that the prompt and the file have in common. */
+  /** Length in tokens of the common prefix of the prompt and the file. */
   readonly usable: number;
   /** Size of the file in bytes. */
   readonly bytes: number;
@@ -67,8 +67,8 @@ export class PrefixStore {
   }
 
   /**
-   * Returns the file whose tokens have the longest common beginning with `tokens`; null if that beginning is shorter
-   * than 64 tokens. The common beginning may include all of `tokens`.
+   * Returns the file whose tokens have the longest common prefix with `tokens`; null if that prefix is shorter than
+   * 64 tokens. The common prefix may be all of `tokens`.
    */
   find(adapter: string, tokens: Int32Array): StoredPrefix | null {
     const found = this.#list.longest({ adapter, tokens });

@@ -1,6 +1,6 @@
-// Store thread: the model thread's handle of the prefix store's worker thread. It starts the worker, sends tasks and
-// returns the answers. Answers come in the order of the tasks. Used by prefix-store.ts. After the worker has ended,
-// every answer is an error with the reason.
+// Store thread: the model thread's handle to the worker thread of the prefix store. It starts the worker, sends tasks
+// and returns the answers, which arrive in the order of the tasks. Used by prefix-store.ts. After the worker has
+// ended, every answer is an error with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord } from "../../../runtime/errors.ts";
 import type { ListedPrefix } from "./prefix-list.ts";

@@ -13,10 +13,11 @@ export const DRY_LOOK_BACK = 4096;
 const MAX_PENALTY = 1e9;
 
 /**
- * If the sequence ends in `length` tokens that also occurred earlier, the token that followed the earlier occurrence
- * would continue a repetition. If `length >= allowedLength`, `multiplier * base^(length - allowedLength)` is subtracted
- * from the logit of that token. The longest repetition of each token counts. Repetitions do not extend across breaker
- * tokens, and breaker tokens are never penalised.
+ * Penalises tokens that would continue a repetition. If the last `length` tokens of the sequence also occurred
+ * earlier, the token that followed the earlier occurrence would continue the repetition. If `length` is at least
+ * `allowedLength`, `multiplier * base^(length - allowedLength)` is subtracted from the logit of that token. The
+ * longest repetition of each token counts. Repetitions do not extend across breaker tokens, and breaker tokens are
+ * never penalised.
  */
 export class DryPenalty {
   readonly #multiplier: number;

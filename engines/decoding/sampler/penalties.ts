@@ -13,7 +13,7 @@ export class Penalties {
   readonly #repetition: number;
   readonly #presence: number;
   readonly #frequency: number;
-  /** By token: its index in #ids and #counts, plus 1; 0 = not seen. */
+  /** By token: 1 + its index in #ids and #counts; 0 = not seen. */
   readonly #place: Int32Array;
   #ids = new Int32Array(INITIAL_ROOM);
   /** Number of times that each token in #ids was generated; 0 = it occurs only in the prompt. */

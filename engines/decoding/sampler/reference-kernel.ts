@@ -99,7 +99,7 @@ function sum(ids: readonly number[], weigh: (id: number) => number): number {
   return ids.reduce((all, id) => all + weigh(id), 0);
 }
 
-/** Returns the shortest beginning of `ids` (at least one id) whose total weight reaches `target`. */
+/** Returns the shortest prefix of `ids` (at least one id) whose total weight reaches `target`. */
 function nucleus(ids: readonly number[], target: number, weigh: (id: number) => number): number[] {
   let weight = 0;
   const end = ids.findIndex((id) => {

@@ -17,13 +17,13 @@ const GREEDY_BELOW = 1e-5;
 /** Maximum number of likeliest tokens whose logprobs can be requested. */
 export const MAX_TOP_LOGPROBS = 20;
 
-/** Tokens that are not chosen before `until` tokens have been recorded. */
+/** Tokens that must not be sampled until the sequence has `until` output tokens. */
 export interface BannedTokens {
   readonly tokens: Int32Array;
   readonly until: number;
 }
 
-/** Data from which a sampling state is created. `choice` is the index among the choices of the request. */
+/** Data from which a sampling state is created. `choice`: index of the sequence among the choices of its request. */
 interface SequenceStart {
   readonly sampling: Sampling;
   readonly choice: number;

@@ -12,8 +12,8 @@ import type { StepTimeModel } from "./step-time-model.ts";
 const quantumPerSwitch = 8;
 const leastSteps = 2;
 /**
- * Maximum time of one round over all adapters. With many adapters or long prompts, quanta end early to
- * keep this limit. Chosen by hand.
+ * Maximum time in ms of one round over all adapters. With many adapters or long prompts, quanta end early to keep
+ * this limit. Chosen by hand.
  */
 const roundMs = 1000;
 /**
@@ -119,7 +119,7 @@ export class AdapterRotation {
     return isSpent || this.#elapsedMs >= this.#longestMs;
   }
 
-  /** Maximum time of a quantum, without its switch, so that a round over all adapters takes at most `roundMs`. */
+  /** Maximum time in ms of a quantum without its switch, so that a round over all adapters takes at most `roundMs`. */
   get #longestMs(): number {
     return Math.max(roundMs / this.count - this.#switchMs, this.#switchMs);
   }

@@ -20,7 +20,7 @@ export interface StepLimits extends StepTarget {
   readonly maxDecodeStepsBeforePrefill: number;
 }
 
-/** Limits of a step unless the settings give others. They are also those of a model in a web page. */
+/** Default limits of a step; also the limits of a model in a web page. */
 export const defaultStepLimits = {
   maxPrefillChunkTokens: 512,
   maxDecodeStepsBeforePrefill: 8,

@@ -18,8 +18,8 @@ const longestHoldSteps = 32;
 
 export class PrefillBudget<S extends Sequence> {
   /**
-   * Prompt chunks end at multiples of this number of tokens, counted from position 0, or at the end of the prompt. The
-   * load does not change these positions.
+   * Prompt chunks end at multiples of this number of tokens from position 0, or at the end of the prompt. These
+   * positions do not depend on the load.
    */
   readonly grain: number;
   readonly #cost: StepTimeModel;
@@ -89,13 +89,14 @@ export class PrefillBudget<S extends Sequence> {
 
   /**
    * Returns whether the next step contains only prompts although some sequences could decode. If many prompts arrive
-   * together, a step with few decodes costs a pass over the weights and yields few tokens. Decodes are held back if the
-   * prompts do not fit into a step with them. They are held back until all prompts have been fed, including prompts
-   * that arrive later. Sequences that finish their prefill early therefore wait for the other sequences. Decodes are
-   * held back for at most `maxStepMs` per prompt (counted at the beginning), times the share of prompts among the
-   * runnable sequences. This limit prevents a large number of decodes from waiting for a few prompts, and any decode
-   * from waiting for a single long prompt. While adapters take turns, decodes are never held back, because they have
-   * just waited for the other adapters.
+   * together, a step with few decodes costs a pass over the weights but yields few tokens. So decodes are held back
+   * if the prompts do not fit into the same step. They are held back until all prompts have been fed, including
+   * prompts that arrive later, so sequences that finish their prefill early wait for the other sequences.
+   *
+   * Decodes are held back for at most `maxStepMs` per prompt (counted at the beginning), times the fraction of
+   * prompts among the runnable sequences. This limit prevents many decodes from waiting for a few prompts, and any
+   * decode from waiting for a single long prompt. While adapters take turns, decodes are never held back, because
+   * they have just waited for the other adapters.
    */
   holdsDecodes(decodes: number, prompts: readonly S[]): boolean {
     const count = this.#rotation?.isShared ? 0 : prompts.length;

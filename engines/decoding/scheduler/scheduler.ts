@@ -131,8 +131,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Earliest time at which advance() or schedule() will end, preempt or admit a sequence because time has passed. By
-   * the clock of advance(); Infinity: never.
+   * Earliest time at which advance() or schedule() will end, preempt or admit a sequence because of the elapsed time,
+   * in ms of the clock of advance(); Infinity = never.
    */
   get nextChangeMs(): number {
     const { oldest, size } = this.#queue;

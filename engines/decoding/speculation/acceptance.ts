@@ -37,7 +37,10 @@ export class SharedAcceptance {
   readonly #priors: readonly number[];
   readonly #tally: Tally;
 
-  /** `priors`: assumed probability that a draft of each level is accepted, until drafts of that level have been verified. */
+  /**
+   * `priors`: assumed probability that a draft of each level is accepted, used until drafts of that level have been
+   * verified.
+   */
   constructor(priors: readonly number[]) {
     this.#priors = priors;
     this.#tally = new Tally(priors.length, sharedTries);

@@ -3,7 +3,7 @@ import type { EngineName, LoadedModel, ModelSpec } from "../../engine.ts";
 import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { ChooseDraft } from "./mtp-drafter.ts";
 
-/** Maximum number of tokens of a draft unless the settings give another number. */
+/** Default maximum number of tokens of a draft. */
 export const defaultMaxDraftTokens = 16;
 
 export interface SpeculationOptions {

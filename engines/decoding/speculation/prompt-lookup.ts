@@ -17,13 +17,13 @@ const priors = [0.3, 0.45, 0.6, 0.7, 0.78, 0.85, 0.9, 0.94, 0.96];
  */
 const longestMatch = 40;
 /**
- * Minimum length, in tokens, of a copy of earlier text that is continued after a mismatch. The continuation is searched
- * for in the earlier text, shortly after the end of the copied part, because repeated text often has small edits.
+ * Minimum length, in tokens, of a copy of earlier text after which a mismatch may be a small edit. In this case, the
+ * earlier text shortly after the mismatch is searched for the position at which the copy continues.
  */
 const copyLength = 8;
 /**
- * Search for the continuation of an interrupted copy: number of following tokens of the earlier text that are searched,
- * and number of new tokens after which the search ends.
+ * Limit of this search, in tokens: how far the earlier text is searched after the mismatch, and how many new tokens
+ * may follow before the search ends.
  */
 const resumeReach = 24;
 
@@ -72,8 +72,8 @@ export class PromptLookup {
   }
 
   /**
-   * Writes the first `count` tokens of the draft. If the copied tokens reach the end of the sequence, the draft
-   * repeats the copied tokens from the first.
+   * Writes the first `count` tokens of the draft, which copies the earlier tokens from the cursor on. If the copy
+   * reaches the end of the sequence, the draft repeats its own tokens from the first.
    */
   write(draft: Int32Array, count: number): void {
     const { tokens, total } = this.#sequence;

@@ -29,7 +29,10 @@ export interface SpeculationStatistics {
  * steps.
  */
 const lookupTokensPerStep = 4096;
-/** Number of steps after which an unused drafter is tried again. The number is doubled after each trial. */
+/**
+ * Minimum and maximum number of steps after which an unused drafter is tried again. The number doubles after each
+ * trial.
+ */
 const shortestIdle = 32;
 const longestIdle = 1024;
 

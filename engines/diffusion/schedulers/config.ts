@@ -1,5 +1,5 @@
-// Scheduler configuration: the fields of scheduler_config.json that the schedulers here follow. A field that would change the
-// result in a way that is not built is refused by name.
+// Scheduler configuration: the supported fields of scheduler_config.json. A field that would change the result in an unsupported way causes
+// an error that names the field.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { JsonField } from "../../files/json-field.ts";
 import type { Prediction } from "./scheduler.ts";
@@ -24,25 +24,28 @@ const predictions = ["epsilon", "v_prediction", "sample"] as const;
 export interface SchedulerConfig {
   /** Scheduler that the model's folder names. */
   readonly name: SchedulerName;
-  /** Number of timesteps of the training. */
+  /** Number of timesteps in training. */
   readonly trainTimesteps: number;
   readonly betaStart: number;
   readonly betaEnd: number;
   readonly betaSchedule: (typeof betaSchedules)[number];
   readonly prediction: Prediction;
-  /** Spacing of the timesteps; null: the scheduler's own default. */
+  /** Spacing of the timesteps; null = the scheduler's own default. */
   readonly spacing: (typeof spacings)[number] | null;
   readonly stepsOffset: number;
-  /** Noise level after the last step: none, or that of the first timestep. null: the scheduler's own default. */
+  /**
+   * Noise that remains after the last step: none (true, "zero") or that of the first timestep (false, "sigma_min"). null = the scheduler's
+   * own default.
+   */
   readonly setAlphaToOne: boolean | null;
   readonly finalSigma: "zero" | "sigma_min";
   readonly karras: boolean;
-  /** DPM++: order 1 or 2 of the solver, its variant, and whether the last steps of few are of a lower order. */
+  /** DPM++: order and variant of the solver, and whether the last step has a lower order, if there are few steps or always. */
   readonly solverOrder: 1 | 2;
   readonly solverType: "midpoint" | "heun";
   readonly lowerOrderFinal: boolean;
   readonly eulerAtFinal: boolean;
-  /** LCM: number of timesteps of the distillation, and the factor of the timesteps in the boundary conditions. */
+  /** LCM: number of timesteps in distillation, and the factor of the timesteps in the boundary conditions. */
   readonly originalSteps: number;
   readonly timestepScaling: number;
 }
@@ -58,7 +61,7 @@ const classes: Readonly<Record<string, SchedulerName>> = {
 
 const mostTimesteps = 100_000;
 
-/** Fields that must be absent, null or false, because what they switch on is not built. */
+/** Fields that must be absent, null or false, because the features that they enable are not supported. */
 const refusedFields = [
   "trained_betas",
   "thresholding",
@@ -88,7 +91,7 @@ export function readSchedulerConfig(config: JsonField): SchedulerConfig {
   if (isDpm) oneOf(config.get("algorithm_type"), ["dpmsolver++"], "dpmsolver++");
   const skipsPrk = config.get("skip_prk_steps");
   if (name === "pndm" && skipsPrk.flag() !== true) throw skipsPrk.invalid("is not true; only the PLMS steps are built");
-  // Defaults are those of the library that writes these files.
+  // The defaults are those of diffusers, the library that writes these files.
   const isLcm = name === "lcm";
   const order = config.get("solver_order").count(9) ?? 2;
   if (order !== 1 && order !== 2) throw config.get("solver_order").invalid(`is ${order}; expected 1 or 2`);
@@ -143,7 +146,7 @@ function fraction(field: JsonField, otherwise: number): number {
   throw field.invalid(`is ${value}; expected a number between 0 and 1`);
 }
 
-/** Checks a number of steps against the schedule of the training. Throws invalid_value for the field `steps`. */
+/** Checks a number of steps against the number of timesteps in training. Throws invalid_value for the field `steps`. */
 export function checkSteps(steps: number, most: number): void {
   if (Number.isInteger(steps) && steps >= 1 && steps <= most) return;
   const message = `expected a whole number of steps from 1 to ${most} for this model and scheduler, got ${steps}`;

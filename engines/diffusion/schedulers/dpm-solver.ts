@@ -76,7 +76,7 @@ function noiseLevels(config: SchedulerConfig, steps: number, isKarras: boolean, 
   return { timesteps, sigmas: sigmasAt(timesteps, alphas) };
 }
 
-/** Returns the timesteps. Other than those of the other schedulers, they leave out timestep 0. */
+/** Returns the timesteps. In contrast to other schedulers, timestep 0 is left out. */
 function spacedWithoutFirst(config: SchedulerConfig, steps: number): number[] {
   const { spacing, trainTimesteps, stepsOffset } = config;
   if (spacing === "trailing") return spacedTimesteps(config, spacing, steps);
@@ -92,7 +92,7 @@ function spacedWithoutFirst(config: SchedulerConfig, steps: number): number[] {
 interface Level {
   readonly signal: number;
   readonly noise: number;
-  /** Logarithm of the ratio of signal to noise. */
+  /** Logarithm of the ratio of signal to noise amplitude. */
   readonly lambda: number;
 }
 

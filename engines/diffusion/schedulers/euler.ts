@@ -1,5 +1,5 @@
-// Euler schedulers. The plain one follows the derivative to the next noise level. The ancestral one goes further down and adds
-// fresh noise.
+// Euler schedulers. The plain one follows the derivative to the next noise level. The ancestral one goes to a lower level and adds fresh
+// noise.
 import { checkSteps, type SchedulerConfig } from "./config.ts";
 import { cumulativeAlphas, karrasSigmas, sigmaOf, sigmasAt, spacedTimesteps, timestepOf } from "./schedule.ts";
 import { cleanMix, combine, type Mix, type Prediction, type Scheduler } from "./scheduler.ts";
@@ -30,11 +30,11 @@ export function eulerScheduler(config: SchedulerConfig, steps: number, isAncestr
   };
 }
 
-/** Returns the combination for the sample at the noise level `next`, along the derivative at `sigma`. */
+/** Returns the mix that moves the sample from noise level `sigma` to `next`, along the derivative at `sigma`. */
 function towards(prediction: Prediction, sigma: number, next: number): Mix {
   const signal = 1 / Math.hypot(sigma, 1);
   const clean = cleanMix(prediction, signal, sigma * signal);
   const share = (next - sigma) / sigma;
-  // The sample here is x + sigma * e, that of cleanMix is `signal` times as large.
+  // The sample here is x + sigma * e. The sample in cleanMix is `signal` times as large.
   return { ofSample: 1 + share - share * clean.ofSample * signal, ofOutput: -share * clean.ofOutput };
 }

@@ -17,7 +17,7 @@ const schedulers: Readonly<Record<SchedulerName, (config: SchedulerConfig, steps
   pndm: pndmScheduler,
 };
 
-/** Returns a scheduler for one image. Throws invalid_value if it cannot take so many steps. */
+/** Returns a scheduler for one image. Throws invalid_value if it does not support this number of steps. */
 export function openScheduler(name: SchedulerName, config: SchedulerConfig, steps: number): Scheduler {
   return schedulers[name](config, steps);
 }

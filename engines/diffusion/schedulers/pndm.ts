@@ -23,7 +23,7 @@ export function pndmScheduler(config: SchedulerConfig, steps: number): Scheduler
     timestep < 0 ? last : (alphas[Math.min(timestep, alphas.length - 1)] as number);
   /** Latest outputs, the newest first. */
   let outputs: Float32Array[] = [];
-  /** Sample before the first step, with which the second evaluation repeats it. */
+  /** Sample before the first step. The second evaluation repeats the first step from this sample. */
   let first: Float32Array | null = null;
   return {
     timesteps,
@@ -63,7 +63,7 @@ function weighted(outputs: readonly Float32Array[]): Float32Array {
   });
 }
 
-/** Returns the combination of formula (9) of the PNDM paper, for a step between two shares of signal power. */
+/** Returns the mix of formula (9) of the PNDM paper, for a step from signal power `now` to `next`. */
 function transfer({ prediction }: SchedulerConfig, now: number, next: number): Mix {
   const noise = noiseMix(prediction, Math.sqrt(now), Math.sqrt(1 - now));
   const divisor = now * Math.sqrt(1 - next) + Math.sqrt(now * (1 - now) * next);

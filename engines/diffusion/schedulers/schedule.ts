@@ -4,11 +4,11 @@ import type { SchedulerConfig } from "./config.ts";
 /** Greatest beta of the cosine schedule. */
 const mostBeta = 0.999;
 
-/** Returns the product of (1 - beta) up to each timestep: the share of the signal's power. */
+/** Returns the product of (1 - beta) up to each timestep, which is the fraction of signal in the sample's power. */
 export function cumulativeAlphas(config: SchedulerConfig): Float64Array {
   let product = 1;
   return Float64Array.from({ length: config.trainTimesteps }, (_, step) => {
-    // The training rounds each beta and each product to 32 bits.
+    // Training rounds each beta and each product to 32 bits.
     product = Math.fround(product * Math.fround(1 - Math.fround(beta(config, step))));
     return product;
   });
@@ -33,7 +33,7 @@ export function sigmaOf(alpha: number): number {
   return Math.sqrt((1 - alpha) / alpha);
 }
 
-/** Returns `steps` timesteps, the noisiest first. linspace yields fractions, which some schedulers round. */
+/** Returns `steps` timesteps, the noisiest first. The spacing linspace yields fractions, which some schedulers round. */
 export function spacedTimesteps(
   { trainTimesteps, stepsOffset }: SchedulerConfig,
   spacing: NonNullable<SchedulerConfig["spacing"]>,
@@ -48,13 +48,13 @@ export function spacedTimesteps(
   return Array.from({ length: steps }, (_, step) => roundHalfEven(trainTimesteps - step * stride) - 1);
 }
 
-/** Returns `count` numbers from `last` down to `first` at equal distances. One number is `first`. */
+/** Returns `count` numbers from `last` down to `first` at equal distances; only `first` if `count` is 1. */
 export function descending(first: number, last: number, count: number): number[] {
   if (count === 1) return [first];
   return Array.from({ length: count }, (_, index) => first + ((last - first) * (count - 1 - index)) / (count - 1));
 }
 
-/** Rounds to the nearest whole number; a half to the even one, as the training code does. */
+/** Rounds to the nearest integer, ties to even, as the training code does. */
 export function roundHalfEven(value: number): number {
   const below = Math.floor(value);
   if (value - below !== 0.5) return Math.round(value);

@@ -1,16 +1,16 @@
-// Scheduler contract: the arithmetic of the steps from noise to latents. A scheduler owns no model: the pipeline computes the
-// model's output for each timestep and hands it over. Coefficients are doubles; samples are 32-bit floats.
+// Scheduler contract: the arithmetic of the steps from noise to latents. A scheduler owns no model: the pipeline computes the model's
+// output for each timestep and passes it to the scheduler. Coefficients are doubles; samples are 32-bit floats.
 
 /** What the model's output means: the noise in the sample, the velocity, or the sample without noise. */
 export type Prediction = "epsilon" | "v_prediction" | "sample";
 
-/** The steps of one image. It keeps the outputs of earlier steps, so each image needs its own. */
+/** Scheduler of the steps of one image. It keeps the outputs of earlier steps, so each image needs its own. */
 export interface Scheduler {
   /** Timesteps of the model's evaluations, in order; fractions with Karras sigmas. */
   readonly timesteps: readonly number[];
   /** Standard deviation of the initial noise. */
   readonly initialScale: number;
-  /** Returns the factor of the sample before the model sees it, for evaluation `index`. */
+  /** Returns the factor by which the sample is multiplied before evaluation `index` of the model. */
   inputScale(index: number): number;
   /** Returns whether evaluation `index` adds fresh noise. */
   takesNoise(index: number): boolean;

@@ -27,34 +27,33 @@ import { mapTensors, type SourceTensor, type TensorRecipe } from "./tensor-map.t
 export interface Checkpoint {
   /** Value of general.architecture. */
   readonly architecture: string;
-  /** Paths of the safetensors; row sources name them by index. */
+  /** Paths of the files with weights; row sources refer to them by index. */
   readonly files: readonly string[];
   /**
-   * GGUF key/value pairs, except general.architecture, general.name and general.file_type, and those of the tokenizer
-   * that come from its own files.
+   * GGUF key/value pairs, without general.architecture, general.name, general.file_type and the keys that are read from tokenizer files.
    */
   readonly pairs: ReadonlyMap<string, TypedValue>;
   readonly tensors: readonly TensorRecipe[];
-  /** Rows of the token embedding: the vocabulary of the GGUF file must have as many tokens. */
+  /** Number of rows of the token embedding. The vocabulary of the GGUF file must have as many tokens. */
   readonly vocabSize: number;
-  /** What the user should know of the model that the engines compute. */
+  /** Notes for the user about how the engines compute the model. */
   readonly notes: readonly string[];
 }
 
 export interface CheckpointOptions {
   /** Changes of config.json (`hf_overrides`), merged object by object. */
   readonly overrides?: JsonObject | undefined;
-  /** Smaller model to take out of a MatFormer model; null: the whole model. */
+  /** Smaller model to extract from a MatFormer model; null = the whole model. */
   readonly slice?: MatformerSlice | null;
   /** Name of the architecture, in place of the class in config.json (named-architecture.ts). */
   readonly architecture?: string | null;
-  /** Path of the first shard of the weights in UQFF; null or absent: the weights are in safetensors. */
+  /** Path of the first shard of the weights in UQFF; null or absent = the weights are in safetensors. */
   readonly uqff?: string | null;
 }
 
 /**
- * Reads config.json, generation_config.json, the index and the heads of the safetensors in a folder. Throws
- * `model_file_invalid` naming the file and the field, and `unsupported` naming what no engine computes.
+ * Reads config.json, generation_config.json, the index and the headers of the safetensors in a folder. Throws `model_file_invalid`, which
+ * names the file and the field, and `unsupported`, which names the part that no engine computes.
  */
 export async function openCheckpoint(
   folder: string,
@@ -122,7 +121,7 @@ async function readLayers(uqff: string): Promise<Sources> {
 }
 
 function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitecture {
-  // A model of several parts may name the class of its text part inside the config of that part.
+  // Models with image or audio input may name the class of their text model in its nested config.
   const nested = isObject(whole.text_config) ? whole.text_config.architectures : undefined;
   const names = [whole.architectures, nested].filter(Array.isArray).map(([first]) => first as unknown);
   const known = names.find((name) => typeof name === "string" && architectureFor(name, config) !== undefined);

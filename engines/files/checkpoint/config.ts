@@ -1,11 +1,11 @@
-// Config of a checkpoint: typed look-ups in config.json, with the changes of `hf_overrides`. The fields of a nested
-// text model come before those of the whole model. All returned values are in range, so callers need no checks.
+// Config of a checkpoint: typed look-ups in config.json, with the changes of `hf_overrides`. The fields of a nested text model take
+// precedence over those of the whole model. All returned values are in range, so callers need no checks.
 import { ServerError } from "../../../runtime/errors.ts";
 import { describeValue, quote } from "../gguf/invalid-file.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Fields that hold the config of a model's text part. */
+/** Fields of config.json that hold the nested config of the text model. */
 const textFields = ["text_config", "llm_config", "language_config"];
 const maxCount = 2 ** 31 - 1;
 const maxLayers = 1000;
@@ -43,12 +43,12 @@ export class Config {
     return name === undefined ? undefined : fields[name];
   }
 
-  /** Returns a whole number from 1 on. */
+  /** Returns an integer of 1 or more. Throws if the field is absent or has another value. */
   count(...names: readonly string[]): number {
     return this.#count(this.value(...names), 1, names);
   }
 
-  /** Like count(), but 0 is possible, and an absent field gives `fallback`. */
+  /** Like count(), but accepts 0, and returns `fallback` for an absent field. */
   countOr<Fallback>(fallback: Fallback, ...names: readonly string[]): number | Fallback {
     const value = this.value(...names);
     return value === undefined ? fallback : this.#count(value, 0, names);
@@ -82,7 +82,7 @@ export class Config {
     throw this.invalid(names[0] as string, value, "an object");
   }
 
-  /** Returns a list of numbers, of `length` numbers if that is given; undefined if the field is absent. */
+  /** Returns a list of numbers; undefined if the field is absent. Throws if the list does not have `length` elements, if given. */
   numbers(name: string, length?: number): readonly number[] | undefined {
     const value = this.value(name);
     if (value === undefined) return undefined;
@@ -91,14 +91,14 @@ export class Config {
     throw this.invalid(name, value, length === undefined ? "a list of numbers" : `a list of ${length} numbers`);
   }
 
-  /** Returns a list of `length` whole numbers from 1 on. */
+  /** Returns a list of `length` integers of 1 or more. */
   counts(name: string, length: number): readonly number[] {
     const values = this.numbers(name, length) ?? [];
     for (const value of values) this.#count(value, 1, [name]);
     return values;
   }
 
-  /** Returns one text for each layer; undefined if the field is absent. */
+  /** Returns a list with one string per layer; undefined if the field is absent. */
   layerTexts(name: string, layers: number): readonly string[] | undefined {
     const value = this.value(name);
     if (value === undefined) return undefined;
@@ -163,7 +163,7 @@ export class Config {
   }
 }
 
-/** Merges `changes` into an object, object by object; null in `changes` is a value like others. */
+/** Merges `changes` into a copy of `base`. Nested objects are merged, too; a null in `changes` is a value like any other. */
 export function merged(base: JsonObject, changes: JsonObject): JsonObject {
   const result: Record<string, unknown> = Object.create(null);
   for (const [key, value] of [...Object.entries(base), ...Object.entries(changes)]) {

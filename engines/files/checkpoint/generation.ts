@@ -2,7 +2,7 @@
 import type { JsonObject } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 
-/** GGUF keys and types by field. Values of another type are left out, as if they were absent. */
+/** GGUF keys and types by field name. Values of another type are ignored. */
 const settings = {
   top_k: ["top_k", "i32"],
   top_p: ["top_p", "f32"],

@@ -1,10 +1,10 @@
-// Hyperparameters of a checkpoint as GGUF pairs: those that most architectures have. An architecture's own file adds
-// the others, or replaces these.
+// Hyperparameters of a checkpoint as GGUF pairs, as far as most architectures have them. An architecture's own file adds further pairs or
+// replaces some of these.
 import type { Config } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 import { addRope } from "./rope.ts";
 
-/** Numbers of the functions that turn a router's output into weights of experts. */
+/** GGUF numbers of the gating functions, which turn a router's output into expert weights. */
 export const gatingFunctions = { softmax: 1, sigmoid: 2, sqrtsoftplus: 4 } as const;
 
 const contextFields = [
@@ -37,7 +37,7 @@ export function addHyperparameters(config: Config, pairs: Pairs): void {
   addExperts(config, pairs);
 }
 
-/** A model whose layers differ gives a length for each. */
+/** Adds the feed-forward length: one number, or a list if the config has one length per layer. */
 function addFeedForward(config: Config, pairs: Pairs): void {
   const lengths = config.value(...feedForwardFields);
   if (Array.isArray(lengths)) {

@@ -1,4 +1,4 @@
-// JSON file of a checkpoint: bounded, and an error names the file.
+// JSON file of a checkpoint: read up to a maximum size; errors name the file.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { isObject, type JsonObject } from "./config.ts";

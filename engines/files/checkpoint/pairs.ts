@@ -62,7 +62,7 @@ export class Pairs {
     }
   }
 
-  /** Throws if a number does not fit its type: the fields it was computed from do not fit each other. */
+  /** Throws if a number does not fit its type, which means that the config's fields contradict each other. */
   #check(key: string, type: NumberType, value: number): void {
     const isWhole = Number.isInteger(value) && value >= 0 && value < 2 ** 31;
     if (type === "f32" ? Number.isFinite(Math.fround(value)) : isWhole) return;

@@ -1,12 +1,12 @@
-// Rope of a checkpoint: its settings, which config.json has in several forms, the pairs that a GGUF file has for them,
-// and the frequency factors of Llama 3 and of long contexts.
+// RoPE of a checkpoint: its settings, which config.json may have in several forms; the GGUF pairs made from them; and the frequency factors
+// of Llama 3 and of long contexts.
 import { Config, isObject, type JsonObject } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 
 export interface RopeSettings {
-  /** Settings of the model's rope. */
+  /** Settings of the model's RoPE. */
   readonly main: Config;
-  /** Base of the rope of sliding-window layers; undefined if it is not given. */
+  /** RoPE base of layers with a sliding window; undefined if the config has none. */
   readonly slidingBase: number | undefined;
 }
 
@@ -19,7 +19,7 @@ const slidingFields = [
   "rope_local_base_freq",
 ];
 
-/** Reads the settings: `rope_parameters` or `rope_scaling`, one for each kind of layer, or fields of the model itself. */
+/** Reads the RoPE settings: `rope_parameters` or `rope_scaling`, which may be split by kind of layer, or fields of the config itself. */
 export function ropeSettings(config: Config): RopeSettings {
   const nested = config.object("rope_parameters", "rope_scaling") ?? {};
   const { full_attention: full, sliding_attention: sliding } = nested;
@@ -43,7 +43,7 @@ export function ropeSettings(config: Config): RopeSettings {
   };
 }
 
-/** Adds the pairs of the model's ropes. Throws `unsupported` if no engine computes its scaling. */
+/** Adds the RoPE pairs. Throws `unsupported` if no engine computes the scaling. */
 export function addRope(config: Config, pairs: Pairs): void {
   const { main, slidingBase } = ropeSettings(config);
   pairs.floats({
@@ -58,8 +58,8 @@ export function addRope(config: Config, pairs: Pairs): void {
 function addScaling(config: Config, main: Config, pairs: Pairs): void {
   const type = main.text("rope_type") ?? "default";
   switch (type) {
-    // These types keep the frequencies, or keep them up to the trained length (dynamic). Those of Llama 3 are changed
-    // by a tensor.
+    // These types need no pair: they keep the frequencies, keep them up to the trained length (dynamic), or change them by a tensor
+    // (llama3).
     case "default":
     case "dynamic":
     case "llama3":
@@ -77,7 +77,7 @@ function addScaling(config: Config, main: Config, pairs: Pairs): void {
       addYarn(config, main, pairs);
       return;
     default:
-      // The frequencies of Gemma 4 are changed by a tensor, too.
+      // A tensor also changes the frequencies of Gemma 4.
       if (type === "proportional" && pairs.architecture === "gemma4") return;
       throw config.unsupported("rope_scaling.rope_type", type, "linear, dynamic, llama3, yarn and longrope");
   }
@@ -101,7 +101,7 @@ function addYarn(config: Config, main: Config, pairs: Pairs): void {
   });
 }
 
-/** Returns the divisors of the rope frequencies of Llama 3, one a rotated pair; null if the model has another rope. */
+/** Returns the divisors of Llama 3's RoPE frequencies, one per rotated pair; null if the model has another RoPE. */
 export function llama3Factors(config: Config): readonly number[] | null {
   const { main } = ropeSettings(config);
   if (main.text("rope_type") !== "llama3") return null;

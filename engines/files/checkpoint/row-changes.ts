@@ -1,5 +1,5 @@
-// Row changes: functions that build row sources of others. They throw RangeError if the rows do not fit the change; the
-// callers name the tensor.
+// Row changes: functions that derive row sources from other row sources. They throw RangeError if the rows do not fit the change; callers
+// add the tensor's name to the error.
 import type { ColumnRuns, RowSource } from "./row-source.ts";
 
 export function joined(parts: readonly RowSource[]): RowSource {
@@ -10,14 +10,14 @@ export function joined(parts: readonly RowSource[]): RowSource {
   return { kind: "joined", parts, rows: parts.reduce((sum, { rows }) => sum + rows, 0), columns: first.columns };
 }
 
-/** Rows `first` to `first + count` of the source. */
+/** Returns `count` rows of the source, from row `first` on. */
 export function sliced(source: RowSource, first: number, count: number): RowSource {
   if (first === 0 && count === source.rows) return source;
   if (first === 0 && source.kind === "blocks") return { ...source, rows: count };
   return picked(source, { period: source.rows, first, count });
 }
 
-/** Rows chosen from each `period` rows of the source. */
+/** Returns `count` of each `period` rows of the source: `first`, `first + step` and so on. */
 export function picked(
   source: RowSource,
   { period, first, count, step = 1 }: { period: number; first: number; count: number; step?: number },
@@ -28,7 +28,7 @@ export function picked(
   return { kind: "picked", source, period, first, step, count, rows, columns: source.columns };
 }
 
-/** Rows [x][y][inner] of the source as [y][x][inner], in each x * y * inner rows. */
+/** Returns the rows in the order [y][x][inner]; the source has them in the order [x][y][inner], in each x * y * inner rows. */
 export function swapped(source: RowSource, { x, y, inner = 1 }: { x: number; y: number; inner?: number }): RowSource {
   must([x, y, inner].every((count) => Number.isInteger(count) && count > 0) && source.rows % (x * y * inner) === 0);
   return { kind: "swapped", source, x, y, inner, rows: source.rows, columns: source.columns };
@@ -39,7 +39,7 @@ export function swappedColumns(source: RowSource, { x, y, inner }: { x: number; 
   return { kind: "swappedColumns", source, x, y, inner, rows: source.rows, columns: source.columns };
 }
 
-/** Runs of columns of each row, one after another; those without a first column are zeros. */
+/** Returns the given runs of each row's columns, one after another; a run without a first column is zeros. */
 export function columnRuns(source: RowSource, runs: ColumnRuns["runs"]): RowSource {
   const columns = runs.reduce((sum, { count }) => sum + count, 0);
   must(
@@ -56,7 +56,7 @@ export function transposed(source: RowSource, matrixRows: number): RowSource {
   return { kind: "transposed", source, matrixRows, rows, columns: matrixRows };
 }
 
-/** The same values in rows of `columns`. */
+/** Returns the same values in rows of `columns` values. */
 export function reshaped(source: RowSource, columns: number): RowSource {
   if (columns === source.columns) return source;
   const rows = (source.rows * source.columns) / columns;

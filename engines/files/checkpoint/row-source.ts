@@ -1,5 +1,5 @@
-// Row source: where the rows of a tensor come from, as plain data: rows stored in files, and how they are put in order
-// or changed. engines/quantization/rows/rows.ts reads them; row-changes.ts builds them.
+// Row source: describes where the rows of a tensor come from, as plain data: rows stored in files, and how they are reordered or changed.
+// engines/quantization/rows/rows.ts reads the rows; row-changes.ts builds the descriptions.
 
 /** Number types of stored rows, with the names of the safetensors format. */
 export type StoredType =
@@ -29,7 +29,7 @@ interface Size {
   readonly columns: number;
 }
 
-/** Rows that lie in a file, one after another, little-endian. */
+/** Rows stored in a file one after another, little-endian. */
 export interface StoredRows extends Size {
   readonly kind: "stored";
   /** Index of the file in the checkpoint's files. */
@@ -38,7 +38,7 @@ export interface StoredRows extends Size {
   readonly type: StoredType;
 }
 
-/** Rows that lie in a file in blocks of a GGUF number type, one after another. */
+/** Rows stored in a file one after another, in blocks of a GGUF number type. */
 export interface BlockRows extends Size {
   readonly kind: "blocks";
   /** Index of the file in the source's files. */
@@ -54,7 +54,7 @@ export interface JoinedRows extends Size {
   readonly parts: readonly RowSource[];
 }
 
-/** From each `period` rows of the source, `count` rows: `first`, `first + step` and so on. */
+/** `count` of each `period` rows of the source: `first`, `first + step` and so on. */
 export interface PickedRows extends Size {
   readonly kind: "picked";
   readonly source: RowSource;
@@ -82,7 +82,7 @@ export interface SwappedColumns extends Size {
   readonly inner: number;
 }
 
-/** Columns of each row of the source: runs of `count` columns from `first` on, or of zeros if that is null. */
+/** Columns of each row of the source: runs of `count` columns from `first` on, or of zeros if `first` is null. */
 export interface ColumnRuns extends Size {
   readonly kind: "columnRuns";
   readonly source: RowSource;
@@ -109,15 +109,15 @@ export interface ChangedRows extends Size {
   readonly by: number;
 }
 
-/** Values that are not in a file; repeated from the start if there are more rows than values. */
+/** Constant values, repeated from the start until all rows are full. */
 export interface GivenRows extends Size {
   readonly kind: "given";
   readonly values: readonly number[];
 }
 
 /**
- * Quantised values times a scale for each block of `blockRows` x `blockColumns` values. The blocks of each matrix of
- * `matrixRows` rows start again.
+ * Quantised values times a scale for each block of `blockRows` x `blockColumns` values. Each matrix of `matrixRows` rows begins with a new
+ * block.
  */
 export interface BlockScaledRows extends Size {
   readonly kind: "blockScaled";
@@ -129,36 +129,36 @@ export interface BlockScaledRows extends Size {
 }
 
 /**
- * Whole numbers of `bits` bits in words of 32 bits, minus a zero point, times a scale for each group of columns (GPTQ,
- * AWQ, compressed-tensors).
+ * Integers of `bits` bits packed into 32-bit words. A value is (integer - zero point) * scale of its column group (GPTQ, AWQ,
+ * compressed-tensors).
  */
 export interface PackedIntRows extends Size {
   readonly kind: "packedInts";
   readonly bits: number;
   readonly layout: "gptq" | "awq" | "rows";
-  /** gptq: [columns / n][rows]; awq: [columns][rows / n]; rows: [rows][columns / n], n numbers in a word. */
+  /** Layout gptq: [columns / n][rows]; awq: [columns][rows / n]; rows: [rows][columns / n], where n = integers per word. */
   readonly words: StoredRows;
   /** Scales: [groups][rows]; [rows][groups] for the layout `rows`. */
   readonly scales: RowSource;
   /** Packed zero points: [groups][rows / n]; [rows / n][groups] for `rows`; null = `zero` everywhere. */
   readonly zeros: StoredRows | null;
-  /** Zero point if there are no stored ones; else the number added to the stored ones. */
+  /** Zero point if `zeros` is null; else a number added to each stored zero point. */
   readonly zero: number;
-  /** Group of each column; null = `groupSize` columns a group. */
+  /** Index of each column's group; null = `groupSize` consecutive columns form a group. */
   readonly groups: StoredRows | null;
   readonly groupSize: number;
 }
 
-/** 4-bit floats in blocks of 32 with a power of two each (MXFP4): codes of columns 2i and 2i + 1 in byte i. */
+/** 4-bit floats in blocks of 32 with a power-of-two scale each (MXFP4). Byte i has the codes of columns 2i and 2i + 1. */
 export interface Mxfp4Rows extends Size {
   readonly kind: "mxfp4";
-  /** U8, columns / 2 bytes a row. */
+  /** U8, columns / 2 bytes per row. */
   readonly codes: RowSource;
-  /** U8 exponents, columns / 32 a row. */
+  /** U8 exponents, columns / 32 per row. */
   readonly scales: RowSource;
 }
 
-/** Codes of 4 bits, the first in the upper half of a byte, into a table, times a scale a block (bitsandbytes). */
+/** 4-bit indices into a table, times a scale per block (bitsandbytes). The upper half of a byte comes first. */
 export interface CodebookRows extends Size {
   readonly kind: "codebook";
   /** U8, all codes in one row. */
@@ -170,7 +170,7 @@ export interface CodebookRows extends Size {
   readonly blockLength: number;
 }
 
-/** Values of a table, chosen by stored bytes, times a scale a block, plus an offset (nested scales of bitsandbytes). */
+/** Table values chosen by stored bytes, times a scale per block, plus an offset (nested scales of bitsandbytes). */
 export interface LookedUpRows extends Size {
   readonly kind: "lookedUp";
   readonly codes: StoredRows;
@@ -182,36 +182,35 @@ export interface LookedUpRows extends Size {
 }
 
 /**
- * Whole numbers of `bits` bits as a stream of bits in little-endian words, times a scale plus an offset for each group of
- * columns (AFQ).
+ * Integers of `bits` bits in a continuous bit stream of little-endian words. A value is integer * scale + offset of its column group (AFQ).
  */
 export interface AffineRows extends Size {
   readonly kind: "affine";
   readonly bits: number;
-  /** U32: columns * bits / 32 a row. */
+  /** U32, columns * bits / 32 words per row. */
   readonly words: StoredRows;
-  /** Scales and offsets: columns / groupSize a row. */
+  /** Scales and offsets, columns / groupSize per row. */
   readonly scales: RowSource;
   readonly offsets: RowSource;
   readonly groupSize: number;
 }
 
 /**
- * Whole numbers minus a zero point, times a scale. Value i of the whole tensor has scale and zero point i % n of the n that
- * there are (HQQ with groups along the first dimension).
+ * Integers minus a zero point, times a scale. Value i of the whole tensor has scale and zero point i % n, where n is their number (HQQ with
+ * groups along the first dimension).
  */
 export interface InterleavedRows extends Size {
   readonly kind: "interleaved";
-  /** 8: a byte a value. 4: the first half of all values is in the upper halves of the bytes, the second in the lower ones. */
+  /** 8 = one byte per value. 4 = the first half of all values is in the upper half-bytes, the second half in the lower ones. */
   readonly bits: 4 | 8;
   /** U8, in one row. */
   readonly codes: StoredRows;
-  /** In one row each. */
+  /** Scales and zero points, each in one row. */
   readonly scales: RowSource;
   readonly zeros: RowSource;
 }
 
-/** Blocks of 32 signed bytes with a scale, an 8-bit float (E4M3) of which 416 stands for one, before them (F8Q8). */
+/** Blocks of a scale followed by 32 signed bytes (F8Q8). The scale is an 8-bit float (E4M3) in units of 1/416. */
 export interface ScaledByteRows extends Size {
   readonly kind: "scaledBytes";
   /** U8: 33 bytes a block. */

@@ -1,5 +1,5 @@
-// Tensor map: the tensors of a checkpoint's files as tensors of a GGUF file, by the table of an architecture. Experts
-// are stacked. A tensor that the table does not name is an error, as is a layer without tensors.
+// Tensor map: maps the tensors of a checkpoint to those of a GGUF file, by the table of an architecture. Experts are stacked. A tensor that
+// the table does not name is an error, as is a layer without tensors.
 import { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import { isQuantizable } from "../gguf/tensors.ts";
@@ -19,7 +19,7 @@ export interface TensorRecipe {
   /** Whether the tensor may be stored in a smaller type; vectors, norms and routers are F32. */
   readonly isMatrix: boolean;
   readonly rows: RowSource;
-  /** Tensors of the checkpoint that it is made of: one, or the parts of a stack. */
+  /** Tensors of the checkpoint that it is made of: one, or one per expert of a stack. */
   readonly from: readonly SourceTensor[];
 }
 
@@ -29,12 +29,12 @@ export interface SourceTensor extends Shaped {
   readonly storedType: number;
 }
 
-/** Tensors of the parts of a model that are not text, and buffers that are computed again. */
+/** Names of tensors that are left out: those of image and audio components, and buffers that the engines compute again. */
 const leftOut = [
   /^(?:mlp|vit|vpm|siglip2|conformer|merger|resampler|sound_encoder|sound_projection|speech_embeddings)/,
   /visual\.|vision[._]|audio[._]|talker\.|token2wav\.|code2wav\.|projector\.|pre_mm_projector_norm|image_newline/,
   /patch_embed|patch_merger\.|(?:^|\.)model\.connector\.|^model\.embed_(?:vision|audio)\./,
-  // Layers that predict further tokens.
+  // Layers for multi-token prediction.
   /^(?:model\.)?mtp\./,
   /(?:rotary_emb\.inv_freq|attention\.masked_bias|attention\.bias|position_ids)$/,
 ];
@@ -59,21 +59,21 @@ export function mapTensors(
   const groups = groupTensors(architecture, config, text);
   checkLayers(config, groups);
   if (!groups.has("token_embd.weight")) throw missing(config, "there is no token embedding");
-  // A tied model uses the embedding, whatever copy of it the files have.
+  // A tied model uses the embedding as output matrix, even if the files contain a copy.
   if (config.value("tie_word_embeddings") === true) groups.delete("output.weight");
   const added = architecture.addTensors?.(config) ?? [];
   const made = added.map(({ name, rows, shape }) => ({ name, rows, shape, storedType: 0, isMatrix: false, from: [] }));
   return [...made, ...recipesOf(groups, config)];
 }
 
-/** Like mapTensors(), for a part of a model that has layers and no vocabulary. `tensors`: those of the part. */
+/** Like mapTensors(), for a component with layers but no vocabulary. `tensors`: tensors of the component. */
 export function mapPart(rules: TensorRules, config: Config, tensors: Iterable<SourceTensor>): TensorRecipe[] {
   const groups = groupTensors(rules, config, tensors);
   checkLayers(config, groups);
   return recipesOf(groups, config);
 }
 
-/** What decides the names of tensors. */
+/** Fields of an architecture that determine the names of tensors. */
 export type TensorRules = Pick<CheckpointArchitecture, "name" | "tensors" | "prefixes" | "leavesOutExtraLayers">;
 
 function recipesOf(groups: ReadonlyMap<string, Group>, config: Config): TensorRecipe[] {
@@ -108,7 +108,7 @@ function groupTensors(architecture: TensorRules, config: Config, tensors: Iterab
   return groups;
 }
 
-/** Whether a tensor belongs to a part of the model that the engines do not have. */
+/** Whether a tensor belongs to a component of the model that the engines do not compute. */
 export function isLeftOut(name: string): boolean {
   return leftOut.some((pattern) => pattern.test(name));
 }
@@ -121,15 +121,15 @@ interface Place {
   readonly expert: number | null;
 }
 
-/** Returns the name of a tensor in the table of its architecture, and what that name leaves out. */
+/** Returns a tensor's key in its architecture's table, and the suffix, layer and expert, which the key omits; null if unknown. */
 export function placeOf(name: string, prefixes: readonly string[], isKnown: (key: string) => boolean): Place | null {
   let rest = name.replace("language_model.", "").replace("text_model.", "");
   for (const prefix of [...prefixes, "model."]) if (rest.startsWith(prefix)) rest = rest.slice(prefix.length);
-  // Numbers of the table itself, such as those of a module's parts, are neither layers nor experts.
+  // Numbers in a key of the table, such as those of a module's parts, are neither layers nor experts.
   const { stem: whole, ending: last } = splitName(rest);
   if (last !== "" && isKnown(whole)) return { key: whole, suffix: last, layer: null, expert: null };
   const numbers: number[] = [];
-  // A number after `layers` or one of its other names is the layer, another one the expert or the part of a stack.
+  // A number after `layers` or a similar name is the layer; any other number is the expert or the index in a stack.
   const general = rest.replace(/(?<=\.)\d{1,9}(?=\.|$)/g, (digits, at: number) => {
     const isLayer = /(?:^|\.)(?:layers?|blocks|h|transformer_encoder)\.$/.test(rest.slice(0, at));
     numbers[isLayer ? 0 : 1] = Number(digits);

@@ -1,6 +1,6 @@
-// GGML file: a Llama model in the last format before GGUF (magic ggjt, version 3), as llama.cpp wrote it until August 2023.
-// Sizes, then the vocabulary with scores, then tensors up to the end of the file, each a head and its data at a multiple of 32 bytes.
-// File contents are not trusted: every length is checked against the file before it is used.
+// GGML file: a Llama model in the last format before GGUF (magic ggjt, version 3), as llama.cpp wrote it until August 2023. The file has
+// sizes, the vocabulary with scores, and then the tensors, each a header and its data at a multiple of 32 bytes. File contents are not
+// trusted: every length is checked against the file before it is used.
 import { open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { damagedFile, quote, truncatedFile } from "../gguf/invalid-file.ts";
@@ -39,7 +39,7 @@ const maxWidth = 2 ** 17;
 const maxLayers = 1000;
 const maxNameBytes = 256;
 const maxTensors = 16 * maxLayers;
-/** Float types, block types of 32, and K quants in blocks of 256. */
+/** GGUF type numbers that can be read: floats, block types of 32 values, and K quants in blocks of 256 values. */
 const knownTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14]);
 
 /** Reads everything but the weights. Throws `model_file_invalid`, or `unsupported` for an earlier version. */
@@ -75,11 +75,11 @@ async function checkVersion(cursor: FileCursor): Promise<void> {
 async function readSizes(cursor: FileCursor): Promise<GgmlSizes> {
   const vocabulary = await count(cursor, "the size of the vocabulary", 1, maxTokens);
   const width = await count(cursor, "the width", 1, maxWidth);
-  await cursor.u32(); // A factor of the feed-forward length, which the tensors have.
+  await cursor.u32(); // Factor of the feed-forward length; unused, because the tensors' shapes have the length.
   const heads = await count(cursor, "the number of heads", 1, width);
   const layers = await count(cursor, "the number of layers", 1, maxLayers);
   const rotated = await count(cursor, "the number of rotated values", 1, width);
-  await cursor.u32(); // Type of most tensors; each names its own.
+  await cursor.u32(); // Type of most tensors; unused, because each tensor states its own type.
   if (width % heads !== 0) throw damagedFile(cursor.path, `its width ${width} is no multiple of its ${heads} heads`);
   return { vocabulary, width, heads, layers, rotated };
 }

@@ -1,5 +1,5 @@
-// GGML model: the GGUF file that a GGML file of a Llama model would be. The tensors' bytes stay as they are; only names differ, and
-// what GGML files leave out has the values that programs of their time took.
+// GGML model: describes a GGML file of a Llama model as a GGUF file. The tensors' bytes are unchanged; only names differ. Fields that GGML
+// files lack get the values that programs of that time assumed.
 import { isUtf8 } from "node:buffer";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Config, type JsonObject } from "../checkpoint/config.ts";
@@ -10,7 +10,7 @@ import { type GgmlFile, type GgmlTensor, readGgml } from "./ggml-file.ts";
 
 export interface GgmlModel {
   readonly pairs: ReadonlyMap<string, TypedValue>;
-  /** Pairs of the vocabulary in the file. */
+  /** Key/value pairs of the vocabulary in the file. */
   readonly vocabulary: ReadonlyMap<string, TypedValue>;
   readonly vocabSize: number;
   /** Tensors by their GGUF names. */
@@ -54,7 +54,7 @@ const typeNormal = 1;
 const typeUnknown = 2;
 const typeControl = 3;
 const typeByte = 6;
-/** The first tokens of the Llama tokenizer; GGML files have other texts in their place. */
+/** First tokens of the Llama tokenizer; GGML files store other texts for them. */
 const firstTokens = ["<unk>", "<s>", "</s>"];
 const bytes = 256;
 
@@ -83,7 +83,7 @@ function nameOf(name: string, path: string): string {
   return layer === undefined ? `${own}.weight` : `blk.${Number(layer)}.${own}.weight`;
 }
 
-/** Throws if a tensor is missing, or has another shape than the sizes give. */
+/** Throws if a tensor is missing, or if its shape does not fit the model's sizes. */
 function checkTensors(
   tensors: ReadonlyMap<string, GgmlTensor>,
   { sizes }: GgmlFile,
@@ -141,7 +141,7 @@ function pairsOf(
   return pairs.values;
 }
 
-/** The SentencePiece vocabulary of Llama: three control tokens, the bytes, then pieces with their scores. */
+/** Returns the SentencePiece vocabulary of Llama: three control tokens, the bytes, then pieces with their scores. */
 function vocabularyOf({ tokens }: GgmlFile, path: string): ReadonlyMap<string, TypedValue> {
   const texts: string[] = [];
   const types: number[] = [];

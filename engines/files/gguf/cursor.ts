@@ -1,4 +1,4 @@
-// Cursor over the bytes of a GGUF head (everything before the weights): reads numbers, strings and lists. Used by
+// Cursor over the bytes of a GGUF header (everything before the weights): reads numbers, strings and lists. Used by
 // reader.ts and excerpt.ts. File contents are not trusted: every length is checked against the file size before use,
 // and memory use has a fixed limit.
 import { ServerError } from "../../../runtime/errors.ts";
@@ -8,7 +8,7 @@ import { damagedFile, truncatedFile } from "./invalid-file.ts";
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 
 /**
- * Maximum size of a GGUF head in bytes. The largest vocabularies take about 30 MB. A file with a larger head is
+ * Maximum size of a GGUF header in bytes. The largest vocabularies take about 30 MB. A file with a larger header is
  * rejected as damaged.
  */
 export const maxHeadBytes = 128 * 1024 * 1024;
@@ -23,7 +23,7 @@ const boolType = 7;
 /** Minimum size of a value in bytes, by type number: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
 const leastBytes: readonly (number | undefined)[] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
-/** Thrown if the head is longer than the bytes read so far. The file has more bytes, so the caller reads more of it. */
+/** Thrown if the header is longer than the bytes read so far. The file has more bytes, so the caller reads more of it. */
 export class WindowTooSmall extends Error {}
 
 /** Cursor over the first bytes of a file. The whole file has `fileBytes` bytes. */

@@ -1,4 +1,4 @@
-// GGUF writer: encodes numbers, strings and the parts of a head, and aligns tensor data (GGUF specification of ggml).
+// GGUF writer: encodes numbers, strings and the parts of a header, and aligns tensor data (GGUF specification of ggml).
 import type { TensorEntry } from "./reader.ts";
 
 /** "GGUF" as a little-endian number. */

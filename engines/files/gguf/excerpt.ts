@@ -24,7 +24,7 @@ const arrayType = 9;
  */
 const leastTokens = 1024;
 
-/** Numbers of layers and tokens of the model, and of those that the excerpt keeps. */
+/** Numbers of layers and vocabulary tokens in the model and in the excerpt. */
 export interface ExcerptCut {
   readonly layers: number;
   readonly keptLayers: number;

@@ -36,7 +36,7 @@ export const fileTypes: ReadonlyMap<number, string> = new Map([
   [38, "MXFP4"],
 ]);
 
-/** Returns the number of the file type whose matrices are mostly of one number type, such as Q4_K; null: there is none. */
+/** Returns the number of the file type whose matrices are mostly of one number type, such as Q4_K; null = there is none. */
 export function fileTypeOf(matrices: string): number | null {
   const names = [matrices, `${matrices}_S`];
   const found = names.flatMap((name) => [...fileTypes].filter(([, one]) => one === name))[0];

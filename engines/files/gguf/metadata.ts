@@ -22,7 +22,7 @@ export interface TokenizerMetadata {
   readonly pre: string | null;
   /** Text of each token by token id, as the file stores it. */
   readonly tokens: readonly string[];
-  /** Kind of each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or null: all normal. */
+  /** Kind of each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or null = all normal. */
   readonly types: readonly number[] | null;
   readonly scores: readonly number[] | null;
   readonly merges: readonly string[];
@@ -33,7 +33,7 @@ export interface TokenizerMetadata {
   readonly unknownId: number | null;
   /** Token that ends a text (encoders only). */
   readonly separatorId?: number | null;
-  /** Token in place of a hidden one (masked language models only). */
+  /** Mask token, which stands for a hidden token (masked language models only). */
   readonly maskId?: number | null;
   /** Infill tokens of code models: padding, next repository and next file. */
   readonly infillPadId?: number | null;
@@ -47,7 +47,7 @@ export interface TokenizerMetadata {
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   /**
-   * Whether a separator token follows the end token between two texts; null or absent: the default of the tokenizer.
+   * Whether a separator token follows the end token between two texts; null or absent = the default of the tokenizer.
    */
   readonly addSeparator?: boolean | null;
   readonly addSpacePrefix: boolean | null;
@@ -57,7 +57,7 @@ export interface TokenizerMetadata {
    */
   readonly stripsAfterControl: boolean;
   /**
-   * Name of the token before which white space is removed; null or absent: none. Determined by the pre-tokenizer, the
+   * Name of the token before which white space is removed; null or absent = none. Determined by the pre-tokenizer, the
    * architecture and the model's name.
    */
   readonly strippedBefore?: string | null;
@@ -65,12 +65,12 @@ export interface TokenizerMetadata {
   readonly removesExtraSpaces?: boolean | null;
   /** "t5" vocabularies only: replacements of characters before encoding, as compiled by SentencePiece. */
   readonly charactersMap?: readonly number[] | null;
-  /** "bert" vocabularies only: whether text is lower-cased, and whether accents are stripped; null: yes. */
+  /** "bert" vocabularies only: whether text is lower-cased, and whether accents are stripped; null = yes. */
   readonly lowersCase?: boolean | null;
   readonly stripsAccents?: boolean | null;
-  /** Exact rules of the tokenizer (tokenizer-rules.ts) as JSON; null or absent: none. */
+  /** Exact rules of the tokenizer (tokenizer-rules.ts) as JSON; null or absent = none. */
   readonly rules?: string | null;
-  /** Merges that `scores` do not express exactly; null or absent: none. */
+  /** Merges that `scores` do not express exactly; null or absent = none. */
   readonly exactMerges?: readonly string[] | null;
 }
 
@@ -84,9 +84,9 @@ export interface ModelMetadata {
   readonly contextLength: number | null;
   /** Chat template sources by name; the unnamed template has the name "default". */
   readonly chatTemplates: ReadonlyMap<string, string>;
-  /** Texts before inputs to embed; null: the file has none. */
+  /** Prompts put before inputs to embed; null = the file has none. */
   readonly prompts: EmbeddingPrompts | null;
-  /** How a ColBERT model reads its inputs; null: the model is none. */
+  /** How a ColBERT model reads its inputs; null = not a ColBERT model. */
   readonly multiVector: MultiVectorRules | null;
   readonly tokenizer: TokenizerMetadata;
 }
@@ -111,7 +111,7 @@ export async function readModelMetadata(path: string, forEncoding = true): Promi
   return metadataOf(path, await readHead(path, wanted));
 }
 
-/** Like readModelMetadata, but the bytes of the head are already in memory. */
+/** Like readModelMetadata, but the bytes of the header are already in memory. */
 export function parseModelMetadata(head: HeadBytes): ModelMetadata {
   return metadataOf(head.path, parseHeadBytes(head, isWanted));
 }
@@ -214,7 +214,7 @@ class Fields {
     return this.look(key, "a string", (value) => typeof value === "string") as string | null;
   }
 
-  /** Reads a text in a form of troupe's own. */
+  /** Reads a string in troupe's own format and parses it. */
   parsed<T>(key: string, parse: (path: string, text: string) => T): T | null {
     const text = this.string(key);
     return text === null ? null : parse(this.path, text);

@@ -1,5 +1,5 @@
-// GGUF head reader: reads magic, version, key/value pairs and the list of tensors, without interpreting them.
-// metadata.ts interprets the pairs, and tensors.ts interprets the list. The head is the part of the file before the
+// GGUF header reader: reads magic, version, key/value pairs and the list of tensors, without interpreting them.
+// metadata.ts interprets the pairs, and tensors.ts interprets the list. The header is the part of the file before the
 // weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -19,17 +19,17 @@ export interface TensorEntry {
 export interface GgufHead {
   readonly pairs: ReadonlyMap<string, GgufValue>;
   readonly tensors: readonly TensorEntry[];
-  /** Size of the head in bytes; the weights begin at the next multiple of the file's alignment. */
+  /** Size of the header in bytes; the weights begin at the next multiple of the file's alignment. */
   readonly headBytes: number;
   readonly fileBytes: number;
 }
 
 const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
-/** Factor by which the window grows until the head fits. */
+/** Factor by which the window grows until the header fits. */
 const windowGrowth = 4;
 /**
- * Maximum number of key/value pairs, and of tensors. No model has this many, but a damaged head may contain a larger
+ * Maximum number of key/value pairs, and of tensors. No model has this many, but a damaged header may contain a larger
  * number.
  */
 export const maxEntries = 65_536;
@@ -38,7 +38,7 @@ const leastTensorBytes = 8 + 4 + 4 + 8;
 const maxDimensions = 4;
 
 /**
- * Reads a file's head. Keeps only the key/value pairs for which wanted(key) is true. Throws ServerError
+ * Reads a file's header. Keeps only the key/value pairs for which wanted(key) is true. Throws ServerError
  * `model_file_invalid`.
  */
 export async function readHead(path: string, wanted: (key: string) => boolean): Promise<GgufHead> {
@@ -50,12 +50,12 @@ export async function readHead(path: string, wanted: (key: string) => boolean): 
   }
 }
 
-/** Returns a number of bytes from the start of a file in which readHead() finds a head of this size. */
+/** Returns a number of bytes from the start of a file in which readHead() finds a header of this size. */
 export function bytesToRead(headBytes: number): number {
   return Math.max(firstWindowBytes, windowGrowth * headBytes);
 }
 
-/** The bytes of a file's head, in memory that threads share. The head is parsed from these bytes without the file. */
+/** The bytes of a file's header, in memory that threads share. The header is parsed from these bytes without the file. */
 export interface HeadBytes {
   readonly path: string;
   readonly bytes: SharedArrayBuffer;
@@ -63,7 +63,7 @@ export interface HeadBytes {
   readonly fileBytes: number;
 }
 
-/** Reads the bytes of a file's head. Throws ServerError `model_file_invalid`. */
+/** Reads the bytes of a file's header. Throws ServerError `model_file_invalid`. */
 export async function readHeadBytes(path: string): Promise<HeadBytes> {
   const file = await openModelFile(path);
   try {
@@ -77,12 +77,12 @@ export async function readHeadBytes(path: string): Promise<HeadBytes> {
   }
 }
 
-/** Like readHead, but the bytes of the head are already in memory. */
+/** Like readHead, but the bytes of the header are already in memory. */
 export function parseHeadBytes({ path, bytes, fileBytes }: HeadBytes, wanted: (key: string) => boolean): GgufHead {
   return parseHead(new Cursor(Buffer.from(bytes), fileBytes, path), wanted);
 }
 
-/** Reads the head of an open file and leaves the file open. `path` is the file's name in errors. */
+/** Reads the header of an open file and leaves the file open. `path` is the file's name in errors. */
 export async function readOpenHead(
   file: FileHandle,
   path: string,

@@ -18,7 +18,7 @@ export function shardPaths(path: string): readonly string[] {
   });
 }
 
-/** Whether a name says that the file is one of several. */
+/** Whether a name is that of one of several shards. */
 export function isShardName(path: string): boolean {
   return shardPaths(path).length > 1;
 }

@@ -93,8 +93,8 @@ export function tensorType(name: TensorTypeName): number {
 export const floatTypes: ReadonlySet<number> = new Set([tensorType("F32"), tensorType("F16"), tensorType("BF16")]);
 
 /**
- * Matrices that are never quantized: they are small, and errors in them change much. Routers choose experts; positions
- * and token types are added to every token; convolutions have rows of a few values.
+ * Matrices that are never quantized, because they are small and errors in them have a large effect. Routers choose experts; positions and
+ * token types are added to every token; convolutions have rows of a few values.
  */
 const neverQuantized = new RegExp(
   `(?:${[
@@ -115,7 +115,7 @@ const defaultAlignment = 32;
 const maxAlignment = 1024 * 1024;
 
 /**
- * Reads the head of a model file. If the model is split, `path` may be any shard, and the heads of all shards are read.
+ * Reads the header of a model file. If the model is split, `path` may be any shard, and the headers of all shards are read.
  * Weights are never read. Throws ServerError `model_file_invalid`.
  */
 export async function readTensorTable(path: string): Promise<TensorTable> {
@@ -146,7 +146,7 @@ function nameOf(tensor: { readonly name: string }): string {
 }
 
 /**
- * Returns the files of the model. The head states whether the model is split. The file name is not sufficient, because
+ * Returns the files of the model. The header states whether the model is split. The file name is not sufficient, because
  * an unsplit file may be named like a shard.
  */
 function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {

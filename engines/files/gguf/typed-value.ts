@@ -1,6 +1,6 @@
 // Typed value: a value of a GGUF key/value pair with its GGUF type, as writer.ts encodes it. Plain data.
 
-/** Number types by the number that names them in the file. */
+/** Numbers that stand for the number types in a GGUF file. */
 export const numberTypes = {
   u8: 0,
   i8: 1,
@@ -18,8 +18,8 @@ export type NumberType = keyof typeof numberTypes;
 
 export type TypedValue = PlainValue & {
   /**
-   * Bytes of the value in the file that it was read from. They are written in its place, because strings may be no UTF-8, and
-   * whole numbers of 64 bits may be above 2^53.
+   * Bytes of the value in the file from which it was read. They are written instead of the value, because strings may not be valid UTF-8,
+   * and 64-bit integers may exceed 2^53.
    */
   readonly exact?: Uint8Array;
 };

@@ -1,5 +1,5 @@
-// GGUF head writer: encodes the key/value pairs and the tensor table of a file, and places the tensor data. The caller
-// writes the head, then each tensor at its position; bytes between tensors are zero.
+// GGUF header writer: encodes the key/value pairs and the tensor table of a file, and places the tensor data. The caller
+// writes the header, then each tensor at its position; bytes between tensors are zero.
 import { aligned, preamble, tensorEntry } from "./encode.ts";
 import { tensorTypes } from "./tensors.ts";
 import { numberTypes, type TypedValue } from "./typed-value.ts";
@@ -27,7 +27,7 @@ const stringType = 8;
 const arrayType = 9;
 const firstBytes = 64 * 1024;
 
-/** Encodes a head. The tensors' data lie in the order given, each at a multiple of the alignment. */
+/** Encodes a header. The tensors' data lie in the order given, each at a multiple of the alignment. */
 export function ggufHead(pairs: ReadonlyMap<string, TypedValue>, tensors: readonly HeadTensor[]): GgufHead {
   let end = 0;
   const relative = tensors.map(({ type, shape }) => {
@@ -100,7 +100,7 @@ class ByteSink {
   }
 
   bytes(bytes: Uint8Array): void {
-    // The buffer may be another one when there is room.
+    // #advance() comes first, because it may replace the buffer.
     const start = this.#advance(bytes.length);
     this.#buffer.set(bytes, start);
   }

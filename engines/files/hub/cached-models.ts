@@ -1,5 +1,5 @@
-// Cached models: lists the models of the hub cache, of the package cache and those that were converted, with their size on disk, and removes
-// models. Never follows links out of the cache. Called by cli/commands/cache.ts and cli/commands/models.ts.
+// Cached models: lists the models of the hub cache, of the package cache and of conversions, with their size on disk, and removes models.
+// Never follows links out of the cache. Called by cli/commands/cache.ts and cli/commands/models.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedSizes, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
@@ -115,7 +115,7 @@ async function listConverted(cacheDirectory: string): Promise<CachedModel[]> {
   );
 }
 
-/** Measures the files of a directory; `names`: only these. */
+/** Returns the size on disk and the last use of a directory's files, or only of the files `names`. */
 async function measure(
   directory: string,
   names?: readonly string[],

@@ -7,7 +7,7 @@ export interface CatalogModel {
   readonly name: string;
   /** The model on the hub, with its quantisation. */
   readonly source: string;
-  /** The same model in a Python package, for machines that can reach only a package index; null: there is none. */
+  /** The same model in a Python package, for machines that can reach only a package index; null = there is none. */
   readonly package: string | null;
   readonly bytes: number;
   /**
@@ -150,7 +150,7 @@ export const catalog: readonly CatalogModel[] = [
   },
 ];
 
-/** Returns the model of the catalog with this name; null: none. */
+/** Returns the model of the catalog with this name; null if there is none. */
 export function catalogModel(name: string): CatalogModel | null {
   return catalog.find((model) => model.name === name) ?? null;
 }

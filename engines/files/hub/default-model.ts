@@ -45,7 +45,7 @@ export async function chooseDefaultModel(availableBytes: number, options: FetchO
 interface CatalogFetch extends FetchOptions {
   readonly cacheDirectory: string;
   readonly hubCache: string;
-  /** null: requests to the hub are forbidden. */
+  /** null = requests to the hub are forbidden. */
   readonly context: HubContext | null;
 }
 
@@ -78,7 +78,7 @@ export async function resolveCatalogModel(model: CatalogModel, options: CatalogF
   }
 }
 
-/** Returns the path of a cached copy of the model, from the hub or from a package; null: there is none. */
+/** Returns the path of a cached copy of the model, from the hub or from a package; null if there is none. */
 async function findHere(
   model: CatalogModel,
   options: FetchOptions & Pick<CatalogFetch, "cacheDirectory" | "hubCache">,

@@ -30,7 +30,7 @@ export interface HubFetch {
   readonly source: HubSource;
   /** Folder of the hub's cache. */
   readonly cache: string;
-  /** null: requests to the hub are forbidden. */
+  /** null = requests to the hub are forbidden. */
   readonly context: HubContext | null;
   /** true: the caller has an alternative to the hub, so the hub gets only one attempt with short limits. */
   readonly isOptional?: boolean;
@@ -112,8 +112,8 @@ function modelChooser({
 }
 
 /**
- * Returns the files of a model: weights in UQFF if they are named; else a GGUF model with the generation_config.json of its folder
- * if there is one, else the files of a checkpoint, else weights in UQFF.
+ * Returns the files of a model: weights in UQFF if `fromUqff` names them; else a GGUF model with the generation_config.json of its folder;
+ * else the files of a checkpoint; else weights in UQFF.
  */
 function chooseModelFiles(
   source: HubSource,

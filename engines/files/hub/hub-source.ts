@@ -7,7 +7,7 @@ export interface HubSource {
   readonly repo: string;
   /** Name of a branch or tag, or a commit id. */
   readonly revision: string;
-  /** A file of the repository, or a quantisation; null: chosen by preference. */
+  /** A file of the repository, or a quantisation; null = chosen by preference. */
   readonly wanted: string | null;
 }
 

@@ -14,11 +14,9 @@ import { hasUqff } from "./choice/uqff-choice.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
 
 /**
- * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with
- * one model; if the folder has several models, `quantizedFile` names one of them, or the first of `quantisations` that is there is
- * taken. A checkpoint is named by its
- * config.json. Throws `model_file_invalid` if it is
- * not a model.
+ * Returns the absolute path of the model at `path`; null if nothing exists there. `path` is a file, or a folder with one model. If the
+ * folder has several models, `quantizedFile` names one of them, or the first available one of `quantisations` is used. The path of a
+ * checkpoint is that of its config.json. Throws `model_file_invalid` if `path` is not a model.
  */
 export async function findLocalModel(
   path: string,
@@ -58,7 +56,7 @@ export async function findLocalModel(
   }
 }
 
-/** Returns the path of the first shard in the folder of `path`. */
+/** Returns the path of the first UQFF shard in the folder of `path`. */
 async function uqffBeside(path: string, wanted: readonly string[], preferred: readonly string[]): Promise<string> {
   const folder = dirname(path);
   const names = await readdir(folder);

@@ -32,7 +32,7 @@ export function packageRoot(cacheDirectory: string): string {
   return join(cacheDirectory, "models", "pypi");
 }
 
-/** Folder of models that were converted or quantized, one file each. */
+/** Returns the folder of converted and quantized models, which has one file per model. */
 export function convertedFolder(cacheDirectory: string): string {
   return join(cacheDirectory, "models", "converted");
 }

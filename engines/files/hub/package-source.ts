@@ -22,7 +22,7 @@ export interface PackageSource {
   /** Normalised name: lower case, words joined by "-". */
   readonly packageName: string;
   readonly version: string | null;
-  /** File name, or path inside the package; null: the package's only model file. */
+  /** File name, or path inside the package; null = the package's only model file. */
   readonly file: string | null;
 }
 

@@ -1,5 +1,5 @@
 // GGUF adapter: reads a LoRA adapter from a GGUF file written by llama.cpp's converter, and checks it against the
-// model. Matrix names and row order already match the model file. Only the head is read here; the values are read when
+// model. Matrix names and row order already match the model file. Only the header is read here; the values are read when
 // the prepared adapter is written.
 import { describeValue, quote } from "../gguf/invalid-file.ts";
 import { readOpenHead } from "../gguf/reader.ts";
@@ -27,7 +27,7 @@ const floatTypes: ReadonlyMap<number, FloatType> = new Map([
  */
 const changeable = /^(?:blk\.\d+\..+|output)\.weight$/;
 
-/** Reads the head of an adapter. Throws `invalid_lora_adapter` if it does not fit the model. */
+/** Reads the header of an adapter. Throws `invalid_lora_adapter` if it does not fit the model. */
 export async function readGgufAdapter(file: SourceFile, model: TensorTable): Promise<LoraPair[]> {
   await checkMagic(file);
   const isKept = (key: string) => key.startsWith("general.") || key.startsWith("adapter.");

@@ -4,7 +4,7 @@
 const scratch = new Float32Array(1);
 const scratchBits = new Uint32Array(scratch.buffer);
 
-/** Returns the F16 bits of the nearest number, ties to even. Numbers beyond the largest F16, 65504, give infinity. */
+/** Returns the F16 bits of the nearest number, ties to even. Numbers beyond the largest F16, 65504, become infinity. */
 export function halfBits(value: number): number {
   scratch[0] = value;
   const bits = scratchBits[0] as number;

@@ -16,7 +16,7 @@ import { openSource } from "./source-path.ts";
 export interface PrepareOptions {
   /** Path of a folder with adapter_config.json and adapter_model.safetensors, or of a GGUF adapter. */
   readonly source: string;
-  /** Folder in which the real path of every file must lie; null: no restriction. */
+  /** Folder in which the real path of every file must lie; null = no restriction. */
   readonly root: string | null;
   /** Path of the model's GGUF file, from which names, shapes and architecture are read. */
   readonly modelPath: string;
@@ -30,7 +30,7 @@ export interface WeightedSource {
   readonly weight: number;
 }
 
-/** An adapter whose files are open and whose head has been checked. */
+/** An adapter whose files are open and whose header has been checked. */
 interface OpenAdapter {
   readonly source: string;
   readonly pairs: readonly LoraPair[];

@@ -6,7 +6,7 @@ import { type FloatSpan, type FloatType, floatBytes } from "./lora-pair.ts";
 import type { SourceFile } from "./source-file.ts";
 
 /**
- * Maximum length of the head: enough for about 40,000 tensors of an adapter, and far below the lengths that a damaged
+ * Maximum length of the header: enough for about 40,000 tensors of an adapter, and far below the lengths that a damaged
  * file may claim.
  */
 const maxHeaderBytes = 8 * 1024 * 1024;

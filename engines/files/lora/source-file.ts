@@ -8,7 +8,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { expecting } from "./adapter-problems.ts";
 
 export interface FileLimits {
-  /** Real path of the folder in which the file must lie; null: no restriction. */
+  /** Real path of the folder in which the file must lie; null = no restriction. */
   readonly root: string | null;
   readonly maxBytes: number;
 }

@@ -11,7 +11,7 @@ export type SourceFiles =
   | { readonly kind: "gguf"; readonly file: SourceFile };
 
 export interface SourceLimits {
-  /** Folder in which adapters must lie; null: no restriction. */
+  /** Folder in which adapters must lie; null = no restriction. */
   readonly root: string | null;
   /** Maximum size of a file with tensors, in bytes. */
   readonly maxBytes: number;

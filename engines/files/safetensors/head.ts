@@ -1,4 +1,4 @@
-// Safetensors head: reads type, shape and position of each tensor. The file is not trusted: the head's length has a
+// Safetensors header: reads type, shape and position of each tensor. The file is not trusted: the header's length has a
 // limit. The tensors must fill the rest of the file without gaps, so that any truncation is detected.
 import { quote } from "../gguf/invalid-file.ts";
 
@@ -22,13 +22,13 @@ export interface SafetensorsEntry {
 }
 
 export interface HeadLimits {
-  /** Maximum length of the head in bytes. */
+  /** Maximum length of the header in bytes. */
   readonly maxBytes: number;
   /** Returns the error for a damaged file. */
   readonly damaged: (problem: string) => Error;
 }
 
-/** Bits of a value of each type name of the format. The format may get more types; files with those are read, too. */
+/** Bits per value by type name. Files with other types, which later versions of the format may have, are read, too. */
 const valueBits: Readonly<Record<string, number>> = {
   ...{ F64: 64, F32: 32, F16: 16, BF16: 16, F8_E4M3: 8, F8_E5M2: 8, F8_E8M0: 8, F4: 4 },
   ...{ I64: 64, I32: 32, I16: 16, I8: 8, U64: 64, U32: 32, U16: 16, U8: 8, BOOL: 8 },

@@ -1,5 +1,5 @@
 // Safetensors of a model: one file, or shards with an index. Every tensor name is in exactly one file, and the index
-// agrees with the heads of the files. Weights are never read here.
+// agrees with the headers of the files. Weights are never read here.
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -19,13 +19,13 @@ export interface ModelTensors {
 }
 
 export const indexFile = "model.safetensors.index.json";
-/** Maximum length of a head: about 150 bytes a tensor, and a model has up to some 100,000 tensors. */
+/** Maximum length of a header in bytes: a tensor takes about 150 bytes, and a model has up to about 100,000 tensors. */
 const maxHeadBytes = 64 * 1024 * 1024;
 const maxFiles = 1024;
 const shardPattern = /-(\d{5})-of-(\d{5})\.safetensors$/;
 
 /**
- * Reads the heads of a folder's safetensors. `index`: content of the folder's index file; null if it has none. Throws
+ * Reads the headers of a folder's safetensors. `index`: content of the folder's index file; null if it has none. Throws
  * `model_file_invalid` naming the file.
  */
 export async function readModelTensors(
@@ -84,7 +84,7 @@ async function findFiles(folder: string): Promise<string[]> {
   );
 }
 
-/** Reads the head of one of `fileCount` files. Throws `model_file_invalid`. */
+/** Reads the header of one of `fileCount` files. Throws `model_file_invalid`. */
 export async function readShard(path: string, fileCount: number): Promise<SafetensorsEntry[]> {
   const file = await openShard(path, fileCount);
   try {

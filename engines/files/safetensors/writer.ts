@@ -1,5 +1,5 @@
-// Safetensors head writer: encodes the head of a file and places its tensors. Small tensors whose bytes are known are part of the
-// head, or of the end of the file; the caller writes the others at their positions. Numbers lie at multiples of their size.
+// Safetensors header writer: encodes the header of a file and places its tensors. Small tensors whose bytes are known are written right
+// after the header or at the end of the file; the caller writes the other tensors at their positions. Numbers are aligned to their size.
 
 /** Tensor of a file to write. */
 export interface HeadEntry {
@@ -17,7 +17,7 @@ export interface SmallTensor extends Omit<HeadEntry, "bytes"> {
 }
 
 export interface SafetensorsHead {
-  /** The head and the small tensors after it. */
+  /** The header and the small tensors after it. */
   readonly bytes: Buffer;
   /** Byte position of each tensor from the start of the file, in the order given. */
   readonly offsets: readonly number[];
@@ -27,7 +27,7 @@ export interface SafetensorsHead {
 }
 
 const lengthBytes = 8;
-/** Bytes of a number of the types that need an alignment. */
+/** Bytes per number of the types that need an alignment. */
 const numberBytes: Readonly<Record<string, number>> = { F32: 4, U32: 4, F16: 2, BF16: 2 };
 
 export function safetensorsHead(
@@ -74,7 +74,7 @@ export function bytesTensor(name: string, value: number): SmallTensor {
   return { name, type: "U8", shape: [], content: Buffer.of(value) };
 }
 
-/** A list of whole numbers; one alone is a scalar. */
+/** Returns a tensor of integers. A number that is not in a list becomes a scalar. */
 export function wordsTensor(name: string, value: number | readonly number[]): SmallTensor {
   const values = typeof value === "number" ? [value] : value;
   const content = Buffer.alloc(4 * values.length);

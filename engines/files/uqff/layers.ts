@@ -1,5 +1,5 @@
-// Layers of UQFF: the matrices of a model, each in one of seven formats. The tensors of a layer begin with its key:
-// `KEY.weight`, `KEY.weight.format` and what the format needs. Each layer becomes a row source.
+// Layers of UQFF: the matrices of a model, each in one of seven formats. The names of a layer's tensors begin with its key: `KEY.weight`,
+// `KEY.weight.format`, and others that depend on the format. Each layer becomes a row source.
 import { ServerError } from "../../../runtime/errors.ts";
 import { storedRows } from "../checkpoint/quantised/plain.ts";
 import type { RowSource, StoredRows } from "../checkpoint/row-source.ts";
@@ -8,20 +8,20 @@ import { tensorTypes } from "../gguf/tensors.ts";
 import { tensorByteLength } from "../gguf/writer.ts";
 import type { ModelTensors, ShardTensor } from "../safetensors/shards.ts";
 
-/** Formats by the number in KEY.weight.format. */
+/** Formats. The index is the number in KEY.weight.format. */
 const formats = ["gguf", "unquant", "hqq", "fp8", "afq", "f8q8", "mxfp4"] as const;
 
 export type UqffFormat = (typeof formats)[number];
 
 export interface UqffLayer {
-  /** Name of the matrix without its last part: model.layers.0.self_attn.q_proj. */
+  /** Name of the matrix without its suffix: model.layers.0.self_attn.q_proj. */
   readonly key: string;
   readonly format: UqffFormat;
-  /** Name of the number type: Q4_K, AFQ4, BF16. */
+  /** Name of the number type, such as Q4_K, AFQ4 or BF16. */
   readonly typeName: string;
   /** Dimensions of the matrix, or of a stack of matrices, columns last. */
   readonly shape: readonly number[];
-  /** Tensors of the layer by what follows the key: weight, weight.format. */
+  /** Tensors of the layer, by the part of their name after the key, such as weight or weight.format. */
   readonly parts: ReadonlyMap<string, ShardTensor>;
   /** Values of the small tensors, by the same names. */
   readonly facts: ReadonlyMap<string, readonly number[]>;
@@ -37,7 +37,7 @@ export interface ReadLayer extends ModelTensors {
 
 export const formatSuffix = ".weight.format";
 
-/** GGUF types that mistral.rs has and the engines compute, by the number in KEY.weight.dtype. */
+/** GGUF types that both mistral.rs and the engines support, by the number in KEY.weight.dtype. */
 export const blockTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 30]);
 const bf16 = 30;
 const mxfp4Type = 39;
@@ -47,7 +47,7 @@ const wordBits = 32;
 const block = { length: 32, f8q8Bytes: 33 } as const;
 const floatTypes = ["F32", "F16", "BF16"];
 
-/** Reads one layer. Throws `model_file_invalid` naming the tensor that does not fit, `unsupported` for a format that is not known. */
+/** Reads one layer. Throws `model_file_invalid`, which names the damaged tensor, or `unsupported` for an unknown format. */
 export async function readLayer(key: string, context: ReadLayer): Promise<UqffLayer> {
   const parts = new LayerParts(key, context);
   const number = await parts.byte("format");
@@ -197,7 +197,7 @@ const readers: Readonly<Record<UqffFormat, (parts: LayerParts) => Promise<Matrix
     const bits = await parts.byte("bits");
     const shape = await parts.shape();
     const axis = await parts.byte("axis");
-    // What the quantizer was told; the values do not depend on it.
+    // Settings of the quantizer. The values can be decoded without them.
     await parts.word("group_size");
     await parts.word("optimization_steps");
     await parts.byte("round_zeros");
@@ -303,7 +303,7 @@ const readers: Readonly<Record<UqffFormat, (parts: LayerParts) => Promise<Matrix
   },
 };
 
-/** Returns the float type of the scales, which the values of a layer do not exceed in precision by much. */
+/** Returns the GGUF type of the scales, because a layer's values are not much more precise than its scales. */
 function likeScales({ type }: StoredRows): number {
   return type === "F16" ? 1 : bf16;
 }

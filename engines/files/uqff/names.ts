@@ -1,5 +1,5 @@
-// Names of UQFF files: a model's quantized weights are in shards `NAME-0.uqff`, `NAME-1.uqff` and so on, or in one file without a
-// number. Works on names only.
+// Names of UQFF files: a model's quantized weights are in shards `NAME-0.uqff`, `NAME-1.uqff` and so on, or in one file without a number.
+// Works on names only.
 import { basename } from "node:path";
 
 const extension = /\.uqff$/i;
@@ -8,7 +8,7 @@ const shardName = /^(.*)-(\d{1,4})\.uqff$/i;
 /** File with the tensors that are not quantized. */
 export const residualFile = "residual.safetensors";
 
-/** Whether a path is a file of UQFF. As a model's path it is the first shard; its folder has the other files. */
+/** Whether a path names a UQFF file. As a model's path, it names the first shard; the other files are in the same folder. */
 export function isUqff(path: string): boolean {
   return extension.test(path);
 }
@@ -19,7 +19,7 @@ export interface ShardSet {
   readonly stem: string;
   /** Names of the files in order. */
   readonly files: readonly string[];
-  /** Names of files that the numbers of others say must be there. */
+  /** Names of missing files. They are known to be missing because other files have higher numbers. */
   readonly missing: readonly string[];
 }
 

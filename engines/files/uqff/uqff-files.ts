@@ -1,6 +1,6 @@
-// UQFF files: the quantized weights of a model as mistral.rs writes them, versions 1.0 to 1.2. A shard is a file in safetensors.
-// Each quantized layer has a tensor for its weights and small ones that describe them; the tensors that are not quantized are in
-// residual.safetensors beside the shards. Weights are not read here.
+// UQFF files: the quantized weights of a model as mistral.rs writes them, versions 1.0 to 1.2. A shard is a safetensors file. Each
+// quantized layer has a tensor for its weights and small tensors that describe them. The tensors that are not quantized are in
+// residual.safetensors, next to the shards. Weights are not read here.
 import { type FileHandle, open, readdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -18,7 +18,7 @@ export interface UqffFiles extends ModelTensors {
   readonly others: readonly ShardTensor[];
 }
 
-/** Newest version that is read, and the one that is written. */
+/** Newest version that can be read. Files are written in this version. */
 export const uqffVersion = { major: 1, minor: 2, patch: 0 } as const;
 export const versionNames = ["uqff.version.major", "uqff.version.minor", "uqff.version.patch"] as const;
 
@@ -26,9 +26,9 @@ export const versionNames = ["uqff.version.major", "uqff.version.minor", "uqff.v
 const maxSmallBytes = 64;
 
 /**
- * Reads the heads of a model's shards, of which `path` is the first, and of residual.safetensors beside them, and the small
- * tensors that describe the layers. Throws `model_file_invalid` naming the file and the tensor, and `unsupported` for layers that
- * cannot be read.
+ * Reads the headers of a model's shards and of residual.safetensors in the same folder, and the small tensors that describe the layers.
+ * `path`: the first shard. Throws `model_file_invalid`, which names the file and the tensor, and `unsupported` for layers that cannot be
+ * read.
  */
 export async function readUqff(path: string): Promise<UqffFiles> {
   const folder = dirname(path);
@@ -55,7 +55,7 @@ export async function readUqff(path: string): Promise<UqffFiles> {
   }
 }
 
-/** Returns the names of the shards of which one is at `path`. */
+/** Returns the names of all shards of the model to which the shard at `path` belongs. */
 async function shardsOf(path: string): Promise<readonly string[]> {
   const name = basename(path);
   const names = await readdir(dirname(path)).catch((error: NodeJS.ErrnoException) => {
@@ -89,7 +89,7 @@ async function readTensors(files: readonly string[]): Promise<Map<string, ShardT
   return tensors;
 }
 
-/** Before version 1.0 the layers had numbers in place of names. */
+/** Throws for a file of a version before 1.0, whose layers have numbers in place of names. */
 function checkNumbers(path: string, tensors: ReadonlyMap<string, ShardTensor>): void {
   const names = [...tensors.values()].filter(({ file }) => file === 0).map(({ name }) => name);
   if (names.length === 0 || names.some((name) => !/^\d+$/.test(name))) return;

@@ -1,6 +1,5 @@
-// Program of a process that decodes frames of an animated image (GIF, WebP). It reads the image from stdin and writes frames,
-// evenly spaced, to stdout: a line of JSON, then the PNG file of each frame. It is a process of its own for the same reason as
-// cut-image.ts.
+// Program that decodes frames of an animated image (GIF, WebP). It reads the image from stdin and writes evenly spaced frames to stdout: a
+// line of JSON, then the PNG file of each frame. It runs in a separate process for the same reason as cut-image.ts.
 import { parseArgs } from "node:util";
 import { runImageProgram } from "../image-program.ts";
 import { sampledIndices } from "./sampled-indices.ts";
@@ -9,7 +8,7 @@ const { values } = parseArgs({
   options: { frames: { type: "string" }, maxPixels: { type: "string" }, maxEdge: { type: "string" } },
 });
 
-/** Head of the output: the size in bytes of each frame. */
+/** First line of the output: the size in bytes of each frame. */
 export interface AnimationHead {
   readonly sizes: readonly number[];
 }
@@ -18,7 +17,7 @@ runImageProgram<AnimationHead>(async (sharp, bytes) => {
   const maxPixels = Number(values.maxPixels);
   const open = (page: number, limitInputPixels: number | false = maxPixels) =>
     sharp(bytes, { limitInputPixels, failOn: "error", page, pages: 1 });
-  // The head is read without a limit, because the error of sharp does not say the size.
+  // The image's header is read without a limit, because sharp's own error does not state the size.
   const { pages = 1, width, height } = await open(0, false).metadata();
   if (width * height > maxPixels)
     throw new Error(`its frames have ${width} x ${height} pixels, more than ${maxPixels}`);

@@ -17,7 +17,7 @@ const probeLimits: CommandLimits = {
   memoryBytes: 256 * mebibyte,
   outputBytes: 4 * mebibyte,
 };
-/** Limits of one frame. To decode it, the frames since the last keyframe are decoded too. */
+/** Limits for one frame. To decode it, the frames since the last keyframe are decoded, too. */
 const frameLimits: CommandLimits = {
   timeMs: 30_000,
   cpuSeconds: 30,
@@ -33,14 +33,14 @@ export interface VideoPrograms {
   readonly ffprobe: string;
 }
 
-/** Times of the frames of a video in seconds, in the order in which they are shown. */
+/** Times in seconds of the frames of a video, in the order in which they are shown. */
 export interface FrameTimes {
   readonly times: readonly number[];
-  /** Time at which the file starts. */
+  /** Time in seconds at which the file starts. */
   readonly start: number;
 }
 
-/** Returns the paths of the programs; null: they are not installed. */
+/** Returns the paths of the programs; null if they are not installed. */
 export function findVideoPrograms(): VideoPrograms | null {
   const [ffmpeg, ffprobe] = [findProgram("ffmpeg"), findProgram("ffprobe")];
   return ffmpeg === null || ffprobe === null ? null : { ffmpeg, ffprobe };
@@ -69,16 +69,16 @@ export async function frameTimes({ ffprobe }: VideoPrograms, path: string, signa
   return { times: times.sort((a, b) => a - b), start: Number.isFinite(start) ? start : 0 };
 }
 
-/** Returns the frame of a number as PNG; null: it cannot be decoded. Throws `invalid_value`. */
+/** Returns frame `index` as PNG; null if it cannot be decoded. Throws `invalid_value`. */
 export async function frameAt(
   { ffmpeg }: VideoPrograms,
   path: string,
   { times: { times, start }, index }: { readonly times: FrameTimes; readonly index: number },
   signal: AbortSignal,
 ): Promise<Uint8Array | null> {
-  // The first frame that is not before this time: times are rounded to microseconds.
+  // ffmpeg decodes the first frame that is not before this time. The margin is needed because times are rounded to microseconds.
   const seconds = Math.max(0, (times[index] as number) - start - 0.0005);
-  // Pixels that are not square are stretched; ffmpeg turns the frame upright itself.
+  // Pixels that are not square are stretched. ffmpeg itself rotates the frame upright.
   const factor = `min(1,${maxFrameEdge}/max(iw*sar,ih))`;
   const scale = `scale=w='max(1,iw*sar*${factor})':h='max(1,ih*${factor})',setsar=1`;
   const command: Command = [
@@ -96,7 +96,7 @@ async function run(command: Command, limits: CommandLimits, signal: AbortSignal)
   if (failure === null) return output;
   // The messages of ffmpeg name the temporary file.
   const path = command.find((word) => word.includes("troupe-video-")) ?? "";
-  // They also have addresses of its memory.
+  // The messages also contain memory addresses.
   const reason = failure.replaceAll(path, "the file").replaceAll(/ @ 0x[0-9a-f]+/g, "");
   throw undecodable(inOneLine(reason).slice(0, maxErrorLength));
 }

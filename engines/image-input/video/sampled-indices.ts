@@ -1,4 +1,4 @@
-/** Returns the numbers of at most `most` frames of `total`, evenly spaced, the first and the last among them. */
+/** Returns the indices of at most `most` of `total` frames, evenly spaced, including the first and the last frame. */
 export function sampledIndices(total: number, most: number): readonly number[] {
   const count = Math.min(total, most);
   if (count === 1) return [0];

@@ -1,6 +1,6 @@
-// Video frames: the frames of a video that a model is shown, evenly spaced, each as an encoded image. Videos are decoded by
-// ffmpeg, animated GIF and WebP files by sharp. The frames of recent videos are kept, because clients send a video again with
-// each message of a conversation.
+// Video frames: the evenly spaced frames of a video that are passed to a model, each as an encoded image. Videos are decoded by ffmpeg,
+// animated GIF and WebP files by sharp. The frames of recent videos are kept, because clients send a video again with each message of a
+// conversation.
 import { fileURLToPath } from "node:url";
 import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import { withTemporaryFile } from "../../../runtime/host/temporary-file.ts";
@@ -13,12 +13,12 @@ import type { AnimationHead } from "./animation-frames.ts";
 import { findVideoPrograms, frameAt, frameTimes, maxFrameEdge, undecodable, type VideoPrograms } from "./ffmpeg.ts";
 import { sampledIndices } from "./sampled-indices.ts";
 
-/** Number of videos that are decoded at once. */
+/** Maximum number of videos that are decoded at the same time. */
 const maxDecodes = 2;
-/** Maximum time of the decoding of a video. */
+/** Maximum time for decoding a video, in milliseconds. */
 const maxVideoMs = 120_000;
 const mebibyte = 2 ** 20;
-/** Maximum size in bytes of the frames of a video, and of all that are kept. */
+/** Maximum size in bytes of the frames of one video, and of all frames that are kept. */
 const maxVideoBytes = 128 * mebibyte;
 const maxKeptBytes = 128 * mebibyte;
 const maxErrorLength = 300;
@@ -52,7 +52,7 @@ export interface EncodedVideo {
 export class VideoFrames {
   readonly #programs: VideoPrograms | null;
   readonly #gate = new Gate(maxDecodes);
-  /** Frames by the digest of the video and their number. Least recently used first. */
+  /** Frames of recent videos, by digest and maximum number of frames. Least recently used first. */
   readonly #kept = new Map<string, readonly VideoFrame[]>();
   #keptBytes = 0;
 
@@ -100,7 +100,7 @@ export class VideoFrames {
       let size = 0;
       for (const index of sampledIndices(times.times.length, maxFrames)) {
         const frame = await frameAt(programs, path, { times, index }, signal);
-        // The last frames of a file that was cut off cannot be decoded.
+        // The last frames of a truncated file cannot be decoded.
         if (frame === null) continue;
         frames.push(frame);
         size += frame.length;
@@ -114,7 +114,7 @@ export class VideoFrames {
   #keep(key: string, frames: readonly VideoFrame[]): void {
     const size = sizeOf(frames);
     if (size > maxKeptBytes) return;
-    // Another request may have decoded the same video meanwhile.
+    // Another request may have decoded the same video in the meantime.
     this.#keptBytes += size - sizeOf(this.#kept.get(key) ?? []);
     this.#kept.set(key, frames);
     for (const [oldest, kept] of this.#kept) {

@@ -1,6 +1,6 @@
 // Entry point of the adapter loading thread. The thread reads each file, loads the adapter with llama.cpp, and replies
-// with the adapter's address. It uses the model for nothing else. No load may run while a pass reads llama.cpp's list
-// of the model's adapters.
+// with the adapter's address. Loading an adapter is the only way in which it uses the model. No load may run while a
+// pass reads llama.cpp's list of the model's adapters.
 import { closeSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import koffi from "koffi";

@@ -1,6 +1,6 @@
-// Collector of the llama engine: sums the squares of each column of the inputs of all matrices of the layers, as llama-imatrix does.
-// llama.cpp asks it for each tensor of a pass whether it wants to see it, and calls it again when that tensor is computed, on the
-// thread of the pass. The weights must be in main memory.
+// Collector of the llama engine: sums the squares of each column over the input rows of every matrix in the layers, as llama-imatrix does.
+// For each tensor of a pass, llama.cpp first asks the collector's callback whether it wants the tensor, and calls it again once the tensor
+// is computed. Both calls are on the thread of the pass. The weights must be in main memory.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Calibration, InputSums } from "../../engine.ts";
@@ -8,19 +8,22 @@ import type { Pointer } from "../native/pointer.ts";
 import type { NativeTensor, TensorReader } from "./tensor-abi.ts";
 
 interface Sums {
-  /** Sums of all matrices of a stack, one matrix after another. */
+  /**
+   * Sums of squares, one number per column for each matrix of a stack. `rows` has the number of summed input rows for each matrix of the
+   * stack.
+   */
   readonly squares: Float64Array;
   readonly rows: Float64Array;
 }
 
 const f32 = 0;
-/** Matrices of the layers; the output matrix is left out, like in llama-imatrix. */
+/** Names of the matrices in layers. The output matrix is left out, as in llama-imatrix. */
 const ofLayer = /^blk\.\d+\..+\.weight$/;
 // The type is created only once, because koffi never frees a type.
 const evalCallback = koffi.pointer(koffi.proto("bool", ["void*", "bool", "void*"]));
 
 export class NativeCollector implements Calibration {
-  /** Address of the callback, for the parameters of a context. */
+  /** Address of the callback that llama.cpp calls for each tensor; set in the parameters of a context. */
   readonly callback: Pointer;
   readonly #reader: TensorReader;
   #sums: Map<string, Sums> | null = null;
@@ -45,7 +48,7 @@ export class NativeCollector implements Calibration {
     this.#sums = null;
   }
 
-  /** Throws the first problem of a pass, because an error cannot leave a callback of native code. */
+  /** Returns the sums. Throws the first error that occurred in the callback during a pass, because native code cannot pass errors on. */
   sums(): readonly InputSums[] {
     if (this.#problem !== null) throw this.#problem;
     return [...(this.#sums ?? [])].map(([name, { squares, rows }]) => {
@@ -53,12 +56,15 @@ export class NativeCollector implements Calibration {
     });
   }
 
-  /** Frees the callback. Call when the context is freed. */
+  /** Frees the callback. Call after the context is freed. */
   dispose(): void {
     koffi.unregister(this.callback as bigint);
   }
 
-  /** Returns whether the tensor is wanted if `isAsked`; else it is computed, and the result is whether the pass goes on. */
+  /**
+   * Handles both calls of the callback. If `isAsked`, the tensor is not computed yet, and the result says whether the collector wants it.
+   * Otherwise the tensor is computed, and the result says whether the pass continues.
+   */
   #see(pointer: Pointer, isAsked: boolean): boolean {
     if (this.#sums === null || this.#problem !== null) return !isAsked;
     try {
@@ -90,7 +96,10 @@ export class NativeCollector implements Calibration {
   }
 }
 
-/** Adds all rows of the input of a matrix, or of each matrix of a stack, which several layers of the input may share. */
+/**
+ * Adds all input rows of a matrix to its sums. If `matrix` is a stack, the layers of the input are divided evenly among its matrices, in
+ * order.
+ */
 function addProduct(sums: Sums, matrix: NativeTensor, input: NativeTensor): void {
   const [columns = 1, rows = 1, layers = 1, more = 1] = input.ne;
   const [, , matrices = 1] = matrix.ne;
@@ -103,7 +112,7 @@ function addProduct(sums: Sums, matrix: NativeTensor, input: NativeTensor): void
   }
 }
 
-/** Adds the input of each expert that a token has: `ids` has the experts of each token, in slots. */
+/** Adds the input row of each token to the sums of the experts that the token uses. `ids` has the experts of each token, one per slot. */
 function addExperts(sums: Sums, input: NativeTensor, ids: NativeTensor): void {
   const [columns = 1, rows = 1] = input.ne;
   const [slots = 1, tokens = 1] = ids.ne;
@@ -129,7 +138,7 @@ function addRow({ squares, rows }: Sums, index: number, floats: Float32Array, st
   }
 }
 
-/** Returns the floats of a tensor from its first one on, as they lie in memory. */
+/** Returns a view of a tensor's memory as floats, from its first float to its last. */
 function floatsOf(input: NativeTensor): Float32Array {
   const end = input.ne.reduce((sum, length, i) => sum + (length - 1) * (input.nb[i] ?? 0), 0);
   if (input.nb[0] !== 4 || end % 4 !== 0) throw unreadable(input, `strides ${input.nb.join()}`);

@@ -1,14 +1,14 @@
-// Tensors of a pass in llama.cpp's memory: the layout of ggml_tensor for release v0.5.0, which test/parity/llama/abi.test.ts compares
-// with the header, and the numbers of operations, which the library itself names.
+// Tensor layout: the struct ggml_tensor of llama.cpp release v0.5.0, for reading the tensors of a pass. test/parity/llama/abi.test.ts
+// compares the layout with the header. The numbers of operations are looked up by name in the library.
 import koffi, { type LibraryHandle, type TypeObject } from "koffi";
 import type { Pointer } from "../native/pointer.ts";
 
 export interface NativeTensor {
   /** GGUF type number. */
   readonly type: number;
-  /** Lengths of the dimensions, columns first. */
+  /** Dimensions in elements, columns first. */
   readonly ne: readonly number[];
-  /** Strides in bytes. */
+  /** Stride of each dimension in bytes. */
   readonly nb: readonly number[];
   readonly src: readonly Pointer[];
   readonly data: Pointer;
@@ -40,19 +40,25 @@ export function tensorV050(): TypeObject {
   });
 }
 
-/** Number of operations whose names are asked for. The release has more, and the library does not check the number. */
+/**
+ * Number of operations whose names are looked up. It must be below the release's number of operations, because the library does not check
+ * the index.
+ */
 const askedOperations = 64;
 
 export interface TensorReader {
-  /** Number of the operation that computes a tensor. */
+  /** Returns the number of the operation that computes a tensor. */
   operationOf(tensor: Pointer): number;
   read(tensor: Pointer): NativeTensor;
-  /** Numbers of the products of a matrix, and of a stack of matrices by indices (experts). */
+  /**
+   * Number of the operation that multiplies by a matrix. `expertProduct`: the operation that multiplies by matrices of a stack, selected by
+   * indices (experts).
+   */
   readonly product: number;
   readonly expertProduct: number;
 }
 
-/** `ggmlBase`: the library that defines tensors. */
+/** Creates the reader. `ggmlBase`: the library that defines ggml_tensor. */
 export function createTensorReader(ggmlBase: LibraryHandle): TensorReader {
   const type = tensorV050();
   const offset = type.members?.op?.offset ?? 0;

@@ -41,7 +41,9 @@ export class CopyBuffers {
     return true;
   }
 
-  /** Subtracts the bytes of a buffer that was allocated elsewhere, or that now has another owner. */
+  /**
+   * Subtracts the size of a buffer from the total, because the buffer was allocated elsewhere or now has another owner.
+   */
   forget(lengthBytes: number): void {
     this.#bytes -= lengthBytes;
   }

@@ -17,7 +17,10 @@ export interface StreamsOptions {
   /** Whether the last tokens of a sequence can be dropped. */
   readonly truncates: boolean;
   readonly bytesPerToken: number;
-  /** Positions of the slots' tokens; null: they are the tokens' indices. */
+  /**
+   * Positions of the slots' tokens; null for models without M-RoPE, in which the position of a token is its index in
+   * the sequence.
+   */
   readonly positions: SlotPositions | null;
 }
 
@@ -35,7 +38,10 @@ class SavedState {
   readonly bytes: Uint8Array;
   readonly size: number;
   readonly tokens: number;
-  /** Positions of the tokens; null: they are the tokens' indices. */
+  /**
+   * Position of each token; null for models without M-RoPE, in which the position of a token is its index in the
+   * sequence.
+   */
   readonly positions: Int32Array | null;
   /** Whether no other reference to `bytes` exists. */
   isOwn: boolean;

@@ -15,7 +15,10 @@ export interface UnifiedOptions {
   readonly capacity: Capacity;
   readonly layout: string;
   readonly bytesPerToken: number;
-  /** Positions of the slots' tokens; null: they are the tokens' indices. */
+  /**
+   * Positions of the slots' tokens; null for models without M-RoPE, in which the position of a token is its index in
+   * the sequence.
+   */
   readonly positions: SlotPositions | null;
   /** Maximum number of native sequences; see nativeSequences(). */
   readonly maxSequenceIds: number;
@@ -25,7 +28,10 @@ export interface UnifiedOptions {
 class SavedSequence {
   readonly id: number;
   readonly pages: SavedPages;
-  /** Positions of the tokens; null: they are the tokens' indices. */
+  /**
+   * Position of each token; null for models without M-RoPE, in which the position of a token is its index in the
+   * sequence.
+   */
   readonly positions: Int32Array | null;
 
   constructor(id: number, pages: SavedPages, positions: Int32Array | null) {
@@ -36,8 +42,9 @@ class SavedSequence {
 }
 
 /**
- * Returns the number of native sequences to open a context for: one per slot, and one for exports. Saved copies use
- * higher ids. llama.cpp can mark cells with any id, but it can read a state only from an id below this number.
+ * Returns the number of native sequences with which a context is opened: one per slot, and one for exports. Saved
+ * copies use higher ids. This is possible because llama.cpp accepts any id for a cell; only for reading a state must
+ * the id be below this number.
  */
 export function nativeSequences(maxSequences: number, maxSequenceIds: number): number {
   return Math.min(maxSequences + 1, maxSequenceIds);

@@ -1,13 +1,13 @@
-// Slot positions (M-RoPE): the position in time of each token that a slot holds. All embeddings of an image have one
-// position, so positions are lower than the tokens' indices after an image. llama.cpp drops and shares the tokens of a
-// sequence by position. Only models with M-RoPE have slot positions; for all others, positions are indices.
+// Slot positions (M-RoPE): the time position of each token in a slot. All embeddings of an image tile have the same time position, so
+// positions after an image are lower than the tokens' indices. They are needed because llama.cpp drops and shares the tokens of a sequence
+// by position. In models without M-RoPE, the position of a token is its index, and this class is not used.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 
 export class SlotPositions {
-  /** Positions of the tokens of each slot; longer than the slot's number of tokens. */
+  /** For each slot: the positions of its tokens. The arrays may be longer than the number of tokens. */
   readonly #bySlot: Int32Array[];
-  /** Number of tokens of each slot whose positions are known. */
+  /** For each slot: the number of tokens whose positions are known. */
   readonly #held: Int32Array;
 
   constructor(slots: number) {
@@ -15,7 +15,7 @@ export class SlotPositions {
     this.#held = new Int32Array(slots);
   }
 
-  /** Records the tokens of a batch that has been fed. */
+  /** Records the positions of a batch's tokens after the batch has been fed. */
   record(batch: Batch): void {
     for (let row = 0; row < batch.rowCount; row++) {
       const slot = batch.slot[row] as number;
@@ -31,15 +31,15 @@ export class SlotPositions {
     return (this.#bySlot[slot] as Int32Array).slice(0, tokens);
   }
 
-  /** Sets the positions of the first tokens of a slot. */
+  /** Sets the positions of a slot's first tokens, and discards all other positions. */
   set(slot: number, positions: Int32Array): void {
     this.#grown(slot, positions.length).set(positions);
   }
 
   /**
-   * Returns the position after the first `tokens` tokens of a slot: llama.cpp keeps these if it drops all from that position
-   * on. Further tokens must not be of the same image. They never are, because prompts either have an image in common or
-   * differ at its first token.
+   * Returns the position after the first `tokens` tokens of a slot. If llama.cpp drops all tokens from that position on, it keeps exactly
+   * these tokens. Throws if the next token belongs to the same image; this never happens, because two prompts either have an image in
+   * common or differ at its first token.
    */
   end(slot: number, tokens: number): number {
     if (tokens === 0) return 0;

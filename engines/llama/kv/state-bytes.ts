@@ -1,5 +1,5 @@
-// State bytes: checks whether bytes can be a sequence state that llama.cpp wrote for this model, before native code
-// reads them. llama.cpp itself checks each read after the header.
+// State bytes: checks, before native code reads them, whether bytes can be a sequence state that llama.cpp wrote for
+// this model. llama.cpp itself checks each read after the header.
 
 /** First four bytes of a sequence state of the supported release. */
 const magic = 0xaf143cd8;
@@ -15,8 +15,8 @@ export interface StateShape {
   readonly streams: number;
   readonly bytesPerToken: number;
   /**
-   * true: the model keeps all tokens of a sequence, so the state has a cell for each. Other models have another state
-   * format.
+   * true: the model keeps all tokens of a sequence, so the state has a cell for each token. false: the model has
+   * another state format, of which only the magic number and the minimum length are checked.
    */
   readonly keepsAll: boolean;
 }
@@ -32,8 +32,8 @@ export function isState(bytes: Uint8Array, { streams, bytesPerToken, keepsAll }:
 }
 
 /**
- * Returns the positions of the tokens in a state of a model with M-RoPE, for which isState() is true. Cells are in any
- * order, and positions never fall from one token to the next.
+ * Returns the positions of the tokens in a state of a model with M-RoPE. isState() must be true for `bytes`. The cells
+ * of the state are in any order, so the positions are sorted: they never decrease from one token to the next.
  */
 export function positionsOf(bytes: Uint8Array, tokens: number): Int32Array {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -45,8 +45,8 @@ export function positionsOf(bytes: Uint8Array, tokens: number): Int32Array {
 }
 
 /**
- * Returns the number of cells in the sequence's stream. Skips the earlier streams, which are empty and written as
- * zeros.
+ * Returns the number of cells in the sequence's stream. All streams before it are empty, so their numbers of cells are
+ * 0.
  */
 function cellCount(view: DataView, streams: number): number {
   for (let stream = 0; stream < streams; stream++) {

@@ -111,13 +111,18 @@ export class HeadsFeeder {
     this.trailOf(slot).forget();
   }
 
-  /** Shares at most `tokens` fed tokens of slot `from` with the empty slot `to`. */
+  /**
+   * Lets the empty slot `to` share the tokens of slot `from` that the MTP heads have been fed, at most the first
+   * `tokens`.
+   */
   copyPrefix(from: number, to: number, tokens: number): void {
     const held = this.save(from, to);
     this.#resume(to, Math.min(held, tokens), tokens);
   }
 
-  /** Shares the fed tokens of a slot with the native sequence `id`. Returns their number. */
+  /**
+   * Lets the native sequence `id` share the tokens of a slot that the MTP heads have been fed. Returns their number.
+   */
   save(slot: number, id: number): number {
     const trail = this.trailOf(slot);
     if (trail.count === 0 || this.#parts.sharesMemory) return 0;

@@ -11,7 +11,7 @@ type Type = string | TypeObject;
 export interface NativeModelParams {
   n_gpu_layers: number;
   load_mode: number;
-  /** Shares of the GPUs (tensor-split.ts). */
+  /** Address of the array with each GPU's share of the layers (tensor-split.ts). */
   tensor_split: Pointer;
   progress_callback: bigint | null;
   vocab_only: boolean;
@@ -33,7 +33,7 @@ export interface NativeContextParams {
   flash_attn_type: number;
   type_k: number;
   type_v: number;
-  /** Callback for each tensor of a pass (engines/llama/calibration). */
+  /** Callback that llama.cpp calls for each tensor of a pass (engines/llama/calibration). */
   cb_eval: Pointer;
   abort_callback: Pointer;
   abort_callback_data: bigint | null;
@@ -47,7 +47,7 @@ export interface NativeContextParams {
 export interface NativeBatch {
   n_tokens: number;
   token: Pointer;
-  /** Address of one hidden state per token, for passes with hidden states as input. */
+  /** Address of the hidden states, one per token, for passes that read hidden states as input. */
   embd: Pointer | bigint;
   pos: Pointer;
   n_seq_id: Pointer;

@@ -35,11 +35,11 @@ export interface LlamaLibrary extends Devices {
    */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   readonly startThreads: StartThreads;
-  /** Binds the reading of tensors during a pass. */
+  /** Creates a reader for the tensors of a pass. */
   tensorReader(): TensorReader;
   /**
-   * Address of the C function `strlen`, used as an abort callback: its result is not 0 (abort) if the flag byte is not
-   * 0.
+   * Address of the C function `strlen`, used as an abort callback on a flag byte: the result is 0 (continue) if the byte is 0, and not 0
+   * (abort) otherwise.
    */
   readonly flagIsSet: Pointer;
 }
@@ -48,7 +48,7 @@ export interface LlamaLibrary extends Devices {
 // enough for models with many layers.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
-/** Log level DEBUG of ggml; it gives one line per tensor. */
+/** Log level DEBUG of ggml, at which it logs one line per tensor. */
 const debugLevel = 1;
 const keptHeapBytes = 32 * 1024 * 1024;
 // The type is created only once, because koffi never frees a type.
@@ -106,7 +106,7 @@ async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
   const { getLlama } = await import("node-llama-cpp");
   const gpu = useGpu ? "auto" : false;
   const llama = await getLlama({ gpu, build: "never", skipDownload: true, progressLogs: false });
-  // A backend may load without any device, for example Vulkan's with a renderer for the CPU. All layers then stay on the CPU.
+  // A backend may load without any GPU, for example Vulkan with a software renderer. All layers then stay on the CPU.
   const names = llama.gpu === false ? [] : await llama.getGpuDeviceNames();
   return {
     backend: llama.gpu === false || names.length === 0 ? "cpu" : llama.gpu,
@@ -174,7 +174,7 @@ function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines:
   }
 }
 
-/** Returns the lines of a native log that describe an error, joined by "; ". */
+/** Returns the last three lines of a native log that describe an error (or its last three lines if none does), joined by "; ". */
 export function lastWords(lines: readonly string[]): string {
   const errors = lines.filter((line) => /error|fail|invalid|unknown|unsupported|missing/i.test(line));
   return (errors.length > 0 ? errors : lines).slice(-3).join("; ") || "it gave no reason";

@@ -37,7 +37,10 @@ export class NativeContext {
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #cores: Cores;
-  /** Lock that the next pass must hold, because that pass reads the list of the model's adapters; null: none. */
+  /**
+   * Lock that the next pass must hold, because it reads llama.cpp's list of the model's adapters; null if it does not
+   * read the list.
+   */
   #listLock: TurnLock | null = null;
 
   constructor({ functions, model, context, cores }: NativeHandles) {
@@ -146,7 +149,7 @@ export class NativeContext {
     return new Float32Array(koffi.view(this.functions.getPooled(this.#context, sequence), floats * floatBytes));
   }
 
-  /** Returns the ids of the tokens that end a generation, among the first `vocabSize` ids. */
+  /** Returns the ids below `vocabSize` of the tokens that end a generation. */
   endOfGeneration(vocabSize: number): number[] {
     const tokens: number[] = [];
     for (let token = 0; token < vocabSize; token++) {
@@ -155,7 +158,7 @@ export class NativeContext {
     return tokens;
   }
 
-  /** Tokenizes a text; the text of control tokens is read as plain text. */
+  /** Tokenizes a text. Control tokens are not recognised: their names in the text are treated as plain text. */
   tokenize(text: string): Int32Array {
     const bytes = Buffer.byteLength(text);
     const tokens = new Int32Array(bytes + 2);

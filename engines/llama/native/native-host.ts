@@ -12,20 +12,23 @@ import { gpuPackage } from "./release.ts";
  * which is read again after `devicesKeptMs`.
  */
 export interface NativeHost {
-  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
+  /** Returns the backend of the GPU: "cuda", "metal" or "vulkan"; null if there is no GPU. */
   gpu(): Promise<string | null>;
-  /** Returns the devices of the GPU's backend. */
+  /** Returns the GPUs that the backend can use, with their free memory, which is cached for `devicesKeptMs`. */
   devices(): Promise<readonly NativeDevice[]>;
   /** Returns the reason why llama.cpp's libraries cannot be loaded; null if they can be loaded. */
   problem(): Promise<string | null>;
-  /** How to install the libraries for a GPU; null if they are installed, or if there is no GPU device. */
+  /**
+   * Advice for the user how to install the libraries for a GPU; null if they are installed, or if there is no GPU
+   * device.
+   */
   readonly gpuAdvice: string | null;
 }
 
 /** Time limit of the probe process. Loading the drivers of a sleeping GPU takes seconds. */
 const probeLimitMs = 30_000;
 const probeStopMs = 1000;
-/** Time for which the free memory of devices is cached. */
+/** Time in milliseconds for which the free memory of the GPUs is cached. */
 const devicesKeptMs = 10_000;
 const probeModule = new URL("./probe-place.js", import.meta.url);
 
@@ -68,7 +71,7 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
       const first = await found();
       if (first === null || first.gpu === null || latest === null) return first?.devices ?? [];
       const { devices } = await (now() - latest.at < devicesKeptMs ? latest.answer : askForGpu());
-      // If this query of free memory failed, the devices of the first query are returned, because they still exist.
+      // If this query fails, the GPUs found by the first query are returned with the free memory of that time.
       return devices.length === 0 ? first.devices : devices;
     },
     problem: async () => {

@@ -7,8 +7,8 @@ import type { Pointer } from "./pointer.ts";
 import { prebuiltFolder } from "./release.ts";
 
 /**
- * Maps libllama and the CPU library variant that ggml chooses for this machine; `log` becomes the log callback. Returns
- * false if npm installed no libraries for this platform, or if they do not load; node-llama-cpp may then find others.
+ * Maps libllama and the variant of the CPU library that ggml chooses for this machine. `log` becomes the log callback. Returns false if npm
+ * installed no libraries for this platform, or if they do not load. In that case, node-llama-cpp may still find libraries.
  */
 export function openPrebuilt(log: Pointer): boolean {
   const folder = prebuiltFolder();

@@ -9,9 +9,9 @@ export interface NativeProbe {
 }
 
 export interface NativeFindings {
-  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: there is no GPU. */
+  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null if there is no GPU. */
   readonly gpu: string | null;
-  /** Devices of the GPU's backend. */
+  /** GPUs that the backend can use; absent if there is no GPU. */
   readonly devices?: readonly NativeDevice[];
 }
 
@@ -22,14 +22,14 @@ export interface NativeDevice {
 }
 
 /**
- * Loads the libraries and describes the GPU. Rejects if they do not load, because then the engine cannot load them
+ * Loads the libraries and describes the GPUs. Rejects if the libraries do not load: then the engine cannot load them
  * either.
  */
 export async function start({ init }: PlaceContext<NativeProbe>): Promise<NativeFindings> {
   const library = await openLibrary(init.useGpu);
   const names = init.useGpu ? await library.gpuNames() : [];
   if (names.length === 0) return { gpu: null };
-  // The library reports only the total memory of all devices, so each device is given an equal share.
+  // The library reports only the memory of all GPUs together, so each GPU is reported with an equal share.
   const { gpuBytes, freeBytes } = await library.gpuMemory();
   const share = {
     totalBytes: Math.round(gpuBytes / names.length),

@@ -12,8 +12,8 @@ export interface QuantizeOptions {
   /** Number of compute threads; 0: one per logical core. */
   readonly threads: number;
   /**
-   * true: every matrix gets the type named by the file type. false (default): llama.cpp gives some matrices a larger
-   * type.
+   * true: all matrices get the number type that `fileType` names. false (default): llama.cpp stores some matrices in a
+   * larger type.
    */
   readonly pure?: boolean;
   /**

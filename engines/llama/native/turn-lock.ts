@@ -5,8 +5,8 @@
 export type Side = 0 | 1;
 
 /**
- * Index of the word with the number of the side that must wait if both sides request the lock. Words 0 and 1 belong to
- * sides 0 and 1: a word is 1 while its side has the lock or waits for it.
+ * Index of the word with the number of the side that must wait if both sides request the lock. The words with index 0
+ * and 1 belong to sides 0 and 1: a word is 1 while its side has the lock or waits for it.
  */
 const waitingSide = 2;
 const words = 3;

@@ -135,7 +135,7 @@ function rowsAtOnce(rows: number, columns: number): number {
   return Math.max(1, Math.min(rows, Math.floor(chunkValues / columns)));
 }
 
-/** Returns the size of a row in bytes. Checks that the type is one of `types` and takes rows of this length. */
+/** Returns the size of a row in bytes. Throws unless the type is one of `types` and accepts rows of this length. */
 function checkedRowBytes(type: number, columns: number, types: ReadonlySet<number>, done: string): number {
   const found = tensorTypes.get(type);
   if (!found || !types.has(type)) {

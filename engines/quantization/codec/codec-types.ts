@@ -23,9 +23,9 @@ export function usesImportance(type: number): boolean {
 const largestF32 = 3.4028234663852886e38;
 const largestF16 = 65_504;
 const largestBF16 = 3.3895313892515355e38;
-/** Largest scale times levels of the block types, less a margin, because a search may exceed the largest value a little. */
+/** Largest magnitude (scale times level) of the block types, minus a margin, because a search may slightly exceed the largest value. */
 const largestOfBlocks = 500_000;
-/** The min of a block is an F16. */
+/** Largest magnitude in types with mins, because the min of a block is stored as F16. */
 const largestOfMins = 60_000;
 
 const limits: ReadonlyMap<number, number> = new Map([
@@ -37,7 +37,7 @@ const limits: ReadonlyMap<number, number> = new Map([
   [tensorType("Q5_1"), largestOfMins],
 ]);
 
-/** Returns the largest magnitude of a value that may be encoded in a type. Its scales would not be finite beyond. */
+/** Returns the largest magnitude of a value that may be encoded in a type. Beyond it, the scales would not be finite. */
 export function largestValue(type: number): number {
   return limits.get(type) ?? largestOfBlocks;
 }

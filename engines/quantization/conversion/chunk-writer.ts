@@ -1,5 +1,5 @@
-// Chunk writer: converts rows of a tensor and writes them at their place in the target. Runs in the worker threads of a
-// conversion. Buffers have a limit, however large a tensor is.
+// Chunk writer: converts rows of a tensor and writes them at their position in the target file. Runs in the worker threads of a conversion.
+// The size of buffers is limited, however large a tensor is.
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { tensorTypes } from "../../files/gguf/tensors.ts";
@@ -9,7 +9,7 @@ import { createMxfp4Reader, isMxfp4, type Mxfp4Reader } from "../rows/packed-mxf
 import { createRowReader, type RowReader } from "../rows/rows.ts";
 import type { Chunk, ConversionTask, TargetTensor } from "./messages.ts";
 
-/** Bytes copied at once. */
+/** Number of bytes copied per read. */
 const copyBytes = 1024 * 1024;
 const mxfp4 = 39;
 
@@ -31,7 +31,7 @@ export class ChunkWriter {
     this.#blocks = createMxfp4Reader(task.files);
   }
 
-  /** Converts and writes the rows of a chunk. Throws `model_file_invalid` if the source ends early or has no number. */
+  /** Converts and writes the rows of a chunk. Throws `model_file_invalid` if the source ends early or has a value that is not finite. */
   write({ tensor: index, firstRow, rows }: Chunk): void {
     const tensor = this.#task.tensors[index] as TargetTensor;
     const columns = tensor.shape[0] ?? 1;
@@ -114,7 +114,7 @@ export class ChunkWriter {
     }
   }
 
-  /** Returns the descriptor of a file of the source. It is opened when it is first read, because a model may have many files. */
+  /** Returns the descriptor of a source file. A file is opened when it is first read, because a model may have many files. */
   #sourceOf(file: number): number {
     const known = this.#sources.get(file);
     if (known !== undefined) return known;
@@ -146,7 +146,7 @@ export function isCopied({ values, targetType }: TargetTensor): boolean {
   return copyable(values, targetType) !== null;
 }
 
-/** Number of rows of all matrices of a tensor. */
+/** Returns the number of rows of all matrices of a tensor. */
 export function rowsOf({ shape }: Pick<TargetTensor, "shape">): number {
   return shape.slice(1).reduce((product, length) => product * length, 1);
 }

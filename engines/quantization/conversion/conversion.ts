@@ -1,5 +1,5 @@
-// Conversion: writes tensors of a model into a file (GGUF, or a shard of UQFF), each in its planned type. Worker threads convert chunks of rows and write
-// them at their places, so no tensor is in memory as a whole. A conversion that was interrupted goes on where it stopped.
+// Conversion: writes tensors of a model into a file (GGUF, or a shard of UQFF), each in its planned type. Worker threads convert chunks of
+// rows and write them at their positions, so no tensor is in memory as a whole. An interrupted conversion resumes where it stopped.
 import { createHash } from "node:crypto";
 import { constants, type FileHandle, mkdir, open, realpath, rename, stat, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -17,22 +17,22 @@ export interface ConversionPlan {
   readonly types: ReadonlyMap<string, number>;
   /** Importance of the columns of tensors, by name (messages.ts). */
   readonly importance: ReadonlyMap<string, Float32Array>;
-  /** Value of general.file_type; null: the file does not name one. */
+  /** Value of general.file_type; null = the file does not name one. */
   readonly fileType: number | null;
 }
 
-/** Everything of a file but its tensors. */
+/** All bytes of a file except those of its tensors. */
 export interface FileHead {
-  /** What lies before the tensors. */
+  /** Bytes before the tensors. */
   readonly bytes: Buffer;
   /** Byte position of each tensor from the start of the file, in the order given. */
   readonly offsets: readonly number[];
   readonly fileBytes: number;
-  /** What lies at the end of the file. */
+  /** Bytes at the end of the file. */
   readonly tail?: Buffer;
 }
 
-/** Tensors to write, and the function that places them. */
+/** Tensors to write, and the function that assigns their positions. */
 export interface FilePlan {
   readonly files: readonly string[];
   readonly tensors: readonly SourceTensor[];
@@ -43,7 +43,7 @@ export interface FilePlan {
 
 /** A planned conversion. */
 export interface Conversion {
-  /** Digest in hex of source, types, importance and this code: equal conversions write equal files. */
+  /** Digest in hex of source, types, importance and the version of this code. Conversions with equal keys write equal files. */
   readonly key: string;
   /** Paths of the source. */
   readonly files: readonly string[];
@@ -59,12 +59,12 @@ export interface ConversionOptions extends WorkersOptions {
 
 /** Number of values that a worker converts at once, unless one row has more. */
 const chunkValues = 2 ** 19;
-/** Digits of the key in the name of an unfinished file, so that two conversions never write the same one. */
+/** Number of digits of the key in the name of an unfinished file, so that two conversions never write to the same file. */
 const keyDigits = 8;
-/** Version of the conversion. It changes when the same source and types give other bytes. */
+/** Version of the conversion. It changes when the same source and types result in other bytes. */
 const version = 2;
 
-/** Places the tensors in the GGUF file to write. Reads no weights. Throws `model_file_invalid` if a file of the source is missing. */
+/** Assigns a position in the GGUF file to each tensor. Reads no weights. Throws `model_file_invalid` if a file of the source is missing. */
 export async function planConversion({ source, types, importance, fileType }: ConversionPlan): Promise<Conversion> {
   const pairs = new Map(source.pairs);
   if (fileType !== null) pairs.set("general.file_type", { type: "u32", value: fileType });
@@ -87,7 +87,7 @@ export async function planFile({ files, tensors, types, importance, head: place 
   return { key: await keyOf({ files, tensors }, head, importance), files, tensors: targets, head };
 }
 
-/** Returns the weights in memory that the worker threads share. */
+/** Copies the importance to memory that the worker threads share. */
 function shared(weights: Float32Array | undefined): Float32Array | null {
   if (weights === undefined) return null;
   const copy = new Float32Array(new SharedArrayBuffer(weights.byteLength));
@@ -96,7 +96,7 @@ function shared(weights: Float32Array | undefined): Float32Array | null {
 }
 
 /**
- * Writes the file. It appears as `target` when it is complete. Throws `model_file_invalid` for a damaged source, `unsupported` for
+ * Writes the file. It gets the name `target` only when it is complete. Throws `model_file_invalid` for a damaged source, `unsupported` for
  * a type that cannot be converted, `config_invalid` if the disk has no room, `cancelled` if the signal is aborted.
  */
 export async function convert(conversion: Conversion, options: ConversionOptions): Promise<void> {
@@ -118,7 +118,7 @@ export async function convert(conversion: Conversion, options: ConversionOptions
     });
     await file.sync();
   } catch (error) {
-    // What is written is found again by the next start. The error says more than one of this record.
+    // Saves the progress for the next start. A failure to save is ignored, because the original error is more useful.
     await finished.save(() => file.datasync()).catch(() => {});
     throw error;
   } finally {
@@ -151,7 +151,7 @@ async function keyOf(
 ): Promise<string> {
   const hash = createHash("sha256").update(`${version}\n${chunkValues}\n`);
   for (const path of files) {
-    // A file of the hub's cache is a link to its content, whose name does not change with the revision.
+    // A file in the hub's cache is a link. Its target is the same for all revisions with the same content.
     const [real, { size, mtimeMs }] = await Promise.all([realpath(path), stat(path)]);
     hash.update(`${real}\n${size}\n${mtimeMs}\n`);
   }
@@ -165,7 +165,7 @@ async function keyOf(
 
 async function createFile(path: string, { bytes, fileBytes, tail }: FileHead): Promise<FileHandle> {
   await checkRoom(path, fileBytes);
-  // Not emptied: if another process writes the same file after all, both write the same bytes at the same places.
+  // The file is not emptied first: if another process happens to write it, too, both write the same bytes at the same positions.
   const file = await open(path, constants.O_RDWR | constants.O_CREAT);
   await file.write(bytes, 0, bytes.length, 0);
   await file.truncate(fileBytes);

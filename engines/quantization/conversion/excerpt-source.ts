@@ -1,5 +1,5 @@
-// Excerpt of a model source: the first layers and the first tokens of the vocabulary, as a source that can be converted. It
-// serves to measure speeds of a model, also of a checkpoint, in other number types. Its output is meaningless.
+// Excerpt of a model source: the first layers and the first tokens of the vocabulary, as a source that can be converted. Used to measure
+// the speed of a GGUF model or a checkpoint in other number types. Its output is meaningless.
 import { ServerError } from "../../../runtime/errors.ts";
 import { sliced } from "../../files/checkpoint/row-changes.ts";
 import { type ExcerptCut, excerptCut, isKept, keptShape } from "../../files/gguf/excerpt.ts";

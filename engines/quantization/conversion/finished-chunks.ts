@@ -1,10 +1,10 @@
-// Finished chunks: the record beside a partly converted file, so that a conversion that was interrupted goes on. Chunks are
-// recorded after their bytes are on the disk.
+// Finished chunks: the record next to a partly written file, from which an interrupted conversion resumes. Chunks are recorded after their
+// bytes are on disk.
 import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
 const recordType = z.object({
-  /** Names source, types and code; a record of others is ignored. */
+  /** Key of the conversion (source, types and code). A record with another key is ignored. */
   key: z.string(),
   /** One bit for each chunk, in base64. */
   done: z.string(),
@@ -17,7 +17,7 @@ export class FinishedChunks {
   readonly #path: string;
   readonly #key: string;
   readonly #bits: Uint8Array;
-  /** Whether bytes of the target belong to the record: it goes on with the file that is there. */
+  /** Whether the target file already has the recorded chunks, so that the conversion resumes. */
   readonly isContinued: boolean;
   #recordedAt = performance.now();
   #writing: Promise<void> | null = null;
@@ -52,14 +52,17 @@ export class FinishedChunks {
     return ((this.#bits[index >> 3] as number) & (1 << (index & 7))) !== 0;
   }
 
-  /** Adds a chunk. From time to time calls `flush`, which puts the target's bytes on the disk, and writes the record. */
+  /**
+   * Marks a chunk as finished. If the last save is more than `recordMs` ago, calls `flush`, which writes the target's bytes to disk, and
+   * then saves the record.
+   */
   async add(index: number, flush: () => Promise<void>): Promise<void> {
     this.#bits[index >> 3] = (this.#bits[index >> 3] as number) | (1 << (index & 7));
     if (this.#writing !== null || performance.now() - this.#recordedAt < recordMs) return;
     await this.#record(flush);
   }
 
-  /** Writes the record of what is finished now. */
+  /** Saves the record of all chunks that are finished now. */
   async save(flush: () => Promise<void>): Promise<void> {
     await this.#writing;
     await this.#record(flush);

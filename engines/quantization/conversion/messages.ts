@@ -2,7 +2,7 @@
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import type { SourceTensor } from "./model-source.ts";
 
-/** What a worker needs to know before its first chunk. */
+/** Start parameters of a worker. */
 export interface ConversionTask {
   /** Paths of the source. */
   readonly files: readonly string[];
@@ -16,8 +16,8 @@ export interface TargetTensor extends SourceTensor {
   /** Byte position in the target. */
   readonly offset: number;
   /**
-   * Importance, in shared memory, of the columns for each matrix of the tensor, one matrix after another; null: all columns count the same. A tensor
-   * of experts has one matrix for each of them.
+   * Importance of the columns for each matrix of the tensor, one matrix after another, in shared memory; null = all columns have the same
+   * weight. A tensor of experts has one matrix per expert.
    */
   readonly importance: Float32Array | null;
 }
@@ -32,5 +32,5 @@ export interface Chunk {
   readonly rows: number;
 }
 
-/** `done`: index of the chunk that is written. */
+/** `done`: index of the chunk that was written. */
 export type WorkerReport = { readonly done: number } | { readonly error: ErrorRecord };

@@ -14,18 +14,18 @@ export interface SourceTensor extends PlannedTensor {
 }
 
 export interface ModelSource {
-  /** Paths that the tensors name by index. */
+  /** Paths of the files. Tensors refer to them by index. */
   readonly files: readonly string[];
   /** All key/value pairs of the GGUF file to write, except general.file_type. */
   readonly pairs: ReadonlyMap<string, TypedValue>;
   readonly tensors: readonly SourceTensor[];
-  /** Whether a GGUF file gets another architecture than it names. */
+  /** Whether the GGUF file to write names another architecture than the source. */
   readonly isRenamed?: boolean;
 }
 
 /**
- * Reads the heads of a GGUF file and its further shards. `named`: architecture in place of the one in the file; the keys that begin with
- * its name change, too. Throws `model_file_invalid`, and `config_invalid` for an unknown name.
+ * Reads the headers of a GGUF file and its further shards. `named`: architecture in place of the one in the file; keys that begin with the
+ * old name are renamed, too. Throws `model_file_invalid`, and `config_invalid` for an unknown name.
  */
 export async function openGgufSource(path: string, named: string | null = null): Promise<ModelSource> {
   const { files, tensors } = await readTensorTable(path);

@@ -1,4 +1,4 @@
-// Planned model: from a model's path and the user's settings to the conversion that writes its GGUF file.
+// Model plan: turns a model's path and the user's settings into the conversion that writes its GGUF file.
 import { basename, dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { openCheckpoint } from "../../files/checkpoint/checkpoint.ts";
@@ -25,18 +25,18 @@ import { blockRows, type ModelSource, openGgufSource, type SourceTensor } from "
 export interface SourceOptions {
   /** Changes of a checkpoint's config.json. */
   readonly overrides: JsonObject;
-  /** Folder or file that has the tokenizer of a checkpoint; null: its own folder. */
+  /** Folder or file that has the tokenizer of a checkpoint; null = the checkpoint's own folder. */
   readonly tokenizer: string | null;
-  /** Slice of a MatFormer checkpoint; null: the whole model. */
+  /** Slice of a MatFormer checkpoint; null = the whole model. */
   readonly slice: MatformerSlice | null;
-  /** Name of the architecture in place of the model's own; null: its own. */
+  /** Name of an architecture that replaces the model's own; null = the model's own. */
   readonly architecture: string | null;
   /** Number of query heads for each key head of a GGML file. */
   readonly queryHeads: number;
 }
 
 export interface ModelOptions extends TypeOptions, SourceOptions {
-  /** Importance of the columns of matrices; null: all count the same. */
+  /** Importance of the columns of matrices; null = all columns have the same weight. */
   readonly importance: Importance | null;
 }
 
@@ -48,13 +48,13 @@ export interface PlannedModel {
   readonly sourceType: number;
 }
 
-/** Version of the block formats of ggml, which readers look for. */
+/** Version of ggml's block formats, which programs that read the file check. */
 const versionPair: [string, TypedValue] = ["general.quantization_version", { type: "u32", value: 2 }];
 
 /**
- * Plans the GGUF file of the model at `path`: a GGUF or GGML file, the config.json of a checkpoint, or a file of UQFF. Reads no weights. Throws
- * `model_file_invalid`, `unsupported` or `config_invalid`. `warn` is told what differs from what the user may expect: the tokenizer's
- * rules, types in place of others, weights that are quantized twice.
+ * Plans the GGUF file of the model at `path`: a GGUF or GGML file, the config.json of a checkpoint, or a UQFF file. Reads no weights.
+ * Throws `model_file_invalid`, `unsupported` or `config_invalid`. `warn` is called with each difference from what the user may expect: in
+ * the tokenizer's rules, types that replace others, weights that are quantized twice.
  */
 export async function planModel(
   path: string,
@@ -90,7 +90,7 @@ export async function openModelSource(
   return await openCheckpointSource(path, options, warn);
 }
 
-/** Formats that each setting changes, with whether it is given. */
+/** Returns for each setting whether it is given, and the formats on which it has an effect. */
 function uses({ overrides, tokenizer, slice, architecture, queryHeads }: SourceOptions) {
   return [
     ["tok_model_id", tokenizer !== null, ["plain", "uqff", "ggml"]],
@@ -120,7 +120,7 @@ export function refuseUnusedOptions(path: string, format: ModelFormat, options: 
   }
 }
 
-/** Returns the name of the model in a folder. In the hub's cache the folder is named after a commit, its repository is above. */
+/** Returns the name of the model in a folder. In the hub's cache, a folder is named after a commit, so the repository's name is used. */
 export function checkpointName(folder: string): string {
   const [, repository] = /models--(?:[^/\\]+--)?([^/\\]+)[/\\]snapshots[/\\][^/\\]+$/.exec(folder) ?? [];
   return repository ?? basename(folder);
@@ -174,7 +174,7 @@ async function openGgmlSource(
   return { files: [path], pairs: all, tensors: sources };
 }
 
-/** Returns the importance of the tensors that are quantized. Throws if one has another number of columns. */
+/** Returns the importance of the tensors that are quantized. Throws if a number of columns does not match. */
 export function fittingImportance(
   { pairs, tensors }: Pick<ModelSource, "pairs" | "tensors">,
   types: ReadonlyMap<string, number>,
@@ -193,7 +193,7 @@ export function fittingImportance(
     }
     fitting.set(name, weights);
   }
-  // An importance matrix of this model is of no use if no matrix is quantized.
+  // An importance matrix of this model is accepted even if no matrix is quantized.
   if (given.size === 0 || tensors.some(({ name }) => given.has(name))) return fitting;
   const message =
     "the importance matrix has no entry for any matrix of this model that is quantized; it belongs to another model";
@@ -201,8 +201,8 @@ export function fittingImportance(
 }
 
 /**
- * Returns the importance of a stack of matrices. A single row belongs to each matrix. The columns of a matrix that had no input, with
- * zeros only, count the same.
+ * Returns the importance of each matrix of a stack. A single row applies to all matrices. A row of zeros, of a matrix that had no input, is
+ * replaced by ones: all its columns have the same weight.
  */
 function forEachMatrix(weights: Float32Array, columns: number, matrices: number): Float32Array {
   const isOne = weights.length === columns;
@@ -216,7 +216,7 @@ function forEachMatrix(weights: Float32Array, columns: number, matrices: number)
   return all;
 }
 
-/** Returns the type of most values of the matrices. */
+/** Returns the type that most values of the matrices have. */
 function mostCommon({ tensors }: ModelSource, types: ReadonlyMap<string, number>): number {
   const values = new Map<number, number>();
   for (const { name, shape, type, isMatrix } of tensors) {
@@ -240,7 +240,7 @@ export function warnOfTypes(
     if (!tensors.some(({ name }) => covers(name))) warn(`the topology's entry "${key}" covers no tensor of the model`);
   }
   if (level !== null) for (const replacement of replacements(tensors, types, level)) warn(replacement);
-  // Blocks in another order of their columns must be encoded again, also in the same type.
+  // Blocks whose columns are reordered must be encoded again, even if their type stays the same.
   const again = tensors.filter(({ name, type, values }) => {
     const target = types.get(name);
     return !floatTypes.has(type) && (target !== type || (copyable(values, type) === null && !isMxfp4(values)));
@@ -249,7 +249,7 @@ export function warnOfTypes(
   if (names.length > 0) warn(`the weights are ${names.join(", ")} already; quantizing them again adds to their errors`);
 }
 
-/** Describes matrices whose rows do not fit the blocks of the level's type: the type that takes its place, and their number. */
+/** Describes the matrices whose rows do not fit the blocks of the level's type: their number, and the type used instead. */
 function replacements(tensors: readonly SourceTensor[], types: ReadonlyMap<string, number>, level: Level): string[] {
   const { blockLength = 1 } = tensorTypes.get(level.type) ?? {};
   const counts = new Map<string, number>();

@@ -1,4 +1,4 @@
-// Planned projector file: the vision part of a checkpoint as the GGUF file (mmproj) that the image encoder reads.
+// Projector plan: the conversion that writes the vision part of a checkpoint as the GGUF file (mmproj) that the image encoder reads.
 
 import { openVisionPart } from "../../files/checkpoint/vision/vision-part.ts";
 import type { TypedValue } from "../../files/gguf/typed-value.ts";
@@ -9,8 +9,8 @@ import { checkpointName, type SourceOptions } from "./plan-model.ts";
 export type ProjectorOptions = Pick<TypeOptions, "floatType"> & Pick<SourceOptions, "overrides" | "tokenizer">;
 
 /**
- * Plans the projector file of the checkpoint in a folder. Vectors become F32; matrices are not quantized. Reads no weights. Throws `model_file_invalid`, and `unsupported` for
- * a class whose vision part cannot be read.
+ * Plans the projector file of the checkpoint in a folder. Vectors become F32; matrices are not quantized. Reads no weights. Throws
+ * `model_file_invalid`, and `unsupported` for a class whose vision part cannot be read.
  */
 export async function planProjector(
   folder: string,

@@ -1,5 +1,5 @@
-// Planned UQFF: from a checkpoint and the user's settings to the conversions that write its weights in UQFF. The matrices keep the
-// names and the order of rows of the checkpoint. Stacks of experts get the names that mistral.rs gives them.
+// UQFF plan: turns a checkpoint and the user's settings into the conversions that write its weights in UQFF. Matrices keep the names and
+// the row order of the checkpoint. Stacks of experts get the names that mistral.rs uses.
 import { dirname } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { openCheckpoint } from "../../files/checkpoint/checkpoint.ts";
@@ -23,14 +23,14 @@ import type { SourceTensor } from "./model-source.ts";
 import { fittingImportance, type ModelOptions, refuseUnusedOptions, warnOfTypes } from "./plan-model.ts";
 
 export interface PlannedUqff {
-  /** Conversions by the name of the file: the shards, and residual.safetensors. */
+  /** Conversions by file name: the shards, and residual.safetensors. */
   readonly files: ReadonlyMap<string, Conversion>;
   readonly layers: readonly PlannedLayer[];
 }
 
 /** A matrix in a shard. */
 export interface PlannedLayer {
-  /** Name of the matrix without its last part. */
+  /** Name of the matrix without its suffix. */
   readonly key: string;
   readonly format: keyof typeof formatNumbers;
   /** Name of the number type. */
@@ -39,24 +39,24 @@ export interface PlannedLayer {
   readonly shape: readonly number[];
 }
 
-/** Maximum size of a shard, as mistral.rs has it. */
+/** Maximum size of a shard in bytes, as in mistral.rs. */
 const maxShardBytes = 10 * 2 ** 30;
 const floatNames: Readonly<Record<number, string>> = { 0: "F32", 1: "F16", 30: "BF16" };
 const formatNumbers = { gguf: 0, unquant: 1 } as const;
 const expertStack = /\.ffn_(gate|up|down)_exps\.weight$/;
 
-/** A tensor to write, with the tensor of the GGUF file that decides its type. */
+/** A tensor to write, and the name of the GGUF tensor that determines its type. */
 interface Part {
   readonly tensor: SourceTensor;
   readonly type: number;
-  /** Name of the tensor in a GGUF file, which the importance has. */
+  /** Name of the tensor in a GGUF file, by which the importance refers to it. */
   readonly ggufName: string;
 }
 
 /**
- * Plans the files of the checkpoint at `path` (config.json, or a file of UQFF). `stem`: name of the shards. Reads no weights.
- * Throws as planModel does, `unsupported` for a level that UQFF does not have, and
- * `config_invalid` for a slice of a MatFormer model, which would not fit the config.json beside it.
+ * Plans the files of the checkpoint at `path` (config.json, or a UQFF file). `stem`: name of the shards. Reads no weights. Throws the same
+ * errors as planModel, `unsupported` for a level that UQFF does not have, and `config_invalid` for a slice of a MatFormer model, which
+ * would not fit the config.json in the same folder.
  */
 export async function planUqff(
   path: string,
@@ -103,7 +103,7 @@ function noSlice(name: string): ServerError {
 }
 
 interface Parts {
-  /** Matrices, each with its bias after it. */
+  /** Matrices, each followed by its bias. */
   readonly layers: readonly Part[];
   readonly residual: readonly Part[];
 }
@@ -129,7 +129,7 @@ function partsOf(recipes: readonly TensorRecipe[], types: ReadonlyMap<string, nu
   return { layers: [...layers.values()].flat(), residual };
 }
 
-/** Returns the matrices of a shard that a tensor of a GGUF file becomes; none if the checkpoint has other rows than that tensor. */
+/** Returns the matrices in a shard that correspond to a GGUF tensor; none if the checkpoint's tensors have rows of another length. */
 function layersOf(recipe: TensorRecipe, type: number): Part[] {
   const { name, shape, rows, from } = recipe;
   checkType(name, type);
@@ -149,7 +149,7 @@ function layersOf(recipe: TensorRecipe, type: number): Part[] {
   return from.map((one) => ({ ...plainPart(one, name), type, tensor: { ...sourceOf(one), isMatrix: true } }));
 }
 
-/** A tensor as it is: numbers of the checkpoint that are not floats of 16 or 32 bits become F32. */
+/** Returns a tensor that is not quantized. Numbers other than 16-bit and 32-bit floats become F32. */
 function plainPart(tensor: CheckpointTensor, ggufName: string): Part {
   const type = floatNames[tensor.storedType] === undefined ? 0 : tensor.storedType;
   return { tensor: sourceOf(tensor), type, ggufName };
@@ -173,7 +173,7 @@ function targetsOf(parts: readonly Part[]): { tensors: readonly SourceTensor[]; 
   };
 }
 
-/** Importance belongs to a whole tensor of a GGUF file; a part of a stack has other columns. */
+/** Returns the importance of a tensor's columns. Importance belongs to a whole GGUF tensor, so a part of a stack gets none. */
 function importanceOf(
   { name, shape, isMatrix }: SourceTensor,
   weights: Float32Array | undefined,

@@ -1,9 +1,9 @@
-// Workers of a conversion: threads that convert chunks side by side.
+// Workers of a conversion: threads that convert chunks in parallel.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { Chunk, ConversionTask, WorkerReport } from "./messages.ts";
 
-/** Chunks that each worker has at a time: one in work, one waiting, so that no worker waits for this thread. */
+/** Number of chunks that are sent to each worker: one in progress and one queued, so that no worker waits for this thread. */
 const chunksAhead = 2;
 
 export interface WorkersOptions {
@@ -12,8 +12,8 @@ export interface WorkersOptions {
 }
 
 /**
- * Converts the chunks on `threads` threads and calls `onDone` with the index of each chunk that is written. Resolves when all are
- * written. Throws the first error of a worker or of `onDone`, and `cancelled` if the signal is aborted; the threads have ended then.
+ * Converts the chunks on `threads` threads and calls `onDone` with the index of each chunk that was written. Resolves when all chunks are
+ * written. Throws the first error of a worker or of `onDone`, and `cancelled` if the signal is aborted, after all threads have ended.
  */
 export async function runWorkers(
   task: ConversionTask,

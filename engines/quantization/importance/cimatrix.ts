@@ -47,7 +47,7 @@ export function parseCimatrix(
   return found;
 }
 
-/** Returns the bytes of a file. */
+/** Returns the content of a .cimatrix file. */
 export function cimatrixBytes(modules: ReadonlyMap<string, Float32Array>): Buffer {
   const parts = [...modules].flatMap(([name, values]) => {
     const text = Buffer.from(name);

@@ -1,14 +1,14 @@
-// Importance matrix: for each matrix of a model, the mean square of each column of its input. The encoders weigh the errors of a
-// column with it. Reads the files of llama.cpp's llama-imatrix: GGUF files, and the binary files of earlier releases (.dat,
-// .imatrix); and .cimatrix files.
+// Importance matrix: for each matrix of a model, the mean square of each column of its input. Encoders use it as weights of the columns'
+// errors. This module reads the files of llama.cpp's llama-imatrix, which are GGUF files or binary files of earlier releases (.dat,
+// .imatrix), and .cimatrix files.
 import { readFile, stat } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, type TensorTable } from "../../files/gguf/tensors.ts";
 import { isCimatrix, parseCimatrix } from "./cimatrix.ts";
 
 /**
- * Mean squares by the name of the tensor, or by that of a module (module-names.ts), which lacks the ending .weight. A tensor of experts has the columns of all its matrices, one matrix after another.
- * Columns without data count like the others: all ones.
+ * Mean squares by the name of the tensor, or of the module (module-names.ts), which lacks the ending .weight. A tensor of experts has the
+ * columns of all its matrices, one matrix after another. Columns without data have the value 1, so that they all have the same weight.
  */
 export type Importance = ReadonlyMap<string, Float32Array>;
 
@@ -19,7 +19,7 @@ const f32 = 0;
 const sumsSuffix = ".in_sum2";
 const countsSuffix = ".counts";
 
-/** Reads an importance matrix. Throws `config_invalid` that names the file and what is wrong in it. */
+/** Reads an importance matrix. Throws `config_invalid`, which names the file and the problem. */
 export async function readImportance(path: string): Promise<Importance> {
   const bytes = await read(path);
   if (isCimatrix(path)) {
@@ -44,7 +44,7 @@ async function read(path: string): Promise<Buffer> {
   }
 }
 
-/** Sums of squares and counts: two tensors for each matrix of the model. */
+/** Parses the GGUF format, which has two tensors for each matrix of the model: sums of squares, and counts. */
 function parseGguf({ tensors }: TensorTable, bytes: Buffer, path: string): Importance {
   const found = new Map<string, Float32Array>();
   for (const [name, sums] of tensors) {
@@ -78,7 +78,7 @@ function means(sums: Float32Array, counts: Float32Array, matrix: string, path: s
   );
 }
 
-/** The binary format: a count of entries, then name, number of calls, number of values and the sums of each. */
+/** Parses the binary format: the number of entries, then for each entry its name, number of calls, number of values, and the sums. */
 function parseBinary(bytes: Buffer, path: string): Importance {
   let at = 0;
   const advance = (count: number) => {

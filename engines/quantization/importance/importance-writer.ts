@@ -1,5 +1,5 @@
-// Importance writer: sums over the inputs of matrices as an importance matrix, in memory and as a file that importance-file.ts reads:
-// GGUF, which llama.cpp reads too, or .cimatrix.
+// Importance writer: converts sums over the inputs of matrices to an importance matrix, in memory or as a file that importance-file.ts
+// reads: GGUF, which llama.cpp also reads, or .cimatrix.
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ggufHead } from "../../files/gguf/writer.ts";
@@ -17,17 +17,17 @@ interface Sums {
   readonly rows: Float32Array;
 }
 
-/** Where the sums come from, for the file. */
+/** Origin of the sums, stated in the file. */
 interface Origin {
   readonly dataset: string;
-  /** Tokens of a chunk, and number of chunks. */
+  /** Length of a chunk in tokens, and number of chunks. */
   readonly chunkTokens: number;
   readonly chunks: number;
 }
 
 const f32 = 0;
 
-/** Returns the mean squares of the columns. Columns without data count like the others. */
+/** Returns the mean squares of the columns. Columns without data have the value 1, so that they all have the same weight. */
 export function importanceOf(sums: readonly Sums[]): Importance {
   return new Map(
     sums.map(({ name, squares, rows }) => {

@@ -1,4 +1,4 @@
-// Module names: the names of matrices in checkpoints, as .cimatrix files have them, and those in GGUF files, by the tables of the
+// Module names: converts between the names of matrices in checkpoints, which .cimatrix files use, and in GGUF files, by the tables of the
 // architectures. The matrices of all experts of a layer are one module: experts.gate_proj, up_proj or down_proj.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { CheckpointArchitecture } from "../../files/checkpoint/architectures/architecture.ts";
@@ -13,8 +13,8 @@ const reordered = new Set(["blk.{l}.ssm_out"]);
 const reorderedIn = new Set(["qwen3next", "qwen35", "qwen35moe"]);
 
 /**
- * Returns the importance by the names of tensors. Names that are those of modules are translated. Throws config_invalid for a module
- * that the architecture does not have, or whose columns are in another order in a GGUF file.
+ * Returns the importance by tensor name. Names of modules are converted. Throws config_invalid for a module that the architecture does not
+ * have, or whose columns are in another order in a GGUF file.
  */
 export function byTensor(importance: Importance, architecture: string): Importance {
   if ([...importance.keys()].every((name) => name.endsWith(ending))) return importance;
@@ -26,7 +26,7 @@ export function byTensor(importance: Importance, architecture: string): Importan
   return named;
 }
 
-/** Returns values by the names of tensors as values by the names of modules. Throws config_invalid for a tensor without a module. */
+/** Converts names of tensors to names of modules. Throws config_invalid for a tensor without a module. */
 export function byModule(importance: Importance, architecture: string): Map<string, Float32Array> {
   const known = namesOf(architecture);
   const modules = new Map<string, Float32Array>();
@@ -52,9 +52,9 @@ function tensorsOf(module: string, architecture: string): readonly string[] {
 
 interface Names {
   readonly prefixes: readonly string[];
-  /** Names in GGUF files, without the last part, by those of the architectures' tables. */
+  /** Names in GGUF files without suffix, by key of the architectures' tables. */
   readonly tensors: ReadonlyMap<string, readonly string[]>;
-  /** Names of modules by those in GGUF files. `{l}`: the layer. */
+  /** Names of modules by name in GGUF files. `{l}` stands for the layer number. */
   readonly modules: ReadonlyMap<string, string>;
 }
 
@@ -70,7 +70,7 @@ function namesOf(architecture: string): Names {
   return { prefixes: tables.flatMap(({ prefixes = [] }) => prefixes), tensors, modules };
 }
 
-/** Yields names in the architecture's table with the names in GGUF files; experts are one module. */
+/** Yields each key of the architecture's table with its names in GGUF files. The experts of a layer are one module. */
 function* entriesOf({ tensors }: CheckpointArchitecture): Generator<[string, readonly string[]]> {
   for (const [key, entry] of Object.entries(tensors)) {
     if (entry === null) continue;

@@ -11,7 +11,7 @@ export interface Level {
   readonly type: number;
   /** Type of token embeddings and output matrix: one level up, because every token passes through them. */
   readonly endsType: number;
-  /** What the level stands for if the given name belongs to another format; else null. */
+  /** Note for the user about the level that replaces the given name, if that name belongs to another format; else null. */
   readonly note: string | null;
 }
 
@@ -21,7 +21,7 @@ type LevelName = Extract<
   | ("Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K" | "IQ4_NL" | "IQ4_XS" | "MXFP4")
 >;
 
-/** Type of embeddings and output matrix for each type of matrices. */
+/** Type of token embeddings and output matrix, by the type of the other matrices. */
 const oneUp: Readonly<Record<LevelName, LevelName>> = {
   F32: "F32",
   F16: "F16",
@@ -68,7 +68,7 @@ const levelOfBits: Readonly<Record<string, LevelName>> = {
   "8": "Q8_0",
 };
 
-/** Levels of other formats, and the level that comes next to each. */
+/** Levels of other formats, and the closest level for each. */
 const foreign: Readonly<Record<string, LevelName>> = {
   AFQ2: "Q2_K",
   AFQ3: "Q3_K",
@@ -106,7 +106,7 @@ export function parseLevel(given: string | number, setting: string): Level {
   throw new ServerError("config_invalid", `${setting} expects ${known}; got "${text}"${near}`, { param: setting });
 }
 
-/** Quantisations in names of files that have a level's type for most matrices, best first. */
+/** Returns the quantisations in file names whose matrices mostly have the level's type, best first. */
 export function artifactNames({ name }: Level): readonly string[] {
   return name.endsWith("_K") ? [`${name}_M`, `${name}_L`, `${name}_S`, name] : [name];
 }

@@ -1,5 +1,5 @@
-// Topology: a YAML file that gives layers their own quantization. Each entry has a range of layers or a regular expression as its
-// key, and the level as `isq`:
+// Topology: a YAML file that sets the quantization of single layers. The key of an entry is a range of layers or a regular expression; its
+// value states the level as `isq`:
 //
 //   0-8:
 //     isq: Q3K
@@ -8,17 +8,17 @@
 //   "/ffn_down/":
 //     isq: Q6K
 //
-// The end of a range is not in the range. A regular expression is tried on the name of the tensor in GGUF. The first entry that
-// covers a tensor decides.
+// A range excludes its end. A regular expression is matched against the GGUF name of a tensor. The first entry that matches a tensor is
+// used.
 import { parse, YAMLError } from "yaml";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Level, parseLevel } from "./levels.ts";
 
 /** A rule for some tensors. */
 export interface LayerRule {
-  /** Key of the rule in the file, for messages. */
+  /** Level of the tensors; null = they are not quantized. */
   readonly key: string;
-  /** Level of the tensors; null: they are not quantized. */
+  /** Level of the tensors; null = they are not quantized. */
   readonly level: Level | null;
   covers(tensor: string): boolean;
 }
@@ -51,7 +51,7 @@ export function parseTopology(text: string, path: string): LayerRule[] {
   });
 }
 
-/** Reads the entries in the order of the file. An object would put its numbers first. */
+/** Reads the entries in the order of the file, as a Map, because an object would put numeric keys first. */
 function readEntries(text: string, path: string): ReadonlyMap<string, unknown> {
   let parsed: unknown;
   try {

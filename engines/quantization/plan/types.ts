@@ -17,23 +17,23 @@ export interface PlannedTensor {
 }
 
 export interface TypeOptions {
-  /** Level of all layers; null: only layers that the topology names are quantized. */
+  /** Level of all layers; null = only layers that the topology names are quantized. */
   readonly level: Level | null;
   /** "moqe": only the matrices of experts are quantized. */
   readonly organization: "default" | "moqe";
-  /** Rules for single layers. The first rule that names a tensor decides. */
+  /** Rules for single layers. The first rule that covers a tensor is used. */
   readonly topology: readonly LayerRule[];
-  /** GGUF type of float matrices that are not quantized; null: as in the source. */
+  /** GGUF type of float matrices that are not quantized; null = as in the source. */
   readonly floatType: number | null;
 }
 
-/** GGUF type of matrices that stay floats, for each value of the setting `dtype`; null: as in the source. */
+/** GGUF type of matrices that stay floats, for each value of the setting `dtype`; null = as in the source. */
 export const dtypes = { auto: null, f32: tensorType("F32"), f16: tensorType("F16"), bf16: tensorType("BF16") } as const;
 
 const embedding = /^(?:token_embd|output|per_layer_token_embd)\.weight$/;
 const expert = /\.ffn_(?:gate|up|down|gate_up)_exps\.weight$/;
 
-/** Whether a tensor has the matrices of experts. */
+/** Whether a tensor contains matrices of experts. */
 export function isExpert(tensor: string): boolean {
   return expert.test(tensor);
 }

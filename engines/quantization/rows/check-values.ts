@@ -1,4 +1,4 @@
-// Check of values: reads all rows of tensors and tells which have numbers that are not finite.
+// Value check: reads all rows of tensors and reports which tensors have values that are not finite.
 import type { RowSource } from "../../files/checkpoint/row-source.ts";
 import { createRowReader } from "./rows.ts";
 
@@ -11,8 +11,8 @@ interface NamedRows {
 }
 
 /**
- * Yields the name of each tensor with null, or with the first value that is not finite. `files`: paths that the rows name by index.
- * Throws `model_file_invalid` if a file cannot be read.
+ * Yields the name of each tensor with its first value that is not finite, or null if all are finite. `files`: paths, to which the rows
+ * refer by index. Throws `model_file_invalid` if a file cannot be read.
  */
 export function* checkValues(
   files: readonly string[],

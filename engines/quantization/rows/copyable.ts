@@ -1,5 +1,5 @@
-// Copyable rows: the byte ranges of a source whose rows are stored as they are needed, perhaps in another order. Such a
-// tensor is copied instead of decoded and encoded again.
+// Copyable rows: byte ranges of a source whose rows already have the target's format, possibly in another order. Such a tensor is copied
+// instead of decoded and encoded again.
 import { type RowSource, type StoredType, storedBytes } from "../../files/checkpoint/row-source.ts";
 import { tensorByteLength } from "../../files/gguf/writer.ts";
 
@@ -13,10 +13,10 @@ export interface ByteRange {
 /** Types that GGUF stores with the same bytes, by GGUF type number. */
 const sameBytes: Readonly<Record<number, StoredType>> = { 0: "F32", 1: "F16", 30: "BF16" };
 const f32 = 0;
-/** Maximum number of ranges. A source of more of them is decoded instead. */
+/** Maximum number of ranges. A source with more ranges is decoded instead. */
 const maxRanges = 2 ** 18;
 
-/** Returns the ranges of a source as a tensor of a GGUF type; null if its values must be converted. */
+/** Returns the byte ranges that make up a tensor of a GGUF type; null if the source's values must be converted. */
 export function copyable(source: RowSource, ggufType: number): readonly ByteRange[] | null {
   if (!isStoredAs(source, ggufType)) return null;
   const ranges: ByteRange[] = [];
@@ -41,7 +41,7 @@ function isStoredAs(source: RowSource, type: number): boolean {
   }
 }
 
-/** Adds the ranges of some rows; false if there are too many. */
+/** Adds the byte ranges of some rows; false if there are too many. */
 function collect(source: RowSource, first: number, count: number, into: ByteRange[]): boolean {
   switch (source.kind) {
     case "stored": {
@@ -85,18 +85,18 @@ function collectRuns(source: RowSource, first: number, count: number, into: Byte
 interface Run {
   /** Row of the source. */
   readonly from: number;
-  /** Number of rows that follow one another in the source, too. */
+  /** Number of consecutive rows that are also consecutive in the source. */
   readonly run: number;
 }
 
-/** Returns where a row of the picked rows lies in the source. */
+/** Returns where a row of the picked rows is stored in the source. */
 export function pickedRun(source: Extract<RowSource, { kind: "picked" }>, row: number): Run {
   const { period, first, step, count } = source;
   const place = row % count;
   return { from: Math.floor(row / count) * period + first + place * step, run: step === 1 ? count - place : 1 };
 }
 
-/** Returns where a row [y][x][inner] lies in the source, whose rows are [x][y][inner]. */
+/** Returns where a row in the order [y][x][inner] is stored in the source, whose order is [x][y][inner]. */
 export function swappedRun(source: Extract<RowSource, { kind: "swapped" }>, row: number): Run {
   const { x, y, inner } = source;
   const size = x * y * inner;

@@ -11,7 +11,7 @@ type Grouped = BlockRows | AffineRows | InterleavedRows | ScaledByteRows;
 /** Maximum number of bytes or words read at once, unless one row has more. */
 const maxRead = 2 ** 20;
 const wordBits = 32;
-/** F8Q8: values and bytes of a block, and what its scale is divided by, as found in files of mistral.rs 0.9.5. */
+/** F8Q8: values and bytes of a block, and the divisor of its scale, as found in files of mistral.rs 0.9.5. */
 const scaledBlock = { length: 32, bytes: 33, divisor: 416 } as const;
 
 export class GroupedRows {
@@ -88,7 +88,7 @@ export class GroupedRows {
     const { bits, codes, rows, columns } = source;
     const [scales, zeros] = [this.#tables.of(source.scales), this.#tables.of(source.zeros)];
     const [start, end] = [first * columns, (first + count) * columns];
-    // The value at which the lower halves of the bytes begin.
+    // Index of the first value that is in the lower halves of the bytes.
     const half = bits === 4 ? (rows * columns) / 2 : rows * columns;
     const put = (from: number, to: number, byte: number, shift: number) => {
       if (from >= to) return;

@@ -1,11 +1,11 @@
-// Packed whole numbers: decodes the rows of GPTQ, AWQ and compressed-tensors to F32. Scales and zero points are spread
-// over the rows that are read before the numbers are unpacked.
+// Packed integers: decodes the rows of GPTQ, AWQ and compressed-tensors to F32. Scales and zero points are expanded for the requested rows
+// before the integers are unpacked.
 import type { PackedIntRows, RowSource, StoredRows } from "../../files/checkpoint/row-source.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
-/** Place of each output feature in a word of AWQ. */
+/** Position of each output feature in a word of AWQ. */
 const awqOrder = [0, 4, 1, 5, 2, 6, 3, 7];
-/** Scales and zero points of some rows: those of a group lie together. */
+/** Scales and zero points of some rows, stored group by group. */
 interface RowGroups {
   readonly groupOf: Int32Array;
   readonly scales: Float32Array;
@@ -29,7 +29,7 @@ export class PackedInts {
     else this.#rows(source, groups, first, count, out, at);
   }
 
-  /** Each row of words has some columns of all rows of the matrix. */
+  /** Decodes a layout in which a row of words has some columns of all rows of the matrix. */
   #columns(
     { words: source, bits, columns }: PackedIntRows,
     { groupOf, scales, points }: RowGroups,
@@ -55,7 +55,7 @@ export class PackedInts {
     }
   }
 
-  /** Each row of words has one column of all rows of the matrix. */
+  /** Decodes a layout in which a row of words has one column of all rows of the matrix. */
   #columnWords(
     { words: source, bits, columns, layout }: PackedIntRows,
     { groupOf, scales, points }: RowGroups,
@@ -81,7 +81,7 @@ export class PackedInts {
     }
   }
 
-  /** Each row of words is a row of the matrix. */
+  /** Decodes a layout in which a row of words is a row of the matrix. */
   #rows(
     { words: source, bits, columns }: PackedIntRows,
     { groupOf, scales, points }: RowGroups,
@@ -139,7 +139,7 @@ export class PackedInts {
     return words;
   }
 
-  /** Reads 32-bit words as they are. */
+  /** Reads 32-bit words without unpacking them. */
   #words({ file, offset }: StoredRows, first: number, into: Uint32Array): void {
     this.#files.readBytes(file, offset + 4 * first, new Uint8Array(into.buffer));
   }

@@ -1,5 +1,5 @@
-// Quantised rows: decodes the rows of quantised checkpoints (GPTQ, AWQ, FP8, MXFP4, bitsandbytes) to F32. Tables keeps
-// scales and zero points.
+// Quantised rows: decodes the rows of quantised checkpoints (GPTQ, AWQ, FP8, MXFP4, bitsandbytes) to F32. tables.ts caches scales and zero
+// points.
 import type {
   BlockScaledRows,
   CodebookRows,
@@ -96,7 +96,7 @@ export class QuantisedRows {
     const scales = this.#tables.of(source.scales);
     const start = first * columns;
     const length = count * columns;
-    // Two codes in a byte; a row may begin in the middle of one.
+    // A byte holds two codes, so a row may begin with the second code of a byte.
     const firstByte = start >> 1;
     const codes = new Float32Array(((start + length + 1) >> 1) - firstByte);
     this.#files.readSpan(source.codes, firstByte, codes.length, codes, 0);
@@ -115,7 +115,7 @@ export class QuantisedRows {
     this.#readRows(source.codes, first, count, out, at);
     for (let i = 0; i < count * columns; i++) {
       const scale = scales[Math.floor((first * columns + i) / blockLength)] as number;
-      // The library rounds the product to F32 before it adds.
+      // bitsandbytes rounds the product to F32 before it adds the offset.
       out[at + i] = Math.fround((table[out[at + i] as number] as number) * scale) + offset;
     }
   }

@@ -1,5 +1,5 @@
-// Row reader: reads the rows of a source (engines/files/checkpoint/row-source.ts) as F32. Synchronous, for worker
-// threads. Buffers have a limit, however large a tensor is.
+// Row reader: reads the rows of a source (engines/files/checkpoint/row-source.ts) as F32. Synchronous, for worker threads. The size of
+// buffers is limited, however large a tensor is.
 import type {
   ChangedRows,
   ColumnRuns,
@@ -20,9 +20,9 @@ import { type ReadRows, Tables } from "./tables.ts";
 
 /** Maximum number of floats in a scratch buffer. */
 const maxScratch = 2 ** 20;
-/** Maximum number of floats of rows that are read and kept together because they are put in another order. */
+/** Maximum number of floats in a group of rows, which is read and kept as a whole because its rows are reordered. */
 const maxGroup = 4 * maxScratch;
-/** Maximum number of groups kept: one for each reordering source inside another. */
+/** Maximum number of groups kept: one for each of the nested sources that reorder rows. */
 const maxKept = 2;
 
 export interface RowReader {
@@ -32,12 +32,12 @@ export interface RowReader {
   close(): void;
 }
 
-/** `files`: the paths that the sources name by index. */
+/** Creates a row reader. `files`: paths, to which the sources refer by index. */
 export function createRowReader(files: readonly string[]): RowReader {
   return new Reader(files);
 }
 
-/** Group of rows of a source, read for one of its rows. */
+/** Group of rows that was read as a whole for one of its rows. */
 interface KeptGroup {
   readonly source: RowSource;
   readonly group: number;
@@ -48,7 +48,7 @@ class Reader implements RowReader {
   readonly #files: StoredFiles;
   readonly #quantised: QuantisedRows;
   readonly #grouped: GroupedRows;
-  /** The groups read last, the newest first. */
+  /** The most recently read groups, the newest first. */
   #kept: readonly KeptGroup[] = [];
 
   constructor(files: readonly string[]) {
@@ -122,7 +122,7 @@ class Reader implements RowReader {
     }
   }
 
-  /** Reads packed rows, whose columns lie far apart, in groups of many rows. */
+  /** Reads packed rows in groups of many rows, because the columns of a row are far apart in the file. */
   #inGroups(source: PackedIntRows, first: number, count: number, out: Float32Array, at: number): void {
     const { rows, columns } = source;
     const wordRows = 32 / source.bits;

@@ -1,4 +1,4 @@
-// Stored files: the files of a checkpoint, opened when first read, and the numbers that lie in them. Synchronous.
+// Stored files: the files of a checkpoint, opened when first read, and decoding of the numbers in them. Synchronous.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type StoredRows, storedBytes } from "../../files/checkpoint/row-source.ts";

@@ -61,8 +61,8 @@ function decodeBytes(makeTable: () => Float32Array): Decoder {
 }
 
 /**
- * Returns the values of the 256 floats of 8 bits with this exponent. With 4 bits, the type has no infinity, and only
- * the largest magnitude is NaN; with 5 bits it is like F16.
+ * Returns the values of all 256 8-bit floats of a type with `exponentBits` exponent bits. A type with 4 of them has no infinity, and only
+ * its largest magnitude is NaN; a type with 5 is like F16.
  */
 function eightBitFloats(exponentBits: number, bias: number): Float32Array {
   const fractionBits = 7 - exponentBits;

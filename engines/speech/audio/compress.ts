@@ -7,18 +7,18 @@ import { Resampler } from "./resample.ts";
 
 type Compressed = Exclude<AudioFormat, "wav" | "pcm">;
 
-/** Bits per second. A voice needs less than music. */
+/** Bit rate in bits per second. Speech needs less than music. */
 const bitrate = 64_000;
-/** Sample rate that Opus computes with, and samples of a packet of 20 ms. */
+/** Internal sample rate of Opus in Hz, and samples in a packet of 20 ms. */
 const opusRate = 48_000;
 const opusFrame = 960;
 
-/** Returns a stream that passes the bytes of a file on. The formats that use it never change bytes before the end. */
+/** Returns a stream that forwards the bytes of a file. The formats that use it never change bytes that were already written. */
 function appended(write: WriteBytes): WritableStream<StreamTargetChunk> {
   return new WritableStream({ write: ({ data }) => write(data.slice()) });
 }
 
-/** Stream that keeps a whole file. The header of a FLAC file has its length, so its bytes change until the end. */
+/** Stream that keeps a whole file. The header of a FLAC file contains the file's length, so it changes until the end. */
 class WholeFile {
   readonly stream = new WritableStream<StreamTargetChunk>({ write: (chunk) => this.#write(chunk) });
   #bytes = Buffer.alloc(0);
@@ -77,7 +77,7 @@ export async function createCompressor(
       await output.finalize();
       if (whole !== null) write(whole.bytes);
     },
-    // The encoder of mediabunny is a worker thread, which only the end of the output ends.
+    // The encoder of mediabunny is a worker thread, which runs until the output is finalized or cancelled.
     cancel: () => output.cancel(),
   };
 }
@@ -123,7 +123,7 @@ async function createOpus(sampleRate: number, write: WriteBytes): Promise<AudioE
     add: (samples) => encode(resampler.push(samples)),
     end: async () => {
       await encode(resampler.end());
-      // The last packet is filled up with silence, and one more holds what the encoder has delayed.
+      // The last packet is padded with silence. One more packet contains the samples that the encoder has delayed.
       await encode(new Float32Array(2 * opusFrame - rest.length));
       await output.finalize();
     },
@@ -131,7 +131,7 @@ async function createOpus(sampleRate: number, write: WriteBytes): Promise<AudioE
   };
 }
 
-/** Samples that a decoder drops at the beginning: the delay of the encoder. */
+/** Number of samples that a decoder drops at the beginning, because the encoder delays the audio. */
 const preSkip = 312;
 
 /** Returns the identification header of an Opus stream with one channel. */

@@ -7,9 +7,12 @@ import decode from "audio-decode";
 import { Resampler } from "./resample.ts";
 
 const outputRate = 16_000;
-/** Bytes that are decoded at once. Silence of Opus and FLAC may have some thousand samples in a few bytes. */
+/** Number of bytes that are decoded at once. In Opus and FLAC, a few bytes may contain thousands of samples of silence. */
 const chunkBytes = 16 * 1024;
-/** Largest absolute value of a sample. Full scale is 1; files of floats may have more, but no model computes with infinite values. */
+/**
+ * Largest absolute value of a sample. Full scale is 1. Files of floats may have larger values, but models cannot compute with infinite
+ * ones.
+ */
 const loudest = 2 ** 20;
 
 interface Decoded {
@@ -17,7 +20,7 @@ interface Decoded {
   readonly sampleRate: number;
 }
 
-/** Decodes a chunk; without one, returns what is left. */
+/** Decodes a chunk; without a chunk, returns the remaining samples. */
 type Decoder = (chunk?: Uint8Array) => Promise<Decoded>;
 
 const [path = "", format = "wav", limit = "0"] = process.argv.slice(2);
@@ -59,7 +62,7 @@ function* outputOf({ channelData, sampleRate }: Decoded): Generator<Float32Array
   }
 }
 
-/** Writes samples and waits until they are read. Returns false at the limit. */
+/** Writes samples and waits until they are read. Returns false when the limit is reached. */
 async function write(samples: Float32Array): Promise<boolean> {
   const part = samples.subarray(0, maxSamples - state.written);
   state.written += part.length;
@@ -70,7 +73,7 @@ async function write(samples: Float32Array): Promise<boolean> {
   return state.written < maxSamples;
 }
 
-// Node.js would write the line of the source first, which is a whole decoder.
+// Without this handler, Node.js would also print the source line, which contains a whole decoder.
 main().catch((error: unknown) => {
   process.stderr.write(error instanceof Error ? error.message : String(error));
   process.exitCode = 1;

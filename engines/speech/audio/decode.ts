@@ -1,5 +1,5 @@
-// Audio decoder: turns an audio file into mono samples at 16,000 per second. A child process decodes each file, because a malicious
-// file may attack its decoder. The process is ended if it exceeds its limits of time, memory or output.
+// Audio decoder: turns an audio file into mono samples at 16,000 per second. A child process decodes each file, because a malicious file
+// may exploit an error in its decoder. The process is killed if it exceeds its limits of time, memory or output.
 import { open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { fileTypeFromBuffer } from "file-type";
@@ -13,10 +13,10 @@ export const decodedRate = 16_000;
 const decoderPackage = "audio-decode";
 const memoryBytes = 768 * 2 ** 20;
 const heapMiB = 384;
-/** Bytes at the beginning of a file that tell its format. */
+/** Number of bytes at the beginning of a file from which its format is detected. */
 const headBytes = 4100;
 const maxErrorLength = 200;
-/** Processor time in seconds for a second of audio, which is far more than any decoder needs, and the least time of a file. */
+/** Limit of processor time in seconds: per second of audio (far more than any decoder needs), and the minimum for a file. */
 const secondsPerSecond = 0.05;
 const leastSeconds = 20;
 
@@ -37,7 +37,7 @@ const decoders: Readonly<Record<string, string>> = {
 };
 const accepted = "wav, mp3, flac, ogg (vorbis, opus), m4a, mp4, aac or webm";
 
-/** Returns why audio files cannot be read here, with the command that helps; null: they can. */
+/** Returns why audio files cannot be read on this machine, with the command that helps; null if they can. */
 export function missingDecoder(): string | null {
   if (isInstalled(decoderPackage)) return null;
   return `audio files need the package ${decoderPackage}, which is not installed: ${installCommand([decoderPackage])}`;
@@ -92,7 +92,7 @@ async function run(
   const outputBytes = (maxSamples + 1) * Float32Array.BYTES_PER_ELEMENT;
   const limits = { timeMs: 4 * cpuSeconds * 1000, cpuSeconds, memoryBytes, heapMiB, outputBytes };
   const { output, failure } = await runLimitedProgram(program, { args, limits, signal });
-  // A large output has memory of its own, so that it need not be copied.
+  // A Float32Array needs an aligned offset. A large output has its own memory, so it is aligned and need not be copied.
   const own = output.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? output : new Uint8Array(output);
   const samples = new Float32Array(own.buffer, own.byteOffset, own.byteLength >> 2);
   return { samples, failure: failure && inOneLine(failure).slice(0, maxErrorLength) };

@@ -1,14 +1,14 @@
-// Audio formats that speech is written in, and the interface of their encoders.
+// Audio formats in which speech is written, and the interface of their encoders.
 
 export const audioFormats = ["mp3", "opus", "aac", "flac", "wav", "pcm"] as const;
 export type AudioFormat = (typeof audioFormats)[number];
 
 export interface AudioEncoder {
-  /** Adds the samples of a sentence. Their bytes are written soon, those of some formats only at the end. */
+  /** Adds the samples of a sentence. Most formats write their bytes soon, some only at the end. */
   add(samples: Float32Array, isLast: boolean): Promise<void>;
   /** Resolves when all bytes have been written. */
   end(): Promise<void>;
-  /** Gives the file up: ends the encoder's thread, if it has one. Needed unless end() was called. */
+  /** Abandons the file, and ends the encoder's thread, if there is one. Must be called unless end() was called. */
   cancel(): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 // PCM: 16-bit samples and the header of WAV files.
 
 const headBytes = 44;
-/** Length that tells readers to read until the end. */
+/** Length field in the header if the length is unknown: programs then read until the end of the file. */
 const unknownLength = 0xffff_ffff;
 
 /** Converts samples from -1 to 1 into 16-bit little-endian integers. */
@@ -9,13 +9,13 @@ export function pcm16(samples: Float32Array): Uint8Array {
   const values = new Int16Array(samples.length);
   for (let i = 0; i < samples.length; i++) {
     const sample = samples[i] as number;
-    // A sample beyond full scale is the loudest one that the format has. NaN becomes silence.
+    // Samples beyond full scale are clipped. NaN becomes silence.
     values[i] = Math.max(-32_768, Math.min(32_767, Math.round(sample * 32_767)));
   }
   return new Uint8Array(values.buffer);
 }
 
-/** Returns the header of a mono WAV file with 16-bit samples. `dataBytes`: length of the samples; null: not known yet. */
+/** Returns the header of a mono WAV file with 16-bit samples. `dataBytes`: length of the samples; null = unknown. */
 export function wavHeader(sampleRate: number, dataBytes: number | null): Uint8Array {
   const head = new DataView(new ArrayBuffer(headBytes));
   const text = (at: number, value: string): void => {

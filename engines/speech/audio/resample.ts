@@ -1,21 +1,21 @@
 // Resampler: changes the sample rate of mono audio, piece by piece, with a windowed sinc filter.
 
-/** Zero crossings of the filter on each side. */
+/** Number of zero crossings of the filter on each side. */
 const lobes = 16;
-/** Maximum number of filters; positions between them are rounded. */
+/** Maximum number of filters (phases). Positions between two phases are rounded. */
 const maxPhases = 1024;
 
 export class Resampler {
   readonly #from: number;
   readonly #to: number;
-  /** One filter a phase: weights for the samples around a position. */
+  /** One filter per phase: weights of the samples around a position. */
   readonly #filters: readonly Float32Array[];
   readonly #reach: number;
   /** Input that later output needs; it begins with sample number `#start`. */
   #kept: Float32Array;
   #start: number;
   #received = 0;
-  /** Number of the next output sample. */
+  /** Index of the next output sample. */
   #next = 0;
 
   constructor(from: number, to: number) {
@@ -79,7 +79,7 @@ export class Resampler {
   }
 }
 
-/** Returns the weights of 2 * reach samples around a position `offset` (0..1) behind a sample. */
+/** Returns the weights of 2 * reach samples around a position that is `offset` (0..1) after a sample. */
 function filterOf(offset: number, cutoff: number, reach: number): Float32Array {
   const filter = new Float32Array(2 * reach);
   let sum = 0;

@@ -1,5 +1,5 @@
-// Phonemes of a sentence in the International Phonetic Alphabet, by espeak-ng. Its output has no punctuation, so a sentence is cut
-// into clauses, and the mark after each clause is kept: models pause at it, and raise the voice at a question mark.
+// Phonemes of a sentence in the International Phonetic Alphabet, from espeak-ng. Its output has no punctuation, so a sentence is split into
+// clauses, and the punctuation mark after each clause is kept: models pause at it, and raise the voice at a question mark.
 import { runEspeak } from "./espeak-process.ts";
 
 const clausePattern = /[^,;:.!?…—]+(?:[,;:.!?…—](?!\s|$)[^,;:.!?…—]*)*(?:[,;:.!?…—"'»”)\]]+(?=\s|$))?|[^\s]+/gu;
@@ -7,11 +7,11 @@ const markPattern = /[,;:.!?…—]/u;
 
 interface Clause {
   readonly text: string;
-  /** Mark after the clause; "": none. */
+  /** Punctuation mark after the clause; "" = none. */
   readonly mark: string;
 }
 
-/** Returns the phonemes of a sentence. `tie`: sign between the letters of one phoneme, such as the d and ʒ of "joke"; "": none. */
+/** Returns the phonemes of a sentence. `tie`: character between the letters of one phoneme, such as d and ʒ in "joke"; "" = none. */
 export async function phonemesOf(sentence: string, voice: string, signal: AbortSignal, tie = ""): Promise<string> {
   const clauses = clausesOf(sentence);
   const flags = ["-q", "--ipa", ...(tie === "" ? [] : [`--tie=${tie}`]), "-v", voice];
@@ -30,7 +30,7 @@ export async function phonemesOf(sentence: string, voice: string, signal: AbortS
   return spoken.join(" ");
 }
 
-/** Returns the clauses of a sentence. The last one has a mark, so that the voice ends the sentence. */
+/** Returns the clauses of a sentence. The last clause always has a mark, so that the voice ends the sentence. */
 export function clausesOf(sentence: string): readonly Clause[] {
   const clauses: Clause[] = [];
   for (const [piece] of sentence.matchAll(clausePattern)) {

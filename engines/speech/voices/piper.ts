@@ -1,4 +1,4 @@
-// Piper voices: a VITS model in ONNX (NAME.onnx) and its description (NAME.onnx.json). espeak-ng makes the phonemes.
+// Piper voices: a VITS model in ONNX (NAME.onnx) and its config (NAME.onnx.json). espeak-ng makes the phonemes.
 import { readFile, stat } from "node:fs/promises";
 import { z } from "zod";
 import { inOneLine, ServerError } from "../../../runtime/errors.ts";
@@ -31,7 +31,7 @@ const description = z.object({
 
 type Description = z.output<typeof description>;
 
-/** Marks in the table of phonemes: beginning and end of a sentence, and what stands between two phonemes. */
+/** Special symbols in the phoneme table: beginning and end of a sentence, and padding between two phonemes. */
 const [begin, end, pad] = ["^", "$", "_"];
 
 export async function openPiper({ path, threads }: SpeechSpec): Promise<SpeakingModel> {

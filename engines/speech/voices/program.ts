@@ -1,15 +1,15 @@
-// Programs of the system that the voices use: each run is a child process that gets one text on its standard input, and is ended
-// with its time or its output. Programs under the GPL are used so, never linked.
+// System programs that the voices use. Each run is a child process that gets a text on its standard input, and is killed if it exceeds its
+// limit of time or output. Programs under the GPL are used in this way, never linked.
 import { spawn } from "node:child_process";
 import { ServerError } from "../../../runtime/errors.ts";
 
 export interface Program {
   readonly name: string;
-  /** Tells how to install the program. */
+  /** Describes how to install the program. */
   readonly advice: string;
 }
 
-/** Maximum time of a run in ms. A sentence takes some 20 ms. */
+/** Maximum time of a run in ms. A sentence takes about 20 ms. */
 const limitMs = 20_000;
 /** Maximum output in bytes: 10 minutes of audio of espeak-ng, which is far more than a sentence. */
 const maxOutputBytes = 32 * 2 ** 20;
@@ -37,7 +37,7 @@ export async function runProgram(
     if (bytes > maxOutputBytes) child.kill("SIGKILL");
     else pieces.push(piece);
   });
-  // An ended program closes its input. Its exit status tells why.
+  // A program that has ended closes its input, which causes this error. Its exit status tells why it ended.
   child.stdin.on("error", () => {});
   child.stdin.end(text);
   try {

@@ -1,7 +1,7 @@
-// Sentences: normalises the text of a speech request and cuts it into sentences, each of which is spoken by itself. Numbers are left
-// to espeak-ng, which reads them in the voice's language.
+// Sentences: normalises the text of a speech request and splits it into sentences, which are spoken one at a time. Numbers are left to
+// espeak-ng, which reads them in the voice's language.
 
-/** Maximum length of a sentence in characters. A model's memory grows with the square of it. */
+/** Maximum length of a sentence in characters. A model's memory grows with the square of the length. */
 export const maxSentenceLength = 300;
 
 /** English abbreviations whose dot would end a sentence. */
@@ -29,13 +29,10 @@ const currencies: Readonly<Record<string, readonly [one: string, many: string, h
 };
 const amount = /([$£€])\s?(\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d{2}))?(?!\d)(?:\s(thousand|million|billion|trillion)\b)?/gu;
 
-/** Marks of Markdown and other signs that are not spoken. */
+/** Markdown markup and other characters that are not spoken. */
 const unspoken = /[*_`#~|<>{}[\]\\^]+/gu;
 
-/**
- * Returns a text as it is spoken: one space between words, no marks of Markdown. English abbreviations and amounts of money are
- * written out.
- */
+/** Returns a text as it is spoken: one space between words, no Markdown. English abbreviations and amounts of money are written out. */
 export function normalised(text: string, language: string): string {
   let spoken = text.normalize("NFC").replaceAll(unspoken, " ");
   if (language.startsWith("en")) spoken = spokenEnglish(spoken);
@@ -104,7 +101,7 @@ function cut(sentence: string): string[] {
   return [...parts, rest];
 }
 
-/** Returns the length of a text without half of a surrogate pair at its end. */
+/** Returns the length of a text, without the first half of a surrogate pair at its end. */
 function safeEnd(text: string): number {
   return /[\uD800-\uDBFF]$/u.test(text) ? text.length - 1 : text.length;
 }

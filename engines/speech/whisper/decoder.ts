@@ -1,4 +1,4 @@
-// Whisper's decoder: writes the tokens of one window, the most probable one at each step, under Whisper's rules for time tokens.
+// Whisper's decoder: generates the tokens of one window, the most probable one at each step, under Whisper's rules for timestamp tokens.
 import { ServerError } from "../../../runtime/errors.ts";
 import { float32, int64, type Onnx, type OnnxSession, type OnnxTensor, runSession } from "../../onnx/onnx.ts";
 import { floatsOf } from "../../onnx/tensors.ts";
@@ -6,7 +6,7 @@ import type { WhisperVocabulary } from "./vocabulary.ts";
 
 /** Maximum number of tokens of a window: half of the decoder's context. */
 const maxTokens = 224;
-/** Number of the last time token with which a window may begin: 1 s. */
+/** Index of the last timestamp token with which a window may begin: 1 s. */
 const maxFirstTime = 50;
 
 export interface DecoderShape {
@@ -16,7 +16,7 @@ export interface DecoderShape {
 }
 
 export interface Suppressed {
-  /** Tokens that are never written, and those that are not written first. */
+  /** Tokens that are never generated, and tokens that are not generated as the first one. */
   readonly always: readonly number[];
   readonly first: readonly number[];
 }
@@ -128,13 +128,13 @@ export class WhisperDecoder {
     const text = logProbabilities(logits, 0, words.firstTime);
     const times = logProbabilities(logits, words.firstTime, logits.length);
     const total = Math.max(text.sum, times.sum) + Math.log1p(Math.exp(-Math.abs(text.sum - times.sum)));
-    // A time is written if it is more probable that any time follows than the most probable text.
+    // A timestamp is chosen if all timestamps together are more probable than the most probable text token.
     const isTime = times.sum > text.largest;
     const { at, largest } = isTime ? times : text;
     return { token: at, logprob: largest - (isTime ? times.sum : total) };
   }
 
-  /** Times come in pairs, do not go back, and the first one is near the beginning of the window. */
+  /** Forbids tokens that break the rules: timestamps come in pairs, never decrease, and the first one is near the window's beginning. */
   #keepTimesInPairs(tokens: readonly number[], forbid: (from: number, to: number) => void): void {
     const words = this.#vocabulary;
     const all = Number.POSITIVE_INFINITY;
@@ -152,7 +152,7 @@ export class WhisperDecoder {
   }
 }
 
-/** Sum of the exponentials of logits as a logarithm, and the largest logit. */
+/** Returns the logarithm of the sum of the exponentials of logits, and the largest logit. */
 function logProbabilities(logits: Float32Array, from: number, to: number) {
   let [at, largest] = [from, Number.NEGATIVE_INFINITY];
   for (let i = from; i < to; i++) {

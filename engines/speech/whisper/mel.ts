@@ -1,4 +1,5 @@
-// Log-mel spectrogram in windows of 30 seconds, the input of Whisper's encoder, and of the text models that take audio by such an encoder.
+// Log-mel spectrogram in windows of 30 seconds, the input of Whisper's encoder, and of text models that accept audio through such an
+// encoder.
 
 export const windowSeconds = 30;
 const sampleRate = 16_000;
@@ -7,13 +8,13 @@ const fftLength = 400;
 const hop = 160;
 export const windowFrames = windowSamples / hop;
 const bins = fftLength / 2 + 1;
-/** Length of the transforms that the transform of a frame is made from. */
+/** Length of the small transforms from which the transform of a frame is combined. */
 const innerLength = 25;
 const stages = Math.log2(fftLength / innerLength);
 
 export class MelSpectrogram {
   readonly #bands: number;
-  /** Weights of the bins in each band: the first bin, then one weight for each bin. */
+  /** Filter of each band: its first frequency bin, then one weight for each bin. */
   readonly #filters: readonly { readonly first: number; readonly weights: Float64Array }[];
   readonly #window = Float64Array.from(
     { length: fftLength },
@@ -26,12 +27,12 @@ export class MelSpectrogram {
     this.#filters = melFilters(bands);
   }
 
-  /** Returns `bands` rows of 3000 frames. `samples`: at most 30 s, filled up with silence. */
+  /** Returns `bands` rows of 3000 frames. `samples`: at most 30 s, padded with silence. */
   of(samples: Float32Array): Float32Array {
     return this.windows(samples.subarray(0, windowSamples))[0] as Float32Array;
   }
 
-  /** Returns `bands` rows of 3000 frames for each window of the samples. The last window is filled up with silence. */
+  /** Returns `bands` rows of 3000 frames for each window of the samples. The last window is padded with silence. */
   windows(samples: Float32Array): Float32Array[] {
     const count = Math.max(1, Math.ceil(samples.length / windowSamples));
     const windows = Array.from({ length: count }, () => new Float32Array(this.#bands * windowFrames));
@@ -55,7 +56,7 @@ export class MelSpectrogram {
     return windows;
   }
 
-  /** `length`: number of samples, of which those after the end of `samples` are silence. */
+  /** Computes the power spectrum of a frame. `length`: number of samples, including the silence after the end of `samples`. */
   #powerOf(samples: Float32Array, frame: number, length: number, power: Float64Array): void {
     const { real, imaginary } = this.#fourier;
     const start = frame * hop - fftLength / 2;
@@ -123,7 +124,7 @@ class FourierTransform {
   }
 }
 
-/** Reverses the bits of the number of a group. */
+/** Reverses the bits of a group's number. */
 function reversed(group: number): number {
   let result = 0;
   for (let bit = 0; bit < stages; bit++) if (group & (1 << bit)) result |= 1 << (stages - 1 - bit);

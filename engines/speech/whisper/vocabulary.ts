@@ -1,4 +1,4 @@
-// Vocabulary of a Whisper model: the texts of its tokens, and its control tokens.
+// Vocabulary of a Whisper model: the texts of its tokens, and its control tokens. Timestamp tokens stand for a time in the window.
 import { readFile } from "node:fs/promises";
 import { z } from "zod";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -8,7 +8,7 @@ const tokenizerFile = z.object({
   added_tokens: z.array(z.object({ id: z.int().min(0), content: z.string() })),
 });
 
-/** Time tokens of a second. */
+/** Number of timestamp tokens per second. */
 const timesPerSecond = 50;
 const languageToken = /^<\|([a-z]{2,3})\|>$/;
 
@@ -18,9 +18,9 @@ export class WhisperVocabulary {
   readonly transcribe: number;
   readonly translate: number;
   readonly noTimestamps: number;
-  /** Token of a window without speech; null: the model has none. */
+  /** Token of a window without speech; null if the model has none. */
   readonly noSpeech: number | null;
-  /** Token of the time 0.00 s. Later times follow in steps of 0.02 s. */
+  /** Timestamp token of 0.00 s. Later timestamps follow in steps of 0.02 s. */
   readonly firstTime: number;
   /** Tokens of the languages, by code. */
   readonly languages: ReadonlyMap<string, number>;
@@ -73,19 +73,19 @@ export class WhisperVocabulary {
     return token >= this.firstTime;
   }
 
-  /** Returns the seconds of a time token. */
+  /** Returns the seconds of a timestamp token. */
   secondsOf(token: number): number {
     return (token - this.firstTime) / timesPerSecond;
   }
 
-  /** Returns the text of tokens, without control tokens and times. */
+  /** Returns the text of tokens, without control tokens and timestamps. */
   textOf(tokens: readonly number[]): string {
     const pieces = tokens.flatMap((token) => this.#bytes.get(token) ?? []);
     return new TextDecoder().decode(Buffer.concat(pieces));
   }
 }
 
-/** Returns the byte that each sign of a byte-level vocabulary stands for. */
+/** Returns the byte that each character of a byte-level vocabulary stands for. */
 function bytesOfSigns(): ReadonlyMap<string, number> {
   const isPlain = (byte: number) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
   const signs = new Map<string, number>();

@@ -31,9 +31,11 @@ const configFile = z.object({
 });
 const generationFile = configFile.pick({ suppress_tokens: true, begin_suppress_tokens: true });
 
-/** Ends of the files' names, in the order of preference. */
+/** Suffixes of the files' names, in the order of preference. */
 const variants = ["", "_quantized", "_int8", "_uint8", "_q4", "_bnb4"];
-/** A window is silent if this is more probable than speech and the text is improbable. */
+/**
+ * A window is silent if its probability of no speech is above the first number and the mean log probability of its text below the second.
+ */
 const silence = { noSpeech: 0.6, averageLogprob: -1 };
 
 export async function openWhisper({ path: folder, threads }: SpeechSpec): Promise<TranscribingModel> {
@@ -135,7 +137,7 @@ class Whisper implements TranscribingModel {
     return encoded;
   }
 
-  /** Cuts the text of a window at its times. `advance`: seconds from the window's start to the next window. */
+  /** Splits the text of a window at its timestamps. `advance`: seconds from the window's start to the next window. */
   #segmentsOf(written: WindowText, start: number, seconds: number) {
     const { vocabulary } = this.#parts;
     const { tokens, averageLogprob, noSpeech } = written;

@@ -42,8 +42,8 @@ export interface CallRules {
   /** Matches one or more calls and no other text. */
   readonly calls: Expression;
   /**
-   * Alternatives for an output in which calls are optional: free text or calls. In formats with a trigger text,
-   * calls may also follow free text.
+   * Alternatives for an output in which calls are optional: free text or calls. In formats with a trigger text, a
+   * call may also follow free text.
    */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
@@ -136,7 +136,7 @@ const blanks = charsOf(" \t\r\n");
 const brace = charsOf("{");
 
 /**
- * Returns the expression for text that the parser cannot read as a call: text that begins with `answerOpen`. If
+ * Returns the expression for text that the parser cannot mistake for a call: text that begins with `answerOpen`. If
  * `answerOpen` is empty, the first character after white space must not be "{".
  */
 function freeBeside(answerOpen: string, rules: Rules): Expression {

@@ -20,7 +20,10 @@ interface Token {
   readonly line: number;
 }
 
-/** Token kinds with their patterns, tried in this order. `definition` is the name and the sign that begin a rule. */
+/**
+ * Token kinds with their patterns, in the order in which they are tried. A `definition` is a rule name and the "::="
+ * after it.
+ */
 const patterns: readonly (readonly [kind: TokenKind | "skip", pattern: RegExp])[] = [
   ["skip", /\s+|#[^\n]*/y],
   ["definition", /[A-Za-z0-9_][A-Za-z0-9_-]*\s*::=/y],
@@ -31,12 +34,15 @@ const patterns: readonly (readonly [kind: TokenKind | "skip", pattern: RegExp])[
   ["symbol", /[|()*+?.]/y],
 ];
 
-/** Compiles the grammar into a part of the rules. Throws ServerError `invalid_value` or `unsupported` with the line. */
+/**
+ * Compiles the grammar and adds its rules to `rules`. Returns the expression of the start rule. Throws ServerError
+ * `invalid_value` or `unsupported` with the line.
+ */
 export function compileGbnfInto(grammar: string, rules: Rules): Expression {
   return new GbnfCompiler(tokensOf(grammar), rules).compile();
 }
 
-/** Creates the error for a grammar that no text matches. */
+/** Creates the error for a grammar that no string matches. */
 export function noGbnfText(): Error {
   return gbnfError("invalid_value", 1, "no text can match it, because its rules never end");
 }
@@ -201,10 +207,7 @@ function bounds(token: Token): readonly [min: number, max: number | null] {
   return [min, max];
 }
 
-/**
- * Compiles a character class. Such a class has the syntax of regular expressions, with the additional escape
- * \UXXXXXXXX.
- */
+/** Compiles a character class. Its syntax is that of a class in a regular expression, plus the escape \UXXXXXXXX. */
 function charClass(token: Token): Expression {
   const pattern = token.text.replace(/\\(?:U([0-9a-fA-F]{8})|.)/gsu, (sequence, code: string | undefined) =>
     code === undefined ? sequence : `\\u{${code.replace(/^0+(?=.)/, "")}}`,

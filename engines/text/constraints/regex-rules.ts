@@ -1,5 +1,5 @@
-// Regex rules: convert a regular expression to a part of a grammar, either from its syntax tree or from its automaton.
-// No side effects.
+// Regex rules: convert a regular expression to an expression of a grammar, either from its syntax tree or from its
+// automaton. No side effects.
 
 import type { CharSet } from "../../../runtime/regex/char-set.ts";
 import { type Automaton, type Edge, isAnyText, stateOf } from "../../../runtime/regex/states.ts";
@@ -19,7 +19,8 @@ import {
 } from "./ebnf/expressions.ts";
 
 /**
- * Converts the syntax tree of a regular expression that must match a whole text. Anchors are allowed only at its ends.
+ * Converts the syntax tree of a regular expression that must match a whole string. Anchors are allowed only at the
+ * start and the end of the pattern.
  */
 export function regexExpression({ node, ahead }: Regex): Expression {
   if (ahead.length > 0) throw new RegexProblem("unsupported", "lookaheads are not supported here");
@@ -52,7 +53,8 @@ function withoutAnchors(node: RegexNode): RegexNode {
 }
 
 /**
- * How characters are written in the output (for example, escaped in JSON), and the expression that follows the last one.
+ * Encoding of characters in the output, for example with the escapes of JSON. `end`: expression for the text after
+ * the last character.
  */
 export interface Spelling {
   /** Returns one expression for each way to represent a character of `set`. */

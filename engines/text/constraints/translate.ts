@@ -26,11 +26,11 @@ export interface OutputConstraint {
   readonly grammar: OutputGrammar | null;
   readonly calls: CallConstraint | null;
   /**
-   * Thinking that may precede the answer. `hasBegun`: the prompt already contains its start. null: the model does not
-   * think.
+   * Reasoning that may precede the answer. `hasBegun`: the prompt already contains its begin tag. null = the model
+   * has no reasoning.
    */
   readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
-  /** Text that comes before an answer that is not a call. */
+  /** Fixed text that precedes an answer that is not a call. */
   readonly answerOpen: string;
   /** Notation of the grammar; absent: ebnf. */
   readonly notation?: GrammarNotation;
@@ -84,8 +84,8 @@ function translated(constraint: OutputConstraint, units?: number, elements?: num
 }
 
 /**
- * Returns the constraint without the schemas of non-strict tools; null if there are no such schemas. Used if the
- * grammar with these schemas is too large.
+ * Returns the constraint without the schemas of non-strict tools; null if there are no such schemas. The result is
+ * used if the grammar with these schemas is too large.
  */
 function loosened(constraint: OutputConstraint): OutputConstraint | null {
   const { calls } = constraint;

@@ -1,10 +1,11 @@
-// Bare text: reads argument values that are written as plain text up to an end mark. Values may have any length,
-// because text is emitted as it arrives and is not kept afterwards. Called by the call syntaxes.
+// Bare text: reads argument values that are written as plain text up to a closing tag. Values may have any length,
+// because text is emitted as it arrives and is not kept afterwards. Called by the readers of the call formats.
 import type { Reading, Wait } from "./reading.ts";
 
 /**
- * Reads up to and including the end mark and emits the text before the mark piece by piece. Returns false if the output
- * ends first. If the text begins with `padding`, this padding is removed, and so is the padding before the end mark.
+ * Reads up to and including the closing tag `end`, and emits the text before the tag piece by piece. Returns false if
+ * the output ends before the tag. If the text begins with `padding`, this padding is removed, and so is the padding
+ * before the closing tag.
  */
 export function* readText(
   reading: Reading,
@@ -34,7 +35,7 @@ export function* giveString(reading: Reading, end: string, padding: string): Wai
   return isWhole;
 }
 
-/** Returns the start of the longest suffix of `text` that is a prefix of `mark`. */
+/** Returns the start index of the longest suffix of `text` that is a prefix of `mark`. */
 function beginningAt(text: string, mark: string, from: number): number {
   for (let at = Math.max(from, text.length - mark.length + 1); at < text.length; at++) {
     if (mark.startsWith(text.slice(at))) return at;
@@ -43,8 +44,8 @@ function beginningAt(text: string, mark: string, from: number): number {
 }
 
 /**
- * Escapes a piece of text for a JSON string. Half a surrogate pair stays unchanged, because the other
- * half may be in the next piece.
+ * Escapes a piece of text for a JSON string. Half of a surrogate pair stays unchanged, because the other half may be
+ * in the next piece.
  */
 function escapeJson(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON does not allow these characters in a string.

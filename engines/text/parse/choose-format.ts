@@ -57,7 +57,7 @@ export function chooseFormat(templateSource: string): ToolFormat {
   return markedFormat(family?.[0] ?? generic, thinking);
 }
 
-/** Returns the format with this name, which another thread chose. */
+/** Returns the format for a name and tags that another thread has chosen. */
 export function formatNamed({ name, thinking }: FormatName): ToolFormat {
   if (name === "harmony") return harmony(thinking);
   const family = families.find(([format]) => format.name === name);

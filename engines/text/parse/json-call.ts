@@ -55,7 +55,7 @@ function* hasAnother(reading: Reading, isList: boolean): Wait<boolean> {
 interface Found {
   name: string | null;
   id: string | null;
-  /** Complete arguments that are not emitted yet. */
+  /** Complete arguments that have not been emitted yet. */
   early: string | null;
   /** True if the call was emitted completely. */
   isCalled: boolean;

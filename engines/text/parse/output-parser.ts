@@ -1,40 +1,41 @@
-// Output parser: splits a model's output into content, thinking and marked parts. A marked part begins with a mark,
-// which is a fixed text of the tool-call format. The parser knows no syntax: each mark has a function that reads the
-// text after it. A format creates one parser per output. Called once per token.
+// Output parser: splits a model's output into content, reasoning and tagged sections. A tagged section begins with a
+// tag (`Mark`), which is a fixed text of the tool-call format such as "<tool_call>". The parser knows no call syntax:
+// each tag has a function that reads the text after it. A format creates one parser per output. push() is called once
+// per token.
 import { isJsonSpace } from "./json-scanner.ts";
 import type { Reading, Wait } from "./reading.ts";
 import type { OutputParser, OutputPart } from "./tool-format.ts";
 
-/** A fixed text of the format. When it occurs in the output, `read` reads the text after it. */
+/** A tag of the format, for example "<tool_call>". When it occurs in the output, `read` reads the text after it. */
 export interface Mark {
   readonly text: string;
-  /** True if `read` reads the mark itself too. */
+  /** True if `read` reads the tag itself too. */
   readonly isKept?: boolean;
   readonly read: (reading: Reading) => Wait<void>;
 }
 
 export interface Marks {
-  /** Marks that are recognized only at the start of the output or directly after another marked part. */
+  /** Tags that are recognized only at the start of the output or directly after another tagged section. */
   readonly first: readonly Mark[];
   readonly inContent: readonly Mark[];
   readonly inReasoning: readonly Mark[];
 }
 
 /**
- * Maximum number of white space characters held back. White space before a mark is dropped, so it is held
- * back until the next text is known.
+ * Maximum number of white space characters held back. White space before a tag is dropped, so it is held back until
+ * the next text is known.
  */
 const maxSpace = 64;
 
 export class MarkedParser implements OutputParser {
   private readonly reading: Reading;
   private readonly marks: Marks;
-  /** First characters of the marks, by mode. */
+  /** First characters of the tags, for content and for reasoning. */
   private readonly starts: { readonly content: readonly string[]; readonly reasoning: readonly string[] };
   private syntax: Wait<void> | null = null;
-  /** True if all text since the start of the output, or since the last marked part, is white space. */
+  /** True if all text since the start of the output, or since the last tagged section, is white space. */
   private isFirst: boolean;
-  /** True while white space is dropped, because it follows a mark. */
+  /** True while white space is dropped, because it follows a tag. */
   private dropsSpace = false;
 
   constructor(reading: Reading, marks: Marks) {
@@ -68,8 +69,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * Ends an output that the token limit has cut. The text that is still held back is the beginning of a call or of a
-   * mark, or white space. Only white space is emitted.
+   * Ends an output that the token limit has cut. The text that is still held back is white space, or the beginning of
+   * a call or of a tag. Only white space is emitted.
    */
   private cut(): void {
     const { reading } = this;
@@ -87,8 +88,8 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * True in the usual case: no text is held back, and this piece contains neither the start of a mark nor white
-   * space that may precede a mark.
+   * True in the usual case: no text is held back, and this piece contains neither the start of a tag nor white space
+   * that may precede a tag.
    */
   private isPlain(text: string): boolean {
     const { reading } = this;
@@ -114,14 +115,14 @@ export class MarkedParser implements OutputParser {
   }
 
   /**
-   * Called when the function of a mark has returned. If the function has begun a call without ending it, reports a
-   * failed call. Otherwise, emits the unsettled text as ordinary text.
+   * Called when the `read` function of a tag has returned. If the function has begun a call without ending it,
+   * reports a failed call. Otherwise, emits the text that the function read but did not settle as ordinary text.
    */
   private endSyntax(): void {
     const { reading } = this;
     this.syntax = null;
     const rest = reading.takeUnsettled();
-    // White space that remains after a complete call is dropped, like white space after a mark.
+    // White space that remains after a complete call is dropped, like white space after a tag.
     const isMark = !reading.isInCall && rest.trim() === "";
     this.dropsSpace = isMark;
     this.isFirst = isMark && reading.mode === "content";
@@ -154,7 +155,7 @@ export class MarkedParser implements OutputParser {
     return this.find("content");
   }
 
-  /** Finds the next mark and reads past it. Emits the text before the mark, or before a possible start of a mark. */
+  /** Finds the next tag and reads past it. Emits the text before the tag, or before a possible start of a tag. */
   private find(mode: "content" | "reasoning"): Mark | null {
     const { reading } = this;
     const { text } = reading;

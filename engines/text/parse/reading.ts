@@ -1,12 +1,14 @@
-// Reading state of one output: the unread text, the text that was read but perhaps does not belong to a call, and the
-// parts found so far. A syntax is a generator function that reads with the methods of this class. The methods yield to
-// wait for more text. If the text does not match, the syntax returns, and output-parser.ts emits the unsettled text as
-// ordinary output.
+// Reading state of one output: the unread text, the unsettled text (text that was read but perhaps does not belong to
+// a call), and the parts found so far. A syntax is a generator function that reads with the methods of this class.
+// The methods yield to wait for more text. If the text does not match, the syntax returns, and output-parser.ts emits
+// the unsettled text as ordinary output.
 import type { ToolSpec } from "../../generation.ts";
 import { isJsonSpace, JsonScanner } from "./json-scanner.ts";
 import type { OutputPart } from "./tool-format.ts";
 
-/** A computation that yields to wait for more text. After the end of the output, it must be run until it returns. */
+/**
+ * A computation that yields to wait for more text. After the end of the output, it must be resumed until it returns.
+ */
 export type Wait<T> = Generator<void, T>;
 
 const quote = 0x22;
@@ -32,7 +34,7 @@ export class Reading {
   /** Number of characters of the output before `text`. */
   private offset = 0;
   /**
-   * Unsettled text: text that was read but perhaps does not belong to a call or a mark. It consists of `past` and
+   * Unsettled text: text that was read but perhaps does not belong to a call or a tag. It consists of `past` and
    * text[settled .. position), which are joined only when they are emitted.
    */
   private past = "";
@@ -51,8 +53,8 @@ export class Reading {
   }
 
   /**
-   * Counts text that is emitted directly, without `push`. Call only if no text is held back. Returns the
-   * text's position in the output.
+   * Counts text that the caller emits directly, without `push`. Call only if no text is held back. Returns the
+   * position of the text in the output, in characters.
    */
   passOver(length: number): number {
     const at = this.offset + this.position;
@@ -60,13 +62,13 @@ export class Reading {
     return at;
   }
 
-  /** Marks the text read so far as part of a call or a mark, so it will not be emitted as ordinary text. */
+  /** Settles the text read so far: it belongs to a call or a tag, so it will not be emitted as ordinary text. */
   settle(): void {
     this.past = "";
     this.settled = this.position;
   }
 
-  /** Returns the unsettled text and marks it as settled. */
+  /** Returns the unsettled text and settles it. */
   takeUnsettled(): string {
     const text = this.past + this.text.slice(this.settled, this.position);
     this.settle();
@@ -134,7 +136,7 @@ export class Reading {
   }
 
   /**
-   * Reads white space and a mark that belongs to the previous call. If the mark is missing, the white space stays
+   * Reads white space and a tag that belongs to the previous call. If the tag is missing, the white space stays
    * unsettled.
    */
   *mark(wanted: string): Wait<boolean> {
@@ -145,8 +147,8 @@ export class Reading {
   }
 
   /**
-   * Reads through the mark and returns the text before it. If that text is longer than `limit`, returns null and reads
-   * nothing.
+   * Reads up to and including `mark` and returns the text before it. Returns null and reads nothing if that text is
+   * longer than `limit` characters, or if the output ends first.
    */
   *until(mark: string, limit: number): Wait<string | null> {
     for (;;) {
@@ -194,7 +196,9 @@ export class Reading {
     return endings.some((ending) => ending.startsWith(rest)) ? "" : null;
   }
 
-  /** Reads a JSON string at this position. Returns null if there is none or it exceeds the limit. */
+  /**
+   * Reads a JSON string at this position. Returns null if there is none, or if it is longer than `limit` characters.
+   */
   *jsonString(limit = maxStringLength): Wait<string | null> {
     if ((yield* this.next()) !== quote) return null;
     this.position++;

@@ -1,5 +1,5 @@
-// Thinking tags: finds, in a chat template, the tags before and after a model's thinking. Called once per model, by the
-// folder template/ and by choose-format.ts.
+// Thinking tags: finds, in a chat template, the tags before and after a model's reasoning. Called once per model, by
+// the folder template/ and by choose-format.ts.
 import type { ThinkingTags } from "./tool-format.ts";
 
 const known: readonly ThinkingTags[] = [

@@ -1,8 +1,9 @@
 // Tool-call format: the interface between parsers that read calls, grammars that constrain calls, and the code that
-// consumes the output. There is one format per model family. choose-format.ts selects it from the chat template.
+// consumes the parsed output. There is one format per model family. choose-format.ts selects it from the chat
+// template.
 import type { ToolSpec } from "../../generation.ts";
 
-/** The texts before and after thinking. */
+/** The tags before and after a model's reasoning. */
 export interface ThinkingTags {
   readonly begin: string;
   readonly end: string;
@@ -14,17 +15,17 @@ export interface ThinkingTags {
  */
 export type OutputPart =
   | { readonly kind: "content" | "reasoning"; readonly text: string; readonly at: number }
-  /** A call begins. `id` is null if the model gives no id. */
+  /** A call begins. `id` is null if the model writes no id. */
   | { readonly kind: "call"; readonly name: string; readonly id: string | null }
   /** A piece of the arguments of the last call, as JSON text. */
   | { readonly kind: "arguments"; readonly text: string }
   /** The arguments of the last call are complete, valid JSON. */
   | { readonly kind: "call-end" }
-  /** The last call is not valid. `text` is the whole text of the call, including its marks. Content follows. */
+  /** The last call is not valid. `text` is the whole text of the call, including its tags. Content follows. */
   | { readonly kind: "call-failed"; readonly text: string }
   /** The token limit has cut the last call. Its arguments are the beginning of JSON text. */
   | { readonly kind: "call-cut" }
-  /** Omitted text: the beginning of a call or of a mark that the token limit has cut. */
+  /** Omitted text: the beginning of a call or of a tag that the token limit has cut. */
   | { readonly kind: "cut" };
 
 /** Parses one output. All pushed text is emitted as content, as reasoning or as part of a call, unless it is cut. */
@@ -33,8 +34,9 @@ export interface OutputParser {
   readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
   /**
-   * Ends the output, which may be incomplete. A call with complete arguments is valid. `isCut`: the token limit has cut
-   * the output, so its last text may be the beginning of a call or of a mark. Such a beginning is not emitted as text.
+   * Ends the output, which may be incomplete. A call with complete arguments is valid. `isCut`: the token limit has
+   * cut the output, so its last text may be the beginning of a call or of a tag. Such a beginning is not emitted as
+   * text.
    */
   finish(isCut?: boolean): readonly OutputPart[];
 }
@@ -52,8 +54,8 @@ export interface ParserOptions {
  */
 export interface CallSyntax {
   /**
-   * Text that begins the first call. The model writes it for nothing else, so the text before a call ends here. null:
-   * the format has no such text, so a call is recognized only if it is the whole output.
+   * Text that begins the first call. The model writes it only before calls, so the text before a call ends here.
+   * null: the format has no such text, so a call is recognized only if it is the whole output.
    */
   readonly trigger: string | null;
   /** Text before the first call. It begins with the trigger. */
@@ -69,14 +71,14 @@ export interface CallSyntax {
   after(name: string): string;
 }
 
-/** Identifies a format by plain data, which can be sent to another thread. */
+/** Name and thinking tags of a format: plain data that can be sent to another thread. */
 export interface FormatName {
   readonly name: string;
   readonly thinking: ThinkingTags | null;
 }
 
 export interface ToolFormat extends FormatName {
-  /** Names of the control tokens that the parser must receive as text. A vocabulary may lack some of them. */
+  /** Names of the control tokens that the parser must receive as text. A vocabulary may lack some of these tokens. */
   readonly shownTokens: readonly string[];
   readonly syntax: CallSyntax;
   /** Text before output that is not a call; usually "". The grammar of such output must allow this text first. */

@@ -20,8 +20,8 @@ export function mayOnlyBeString(types: ReadonlySet<string> | null): boolean {
 }
 
 /**
- * Returns `text` as JSON: the trimmed text if it is JSON of an allowed type (Python literals are converted), else a
- * JSON string.
+ * Returns `text` as JSON. If the trimmed text is JSON of an allowed type, returns the trimmed text, with a Python
+ * literal converted to JSON. Otherwise, returns `text` as a JSON string.
  */
 export function jsonTyped(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();

@@ -44,7 +44,7 @@ export interface RenderedPrompt extends PromptText {
    * continues.
    */
   readonly opensThinking: boolean;
-  /** Character at the place of each image, video and audio part; null: the messages have none. */
+  /** Character that replaces each image, video and audio part in the prompt; null = the messages have none. */
   readonly mediaMarker: string | null;
 }
 
@@ -174,7 +174,7 @@ export class ChatTemplate {
   }
 }
 
-/** Returns the message with the mark at the place of each image, video and audio part. */
+/** Returns the message with the character `mark` inserted at the position of each image, video and audio part. */
 function withMediaMarks(message: ParsedMessage, mark: string): ParsedMessage {
   const { content, media = [] } = message;
   let marked = "";
@@ -187,8 +187,8 @@ function withMediaMarks(message: ParsedMessage, mark: string): ParsedMessage {
 }
 
 /**
- * Returns the messages in roles that the template supports. If the template has no system role, system text is put in
- * front of the next user message, or becomes a user message if none follows.
+ * Returns the messages with only those roles that the template supports. If the template has no system role, system
+ * text is put in front of the next user message, or becomes a user message if none follows.
  */
 function withRoles(
   messages: readonly ParsedMessage[],

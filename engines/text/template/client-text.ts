@@ -1,5 +1,5 @@
 // Client text: finds all text from the client in messages and tools, at any depth. This text must not be read as
-// control tokens. The file also limits the depth of JSON values before other code traverses them. Called by
+// control tokens. This file also limits the depth of JSON values before other code traverses them. Called by
 // chat-template.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
@@ -15,8 +15,8 @@ type Guard = (text: string) => string;
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
 /**
- * Words that templates compare with words of a JSON schema. They are never marked (see user-text.ts), because a marker
- * would break the comparison. No control token has one of these words as its name.
+ * Words of JSON schemas that templates compare strings with. No marker (see user-text.ts) is inserted into these
+ * words, because it would break the comparison. No control token has one of these words as its name.
  */
 const schemaWords = new Set(
   (
@@ -69,7 +69,8 @@ function isShallow(value: unknown): boolean {
 }
 
 /**
- * Yields all text of the client in messages and tools, partly as JSON text. Used only to find which characters occur.
+ * Yields all text of the client in messages and tools, partly as JSON text. Used only to find which characters occur
+ * in it.
  */
 export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
   for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
@@ -82,7 +83,7 @@ export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly
 }
 
 /**
- * Returns the client's template variables with their text guarded (see user-text.ts). Plain words in `words` stay
+ * Returns the client's template variables, with markers in their strings (see user-text.ts). Strings in `words` stay
  * unchanged, because the template compares variables with them.
  */
 export function guardVariables(
@@ -96,7 +97,7 @@ export function guardVariables(
 
 /**
  * Returns the string literals of a template's source that are plain words. Returns no words if a control token's name
- * is a plain word, because unguarded words could join and form this name.
+ * is a plain word, because words without markers could then form this name together.
  */
 export function comparedWords(source: string, controlNames: readonly string[]): ReadonlySet<string> {
   if (controlNames.some((name) => /^[\w-]+$/.test(name))) return new Set();

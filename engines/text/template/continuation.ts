@@ -1,11 +1,11 @@
-// Continuation: prepares the last assistant message so that the prompt can end inside it. The message is rendered with
-// a mark before and after its text, and the prompt is cut at the second mark. So white space at both ends of the text
-// is kept, although many templates trim a message. Called by chat-template.ts. No side effects.
+// Continuation: prepares the last assistant message so that the prompt can end inside it. The message is rendered
+// with a marker character before and after its text, and the prompt is cut at the second marker. So white space at
+// both ends of the text is kept, although many templates trim messages. Called by chat-template.ts. No side effects.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ThinkingTags } from "../parse/tool-format.ts";
 import type { ParsedMessage } from "./template-messages.ts";
 
-/** Two characters that occur in no other text of the prompt. */
+/** Two marker characters that occur in no other text of the prompt. */
 export interface ContinuationMarks {
   readonly start: string;
   readonly end: string;
@@ -52,8 +52,8 @@ export function withMarks({ message, part }: ContinuedMessage, { start, end }: C
 }
 
 /**
- * Returns the rendered text up to the end of the continued part, without the marks. Throws ServerError `unsupported` if
- * the rendered text does not contain the part unchanged.
+ * Returns the rendered text up to the end of the continued part, without the markers. Throws ServerError
+ * `unsupported` if the rendered text does not contain the part unchanged.
  */
 export function cutAtEnd(text: string, { message, part }: ContinuedMessage, { start, end }: ContinuationMarks): string {
   const to = text.lastIndexOf(end);

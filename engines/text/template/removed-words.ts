@@ -1,6 +1,6 @@
-// Removed words: finds, in a template's source, the words that the template removes from texts or at which it splits
-// texts. In the prompt, the texts before and after such a word may be joined. Used by chat-template.ts. No side
-// effects.
+// Removed words: finds, in the source of a chat template, the words that the template removes from strings or at
+// which it splits strings. In the prompt, the texts before and after such a word may be joined. Used by
+// chat-template.ts. No side effects.
 
 /** Matches a call or filter that removes or splits text, and its first argument: a string or the name of a variable. */
 const removal =

@@ -46,7 +46,7 @@ export interface TemplateCapabilities {
   readonly calls: CallCapabilities;
 }
 
-/** Capabilities of a model's templates. Each is null if the template is missing or was not probed. */
+/** Capabilities of a model's two templates (`withTools`: for requests with tools). null = missing or not probed. */
 export interface ModelTemplateCapabilities {
   readonly usual: TemplateCapabilities | null;
   readonly withTools: TemplateCapabilities | null;

@@ -75,7 +75,7 @@ export function templateMessages(
   });
 }
 
-/** Id and name of a call in the prompt. The key of such an entry is the id that the client uses. */
+/** Id and name of a call in the prompt. Maps of known calls are keyed by the id that the client uses. */
 type KnownCall = Pick<ParsedCall, "id" | "name">;
 
 function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {

@@ -9,7 +9,7 @@ const chatMl = `{% for message in messages %}<|im_start|>{{ message.role }}
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`;
 
-/** Returns the template of a model for which none is configured. Throws ServerError `unsupported` if there is none. */
+/** Returns the template of a model without a configured one. Throws ServerError `unsupported` if there is none. */
 export function modelTemplateSource(
   templates: ReadonlyMap<string, string>,
   tokenizer: Pick<TokenizerMetadata, "tokens">,

@@ -3,7 +3,7 @@
 import type { CallSyntax } from "../parse/tool-format.ts";
 import type { ParsedMessage, TemplateTool } from "./template-messages.ts";
 
-/** The parts that must be written as plain text because the template does not support them. */
+/** The parts of a conversation that must be written as plain text, because the template does not support them. */
 export interface WrittenParts {
   readonly calls: boolean;
   readonly results: boolean;
@@ -22,8 +22,8 @@ export function describeTools(tools: readonly TemplateTool[], syntax: CallSyntax
 }
 
 /**
- * Returns the messages with calls written into the assistant's text and results as user messages. All results
- * of one turn are in one message.
+ * Returns the messages with calls written into the assistant's text and results converted to user messages. All
+ * results of one turn are in one message.
  */
 export function written(messages: readonly ParsedMessage[], parts: WrittenParts, syntax: CallSyntax): ParsedMessage[] {
   const all: ParsedMessage[] = [];

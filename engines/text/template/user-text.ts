@@ -22,8 +22,8 @@ export class UserTextGuard {
   private readonly ends = new Set<string>();
   private readonly longest: number;
   /**
-   * All names, joined by line feeds. One search in this text is fast, even for schemas with thousands of short words
-   * and vocabularies with a thousand names.
+   * All names, joined by line feeds. One search in this string is fast, even for schemas with thousands of short
+   * words and vocabularies with a thousand names.
    */
   private readonly allNames: string;
   /** Words that the template may remove from a text, or at which it may split a text. */
@@ -55,8 +55,8 @@ export class UserTextGuard {
   }
 
   /**
-   * Inserts `marker` into every control token name in `text`. Also adds a marker at an end of `text` that could form a
-   * name together with neighbouring text.
+   * Inserts `marker` into every control token name in `text`. Also adds a marker at the start or end of `text` if
+   * that end could form a name together with neighbouring text.
    */
   guard(text: string, marker: string): string {
     if (text === "") return text;

@@ -1,5 +1,6 @@
 // Byte alphabet: represents bytes as visible characters, as byte-level BPE vocabularies do. Printable Latin-1
-// characters represent themselves. The characters from U+0100 represent the other 68 bytes, in order. No side effects.
+// characters represent themselves. The characters from U+0100 represent the other 68 bytes, in order. No side
+// effects.
 
 const noByte = -1;
 let nextInvisible = 0x100;

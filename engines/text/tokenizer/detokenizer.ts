@@ -26,7 +26,7 @@ export class Detokenizer {
     this.dropsSpace = texts.addsSpacePrefix && (previousToken === null || texts.isControl(previousToken));
   }
 
-  /** Returns the text that this token completes; "" if none. */
+  /** Returns the text that this token completes, which may be "". */
   push(token: number): string {
     if (this.shown.has(token)) return this.pushName(token);
     const whole = this.pendingLength === 0 ? this.texts.pieceText(token) : null;

@@ -6,7 +6,7 @@ import { absent, ByteTrie } from "./byte-trie.ts";
 /** A plain text, or the id of a token that was found. */
 type Fragment = string | number;
 
-/** Rules for white space: whether the token with a given text absorbs the white space before it or after it. */
+/** Rules for white space: whether the token with the given text absorbs the white space before it or after it. */
 export interface Swallowing {
   before(text: string): boolean;
   after(text: string): boolean;
@@ -54,7 +54,7 @@ export class FixedTokens {
     return fragments;
   }
 
-  /** Returns the tokens whose text occurs in `text`, longest first. */
+  /** Returns the fixed tokens whose text occurs in `text`, longest first. */
   presentIn(text: string): (readonly [text: string, id: number])[] {
     const present = new Set<number>();
     if (this.#mayHave(text)) {

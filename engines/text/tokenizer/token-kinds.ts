@@ -1,5 +1,5 @@
-// Token kinds: text, control token, byte or unused. Files often mark a control token as "normal". So the names that
-// llama.cpp always treats as control tokens are control tokens here too.
+// Token kinds: the kind of each token of a vocabulary (text, control, byte or unused). Model files often declare a
+// control token as "normal". So the names that llama.cpp always treats as control tokens are control tokens here too.
 import { ServerError } from "../../../runtime/errors.ts";
 import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
@@ -42,7 +42,9 @@ const infillMiddles = words(
 
 const alwaysControl = new Set([...endNames, ...infillNames, ...infillPrefixes, ...infillSuffixes, ...infillMiddles]);
 
-/** Tokens before the parts of an infill prompt: the text before a gap, the text after it, and the gap. */
+/**
+ * Tokens that precede the parts of an infill prompt: the text before the gap, the text after it, and the gap itself.
+ */
 export interface InfillTokens {
   readonly prefix: number;
   readonly suffix: number;

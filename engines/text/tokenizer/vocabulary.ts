@@ -23,7 +23,7 @@ export interface PromptText {
 export interface Vocabulary extends TabledVocabulary {
   readonly bosToken: number | null;
   readonly eosToken: number | null;
-  /** Token at the end of a text or pair that encodeWhole() or encodePair() returns; null: none. */
+  /** Token that encodeWhole() and encodePair() put at the end of their result; null: none. */
   readonly closingToken: number | null;
   /** Tokens of an infill prompt; null: the model cannot fill gaps in a text. */
   readonly infillTokens: InfillTokens | null;
@@ -91,7 +91,7 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
   };
 }
 
-/** Added tokens take the white space beside them if their rules say so. */
+/** Returns the white space rules of added tokens: `lstrip` absorbs white space before a token, `rstrip` after it. */
 function strippingOf({ tokens }: TokenizerMetadata, { added }: ExactRules): Swallowing {
   const namesWith = (rule: string) =>
     new Set(added.filter(({ rules }) => rules.includes(rule)).map(({ id }) => tokens[id]));
@@ -100,9 +100,9 @@ function strippingOf({ tokens }: TokenizerMetadata, { added }: ExactRules): Swal
 }
 
 /**
- * `longestPieceBytes` of a vocabulary in which a token may stand for text of any length. With a larger
- * value, longer texts would be encoded before they are refused as too long. Encoding 10 MB of spaces takes
- * seconds and a gigabyte of memory.
+ * `longestPieceBytes` of a vocabulary in which a token may represent text of any length. With a larger value, longer
+ * texts would be encoded before they are rejected as too long. Encoding 10 MB of spaces takes seconds and a gigabyte
+ * of memory.
  */
 const lossyTokenBytes = 1024;
 
@@ -162,7 +162,7 @@ class GgufVocabulary implements Vocabulary {
       swallowing,
     );
     this.userDefinedTokens = this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [token] : []));
-    // The encoder of exact rules finds these tokens itself.
+    // The exact encoder finds these tokens itself.
     const searched = plan.rules ? [] : this.userDefinedTokens;
     const userDefined = searched.map((token) => [this.name(token), token] as const);
     this.userDefined = new FixedTokens(userDefined, swallowing);

@@ -24,9 +24,9 @@ export class WasmAdapters implements AdapterHost {
   readonly #arena: AdapterArena;
   readonly #loader: AdapterLoader;
   readonly #loaded = new Map<number, Loaded>();
-  /** Adapter that is being loaded. Its memory is already allocated. */
+  /** Adapter that is being loaded, whose memory is already allocated; null = none. */
   #coming: Loaded | null = null;
-  /** Bytes of the tensors of all adapters that are loaded or being loaded, as in the prepared files. */
+  /** Bytes of the tensors in the prepared files of all adapters that are loaded or being loaded. */
   #tensorBytes = 0;
   /**
    * Promise of the previous load, settled when that load ends. The next load waits for it, so loads run one at a time.
@@ -58,7 +58,7 @@ export class WasmAdapters implements AdapterHost {
     assert.equal(this.#tensorBytes, tensorBytes, "bytes of adapters are lost");
   }
 
-  /** Returns the address of an adapter, as needed for the rows of a pass; undefined if the adapter is not loaded. */
+  /** Returns the address by which pass descriptors refer to an adapter; undefined if the adapter is not loaded. */
   addressOf(id: number): number | undefined {
     return this.#loaded.get(id)?.address;
   }
@@ -68,7 +68,8 @@ export class WasmAdapters implements AdapterHost {
   }
 
   /**
-   * Loads several prepared adapters, stacked into one adapter. It has the ranks of all files, in the order of `paths`.
+   * Loads several prepared adapters, stacked into one adapter: its ranks are the ranks of all files, in the order of
+   * `paths`.
    */
   async loadStacked(id: number, paths: readonly string[]): Promise<void> {
     assert.ok(id > 0 && !this.#loaded.has(id), `adapter id ${id} must be positive and unused`);

@@ -8,8 +8,9 @@ import type { Piece } from "../plan/partition-plan.ts";
 import { type AdapterSite, pieceOf, siteMatrices } from "./sites.ts";
 
 /**
- * Number of integers of a site in the table. Head: number of rows of A per thread (share), number of this thread's
- * rows, address of scales, address of A. For each matrix: address of B, first rank, number of ranks.
+ * Numbers of 32-bit integers in a site's entry of the table. The entry begins with `headInts` integers: number of rows
+ * of A per thread (share), number of this thread's rows, address of the scales, address of A. `matrixInts` integers
+ * follow for each matrix: address of B, index of its first rank, number of its ranks.
  */
 const headInts = 4;
 const matrixInts = 3;
@@ -27,13 +28,16 @@ export interface MatrixLayout {
   readonly ranks: number;
   /** Index of the matrix's first rank among the ranks of the site. */
   readonly firstRank: number;
-  /** Address of B's values; 0 if the adapter does not change the matrix or the thread has none of its rows. */
+  /**
+   * Address of B's values; 0 if the adapter does not change the matrix, or if this thread computes no rows of the
+   * matrix.
+   */
   readonly values: number;
   readonly piece: Piece | undefined;
 }
 
 export interface SiteLayout {
-  /** Number of rows of A in one thread's share; 0 if the adapter changes nothing at this site. */
+  /** Number of rows of A that each thread computes; 0 if the adapter changes no matrix of this site. */
   readonly share: number;
   /** Number of rows of A that this thread computes, a multiple of `tileRows`. The last rows may be padding. */
   readonly ownRows: number;
@@ -86,8 +90,8 @@ export function layOutAdapter(
 }
 
 /**
- * Returns the bytes that an adapter takes in every thread's memory. It is the maximum over the threads, so that
- * addresses are the same in all memories.
+ * Returns the bytes that an adapter occupies in every thread's memory. This is the maximum over the threads, so that
+ * the adapter has the same address in all memories.
  */
 export function adapterBytes(sites: readonly AdapterSite[], ranks: AdapterRanks, threads: number): number {
   const bytes = Array.from({ length: threads }, (_, thread) => layOutAdapter(sites, ranks, thread, threads).bytes);

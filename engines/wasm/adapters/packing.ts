@@ -85,7 +85,7 @@ function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][]
 }
 
 /**
- * Matrix that a pair changes: number of the site, and number of the matrix in the site. `ranksBefore` is the number of
+ * Matrix that a pair changes: index of its site, and index of the matrix in the site. `ranksBefore` is the number of
  * ranks that previous files have packed for this matrix.
  */
 interface PairTarget {

@@ -23,10 +23,16 @@ export interface AdapterScratch {
    */
   readonly tokens: number;
   readonly outputs: number;
-  /** Address of the slabs, `slabBytes` apart. There is one slab per thread; it has the thread's products with A. */
+  /**
+   * Address of the first slab. There is one slab per thread, for that thread's products with A; slabs are `slabBytes`
+   * bytes apart.
+   */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** Scratch memory of addAdapters(): products with A for the ranks of one matrix and two tokens. */
+  /**
+   * Address of the scratch memory of addAdapters(), which holds two tokens' products with A for the ranks of one
+   * matrix.
+   */
   readonly ranks: number;
 }
 
@@ -76,7 +82,7 @@ export class AdapterPass {
   readonly #weights: MixtureWeights | null;
   readonly #tokens: AdapterList;
   readonly #outputs: AdapterList;
-  /** For each token of the pass: the number of its adapter's group, or -1 for the base model. */
+  /** For each token of the pass: index of its adapter's group, or -1 if the token uses the base model. */
   readonly #groupOf: Int32Array;
   /** For each group: the address of its adapter. */
   readonly #addresses: Int32Array;
@@ -175,8 +181,8 @@ export class AdapterPass {
   }
 
   /**
-   * Returns the number of an adapter's group in the pass, and creates the group if needed. Returns -1 for the base
-   * model.
+   * Returns the index of an adapter's group in the pass, and creates the group if needed. Returns -1 for address 0,
+   * which means the base model.
    */
   #groupFor(address: number): number {
     if (address === 0) return -1;
@@ -189,7 +195,7 @@ export class AdapterPass {
 
 /** Input rows that have adapters, grouped by adapter, in the format of the kernels. */
 class AdapterList {
-  /** Addresses of the groups and of the row list, which the kernels read. */
+  /** Address of the list of groups. `entries` is the address of the list of rows. The kernels read both lists. */
   readonly groups: number;
   readonly entries: number;
   /** Number of rows in the list. */
@@ -205,8 +211,8 @@ class AdapterList {
   }
 
   /**
-   * Lists the rows, among the first `count`, whose token has a group. Row i belongs to token tokens[i], or to token i
-   * if `tokens` is null.
+   * Fills the list with those of the first `count` rows whose token has a group. Row i belongs to token tokens[i], or
+   * to token i if `tokens` is null.
    */
   fill(addresses: Int32Array, groupCount: number, groupOf: Int32Array, tokens: Int32Array | null, count: number): void {
     let length = 0;

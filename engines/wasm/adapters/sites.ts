@@ -12,7 +12,7 @@ export interface AdapterSite {
   readonly matrices: readonly Matrix[];
   /** Number of floats in an input row. */
   readonly columns: number;
-  /** Shares of the products, indexed by matrix, then by thread. */
+  /** Each thread's rows of the matrices, indexed by matrix, then by thread. */
   readonly shares: readonly (readonly Share[])[];
 }
 
@@ -44,7 +44,10 @@ function sitesOf(step: DividedStep): AdapterSite[] {
   }
 }
 
-/** Creates the site of these products. One element of `divided` may have several matrices: queries, keys and values. */
+/**
+ * Creates a site from matrices with the same input. One element of `divided` may contain several matrices: queries,
+ * keys and values.
+ */
 function site(divided: readonly (readonly Share[])[]): AdapterSite {
   const found = divided.flatMap((shares) =>
     [...new Set(shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix)))].map((matrix) => ({

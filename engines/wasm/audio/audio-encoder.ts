@@ -1,9 +1,9 @@
-// Audio encoder: turns windows of 30 seconds of audio into embeddings of the text model's width. It serves the models of both engines.
+// Audio encoder: turns audio windows of 30 seconds into embeddings as wide as those of the text model. Both engines use it.
 import { type AudioProjectorFile, readAudioProjectorFile, windowPositions } from "../../files/audio-projector.ts";
 import { MelSpectrogram, windowFrames } from "../../speech/whisper/mel.ts";
 import { MediaEncoder } from "../load/media-encoder.ts";
-import { kernelFrames } from "./audio-outer-layers.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
+import { kernelFrames } from "./audio-outer-layers.ts";
 
 export class AudioEncoder {
   readonly file: AudioProjectorFile;
@@ -25,12 +25,15 @@ export class AudioEncoder {
     return new AudioEncoder(file, model.inputFloats, await MediaEncoder.load(file.table, model, threads));
   }
 
-  /** Returns the spectrograms of the windows, shape [bands][3000] each. `samples`: mono, 16,000 a second. */
+  /**
+   * Splits audio into windows and returns the spectrogram of each window, shape [bands][3000]. `samples`: mono audio at 16,000 samples per
+   * second.
+   */
   windows(samples: Float32Array): Float32Array[] {
     return this.#mel.windows(samples);
   }
 
-  /** Returns the embeddings of a window, shape [windowTokens][length]. Synchronous: it takes from milliseconds to minutes. */
+  /** Returns the embeddings of one window, shape [windowTokens][length]. Blocks the thread for milliseconds to minutes. */
   encode(spectrogram: Float32Array): Float32Array {
     this.#encoder.beginPass();
     this.#writeFrames(spectrogram);
@@ -42,7 +45,10 @@ export class AudioEncoder {
     this.#encoder.dispose();
   }
 
-  /** Writes for each frame the values that the first convolution multiplies: of each band, the frames before, at and after it. */
+  /**
+   * Writes the input rows of the first convolution. The row of a frame contains, for each band, the values of the previous frame, the frame
+   * itself and the next frame; frames outside the window are zeros.
+   */
   #writeFrames(spectrogram: Float32Array): void {
     const { bands } = this.file.sizes;
     const rows = this.#encoder.inputRows;

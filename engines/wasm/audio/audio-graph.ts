@@ -1,5 +1,5 @@
-// Audio graph: the encoder of an audio projector file as a graph of the wasm engine. Two convolutions, learnt positions, layers of
-// Whisper's kind, and the projector. Tensor names are those of llama.cpp's mtmd.
+// Audio graph: the encoder of an audio projector file as a graph of the wasm engine. It consists of two convolutions, learned positions,
+// transformer layers like Whisper's, and the projector. Tensor names are those of llama.cpp's mtmd.
 
 import { type AudioProjectorFile, windowPositions } from "../../files/audio-projector.ts";
 import type { Graph, GraphStep } from "../graph/graph.ts";
@@ -8,8 +8,8 @@ import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors 
 import { type AudioStep, kernelFrames } from "./audio-outer-layers.ts";
 
 /**
- * Builds the graph. A token is a position, and its input row has two frames of the first convolution, each padded. Throws
- * `model_file_invalid` or `unsupported` naming the tensor.
+ * Builds the graph. Each position of the encoder is a token. Its input row contains the padded inputs of the first convolution for two
+ * frames. Throws `model_file_invalid` or `unsupported` naming the tensor.
  */
 export function buildAudioGraph(file: AudioProjectorFile): MediaGraph {
   const { table, sizes } = file;

@@ -1,14 +1,14 @@
-// Outer layers of an audio encoder: its parts before and after its layers. Plain data, part of the graph. The embedding of such a graph is
-// the first convolution; audio-graph.ts builds the graph, audio-pass.ts computes it.
+// Outer layers of an audio encoder: the parts before and after its transformer layers. Plain data, part of the graph. The graph's embedding
+// matrix is the first convolution. audio-graph.ts builds this data, audio-pass.ts computes these layers.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 
-/** Number of frames that a convolution multiplies: those before, at and after its place. */
+/** Kernel size of both convolutions in frames: the previous frame, the frame itself and the next frame. */
 export const kernelFrames = 3;
 
 /**
- * Step of the projector: an RMS norm of the rows, a matrix with its bias, `gelu`, or `gated`: the first half of a row times the silu
- * of its second half.
+ * Step of the projector. "norm": RMS norm of each row. "matrix": product with a matrix, plus its bias. "gelu": activation. "gated": the
+ * first half of each row is multiplied by the silu of its second half.
  */
 export type AudioStep =
   | { readonly kind: "norm"; readonly weight: TensorInfo }
@@ -17,13 +17,13 @@ export type AudioStep =
   | { readonly kind: "gated" };
 
 export interface AudioOuterLayers {
-  /** Second convolution, from three frames to a position. Its columns are [width][3]. */
+  /** Matrix of the second convolution, which computes a position from three frames. A row of the matrix has the shape [width][3]. */
   readonly convolution: Matrix;
-  /** true: each pair of positions becomes its average, before the output norm. */
+  /** true: each pair of adjacent positions is replaced by its average, before the output norm. */
   readonly averagesPairs: boolean;
-  /** Number of positions that become one row, side by side, after the output norm. */
+  /** Number of adjacent positions that are concatenated into one row, after the output norm. */
   readonly stack: number;
   readonly projector: readonly AudioStep[];
-  /** Number of floats of an embedding. */
+  /** Number of floats in an embedding. */
   readonly length: number;
 }

@@ -1,6 +1,6 @@
-// Audio pass: the start and the end of a pass of an audio encoder, on one compute thread. At the start, two convolutions turn the
-// frames of a spectrogram into hidden states, one for two frames. At the end, the projector turns the hidden states into
-// embeddings of the text model's width.
+// Audio pass: the start and the end of a pass of an audio encoder, on one compute thread. At the start, two convolutions turn the frames of
+// a spectrogram into hidden states, one for every two frames. At the end, the projector turns the hidden states into embeddings as wide as
+// those of the text model.
 
 import { activationNumbers, multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
@@ -12,7 +12,7 @@ const projectorEpsilon = 1e-6;
 export interface AudioParts extends StepParts {
   readonly audio: AudioOuterLayers;
   readonly divided: Pick<DividedGraph, "embedding" | "projector">;
-  /** The thread's memory, and the input rows that all threads share: for each position an even frame and an odd one. */
+  /** `floats`: view of the thread's memory. `inputRows`: input rows, shared by all threads; a position has one even and one odd frame. */
   readonly floats: Float32Array;
   readonly inputRows: Float32Array;
 }
@@ -46,7 +46,10 @@ export class AudioPass {
     kernels.copyRows(at.joined, width, at.hidden, width, n, width);
   }
 
-  /** A position sees the odd frame before it, its even frame and its odd frame. */
+  /**
+   * Copies the outputs of the first convolution for the even frames (`parity` 0) or the odd frames (1) to the inputs of the second
+   * convolution. A position reads the previous position's odd frame, its own even frame and its own odd frame.
+   */
   #takeFrames(n: number, parity: number): void {
     const { at, floats, plan } = this.#parts;
     const { width } = plan.shape;
@@ -62,7 +65,7 @@ export class AudioPass {
     }
   }
 
-  /** Computes the embeddings from the hidden states of the layers. Returns their address and their number. */
+  /** Computes the embeddings from the hidden states after the last layer. Returns the address and the number of the embeddings. */
   project(): { readonly address: number; readonly count: number } {
     const { at, divided, kernels, norms, plan, floats, audio } = this.#parts;
     const { shape, graph, passTokens } = plan;
@@ -70,7 +73,7 @@ export class AudioPass {
     norms.run(graph.outputNorm, at.hidden, at.input, positions);
     const count = Math.ceil(positions / audio.stack);
     let columns = shape.width * audio.stack;
-    // The last row is filled up with zeros.
+    // If the positions do not fill the last row, its rest is set to zero.
     floats.fill(0, (at.input >>> 2) + positions * shape.width, (at.input >>> 2) + count * columns);
     let x = at.input;
     let matrices = 1;
@@ -102,7 +105,7 @@ export class AudioPass {
     return { address: x, count };
   }
 
-  /** Returns the embeddings of a window from what project() has computed. */
+  /** Returns a view of the embeddings that project() has computed for a window. */
   embeddings({ address, count }: ReturnType<AudioPass["project"]>): Float32Array {
     const { floats, audio } = this.#parts;
     const first = address >>> 2;
@@ -123,7 +126,7 @@ export class AudioPass {
     return pairs;
   }
 
-  /** Writes the gated rows to ThreadMemory.input. Returns their length. */
+  /** Computes the step "gated", and writes the results to ThreadMemory.input. Returns the number of floats in a result row. */
   #gate(x: number, columns: number, count: number): number {
     const { at, floats } = this.#parts;
     const half = columns / 2;

@@ -18,7 +18,7 @@ export interface GraphPooling {
   readonly dense: readonly Matrix[];
   /** Scoring head; null unless the pooling kind is rank. */
   readonly head: ScoringHead | null;
-  /** Token at the end of a sequence to which no token attends (ColBERT); null or absent: none. */
+  /** Token to which no token attends; queries of ColBERT models are padded with it. Null or absent = none. */
   readonly unattendedToken?: number | null;
 }
 
@@ -67,7 +67,10 @@ export function readPooling(
   return { kind, length: dense.at(-1)?.rows ?? width, dense, head: null };
 }
 
-/** Finds the matrix that projects each token of a ColBERT model, and the token to which no other token attends. */
+/**
+ * Returns the pooling of a ColBERT model: the matrix that projects each token's hidden state, and the token to which no
+ * token attends.
+ */
 function readTokenVectors(
   { isEncoder }: Architecture,
   { width, alibi }: Hyperparameters,
@@ -96,7 +99,10 @@ function noTokenVectors(of: string): ServerError {
   return new ServerError("unsupported", message, { param: "pooling" });
 }
 
-/** Returns the pooling of an encoder with a vector for each token in place of its own. Throws `unsupported`. */
+/**
+ * Returns the pooling for one vector per token, to replace the pooling that an encoder's file specifies. Throws
+ * `unsupported`.
+ */
 export function tokenPooling(pooling: GraphPooling, width: number): GraphPooling {
   if (pooling.kind === "tokens") return pooling;
   if (pooling.kind === "rank") throw noTokenVectors("a reranker");

@@ -21,16 +21,16 @@ export interface Matrix {
    * none.
    */
   readonly bias: TensorInfo | null;
-  /** Factors of the results, bias included, one for each row; absent = none. Only if the matrix is a whole tensor. */
+  /** One factor per row, by which the row's result (bias included) is multiplied; absent = none. Only if the matrix is a whole tensor. */
   readonly scale?: TensorInfo;
   /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
   readonly count?: number;
   /**
-   * Values of the tensor that the matrix holds, if they are fewer than rows x columns: the other values are 0. Only for
-   * tensors of floats.
+   * Size of the tensor, if the matrix is padded to more rows or columns: all values beyond this size are 0. Absent = the matrix is not
+   * padded. Only for tensors of floats.
    */
   readonly filled?: { readonly rows: number; readonly columns: number };
-  /** true: the tensor holds the columns of the matrix one after the other. Only for tensors of floats. */
+  /** true: the file stores the matrix column by column instead of row by row. Only for tensors of floats. */
   readonly transposed?: boolean;
 }
 
@@ -57,7 +57,7 @@ const columnGrain = 32;
 
 /** GGUF types of floats: F32, F16 and BF16. */
 const floatTypes: ReadonlySet<number> = new Set([0, 1, 30]);
-/** Padded matrices have a multiple of this number of rows. */
+/** The number of rows of a padded float matrix is a multiple of this number. */
 const rowGrain = 16;
 
 /** Returns the size in bytes of one row of a tensor in the file. */
@@ -72,8 +72,8 @@ export class GraphTensors {
   readonly #advice: string;
 
   /**
-   * `readElsewhere`: names of tensors that other code reads, so they count as used. `advice`: what the user can do about a
-   * tensor that the engine cannot take, for messages.
+   * `readElsewhere`: names of tensors that other code reads; they count as used. `advice`: end of the error message for a tensor that the
+   * engine does not support; it tells the user what to do.
    */
   constructor(table: TensorTable, readElsewhere: readonly string[], advice = "use --engine llama for this model") {
     this.#table = table;
@@ -96,8 +96,8 @@ export class GraphTensors {
   }
 
   /**
-   * Returns the matrix of a tensor whose rows, or whose number of rows, the kernels cannot take: rows and columns are
-   * padded with zeros to `rows` x `columns`. `shape`: the dimensions of the tensor, columns first.
+   * Returns a matrix of `filled.rows` x `filled.columns` values, padded with zeros to the numbers of rows and columns that the kernels
+   * need. `shape`: the dimensions of the tensor in the file, columns first.
    */
   padded(
     name: string,
@@ -109,7 +109,7 @@ export class GraphTensors {
     return { ...this.#padded(`${name}.weight`, shape, filled, transposed), bias };
   }
 
-  /** Like padded(), for a matrix without a bias. `name` is the whole name of the tensor. */
+  /** Like padded(), but without a bias. `name` is the complete name of the tensor. */
   paddedTensor(name: string, shape: readonly number[], filled: { rows: number; columns: number }): Matrix {
     return { ...this.#padded(name, shape, filled, false), bias: null };
   }
@@ -130,12 +130,12 @@ export class GraphTensors {
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, filled, transposed };
   }
 
-  /** Returns a vector of floats that is no norm and no bias. `name` is the whole name of the tensor. */
+  /** Returns a vector of floats that is neither a norm's weight nor a bias. `name` is the complete name of the tensor. */
   vector(name: string, length: number): TensorInfo {
     return this.#floats(name, [length]);
   }
 
-  /** Returns the matrix that fills the tensor `name`. Its bias, if any, is stored under the name `biasOf`. */
+  /** Returns the whole tensor `name` as a matrix. Its bias, if any, is stored under the name `biasOf`. */
   matrix(name: string, rows: number, columns: number, biasOf = name): Matrix {
     const tensor = this.#values(name, [columns, rows]);
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: this.#bias(biasOf, [rows]) };
@@ -159,7 +159,7 @@ export class GraphTensors {
     });
   }
 
-  /** Returns the first row of a tensor with any number of rows; null if the file has no such tensor. */
+  /** Returns the first row of a tensor as a matrix; null if the file has no such tensor. */
   firstRow(name: string, columns: number): Matrix | null {
     const rows = this.#table.tensors.get(`${name}.weight`)?.shape[1] ?? 1;
     return this.has(name) ? (this.fused(name, [1, rows - 1], columns)[0] ?? null) : null;
@@ -179,22 +179,22 @@ export class GraphTensors {
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: null, count };
   }
 
-  /** Marks a matrix and its bias as used, so that a matrix which the graph ignores is not reported as an error. */
+  /** Marks a matrix and its bias as used, although the graph ignores them, so that checkAllUsed() does not reject the file. */
   leaveOut(name: string): void {
     for (const part of ["weight", "bias"]) this.#used.add(`${name}.${part}`);
   }
 
-  /** Marks all tensors of a layer that the graph does not compute. */
+  /** Marks all tensors of a layer as used, although the graph does not compute the layer. `prefix`: the start of their names. */
   leaveOutLayer(prefix: string): void {
     for (const name of this.#table.tensors.keys()) if (name.startsWith(prefix)) this.#used.add(name);
   }
 
-  /** Returns the number of columns of a tensor; null if the file does not have it. */
+  /** Returns the number of columns of a tensor; null if the file does not have the tensor. */
   columnsOf(name: string): number | null {
     return this.#table.tensors.get(`${name}.weight`)?.shape[0] ?? null;
   }
 
-  /** Returns the number of rows of a matrix; null if the file does not have it. */
+  /** Returns the number of rows of a tensor; null if the file does not have the tensor. */
   rowsOf(name: string): number | null {
     return this.#table.tensors.get(`${name}.weight`)?.shape[1] ?? null;
   }

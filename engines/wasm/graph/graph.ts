@@ -11,10 +11,10 @@ import type {
   FeedForwardStep,
   LayerStep,
 } from "./architectures/architecture.ts";
-import { findOuterLayers, type OuterLayers } from "./outer-layers.ts";
 import { type GraphPooling, readPooling } from "./graph-pooling.ts";
 import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
 import { Keys } from "./keys.ts";
+import { findOuterLayers, type OuterLayers } from "./outer-layers.ts";
 import type { Hyperparameters } from "./shape.ts";
 
 /** Names of tensors with one factor for each rotated pair. ropes.ts divides the rope frequencies by these factors. */
@@ -24,7 +24,7 @@ export const frequencyFactorNames = {
   long: "rope_factors_long.weight",
 };
 
-/** Steps as in architectures/architecture.ts, with tensors in place of tensor names. */
+/** Step of a layer, as in architectures/architecture.ts, but with tensors instead of tensor names. */
 export type GraphStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
   | { readonly kind: "hiddenNorm"; readonly norm: Norm }
@@ -36,7 +36,7 @@ export type GraphStep =
 export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
   readonly norms: HeadNorms | null;
   readonly postNorm: Norm | null;
-  /** Whether a token sees only its window of the image (PassDescriptor.windowCount). */
+  /** Whether a token attends only to the tokens of its own window of the image (PassDescriptor.windowCount). */
   readonly inWindows: boolean;
 }
 
@@ -77,9 +77,9 @@ export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, Oute
   readonly normKind: Architecture["norm"];
   readonly layers: readonly (readonly GraphStep[])[];
   readonly pooling: GraphPooling;
-  /** Outer layers of an image encoder; null: the model takes tokens. */
+  /** Outer layers of an image encoder; null if the model is no image encoder. */
   readonly vision: VisionOuterLayers | null;
-  /** Outer layers of an audio encoder; null or absent: the model takes tokens or images. */
+  /** Outer layers of an audio encoder; null or absent if the model is no audio encoder. */
   readonly audio?: AudioOuterLayers | null;
 }
 

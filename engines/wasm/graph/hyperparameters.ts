@@ -12,7 +12,7 @@ const maxLayers = 1000;
 const maxHeads = 4096;
 const maxHeadLength = 4096;
 const maxExperts = 1024;
-/** Maximum number of floats in a head, set by the attention kernel's scratch memory. */
+/** Maximum number of floats in a head, limited by the attention kernel's scratch memory. */
 const longestHead = 512;
 const maxWidth = 1024 * 1024;
 const epsilonKeys = { rms: "attention.layer_norm_rms_epsilon", layer: "attention.layer_norm_epsilon" };

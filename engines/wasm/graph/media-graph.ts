@@ -1,5 +1,5 @@
-// Media graph: what the graphs of image encoders and audio encoders have in common. vision/vision-graph.ts and audio/audio-graph.ts
-// build them from projector files.
+// Media graph: the parts that graphs of image encoders and of audio encoders have in common. vision/vision-graph.ts and
+// audio/audio-graph.ts build these graphs from projector files.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { Graph } from "./graph.ts";
@@ -7,15 +7,15 @@ import { GraphTensors } from "./graph-tensors.ts";
 import type { Rope } from "./ropes.ts";
 import type { Activation, Hyperparameters } from "./shape.ts";
 
-/** Encoder of a projector file. */
+/** Graph of the encoder in a projector file, and the sizes of its passes. */
 export interface MediaGraph {
   readonly graph: Graph;
   readonly shape: Hyperparameters;
-  /** Number of tokens of the longest pass. */
+  /** Maximum number of tokens in a pass. */
   readonly tokens: number;
-  /** Maximum number of rows of a pass. */
+  /** Maximum number of rows in a pass. A row is a range of tokens that attend to each other. */
   readonly rows: number;
-  /** Number of floats of an input row. */
+  /** Number of floats in a token's input row. */
   readonly inputFloats: number;
 }
 
@@ -25,7 +25,7 @@ interface MediaShape extends Pick<Hyperparameters, "layers" | "width" | "heads" 
   readonly ropes: readonly Rope[];
 }
 
-/** Parts of Graph that all encoders of images and audio have. */
+/** Fields of Graph that have the same values in all image and audio encoders. */
 export const mediaGraphParts = {
   isEncoder: true,
   tokenType: null,
@@ -33,7 +33,7 @@ export const mediaGraphParts = {
   pooling: { kind: null, length: 0, dense: [], head: null },
 } as const satisfies Partial<Graph>;
 
-/** Returns the tensors of a projector file. `readElsewhere`: see GraphTensors. */
+/** Opens the tensors of a projector file for building a graph. `readElsewhere`: see GraphTensors. */
 export function mediaTensors(table: TensorTable, readElsewhere: readonly string[] = []): GraphTensors {
   return new GraphTensors(table, readElsewhere, "fetch the projector file with F16 or F32 weights");
 }
@@ -47,7 +47,7 @@ export function checkHeads(media: "image" | "audio", { width, heads }: Pick<Medi
   });
 }
 
-/** Returns the shape of an encoder, which has no vocabulary and full attention. */
+/** Returns the hyperparameters of an image or audio encoder, which has no vocabulary and no sliding windows. */
 export function mediaShape({ tokens, ropes, activation, ...sizes }: MediaShape): Hyperparameters {
   const { layers, width, heads, feedForward, epsilon } = sizes;
   const headLength = width / heads;

@@ -8,8 +8,8 @@ import type { Hyperparameters } from "./shape.ts";
 export interface OuterLayers {
   readonly embedding: Matrix;
   /**
-   * Tables from which one row is added to a token's embedding: the row of its position, and the row of token type 0.
-   * Null = none.
+   * Tables of which one row is added to a token's embedding: from `positions` the row of the token's position, from
+   * `tokenType` the row of token type 0. Null = no such table.
    */
   readonly positions: Matrix | null;
   readonly tokenType: Matrix | null;

@@ -8,7 +8,7 @@ interface EncoderOuterLayers {
   readonly audio?: AudioOuterLayers | null;
 }
 
-/** Returns the matrices at the ends of an image or audio encoder, except the first, in the order in which they are used. */
+/** Returns the matrices before and after the layers of an image or audio encoder, in order of use, without the embedding matrix. */
 export function projectorMatrices({ vision, audio }: EncoderOuterLayers): Matrix[] {
   const steps = vision?.projector ?? audio?.projector ?? [];
   const matrices = steps.flatMap((step) => (step.kind === "matrix" ? [step.matrix] : []));

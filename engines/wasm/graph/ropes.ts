@@ -9,13 +9,13 @@ export interface Rope {
   /** Factor applied to both the cosine and the sine. */
   readonly magnitude: number;
   /**
-   * Rope in several dimensions: for each rotated pair, the coordinate of a token that turns it (PassDescriptor.coordinates).
-   * Null: each token has one position.
+   * For a rope in several dimensions: for each rotated pair, the index of the coordinate by which it is rotated
+   * (PassDescriptor.coordinates). Null: all pairs are rotated by the token's position.
    */
   readonly axes: Uint8Array | null;
 }
 
-/** Number of coordinates of a token, if a rope has several dimensions: time, row and column. */
+/** Number of coordinates of a token (time, row and column) for a rope in several dimensions. */
 export const axisCount = 3;
 
 /**
@@ -94,7 +94,7 @@ export function readBase(keys: Keys, key: string, fallback: number): number {
   return keys.number(key, baseRange, fallback);
 }
 
-/** Returns the factor of both cosine and sine that the file specifies; 1 if the key is absent. */
+/** Returns the factor of both cosine and sine that the file specifies; 1 if the file has no such key. */
 export function readRopeMagnitude(keys: Keys): number {
   return keys.number("rope.scaling.attn_factor", { above: 0, below: 1000 }, 1);
 }

@@ -49,11 +49,14 @@ export interface Traits {
   /** For each layer: whether it has a sliding window. Empty if no layer has one. */
   readonly slides: readonly boolean[];
   /**
-   * Maximum slope of the position bias (ALiBi): a score is lowered by the distance of the two positions times the slope
-   * of its head. 0 = no bias.
+   * Exponent of the smallest slope of the position bias (ALiBi): the slopes of the heads go down to 2^-alibi. A score
+   * is lowered by the distance of the two positions times the slope of its head. 0 = no bias.
    */
   readonly alibi: number;
-  /** Every n-th layer is a mixture of experts; 0: all layers are alike. */
+  /**
+   * Interval between mixture-of-experts layers in nomic-bert-moe, counted in layers; 0 = no layer is a mixture of
+   * experts. Unused in other architectures.
+   */
   readonly expertInterval: number;
   /**
    * Activation of the feed-forwards, for architectures whose files specify it. Other architectures set it in their
@@ -62,7 +65,7 @@ export interface Traits {
   readonly activation: Activation;
 }
 
-/** Traits that an architecture reads from its own keys; missing ones get defaults. */
+/** Traits that an architecture reads from its own keys. Missing traits get default values. */
 export interface OwnTraits extends Partial<Traits> {
   /**
    * Experts, if the architecture computes their inner length itself. By default, their inner length is that of the
@@ -71,7 +74,7 @@ export interface OwnTraits extends Partial<Traits> {
   readonly experts?: CommonShape["experts"];
   /** Rope of the sliding-window layers; it becomes rope 1. */
   readonly slidingRope?: SlidingRope;
-  /** Coordinate that turns each rotated pair (M-RoPE), see Rope.axes. */
+  /** For each rotated pair, the index of the coordinate by which it is rotated (M-RoPE); see Rope.axes. */
   readonly ropeAxes?: Uint8Array;
 }
 

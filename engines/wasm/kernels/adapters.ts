@@ -68,7 +68,7 @@ export function reduceAdapters(
   return width;
 }
 
-/** Returns a vector of four sums: the sum of the lanes of a, of b, of c and of d. */
+/** Returns a vector of four floats: the sums of the lanes of a, b, c and d. */
 // @ts-ignore: decorator
 @inline
 function lanesSums(a: v128, b: v128, c: v128, d: v128): v128 {
@@ -179,8 +179,8 @@ export function addAdapters(
 }
 
 /**
- * Copies one token's products with A, for the ranks of one matrix, from the results of all threads to `out`. The values
- * at `out` are `apart` bytes apart.
+ * Collects one token's products with A from the results of all threads, for the ranks of one matrix. Writes them to
+ * `out`, with `apart` bytes from one value to the next.
  */
 function gather(
   from: usize,

@@ -1,5 +1,5 @@
-// Arithmetic on rows of floats, for example copies between one thread's results and the joined results of all threads.
-// Strides are in floats. Lengths need not be multiples of 4.
+// Row arithmetic on floats, for example copying one thread's results into the joined results of all threads. Strides
+// are in floats. Lengths need not be multiples of 4.
 import { multiplyAdd } from "./arithmetic";
 
 /** Computes target[i][c] = source[i][c] for n rows of `columns` floats. */

@@ -1,14 +1,16 @@
 // Page memory: reads and writes the contents of KV pages between passes. The leader copies, exports and imports pages
-// in the memories of all threads. No thread computes a pass meanwhile. The start of the next pass makes the writes
-// visible to all threads.
+// in the memories of all threads, which are idle at that time. The start of the next pass makes the writes visible to
+// all threads.
 import type { PageCopy } from "../../decoding/kv/page-table.ts";
 
-/** Address layout of one thread's pages. All pages of a layer are adjacent, and the layers follow one another. */
+/**
+ * Location of one thread's pages in its memory. All pages of a layer are adjacent, and the layers follow one another.
+ */
 export interface ThreadPages {
   readonly memory: SharedArrayBuffer;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** Number of bytes from one layer's pages to the next layer's. */
+  /** Number of bytes from the start of one layer's pages to the start of the next layer's pages. */
   readonly kvLayerBytes: number;
 }
 

@@ -9,9 +9,9 @@ import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import { partialTail, type ThreadMemory } from "../threads/thread-memory.ts";
 
 const floatBytes = 4;
-/** Bytes of an entry in the page list that attend() reads: address, and position of the first token. */
+/** Bytes of an entry in the page list that attend() reads: address of the page, and position of its first token. */
 const entryBytes = 8;
-/** Value of `behind` and `ahead` that means all positions. */
+/** Value of attend()'s parameters `behind` and `ahead` that means all positions. */
 const allPositions = 0x7fffffff;
 
 export class ThreadKv {
@@ -47,7 +47,7 @@ export class ThreadKv {
     this.#entryCount = new Int32Array(plan.maxRows);
   }
 
-  /** Number of floats that attend() writes for a token. */
+  /** Number of floats that attend() writes for each token. */
   get partialFloats(): number {
     const { heads, headLength } = this.#plan.shape;
     return heads * (headLength + partialTail);
@@ -84,12 +84,12 @@ export class ThreadKv {
   }
 
   /**
-   * Stores the keys and values of those tokens of the pass whose pages are on this thread, and attends over all pages
-   * on this thread. `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for
-   * each token.
+   * Stores the keys and values of those tokens of the pass whose pages are on this thread, and attends over all pages on this thread.
+   * `joined` is the address of the tokens' queries, keys and values, side by side for each token. `out` is the address of the results,
+   * partialFloats floats for each token.
    *
-   * Sliding-window layers also keep the keys and values of tokens before the window; attention does not read them.
-   * Therefore a sequence can be truncated, shared and saved at any position.
+   * Sliding-window layers also keep the keys and values of tokens before the window; attention does not read them. Therefore a sequence can
+   * be truncated, shared and saved at any position.
    */
   attend(
     rules: Pick<AttentionRules, "behind" | "ahead" | "scale" | "softcap" | "inWindows">,
@@ -131,7 +131,8 @@ export class ThreadKv {
           this.#at.slopes,
         );
       run(firstToken, attended, firstPosition, behind, ahead);
-      // An unattended token (mask of a query) attends to the same tokens as the last attended one, limited by its own window.
+      // An unattended token (a mask token that pads a query) attends to the same tokens as the last attended token, except those that are
+      // outside its own window.
       const last = firstPosition + attended - 1;
       for (let i = attended; i < length; i++) {
         run(firstToken + i, 1, last, Math.max(behind - (firstPosition + i - last), 0), 0);

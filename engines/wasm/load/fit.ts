@@ -52,9 +52,9 @@ export async function readModel(path: string): Promise<WasmModelFile> {
 }
 
 /**
- * Returns null if the weights plus `otherBytes` fit in the main memory, and in the memories of `threads` compute
- * threads; else the reason. Weights are copied into those memories, so the system cannot drop them as it can a mapped
- * file.
+ * Returns the reason why the weights plus `otherBytes` do not fit in main memory or in the memories of `threads`
+ * compute threads; null if they fit. Weights are copied into those memories, so the system cannot drop them from main
+ * memory as it can drop a mapped file.
  */
 export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 0): string | null {
   const bytes = tensorBytes(table) + otherBytes;
@@ -74,8 +74,8 @@ function gibibytes(bytes: number): string {
 }
 
 /**
- * Returns the reason why the wasm engine cannot run the file with these settings (threads 0 = one per core); null if it
- * can. Throws if the file itself is invalid.
+ * Returns the reason why the wasm engine cannot run the file with these settings; null if it can. `threads` = 0 means
+ * one thread per core. Throws if the file itself is invalid.
  */
 export async function wasmRefusal(
   spec: Pick<ModelSpec, "path" | "threads" | "kvBudget"> & EncoderLimits,
@@ -92,8 +92,8 @@ export async function wasmRefusal(
 }
 
 /**
- * Returns the bytes of the KV cache that was requested in bytes or tokens. Without such a request, returns the bytes of
- * the smallest useful cache: a short context for every sequence. Elements are assumed to have 16 bits.
+ * Returns the minimum size in bytes of the KV cache: the requested size if it was requested in bytes or tokens,
+ * otherwise the size of a short context for every sequence. Elements are assumed to have 16 bits.
  */
 function leastKvBytes(
   { maxSequences, kvBudget }: Pick<ModelSpec, "maxSequences" | "kvBudget">,

@@ -36,7 +36,7 @@ export interface KernelExports {
    */
   activationForm(type: number): number;
   /**
-   * Converts n activation rows of k floats (row i at x + 4 * i * stride) to the format that multiply() takes for
+   * Converts n activation rows of k floats (row i is at x + 4 * i * stride) to the activation format in which multiply() reads them for
    * matrices of this type.
    */
   prepare(type: number, x: number, stride: number, n: number, k: number, out: number): void;
@@ -149,20 +149,18 @@ export interface KernelExports {
     headLength: number,
   ): void;
   /**
-   * Computes attention of n consecutive tokens of one sequence over some of its pages. The first token is at position
-   * `firstPosition`. `pages` has a pair of i32 per page (address, position of its first token), ascending by position.
-   * The token at position p attends to positions p - behind .. p + ahead, limited to the range from 0 to the position
-   * of the last of the n tokens. `behind` and `ahead` are at most 0x7fffffff, which means all. Pages to which no token
-   * attends are not read. Scores are multiplied by `scale` (> 0); if `softcap` > 0, they become softcap * tanh(score /
-   * softcap). Head lengths are multiples of 4 up to 512.
+   * Computes attention of n consecutive tokens of one sequence over some of its pages. The first token is at position `firstPosition`.
+   * `pages` has a pair of i32 per page (address, position of its first token), ascending by position. The token at position p attends to
+   * positions p - behind .. p + ahead, limited to the range from 0 to the position of the last of the n tokens. The maximum of `behind` and
+   * `ahead`, 0x7fffffff, means all positions. Pages to which no token attends are not read. Scores are multiplied by `scale` (> 0); if
+   * `softcap` > 0, they become softcap * tanh(score / softcap). Head lengths are multiples of 4 up to 512.
    *
-   * `slopes` is the address of one float a head, or 0: a score is lowered by the distance of the two positions times the
-   * slope of its head (after the soft cap).
+   * `slopes` is the address of the position bias, one float per head: after the soft cap, each score is lowered by the distance of the two
+   * positions times the slope of the head. 0 = no position bias.
    *
-   * Query row i (heads * headLength floats) is at q + 4 * i * qStride. For each row and head, the output has headLength
-   * floats (the weighted sum of values, not divided by the sum of weights), the largest score, the sum of weights, and
-   * two floats of padding. If a row attends to no token in these pages, its largest score is -1e30 and its other floats
-   * are zeros.
+   * Query row i (heads * headLength floats) is at q + 4 * i * qStride. For each row and head, the output has headLength floats (the
+   * weighted sum of values, not divided by the sum of weights), the largest score, the sum of weights, and two floats of padding. If a row
+   * attends to no token in these pages, its largest score is -1e30 and its other floats are zeros.
    */
   attend(
     kvType: number,

@@ -1,5 +1,5 @@
-// Media encoder: the encoder of a projector file on compute threads of its own, of which the calling thread is the leader. It loads the
-// weights and runs passes; ImageEncoder and AudioEncoder write the input rows.
+// Media encoder: runs the encoder of a projector file on its own group of compute threads. The calling thread is the leader of the group.
+// This class loads the weights and runs the passes; ImageEncoder and AudioEncoder write the input rows.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { MediaGraph } from "../graph/media-graph.ts";
 import { Passes } from "../pass/passes.ts";
@@ -12,7 +12,7 @@ import { tensorBytes } from "./fit.ts";
 import { loadKernels } from "./kernel-module.ts";
 import { loadThreads } from "./load-threads.ts";
 
-/** KV type F32: keys and values are discarded after their layer. */
+/** KV type F32. A smaller type is not needed, because keys and values are discarded after their layer. */
 const kvType = 0;
 const blockTokens = 32;
 
@@ -27,7 +27,7 @@ export class MediaEncoder {
     this.#passes = new Passes(leader, helpers, null);
   }
 
-  /** Loads the weights of an encoder from the files of `table`. Throws `model_file_invalid`. */
+  /** Loads an encoder's weights from the files of `table`, and starts its threads. Throws `model_file_invalid`. */
   static async load(
     table: TensorTable,
     { graph, shape, tokens, rows, inputFloats }: MediaGraph,
@@ -57,12 +57,12 @@ export class MediaEncoder {
     }
   }
 
-  /** Input rows of the tokens, shape [tokens][MediaGraph.inputFloats]. */
+  /** Input rows of the tokens of a pass, shape [tokens][MediaGraph.inputFloats]. */
   get inputRows(): Float32Array {
     return this.#leader.inputRows;
   }
 
-  /** Begins a pass without rows. Throws if no pass can run. */
+  /** Clears the pass descriptor and returns it. Throws if no pass can run. */
   beginPass(): PassDescriptor {
     this.#passes.checkUsable();
     const { pass } = this.#leader;
@@ -70,7 +70,7 @@ export class MediaEncoder {
     return pass;
   }
 
-  /** Adds a row of the next tokens. All rows use the same pages, because they are computed one after the other. */
+  /** Adds a row with the next `tokens` tokens to the pass. All rows use the same KV pages, because rows are computed one after another. */
   addRow(tokens: number): void {
     const { pass } = this.#leader;
     const blocks = Math.ceil(tokens / blockTokens);
@@ -79,7 +79,7 @@ export class MediaEncoder {
     pass.tokenCount += tokens;
   }
 
-  /** Runs the pass. Returns the embeddings, which are borrowed until the next pass. */
+  /** Runs the pass and returns the embeddings. The next pass overwrites them. */
   run(): Float32Array {
     try {
       this.#passes.run();

@@ -74,7 +74,7 @@ function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMe
   }
 }
 
-/** Packs the rows of a padded or transposed matrix. Rows and columns beyond the tensor's stay 0. */
+/** Packs the rows of a padded or transposed matrix. Padding rows and columns stay 0. */
 function packFilled(
   reader: Reader,
   { matrix, firstRow, rows, padded }: Piece,
@@ -103,7 +103,7 @@ function packFilled(
   }
 }
 
-/** Reads one value for each row of the piece: biases or scales. Padding rows keep 0, because new memory is zeroed. */
+/** Loads one value for each row of the piece: biases or scales. Padding rows keep the value 0 of new memory. */
 function loadRowValues(reader: Reader, { matrix, firstRow, rows }: Piece, values: TensorInfo, target: number): void {
   if (matrix.filled) {
     const count = Math.min(rows, matrix.filled.rows - firstRow);
@@ -168,7 +168,7 @@ class Reader {
     return descriptor;
   }
 
-  /** Reads a whole tensor into memory of its own. */
+  /** Reads a whole tensor into a new array. */
   bytesOf(tensor: TensorInfo): Uint8Array {
     const whole = new Reader(this.#paths, new Uint8Array(tensor.bytes), () => undefined);
     try {

@@ -36,7 +36,7 @@ export class Classifier {
     this.#layers = classifierViews(mixture, values);
   }
 
-  /** Packs the rows that thread `index` computes. */
+  /** Packs the rows of the classifier's matrices that thread `index` computes. */
   load(index: number, kernels: KernelExports): void {
     const { staging, weights } = this.#at;
     for (const { matrix, firstRow, rows, padded } of classifierPieces(this.#divided, index)) {

@@ -20,7 +20,7 @@ const columnGrain = 32;
 
 export interface LoadedMixture {
   readonly mixture: Mixture;
-  /** Values of the classifier. For each layer: the weights row by row, then the bias. */
+  /** Values of the classifier. For each of its layers: the weights row by row, then the bias. */
   readonly classifier: SharedArrayBuffer;
   /** Digest that identifies the content of the mixture. */
   readonly digest: string;
@@ -81,7 +81,8 @@ export function classifierViews(
 }
 
 /**
- * Checks that the classifier fits the model. Returns the number of model layers that it outputs adapter weights for.
+ * Checks that the classifier fits the model. Returns the number of model layers for which it outputs separate adapter
+ * weights.
  */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;

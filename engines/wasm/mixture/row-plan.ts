@@ -17,7 +17,7 @@ export class RowPlan {
    * weights.
    */
   readonly #fed: Int32Array;
-  /** For each row of the batch: the values of hasKept() and keeps(). */
+  /** For each row of the batch: 1 if hasKept() is true. `#keeps` stores the values of keeps() in the same way. */
   readonly #hasKept: Uint8Array;
   readonly #keeps: Uint8Array;
 

@@ -35,7 +35,10 @@ export class MixtureWeights {
   readonly #constant: number;
   /** For each token of the pass: start of its weights in the table. */
   readonly #start: Int32Array;
-  /** For each site and each row of A that this thread computes: index of the row's weight among a token's weights. */
+  /**
+   * For each site and each row of A that this thread computes: index, among a token's weights, of the weight for that
+   * row.
+   */
   readonly #weightOf: readonly Int32Array[];
   /** Outputs of the classifier for the current layer, one per adapter, while they are converted to weights. */
   readonly #values: Float64Array;

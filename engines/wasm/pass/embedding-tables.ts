@@ -23,7 +23,8 @@ export class EmbeddingTables {
   }
 
   /**
-   * Adds the rows to the hidden states of the pass's n tokens, and norms the sums if the model has an embedding norm.
+   * Adds the table rows to the hidden states of the pass's n tokens, and norms the sums if the model has an embedding
+   * norm.
    */
   add(n: number): void {
     const { plan, kernels, norms, at, tables, norm } = this.#parts;
@@ -54,7 +55,10 @@ export class EmbeddingTables {
     }
   }
 
-  /** Returns the position of a patch in a table of `buckets` x `buckets` positions, over which the tile is spread. */
+  /**
+   * Returns the row of the position table for a patch. The table has `buckets` x `buckets` positions, over which the
+   * patches of a tile of any size are spread evenly.
+   */
   #bucketOf(patch: number, buckets: number): number {
     const { patchColumns, tokenCount } = this.#parts.pass;
     const spread = (index: number, count: number) => Math.floor((buckets * index) / count);

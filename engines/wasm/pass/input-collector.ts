@@ -1,19 +1,22 @@
-// Input collector: sums the squares of each column of the inputs of all matrices of the layers, for an importance matrix. The
-// leader has the whole input of every product, so it alone collects. The output matrix is left out, like in llama-imatrix.
+// Input collector: sums the squares of each column over the input rows of every matrix in the layers, for an importance matrix. Only the
+// leader collects, because it has the whole input of every product. The output matrix is left out, as in llama-imatrix.
 import type { Calibration, InputSums } from "../../engine.ts";
 import type { DividedGraph, DividedStep, Share } from "../plan/partition-plan.ts";
 
-/** Product of a pass: matrices that are multiplied by the same input. */
+/** Sums for one product: a group of matrices that are multiplied by the same input. */
 interface Product {
-  /** Names of the tensors. */
+  /** Names of the matrices' tensors. */
   readonly tensors: ReadonlySet<string>;
   readonly columns: number;
-  /** Sums of all matrices of a stack, one matrix after another. Doubles, because traffic of days may be collected. */
+  /**
+   * Sums of squares, `columns` numbers for each matrix of a stack. They are doubles, because sums over days of traffic lose precision in
+   * floats. `rows` has the number of summed input rows for each matrix of the stack.
+   */
   readonly squares: Float64Array;
   readonly rows: Float64Array;
 }
 
-/** The part of ThreadProducts that is used here. */
+/** Members of ThreadProducts that the collector uses. */
 interface Products {
   own(shares: readonly Share[]): Share;
   collector: InputCollector | null;
@@ -23,7 +26,7 @@ export class InputCollector implements Calibration {
   readonly #divided: DividedGraph;
   readonly #source: Products;
   readonly #floats: Float32Array;
-  /** Products by the leader's share of their matrices; null: nothing is collected. */
+  /** Sums of each product, by the leader's share of its matrices; null = the collector is stopped. */
   #products: ReadonlyMap<Share, Product> | null = null;
 
   /** `floats`: a view of the whole memory of the leader. */
@@ -50,7 +53,7 @@ export class InputCollector implements Calibration {
     this.#source.collector = null;
   }
 
-  /** Adds n input rows at address x of the matrix `index` of a stack. Called for every product of a pass. */
+  /** Adds the n input rows at address x to the sums of matrix number `index` of a stack. Called for every product of a pass. */
   add(share: Share, x: number, n: number, index: number): void {
     const product = this.#products?.get(share);
     if (product === undefined) return;
@@ -77,7 +80,7 @@ export class InputCollector implements Calibration {
   }
 }
 
-/** Matrices with the same input: the shares of all threads. The input of the first ones is collected. */
+/** Matrices with the same input, each as the shares of all threads. The input is collected when the first matrix is multiplied. */
 type Together = readonly [readonly Share[], ...(readonly Share[])[]];
 
 /** Returns the matrices of a step, grouped by their input. */

@@ -63,8 +63,8 @@ export class Passes {
 }
 
 /**
- * Checks that all tokens are in the vocabulary, because any other id would make the kernels read unrelated memory. Tokens
- * of embedded parts are negative, and not looked up.
+ * Checks that all tokens are in the vocabulary, because the kernels would read unrelated memory for any other id. Exception: placeholder
+ * tokens of images and audio are negative, and the kernels do not look them up.
  */
 export function checkTokens(batch: Batch, vocabSize: number): void {
   let embedded = 0;

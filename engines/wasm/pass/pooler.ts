@@ -71,7 +71,7 @@ export class Pooler {
     }
   }
 
-  /** Writes the hidden states of tokens after the output norm, multiplied by the matrix of the pooling if it has one. */
+  /** Writes the hidden states of tokens after the output norm. If the pooling has a matrix, the states are multiplied by it. */
   #poolTokens(firstToken: number, count: number, out: Float32Array): void {
     const { dense, products, norms, outputNorm, floats, shape, pooling, at } = this.#parts;
     const { width } = shape;
@@ -104,7 +104,10 @@ export class Pooler {
     return joined;
   }
 
-  /** Multiplies the pooled hidden state by the dense layers. A sequence of such a model is never cut into passes. */
+  /**
+   * Multiplies the pooled hidden state by the dense layers. Models with dense layers compute each sequence in a single pass, so the state
+   * is final.
+   */
   #project(out: Float32Array): void {
     const { dense, products, floats, at } = this.#parts;
     floats.set(out, at.joined >>> 2);

@@ -22,7 +22,7 @@ export interface StepParts {
   readonly allGather: AllGather;
   readonly products: ThreadProducts;
   readonly norms: ThreadNorms;
-  /** Runs the adapters' part of a pass; null if the model takes no adapters. */
+  /** Computes the LoRA adapters' part of a pass; null if the model cannot have adapters. */
   readonly adapters: AdapterPass | null;
 }
 
@@ -51,8 +51,8 @@ export function multiplyAtSite(
 }
 
 /**
- * Multiplies n rows at x by a matrix on all threads, applies the activation if there is one, and writes the products to
- * ThreadMemory.joined.
+ * Multiplies n rows at x by a matrix on all threads, applies the activation unless it is null, and writes the joined
+ * products to ThreadMemory.joined.
  */
 export function multiplyJoined(
   { products, kernels }: Pick<StepParts, "products" | "kernels">,

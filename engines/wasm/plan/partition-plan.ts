@@ -25,7 +25,10 @@ export interface PartitionPlan {
   readonly kvType: number;
   readonly pagesPerThread: number;
   readonly blocksPerSequence: number;
-  /** Number of floats of an input row that is given in place of a token; 0 = the model takes tokens only. */
+  /**
+   * Number of floats of an input row, which replaces the embedding of a token (images, audio); 0 = the model has no
+   * input rows.
+   */
   readonly inputFloats: number;
   /** Maximum rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
@@ -164,21 +167,24 @@ export interface DividedGraph {
   /** Shares of the output matrix; the shares are empty if the model has no logits. */
   readonly output: readonly Share[];
   readonly outputSite: number;
-  /** Matrices behind the pooling. Only the leader (thread 0) has their weights. */
+  /** Dense layers after the pooling. Only the leader (thread 0) has their weights. */
   readonly dense: readonly Share[];
   /** Scoring head. Only the leader (thread 0) has its weights; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
   /** Layers of the classifier of an X-LoRA mixture; empty if the model is not a mixture. */
   readonly classifier: readonly (readonly Share[])[];
-  /** Second convolution of the patches of an image encoder; null = none. */
+  /** Second patch convolution of an image encoder; null = none. */
   readonly secondEmbedding: readonly Share[] | null;
   /** Matrices of projectorMatrices(); empty if the model is not an image or audio encoder. */
   readonly projector: readonly (readonly Share[])[];
-  /** Matrices of the resampler of an image encoder; every thread has all queries. Null: it has none. */
+  /** Matrices of the resampler of an image encoder; null = no resampler. */
   readonly resampler: DividedResampler | null;
 }
 
-/** Query, key and value are divided in the same way, by whole heads. */
+/**
+ * Matrices of a resampler. Every thread has all learned queries. The matrices query, key and value are divided in the
+ * same way, by whole heads.
+ */
 export interface DividedResampler {
   readonly queries: Share;
   readonly query: readonly Share[];

@@ -23,7 +23,7 @@ export class PassDescriptorWriter {
 
   /**
    * Adds tokens `from` to `from + count` (exclusive) of a row of the batch. `adapter` is the address of the row's
-   * adapter; 0 = base model. `seesAhead`: the tokens also attend to the later ones of them.
+   * adapter; 0 = base model. `seesAhead`: whether each of these tokens also attends to the tokens after it.
    */
   add(batch: Batch, row: number, from: number, count: number, adapter: number, seesAhead = false): void {
     const pass = this.#pass;

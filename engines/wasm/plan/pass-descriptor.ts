@@ -4,18 +4,17 @@ import { axisCount } from "../graph/ropes.ts";
 import type { PartitionPlan } from "./partition-plan.ts";
 
 /**
- * Fields of a row.
+ * Indices of the fields of a row.
  *
  * adapter: address of the row's adapter, the same in the memories of all threads; 0 = base model.
  *
  * kept (X-LoRA mixtures only): 1 + number of the slot whose kept adapter weights the row uses; 0 = none.
  *
- * keeps (X-LoRA mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 =
- * none.
+ * keeps (X-LoRA mixtures only): 1 + number of the slot that keeps the adapter weights of the row's last token; 0 = none.
  *
- * seesAhead: 1 = the tokens of the row also attend to the later tokens of the row.
+ * seesAhead: 1 = each token of the row also attends to the later tokens of the row.
  *
- * unattended: number of tokens at the end of the row to which no token attends, not even they themselves.
+ * unattended: number of tokens at the end of the row to which no token attends. These tokens do not even attend to themselves.
  */
 export const rowField = {
   firstToken: 0,
@@ -38,7 +37,7 @@ type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blo
 
 export class PassDescriptor {
   readonly #header: Int32Array;
-  /** Tokens of the pass; -1: the input row of the same index (SharedBlocks.inputRows) takes the place of an embedding. */
+  /** Token ids of the pass. For a negative id, the input row of the same index (SharedBlocks.inputRows) replaces the embedding. */
   readonly tokens: Int32Array;
   /** Rows of the pass: `rowFields` integers for each row. */
   readonly rows: Int32Array;
@@ -47,8 +46,8 @@ export class PassDescriptor {
   /** KV pages of all rows, one page per block of tokens. The pages of a row start at index firstPage. */
   readonly pages: Int32Array;
   /**
-   * Coordinates of each token: time, row and column, `axisCount` integers for each token. Empty if no rope of the model has
-   * several dimensions.
+   * Coordinates of each token, `axisCount` integers per token: time, row and column. Empty unless a rope of the model has several
+   * dimensions.
    */
   readonly coordinates: Int32Array;
 
@@ -118,8 +117,8 @@ export class PassDescriptor {
   }
 
   /**
-   * Number of rows at the start of the list that are windows: attention limited to windows runs on these rows, all other
-   * attention on the rest. Only passes of image encoders have windows.
+   * Number of rows that are windows of an image; they come first in the list of rows. Attention that is limited to windows is computed for
+   * these rows, all other attention for the remaining rows. 0 except in passes of image encoders.
    */
   get windowCount(): number {
     return this.#header[header.windows] as number;
@@ -129,7 +128,7 @@ export class PassDescriptor {
     this.#header[header.windows] = count;
   }
 
-  /** Number of patches in a row of the image, in passes of image encoders. */
+  /** Image width in patches; only for passes of image encoders. */
   get patchColumns(): number {
     return this.#header[header.columns] as number;
   }

@@ -50,7 +50,7 @@ export class ComputeThread {
   readonly #norms: ThreadNorms;
   readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
-  /** Runs the adapters' part of a pass; null if the model takes no adapters. */
+  /** Computes the LoRA adapters' part of a pass; null if the model cannot have adapters. */
   readonly #adapters: AdapterPass | null;
   /**
    * Classifier of an X-LoRA mixture, and the adapter weights made from its outputs; null if the model is not an X-LoRA
@@ -64,11 +64,11 @@ export class ComputeThread {
   readonly #experts: Experts | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
-  /** Computes both ends of an image or audio encoder; null if the model takes tokens. */
+  /** Computes the outer layers of an image or audio encoder; null for models that read tokens. */
   readonly #ends: VisionPass | AudioPass | null;
-  /** Input rows that take the place of embeddings, see PassDescriptor.tokens. */
+  /** Input rows that replace the embeddings of tokens; see PassDescriptor.tokens. */
   readonly inputRows: Float32Array;
-  /** Embeddings of the last image or window of audio, on the leader only; empty if the model takes tokens. */
+  /** Embeddings of the last image tile or audio window, on the leader only; empty for models that read tokens. */
   mediaEmbeddings: Float32Array = new Float32Array(0);
   readonly #logits: Float32Array;
 
@@ -192,7 +192,7 @@ export class ComputeThread {
     });
   }
 
-  /** Creates the collector of the inputs of all matrices. Only the leader uses one, although every thread has all inputs. */
+  /** Creates the collector for the inputs of all matrices. Only the leader needs it, because every thread has the same inputs. */
   createCollector(): InputCollector {
     return new InputCollector(this.#divided, this.#products, this.#floats);
   }
@@ -245,7 +245,7 @@ export class ComputeThread {
     if (this.#plan.inputFloats > 0) this.#takeInputRows(n);
   }
 
-  /** Replaces the hidden states of tokens that are input rows. The rows come as they are: they are not scaled. */
+  /** Replaces the hidden states of tokens with negative ids by their input rows. Input rows are not multiplied by the embedding scale. */
   #takeInputRows(n: number): void {
     const { tokens } = this.pass;
     const { width } = this.#plan.shape;

@@ -19,7 +19,10 @@ export interface SharedBlocks {
    * mixture.
    */
   readonly classifier: SharedArrayBuffer | null;
-  /** Input rows of a pass: `inputFloats` floats for each token; empty if the model takes tokens only. */
+  /**
+   * Input rows of a pass, which replace embeddings: `inputFloats` floats for each token; empty if the model has no
+   * input rows.
+   */
   readonly inputRows: SharedArrayBuffer;
   /** Logits of a step: vocabSize floats for each logits row. */
   readonly logits: SharedArrayBuffer;

@@ -54,13 +54,18 @@ export class ThreadGroup {
     this.#checkFailed();
   }
 
-  /** Starts the pass that the descriptor describes on the other threads. Only the leader calls it. */
+  /**
+   * Starts a pass on the other threads; the pass descriptor says what it computes. Only the leader calls this method.
+   */
   startPass(): void {
     Atomics.add(this.#control, word.passes, 1);
     this.#wakeSleepers(word.passes);
   }
 
-  /** Waits for the next pass. Returns false if there will be none. Only the other threads call it, not the leader. */
+  /**
+   * Waits for the next pass. Returns false if the group was stopped or has failed. Called by all threads except the
+   * leader.
+   */
   awaitPass(): boolean {
     this.#waitWhile(word.passes, this.#passesSeen, passSpins);
     this.#passesSeen++;

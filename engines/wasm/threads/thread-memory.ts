@@ -27,7 +27,10 @@ const floatBytes = 4;
 /** Number of floats that attend() writes after the weighted sum of a head's values. */
 export const partialTail = 4;
 
-/** Keys and values of the heads of a resampler that a thread computes, and their page list, as attend() reads it. */
+/**
+ * Memory for a resampler on one thread: the keys and values of the thread's heads, and the page list that attend()
+ * reads.
+ */
 export interface ResamplerMemory {
   readonly heads: number;
   readonly pageBytes: number;
@@ -45,7 +48,10 @@ export interface ThreadMemory {
   readonly scales: ReadonlyMap<string, number>;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** Number of bytes from one layer's pages to the next layer's; 0 if all layers use the same pages. */
+  /**
+   * Number of bytes from the start of one layer's pages to the start of the next layer's pages; 0 if all layers use the
+   * same pages.
+   */
   readonly kvLayerBytes: number;
   /** Hidden states: floats [tokens][width]. */
   readonly hidden: number;
@@ -60,7 +66,7 @@ export interface ThreadMemory {
   /** Slabs: each thread's results of the current step. One slab per thread, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** Results of `up`, the second factor in a gated feed-forward. */
+  /** Products with the matrix `up`, the second factor in a gated feed-forward. */
   readonly gated: number;
   /** Input rows of one expert; 0 if the model has no experts. */
   readonly gathered: number;
@@ -68,7 +74,7 @@ export interface ThreadMemory {
   /** Rotation tables of the rotary position embedding (RoPE): one per `Rope` of the model, `rotationBytes` apart. */
   readonly rotation: number;
   readonly rotationBytes: number;
-  /** Slopes of the position bias, one a head; 0 if the model has none. */
+  /** Address of the slopes of the position bias, one float per head; 0 if the model has no position bias. */
   readonly slopes: number;
   /** Page list that attend() reads: pairs of a page's address and the position of its first token. */
   readonly pageList: number;
@@ -78,8 +84,8 @@ export interface ThreadMemory {
   readonly staging: number;
   readonly stagingBytes: number;
   /**
-   * Scratch memory for adapters; null if the model takes no adapters. The adapters themselves are stored after
-   * everything else.
+   * Scratch memory for LoRA adapters; null if the model cannot have adapters. The adapters themselves are stored after
+   * all other data.
    */
   readonly adapters: AdapterScratch | null;
 }
@@ -108,7 +114,7 @@ export function slabBytes(plan: PartitionPlan, divided: DividedGraph): number {
   return align(floats * floatBytes);
 }
 
-/** Number of floats that attend() writes for a query of a resampler, on each thread. */
+/** Returns, for each thread, the number of floats that attend() writes for a query of the resampler. */
 function resamplerStrides({ graph }: PartitionPlan, { resampler }: DividedGraph): number[] {
   const step = graph.vision && resamplerOf(graph.vision.projector);
   if (!step || !resampler) return [];
@@ -138,14 +144,14 @@ export function layOut(
   const kvPageBytes = kernels.kvPageBytes(plan.kvType, shape.kvHeads, shape.headLength, plan.blockTokens);
   const kvPoolBytes = kvPageBytes * pagesPerThread;
   const kv = arena.take(kvPoolBytes * kvLayers(plan));
-  // The layers of an encoder use the same pages, one layer after the other.
+  // All layers of an encoder use the same pages, because keys and values are discarded after each layer.
   const kvLayerBytes = plan.graph.isEncoder ? 0 : kvPoolBytes;
 
   const attentionWidth = shape.heads * shape.headLength;
   const classifier = plan.mixture?.classifier ?? [];
   const { vision, audio } = plan.graph;
   const projector = projectorMatrices(plan.graph);
-  // A position of an audio encoder has two input rows, which are used one after the other.
+  // A position of an audio encoder has two input rows, but only one of them is in memory at a time.
   const patchFloats = vision ? plan.inputFloats : audio ? Math.max(plan.inputFloats / 2, audio.convolution.columns) : 0;
   const resampler = vision && resamplerOf(vision.projector);
   const joinedWidth = Math.max(
@@ -164,7 +170,7 @@ export function layOut(
   const merged = vision ? passTokens / vision.merge.side ** 2 : audio ? passTokens / audio.stack : 0;
   const widestProjected = Math.max(0, ...projector.map(({ columns }) => columns));
   const resampled = resampler?.key.columns ?? 0;
-  // Rows between the two matrices of an audio projector.
+  // Memory for the rows between the two matrices of an audio projector.
   const gatedFloats = audio ? Math.ceil((Math.ceil(merged) * widestProjected) / passTokens) : 0;
   const preparedBytes = Math.max(
     ...[...types].flatMap((type) => [
@@ -207,7 +213,7 @@ export function layOut(
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
-/** Lays out the memory in which a thread keeps the keys and values of its heads of a resampler. */
+/** Lays out a thread's memory for the resampler: keys and values of the thread's heads, and the page list. */
 function layOutResampler(
   { passTokens, blockTokens, kvType, graph }: PartitionPlan,
   { resampler }: DividedGraph,

@@ -24,7 +24,7 @@ export interface ProductParts {
 export class ThreadProducts {
   /** Address of this thread's slab: its results, which gather() sends to the other threads. */
   readonly ownSlab: number;
-  /** Collects the inputs of the products; null: they are not collected. */
+  /** Collector of the products' inputs; null = inputs are not collected. */
   collector: InputCollector | null = null;
   readonly #shape: ProductParts["shape"];
   readonly #index: number;
@@ -48,10 +48,9 @@ export class ThreadProducts {
   }
 
   /**
-   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), adds the
-   * biases, applies the scales, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is
-   * already prepared; -1 = not prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix
-   * of a stack (experts).
+   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), adds the biases, applies the
+   * scales, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is already prepared; -1 = not
+   * prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
    */
   multiply(share: Share, x: number, columns: number, n: number, out: number, preparedAs = -1, index = 0): number {
     const { pieces, stride } = share;

@@ -1,4 +1,4 @@
-// Image encoder: turns tiles (images of limited size) into embeddings of the text model's width. It serves the models of both engines.
+// Image encoder: turns tiles (images of limited size) into embeddings as wide as those of the text model. Both engines use it.
 import { type ProjectorFile, readProjectorFile } from "../../files/projector.ts";
 import type { MediaGraph } from "../graph/media-graph.ts";
 import { axisCount } from "../graph/ropes.ts";
@@ -7,11 +7,11 @@ import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { type PatchOrder, rowOrder, squareOrder } from "./patch-order.ts";
 import { buildVisionGraph } from "./vision-graph.ts";
 
-/** One image of a size that the encoder takes. */
+/** Tile: an image, or a piece of an image, of a size that the encoder accepts. `width` and `height` are in pixels. */
 export interface Tile {
   readonly width: number;
   readonly height: number;
-  /** RGB values, row by row. */
+  /** RGB values, one byte each, row by row. */
   readonly pixels: Uint8Array;
 }
 
@@ -33,10 +33,7 @@ export class ImageEncoder {
     return new ImageEncoder(file, model, await MediaEncoder.load(file.table, model, threads));
   }
 
-  /**
-   * Returns the embeddings of a tile in the order of rows, shape [rows x columns][length]. Synchronous: it takes from
-   * milliseconds to minutes.
-   */
+  /** Returns the embeddings of a tile, row by row, shape [rows x columns][length]. Blocks the thread for milliseconds to minutes. */
   encode(tile: Tile): Float32Array {
     const { patchSize, mergeSide, windows, length } = this.file.sizes;
     const [rows, columns] = [tile.height / patchSize, tile.width / patchSize];
@@ -51,12 +48,12 @@ export class ImageEncoder {
     this.#encoder.dispose();
   }
 
-  /** Number of tokens before the patches: the class embedding. */
+  /** Number of tokens before the patches: 1 if the encoder has a class embedding, else 0. */
   get #classTokens(): number {
     return this.#model.tokens - this.file.sizes.patches;
   }
 
-  /** Writes the pass: a row for each window, and a row of all tokens. */
+  /** Fills the pass descriptor with one row for each window, followed by one row for all tokens. */
   #describePass(pass: PassDescriptor, { rows, columns, windows }: PatchOrder, patchColumns: number): void {
     const first = this.#classTokens;
     pass.patchColumns = patchColumns;
@@ -93,7 +90,7 @@ export class ImageEncoder {
   }
 }
 
-/** Returns embeddings in the order of rows. `cells`: see PatchOrder. */
+/** Reorders embeddings from token order to the row-by-row order of the tile. `cells`: see PatchOrder. */
 function inRows(embeddings: Float32Array, cells: Int32Array | null, length: number): Float32Array {
   if (cells === null) return embeddings.slice();
   const ordered = new Float32Array(embeddings.length);

@@ -1,17 +1,18 @@
-// Patch order: the order in which the patches of a tile become tokens. Encoders whose projector takes the patches of each
-// square side by side have these patches as adjacent tokens; those of a window are adjacent, too.
+// Patch order: the order in which the patches of a tile become tokens. Some projectors concatenate the patches of each square; for their
+// encoders, the patches of a square must be adjacent tokens. If attention is limited to windows, the patches of a window must also be
+// adjacent tokens.
 
 export interface PatchOrder {
-  /** For each token: row and column of its patch. */
+  /** For each token: row of its patch in the tile. `columns`: column of its patch. */
   readonly rows: Int32Array;
   readonly columns: Int32Array;
   /** Number of patches of each window; empty if there are no windows. */
   readonly windows: readonly number[];
-  /** For each embedding in the order of tokens: its number in the order of rows; null: the orders are the same. */
+  /** For each embedding, in token order: its index in the row-by-row order of the tile. Null: both orders are the same. */
   readonly cells: Int32Array | null;
 }
 
-/** Patches in the order of rows. */
+/** Returns the order of patches row by row. */
 export function rowOrder(rows: number, columns: number): PatchOrder {
   return {
     rows: Int32Array.from({ length: rows * columns }, (_, token) => Math.floor(token / columns)),
@@ -22,8 +23,8 @@ export function rowOrder(rows: number, columns: number): PatchOrder {
 }
 
 /**
- * Patches in the order of squares of `side` x `side` patches. `windowSide`: side in squares of the windows, which are
- * ordered first; null: no windows.
+ * Returns the order of patches square by square, with squares of `side` x `side` patches. If `windowSide` is not null, squares are ordered
+ * window by window, with windows of `windowSide` x `windowSide` squares.
  */
 export function squareOrder(rows: number, columns: number, side: number, windowSide: number | null): PatchOrder {
   const [down, across] = [rows / side, columns / side];

@@ -1,6 +1,6 @@
-// Resampler: attention of learned queries over the rows of an image's patches, on one compute thread. The thread computes
-// queries, keys and values of its own heads. All keys of its heads are in its memory, so no parts are merged. The results of
-// all threads are then joined.
+// Resampler: cross-attention from learned queries to the patches of an image, on one compute thread. The thread computes queries, keys and
+// values of its own heads. It has the keys of all patches for its heads, so attention results need no merging across threads. Finally, the
+// results of all threads are joined.
 
 import type { StepParts } from "../pass/step-runner.ts";
 import type { DividedResampler } from "../plan/partition-plan.ts";
@@ -8,7 +8,7 @@ import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import type { ResamplerStep } from "./vision-outer-layers.ts";
 
 const floatBytes = 4;
-/** Value of `behind` and `ahead` that means all positions. */
+/** Value of attend()'s parameters `behind` and `ahead` that means all positions. */
 const allPositions = 0x7fffffff;
 const frequencyBase = 10_000;
 
@@ -16,13 +16,15 @@ export interface ResamplerParts extends StepParts {
   readonly pass: PassDescriptor;
   readonly step: ResamplerStep;
   readonly divided: DividedResampler;
-  /** The thread's memory. */
+  /** View of the thread's memory. */
   readonly floats: Float32Array;
 }
 
 export class Resampler {
   readonly #parts: ResamplerParts;
-  /** Sine and cosine of a coordinate are a quarter of a row each. */
+  /**
+   * Frequencies of the position encoding. A position row has four quarters: sine and cosine of the column, then sine and cosine of the row.
+   */
   readonly #frequencies: Float32Array;
 
   constructor(parts: ResamplerParts) {
@@ -31,7 +33,7 @@ export class Resampler {
     this.#frequencies = Float32Array.from({ length: quarter }, (_, i) => 1 / frequencyBase ** (i / quarter));
   }
 
-  /** Reads n rows at x, and writes one row for each query to ThreadMemory.joined. Returns the number of queries. */
+  /** Resamples the n rows at x: writes one result row for each query to ThreadMemory.joined. Returns the number of queries. */
   run(x: number, n: number): number {
     const { step, divided, products, kernels, at } = this.#parts;
     const { columns } = step.key;
@@ -49,7 +51,7 @@ export class Resampler {
     return queries;
   }
 
-  /** Writes sine and cosine of each patch's column, then of its row, to ThreadMemory.input. */
+  /** Writes the position row of each patch to ThreadMemory.input: sine and cosine of its column, then of its row. */
   #writePositions(n: number): void {
     const { at, floats, pass, step } = this.#parts;
     const { columns } = step.key;
@@ -74,7 +76,7 @@ export class Resampler {
     return wave;
   }
 
-  /** Stores the keys and values of the thread's heads in its pages. */
+  /** Stores the keys and values of the thread's heads in the thread's pages. */
   #store(n: number): void {
     const { at, kernels, plan, step, products, divided, floats } = this.#parts;
     const { resampler } = at;
@@ -103,7 +105,7 @@ export class Resampler {
     }
   }
 
-  /** Writes the normed queries to ThreadMemory.input. */
+  /** Writes the learned queries, after their norm, to ThreadMemory.input. */
   #readQueries(queries: number): void {
     const { at, kernels, step, divided } = this.#parts;
     const [piece] = divided.queries.pieces;
@@ -117,7 +119,7 @@ export class Resampler {
     kernels.layerNorm(at.input, columns, scale, shift, at.input, columns, queries, columns, step.epsilon);
   }
 
-  /** Writes the results of the thread's heads for each query to its slab, in place of the queries. */
+  /** Computes attention for the thread's heads, and overwrites the queries in the thread's slab with the results. */
   #attend(queries: number, n: number): void {
     const { at, kernels, plan, step, products, divided } = this.#parts;
     const { resampler, gated } = at;
@@ -126,7 +128,7 @@ export class Resampler {
     const { headLength } = step;
     const { stride } = products.own(divided.query);
     const blocks = Math.ceil(n / plan.blockTokens);
-    // The queries get the last positions and may attend ahead, so each one attends to all keys.
+    // A batch of queries gets the last positions of the patches and may attend ahead, so that each query attends to all keys.
     for (let first = 0; first < queries; first += n) {
       const count = Math.min(n, queries - first);
       const rows = products.ownSlab + first * stride * floatBytes;

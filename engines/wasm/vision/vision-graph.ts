@@ -1,6 +1,6 @@
-// Graph of an image encoder: a vision transformer (ViT) with a projector, found in a projector file. Layers have a norm
-// before each block, learned positions or a rope of rows and columns, and bidirectional attention. Tensor names are those
-// of llama.cpp's mtmd.
+// Graph of an image encoder: a vision transformer (ViT) and the projector after it, built from a projector file. Each layer has a norm
+// before each block, and bidirectional attention. Positions are either learned or a rope over rows and columns. Tensor names are those of
+// llama.cpp's mtmd.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { EncoderSizes, ProjectorFile, ProjectorKind } from "../../files/projector.ts";
 import type { AttentionGraphStep, FeedForwardGraphStep, Graph, GraphStep, HeadNorms } from "../graph/graph.ts";
@@ -9,19 +9,19 @@ import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors 
 import { plainFrequencies, type Rope } from "../graph/ropes.ts";
 import type { ProjectorStep, VisionOuterLayers } from "./vision-outer-layers.ts";
 
-/** Number of positions of a side of MiniCPM-V's table; no key of the file has it. */
+/** Number of positions per side of MiniCPM-V's square position table. The file has no key for this number. */
 const minicpmBuckets = 70;
-/** Sizes of the encoder of the largest InternVL models, whose norms are RMS norms. */
+/** Width and number of layers of the largest InternVL encoder, which has RMS norms instead of layer norms. */
 const largestInternvl = { width: 3200, layers: 45 };
-/** Epsilon of the norm in InternVL's projector; no key of the file has it. */
+/** Epsilon of the norm in InternVL's projector. The file has no key for this number. */
 const internvlEpsilon = 1e-5;
-/** Length of a head of MiniCPM-V's resampler. */
+/** Number of floats in a head of MiniCPM-V's resampler. */
 const resamplerHeadLength = 128;
-/** A table of positions that MiniCPM-V's files have, and that is computed instead. */
+/** Table of positions in MiniCPM-V's files. It is ignored, because resampler.ts computes the same positions. */
 const computedPositions = "resampler.pos_embed_k";
 
 /**
- * Builds the graph. A token is a patch, and its input row has the pixels of the patch, padded. Throws `model_file_invalid` or
+ * Builds the graph. Each patch is a token, whose input row contains the pixels of the patch, padded. Throws `model_file_invalid` or
  * `unsupported` naming the tensor.
  */
 export function buildVisionGraph(file: ProjectorFile): MediaGraph {
@@ -72,7 +72,7 @@ function hasRmsNorms(projector: ProjectorKind, { width, layers }: EncoderSizes):
 }
 
 function outputNorm(tensors: GraphTensors, projector: ProjectorKind, width: number): Norm | null {
-  // The norm of Mistral 3 lies before its merger, behind the layers.
+  // Mistral 3 stores the norm after its layers with the projector's tensors, because it precedes the merger of patches.
   const name = projector === "pixtral" ? "mm.input_norm" : "v.post_ln";
   return tensors.has(name) ? tensors.norm(name, true, [width]) : null;
 }
@@ -92,8 +92,8 @@ function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"]
 }
 
 /**
- * Returns the ropes of the layers: the first half of the rotated pairs turns with the patch's row, the second half with its
- * column. Qwen: each half has all frequencies. Pixtral: the rows have every other frequency, the columns those between.
+ * Returns the ropes of the layers. The first half of the rotated pairs is rotated by the patch's row, the second half by its column. In
+ * Qwen, both halves have the same frequencies. In Pixtral, the frequencies alternate between rows and columns.
  */
 function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
   const isPixtral = projector === "pixtral";
@@ -106,10 +106,10 @@ function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
 
 const ropeBase = 10_000;
 
-/** Returns the largest number of windows of a tile. */
+/** Returns the maximum number of windows in a tile. */
 function maxWindows(sizes: EncoderSizes): number {
   if (sizes.windows === null) return 0;
-  // A tile of one row of windows has the most incomplete ones.
+  // The number of windows is largest for a tile that is one square high, because then each window is only one square high.
   const embeddings = sizes.patches / sizes.mergeSide ** 2;
   return Math.ceil(embeddings / sizes.windows.side);
 }
@@ -148,7 +148,7 @@ function layerSteps(
   return { steps, feedForward: feed.up.rows };
 }
 
-/** Norms of queries and keys: of all heads of a token as one row, or of each head; null: there are none. */
+/** Returns the norms of queries and keys, applied to all heads of a token as one row or to each head; null if the file has none. */
 function headNorms(tensors: GraphTensors, prefix: string, width: number, headLength: number): HeadNorms | null {
   if (!tensors.has(`${prefix}attn_q_norm`)) return null;
   const norm = (name: string) => tensors.norm(prefix + name, true, [width], [headLength]);
@@ -156,12 +156,12 @@ function headNorms(tensors: GraphTensors, prefix: string, width: number, headLen
   return { query, key, span: query.weight.shape[0] === width ? "row" : "head" };
 }
 
-/** The matrix with the factors of its results, if the file has them (layer scale). */
+/** Returns the matrix with one scale factor per row of its results (layer scale); returns it unchanged if the file has no such factors. */
 function scaled(tensors: GraphTensors, name: string, matrix: Matrix): Matrix {
   return tensors.has(name.replace(/\.weight$/, "")) ? { ...matrix, scale: tensors.vector(name, matrix.rows) } : matrix;
 }
 
-/** Some older files have the names of the matrices `up` and `down` swapped. */
+/** Builds the feed-forward step. In some older files, the names of the matrices `up` and `down` are swapped. */
 function feedForwardStep(
   tensors: GraphTensors,
   prefix: string,
@@ -171,7 +171,7 @@ function feedForwardStep(
   const [upName, downName] = isSwapped ? ["ffn_down", "ffn_up"] : ["ffn_up", "ffn_down"];
   const up = tensors.padded(prefix + upName, [width, feedForward], { rows: feedForward, columns: width });
   const down = tensors.padded(prefix + downName, [feedForward, width], { rows: width, columns: feedForward });
-  // The rows of `up` are the columns of `down`, so both are padded to the same number.
+  // Each row of `up` computes one column of `down`'s input, so both matrices are padded to the same inner length.
   const inner = Math.max(up.rows, down.columns);
   const gate = tensors.has(`${prefix}ffn_gate`)
     ? tensors.padded(`${prefix}ffn_gate`, [width, feedForward], { rows: feedForward, columns: width })
@@ -252,7 +252,7 @@ function resamplerSteps(tensors: GraphTensors, { width, length, queries, epsilon
   ];
 }
 
-/** Two matrices with an activation between them. */
+/** Returns the steps of a projector with two matrices and a gelu between them. */
 function mlpSteps(
   tensors: GraphTensors,
   [firstName, secondName]: readonly [string, string],
@@ -262,7 +262,7 @@ function mlpSteps(
 ): ProjectorStep[] {
   const first = tensors.padded(firstName, [columns, inner], { rows: inner, columns });
   const second = tensors.padded(secondName, [inner, length], { rows: length, columns: inner });
-  // The rows of the first matrix are the columns of the second, so both are padded to the same number.
+  // Each row of the first matrix computes one column of the second matrix's input, so both are padded to the same inner length.
   const rows = Math.max(first.rows, second.columns);
   return [
     { kind: "matrix", matrix: { ...first, rows }, activation: "gelu" },

@@ -1,22 +1,22 @@
-// Outer layers of an image encoder: its parts before and after its layers. Plain data, part of the graph. The embedding of such a
-// graph is the matrix that multiplies patches; vision-graph.ts builds the graph, vision-pass.ts computes it.
+// Outer layers of an image encoder: the parts before and after its transformer layers. Plain data, part of the graph. The graph's embedding
+// matrix is the patch convolution. vision-graph.ts builds this data, vision-pass.ts computes these layers.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation } from "../graph/shape.ts";
 
-/** Step of the projector: a norm, a matrix with its bias, followed by an activation if there is one, or a resampler. */
+/** Step of the projector: a norm, a product with a matrix (plus its bias, then an activation unless it is null), or a resampler. */
 export type ProjectorStep =
   | { readonly kind: "norm"; readonly norm: Norm; readonly of: "rms" | "layer"; readonly epsilon: number }
   | { readonly kind: "matrix"; readonly matrix: Matrix; readonly activation: Activation | null }
   | ResamplerStep;
 
 /**
- * Attention of learned queries over the rows of the patches. Keys, but not values, have the sine and cosine of the patch's
- * column and row added to the rows.
+ * Step of a resampler: cross-attention from learned queries to the rows of the patches. For the keys, but not for the values, the sine and
+ * cosine of the patch's column and row are added to the patch's row.
  */
 export interface ResamplerStep {
   readonly kind: "resampler";
-  /** One row for each query; these are normed. */
+  /** Learned queries, one per row. `norm` is applied to them. */
   readonly queries: Matrix;
   readonly norm: Norm;
   readonly epsilon: number;
@@ -26,30 +26,36 @@ export interface ResamplerStep {
   readonly headLength: number;
 }
 
-/** Returns the resampler of a projector; null: it has none. */
+/** Returns the resampler step of a projector; null if the projector has none. */
 export function resamplerOf(projector: readonly ProjectorStep[]): ResamplerStep | null {
   return projector.find((step) => step.kind === "resampler") ?? null;
 }
 
 export interface VisionOuterLayers {
-  /** Matrix of a second convolution of the patches, added to the first; null: none. Video would give it the next frame. */
+  /**
+   * Matrix of a second patch convolution, whose result is added to that of the first; null = none. For video, it would multiply the next
+   * frame; for an image, both matrices multiply the same patches.
+   */
   readonly secondEmbedding: Matrix | null;
-  /** Vector that is the first token, before the patches; null: none. It is dropped after the layers. */
+  /**
+   * Class embedding: a vector that is used as the first token, before the patches; null = none. Its hidden state is dropped after the last
+   * layer.
+   */
   readonly classEmbedding: TensorInfo | null;
   /**
-   * How the patches of each square of `side` x `side` become one row: their average, or all of them side by side.
-   * "adjacent": all side by side, and the patches of a square are adjacent tokens. A side of 1 leaves the patches as they
-   * are. "interleaved": all side by side, the first float of each, then the second of each.
+   * How the patches of each square of `side` x `side` patches are merged into one row. "average": their mean. "concatenate": one patch
+   * after another. "adjacent": like "concatenate", for encoders in which the patches of a square are already adjacent tokens.
+   * "interleaved": the first float of each patch, then the second float of each patch, and so on. If `side` is 1, patches are not merged.
    */
   readonly merge: { readonly kind: "average" | "concatenate" | "interleaved" | "adjacent"; readonly side: number };
   /**
-   * Number of positions of a side, if those of tiles of any size are spread over them: the table has its square. Null: each
-   * token has its own position.
+   * Number of positions per side of a square position table, over which the patches of a tile of any size are spread evenly. Null: the
+   * table has one position for each token.
    */
   readonly positionBuckets: number | null;
-  /** Vector that is one more embedding at the end of each row but the last; null: none. */
+  /** Embedding that is inserted after each row of the tile except the last; null = none. */
   readonly rowEnd: TensorInfo | null;
   readonly projector: readonly ProjectorStep[];
-  /** Number of floats of an embedding. */
+  /** Number of floats in an embedding. */
   readonly length: number;
 }

@@ -1,6 +1,5 @@
-// Vision pass: the start and the end of a pass of an image encoder, on one compute thread. At the start, patches become
-// hidden states. At the end, the patches of each square are merged, and the projector turns them into embeddings of the
-// text model's width.
+// Vision pass: the start and the end of a pass of an image encoder, on one compute thread. At the start, patches become hidden states. At
+// the end, the patches of each square are merged, and the projector turns them into embeddings as wide as those of the text model.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
@@ -14,7 +13,7 @@ export interface VisionParts extends StepParts {
   readonly pass: PassDescriptor;
   readonly vision: VisionOuterLayers;
   readonly divided: Pick<DividedGraph, "embedding" | "secondEmbedding" | "projector" | "resampler">;
-  /** The thread's memory, and the input rows that all threads share. */
+  /** `floats`: view of the thread's memory. `inputRows`: input rows, shared by all threads. */
   readonly floats: Float32Array;
   readonly inputRows: Float32Array;
 }
@@ -32,7 +31,10 @@ export class VisionPass {
     this.#resampler = step && divided && new Resampler({ ...parts, step, divided });
   }
 
-  /** Computes the hidden states of n tokens from the input rows: patches, after the class embedding if there is one. */
+  /**
+   * Computes the first hidden states of n tokens from their input rows. If there is a class embedding, it is the first token; all other
+   * tokens are patches.
+   */
   embed(n: number): void {
     const { at, products, divided, floats, inputRows, plan, kernels, vision } = this.#parts;
     const { inputFloats, shape } = plan;
@@ -48,7 +50,9 @@ export class VisionPass {
       kernels.copyRows(this.#addressOf(classEmbedding), shape.width, at.hidden, shape.width, 1, shape.width);
   }
 
-  /** Computes the embeddings of an image from the hidden states of the layers. Returns their address and their number. */
+  /**
+   * Computes the embeddings of a tile from the hidden states after the last layer. Returns the address and the number of the embeddings.
+   */
   project(): { readonly address: number; readonly count: number } {
     const { at, divided, plan, norms, vision, pass } = this.#parts;
     const { shape, graph } = plan;
@@ -80,7 +84,7 @@ export class VisionPass {
     return { address: x, count };
   }
 
-  /** Returns the embeddings of an image from what project() has computed, with the ends of rows if there are any. */
+  /** Returns the embeddings that project() has computed for a tile. If the encoder has a row-end embedding, it is inserted between rows. */
   embeddings({ address, count }: ReturnType<VisionPass["project"]>): Float32Array {
     const { floats, vision, pass } = this.#parts;
     const { length, rowEnd, merge } = vision;
@@ -107,7 +111,7 @@ export class VisionPass {
     else kernels.layerNorm(x, columns, weight, bias, x, columns, count, columns, epsilon);
   }
 
-  /** Writes the merged rows to ThreadMemory.input. Returns the number of floats of a row. */
+  /** Merges the patches of each square, and writes the merged rows to ThreadMemory.input. Returns the number of floats in a merged row. */
   #merge(first: number, patches: number): number {
     const { at, kernels, plan, vision, floats, pass } = this.#parts;
     const { width } = plan.shape;
@@ -135,7 +139,10 @@ export class VisionPass {
     return columns;
   }
 
-  /** Writes the merged rows so that the first floats of all patches of a square come first, then the second ones. */
+  /**
+   * Merges the patches of each square by interleaving: the first float of each patch, then the second float of each patch, and so on.
+   * Returns the number of floats in a merged row.
+   */
   #interleave(first: number, patches: number): number {
     const { at, plan, vision, floats, pass } = this.#parts;
     const { width } = plan.shape;

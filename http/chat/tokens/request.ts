@@ -5,7 +5,7 @@ import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import { commonFields } from "../../shared/fields/fields.ts";
 import { askedRequest, chatRequestSchema } from "../request.ts";
 
-/** Maximum characters of a text to tokenize. */
+/** Maximum length in characters of a text to tokenize. */
 const MAX_TEXT = 4 * 2 ** 20;
 const MAX_TOKENS = 200_000;
 

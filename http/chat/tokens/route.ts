@@ -45,7 +45,7 @@ async function convert(
   return { converted: await context.inference.convertTokens(asked, request.signal), isShort };
 }
 
-/** Returns a list that is serialised only while it is sent, because it may have hundreds of thousands of entries. */
+/** Returns a JSON list that is serialised only while it is sent, because it may have hundreds of thousands of entries. */
 function list(tokens: Int32Array, entry: (token: number, at: number) => string): unknown {
   return writtenLater(() => arrayFragments(entries(tokens, entry)));
 }

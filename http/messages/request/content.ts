@@ -1,5 +1,6 @@
-// Schemas of `messages` and `system` in a messages request: roles, and content as a string or as blocks. Blocks of other
-// servers' tools are ignored. Blocks that a text model cannot read are rejected with an error that names them.
+// Schemas of `messages` and `system` in a messages request: roles, and content as a string or as blocks. Blocks created by
+// tools of other servers are ignored. Blocks that a text model cannot read are rejected with an error that names the block
+// type.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";

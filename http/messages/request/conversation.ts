@@ -1,5 +1,6 @@
-// Conversation of a messages request. Consecutive messages of one role are merged, every tool result becomes a separate
-// message, and every tool call needs a result. Throws ServerError with the path of the invalid message.
+// Conversation of a messages request: converts it to chat messages. Consecutive messages of one role are merged, every tool
+// result becomes a separate message, and every tool call needs a result. Throws a ServerError with the path of the invalid
+// message.
 import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
 import { checkedFileName } from "../../../actors/files/file-name.ts";
 import type { ChatMessage, MessageMedia, RequestMedia, ToolCall } from "../../../engines/generation.ts";
@@ -33,13 +34,13 @@ interface Draft {
   readonly toolCallId?: string;
 }
 
-/** Conversation as chat messages, with its files and the names of the deferred tools that its tool results load. */
+/** Conversation as chat messages, with its files and the names of the deferred tools loaded by its tool results. */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
   readonly files: readonly InputFile[];
   readonly loadedTools: ReadonlySet<string>;
   readonly earlierCalls: EarlierCalls;
-  /** Images in the messages; undefined: none. */
+  /** Images in the messages; undefined if there are none. */
   readonly media: readonly RequestMedia[] | undefined;
 }
 
@@ -67,16 +68,19 @@ class Drafts {
   readonly files: InputFile[] = [];
   readonly media = new MediaCollector();
   readonly loadedTools = new Set<string>();
-  /** Ids of all server calls. */
+  /** Ids of all tool calls that the server ran. */
   readonly callIds: string[] = [];
-  /** Session of the last server call whose blocks contain a session; null: none. */
+  /** Session of the last server call that names a session; null if no call does. */
   session: string | null = null;
-  /** Server calls of the last assistant message. Their results follow it. */
+  /** Server calls of the last assistant message. Their results are added after that message. */
   #serverCalls: ServerCall[] = [];
-  /** Names of the tool calls without a result, by call id. Only the last assistant message can have such calls. */
+  /** Names of the tool calls that still need a result, by call id. Only the last assistant message can have such calls. */
   readonly #open = new Map<string, string>();
 
-  /** `takesServerCalls`: whether server calls become messages. If false, the session must supply the calls. */
+  /**
+   * `takesServerCalls`: whether tool calls that the server ran become messages. If false, the stored session supplies these
+   * calls.
+   */
   constructor(takesServerCalls: boolean) {
     this.#takesServerCalls = takesServerCalls;
   }
@@ -89,7 +93,7 @@ class Drafts {
     else this.#drafts.push({ role, content: text, reasoning: "", toolCalls: [] });
   }
 
-  /** Adds a message of the user: tool results, texts, images and files. */
+  /** Adds a user message: tool results, texts, images and files. */
   ask(content: UserContent, at: string): void {
     if (typeof content === "string") {
       this.say("user", content, `${at}.content`);
@@ -106,7 +110,7 @@ class Drafts {
     }
   }
 
-  /** Adds an image at the end of the last user message. If there is none, adds one without text. */
+  /** Adds an image to the end of the last user message. If the last message is not a user message, adds an empty one first. */
   #show(block: ImageBlock, at: string): void {
     if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
     const draft = this.#drafts.at(-1) as Draft;
@@ -119,7 +123,7 @@ class Drafts {
     return this.media.addFile(source.file_id, `${at}.source.file_id`);
   }
 
-  /** Adds a file to the last user message. If there is none, adds one without text. */
+  /** Adds a file to the last user message. If the last message is not a user message, adds an empty one first. */
   #attach(block: FileBlock, at: string): void {
     if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
     this.files.push(fileOf(block, this.#drafts.length - 1, at));
@@ -135,8 +139,8 @@ class Drafts {
       if (call !== undefined) {
         draft = this.#callServer(call);
       } else if (block.type === "text" || block.type === "thinking" || block.type === "tool_use") {
-        // Text and thinking after server calls begin the next round. A call of a client's tool belongs to the
-        // same round as the server calls before it.
+        // Text and thinking after server calls begin the next round. A call of a client's tool belongs to the round of the
+        // server calls before it.
         if (block.type !== "tool_use" && this.#serverCalls.length > 0) draft = this.#nextRound();
         this.#add(draft, block);
       }
@@ -145,7 +149,7 @@ class Drafts {
   }
 
   #add(draft: Draft, block: Extract<Block, { readonly type: "text" | "thinking" | "tool_use" }>): void {
-    // No separator is added: the model generated these blocks as one text.
+    // The texts are joined without a separator, because the model generated these blocks as one text.
     if (block.type === "text") draft.content += block.text;
     else if (block.type === "thinking") draft.reasoning += block.thinking;
     else {
@@ -163,7 +167,7 @@ class Drafts {
     return draft;
   }
 
-  /** Adds a call that the server ran to the message of its round, and returns the message. */
+  /** Adds a call that the server ran to the assistant message of its round. Returns this message. */
   #callServer(call: ServerCall): Draft {
     const isNewRound = this.#serverCalls.some(({ round }) => round !== call.round);
     const draft = isNewRound ? this.#nextRound() : this.#assistant();
@@ -174,7 +178,7 @@ class Drafts {
     return draft;
   }
 
-  /** Ends the round of the server calls, and returns the assistant message of the next round. */
+  /** Ends the current round of server calls, and returns the assistant message of the next round. */
   #nextRound(): Draft {
     this.#addResults();
     return this.#assistant();

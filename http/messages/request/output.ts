@@ -1,5 +1,5 @@
 // Output format of a messages request: two fields of the messages API, and the fields that all protocols of this server share.
-// A request may use only one of these fields.
+// A request may set only one of them.
 import { z } from "zod";
 import type { OutputGrammar } from "../../../engines/generation.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";

@@ -1,5 +1,5 @@
-// Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest. Ignored
-// fields and fields that are not implemented yet are listed by name.
+// Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest. The
+// schemas also list ignored fields and fields that are not implemented yet.
 import { z } from "zod";
 import type { AgentOptions } from "../../../actors/api/agent/agents.ts";
 import { type ChatMessage, requestDefaults, type ToolSpec } from "../../../engines/generation.ts";
@@ -168,9 +168,9 @@ type CountRequestBody = z.output<typeof countRequestSchema>;
 type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
 
 /**
- * Converts a request body to the request that all protocols share, and the options of the agent loop. `offered`: tools that the
- * server offers; null: the server has no agent loop. Throws if the messages are not a valid conversation, and `unsupported` if
- * the body needs a feature that the server does not offer.
+ * Converts a request body to the request format that all protocols share and to the options of the agent loop. `offered`: tools
+ * of the server; null: no agent loop. Throws if the messages are not a valid conversation, and `unsupported` if the body needs
+ * a feature that the server does not offer.
  */
 export function askedRun(
   body: CountRequestBody & {
@@ -225,7 +225,8 @@ function skillsOf({ container }: Pick<CountRequestBody, "container">): ToolNeeds
 }
 
 /**
- * Returns whether the last message is an answer with server calls. Such an answer is continued even if it has no text.
+ * Returns whether the last message is an assistant message with server calls. The output continues such a message, even if it
+ * has no text.
  */
 function endsWithServerCall(messages: CountRequestBody["messages"]): boolean {
   const last = messages.at(-1);
@@ -293,7 +294,7 @@ function featuresOf(body: Conflicting): NamedGroups {
   ]);
 }
 
-/** Returns the fields of the agent loop, with the session of a named container. */
+/** Returns the request's fields for the agent loop. A named container supplies the session. */
 function sentAgentFields(body: Conflicting): AgentFields {
   const { container } = body;
   const id = typeof container === "string" ? container : container?.id;

@@ -1,6 +1,5 @@
-// Server calls in earlier answers: the calls of web tools and MCP tools that a request sends back, with the results
-// that the model read. Blocks of other servers and of code execution are omitted, because they do not contain these
-// results.
+// Earlier server calls: calls of web tools and MCP tools that a request sends back, with the results that the model read. Omits
+// code execution blocks and blocks of other servers, because they do not contain this result text.
 import { z } from "zod";
 import { isBounded } from "../../shared/fields/bounded.ts";
 import { webToolNames } from "../../shared/fields/tools/web-search.ts";
@@ -41,26 +40,26 @@ const result = z.discriminatedUnion("type", [
 type Block = Exclude<AssistantContent, string>[number];
 type Result = z.output<typeof result>;
 
-/** A call of a server tool, and its result as the model read it. */
+/** Call of a server tool, with the result text that the model read. */
 export interface ServerCall {
   readonly round: number;
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
   readonly result: string;
-  /** Session in which the call ran; null: the blocks do not contain it. */
+  /** Session in which the call ran; null if the blocks contain no session. */
   readonly session: string | null;
 }
 
-/** Maps the names of the web tools in blocks to the names that the model sees. */
+/** Maps the names of web tools in blocks to the tool names that the model sees. */
 const webNames: Readonly<Record<string, string>> = { web_search: webToolNames.search, web_fetch: webToolNames.page };
 
-/** Returns whether an answer has a call whose blocks do not contain the result as the model read it. */
+/** Returns whether an assistant message has a call whose blocks do not contain the result text that the model read. */
 export function hasOpaqueCall(blocks: readonly Block[]): boolean {
   return blocks.some((block) => block.type === "server_tool_use" && !(String(block.name) in webNames));
 }
 
-/** Returns the server calls of an answer, by block id. Calls without a readable result are omitted. */
+/** Returns the server calls of an assistant message, by block id. Omits calls without a readable result. */
 export function serverCalls(blocks: readonly Block[]): ReadonlyMap<string, ServerCall> {
   const results = new Map(
     blocks.flatMap((block) => {
@@ -82,7 +81,7 @@ export function serverCalls(blocks: readonly Block[]): ReadonlyMap<string, Serve
   );
 }
 
-/** Returns the result as the model read it; null if this server did not create the block. */
+/** Returns the result text that the model read; null if this server did not create the block. */
 function textOf({ type, content }: Result): string | null {
   if (type === "mcp_tool_result") {
     return typeof content === "string" ? content : content.map(({ text }) => text).join("\n");

@@ -1,5 +1,5 @@
-// Server tools of a messages request: web search, web fetch and MCP servers. Schemas, and translation to options of a
-// run.
+// Server tools of a messages request: schemas of web search, web fetch and MCP servers, and their translation to options of an
+// agent run.
 import { z } from "zod";
 import type { Conflict } from "../../shared/fields/conflicts.ts";
 import { ignored, isEmptyArray, notBuiltYet, refused } from "../../shared/fields/fields.ts";
@@ -105,7 +105,7 @@ export interface SentServerTools {
   readonly toolsets: readonly McpToolset[];
 }
 
-/** Returns how the request uses the web tools. If it lists only one of the web tools, the other is not offered. */
+/** Returns how the request uses the web tools. A web tool that the request does not list is not offered. */
 export function webUseOfTools({ search, fetch }: SentServerTools, options: WebSearchOptions): WebUse {
   const tool = search ?? fetch;
   if (tool === undefined) return webUseOf(options);
@@ -127,7 +127,7 @@ function uses(name: string, tool: SearchTool | FetchTool | undefined): Readonly<
   return typeof tool?.max_uses === "number" ? { [name]: tool.max_uses } : {};
 }
 
-/** Yields a conflict if the two web tools have different domain lists, because a run has one list for both. */
+/** Yields a conflict if the two web tools have different domain lists, because an agent run has only one list. */
 export function* domainConflicts({ search, fetch }: SentServerTools): Iterable<Conflict> {
   if (search === undefined || fetch === undefined) return;
   for (const field of ["allowed_domains", "blocked_domains"] as const) {
@@ -144,7 +144,10 @@ interface McpServer {
     | undefined;
 }
 
-/** Returns the MCP servers that the request names. A toolset replaces the configuration in `mcp_servers`. */
+/**
+ * Returns the MCP servers that the request names. A toolset in `tools` takes precedence over the configuration in
+ * `mcp_servers`.
+ */
 export function namedServers(
   { toolsets }: SentServerTools,
   servers: readonly McpServer[] | null | undefined,

@@ -62,8 +62,8 @@ export function thinkingBudget({ thinking }: ThinkingFields): number | null {
 }
 
 /**
- * Returns the arguments of the chat template. Unlike `reasoning_effort`, `output_config.effort` does not switch thinking on or
- * off.
+ * Returns the arguments of the chat template. `output_config.effort` does not switch thinking on or off, unlike
+ * `reasoning_effort`.
  */
 export function templateArguments(fields: ThinkingFields): TemplateArguments {
   const own = askedThinking(fields);
@@ -99,7 +99,7 @@ function askedThinking(fields: ThinkingFields): AskedThinking {
   return withThink(sentThinking(fields), fields.think);
 }
 
-/** Returns the thinking settings of a request; the alias `think` is not taken into account. */
+/** Returns the thinking settings of a request, without the alias `think`. */
 function sentThinking({ thinking, enable_thinking, reasoning_effort, ...fields }: ThinkingFields): AskedThinking {
   const { effort, isOn } = thinkingAmong(fields.chat_template_kwargs);
   return {

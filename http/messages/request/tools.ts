@@ -24,7 +24,7 @@ import {
   serverToolFields,
 } from "./server-tools.ts";
 
-/** Tool name. Its maximum length is the largest that any protocol allows. */
+/** Tool name. The maximum length is the largest that any of the protocols allows. */
 export const toolName = nameOfLength(128);
 
 const serverTools = [
@@ -47,7 +47,7 @@ const serverTools = [
   "advisor_20260301",
 ] as const;
 
-/** Versions of the code execution tool. The first version has only Python; the others also have a shell. */
+/** Versions of the code execution tool. The first version runs only Python; later versions also offer a shell. */
 const codeTools = [
   "code_execution_20250522",
   "code_execution_20250825",
@@ -124,9 +124,9 @@ export const toolFields = {
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
 /**
- * Returns the tools of the request and the server's tools `added`; null if no tool may be called. A tool with
+ * Returns the request's tools together with the server's tools `added`; null if no tool may be called. A tool with
  * `defer_loading` is included only if `loaded` or the tool choice contains its name, or if `loaded` is null. Throws
- * invalid_value if the choice does not fit the tools.
+ * invalid_value if the tool choice does not fit these tools.
  */
 export function requestedTools(
   fields: ToolFields,
@@ -137,7 +137,7 @@ export function requestedTools(
   return namedTools(fields, added, loaded);
 }
 
-/** Like requestedTools. The tools may be incomplete, so the choice is not checked. */
+/** Returns the same as requestedTools, but does not check the tool choice, because the list of tools may be incomplete. */
 export function namedTools(
   { tools, tool_choice: wanted }: ToolFields,
   added: readonly ToolSpec[],

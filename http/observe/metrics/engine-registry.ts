@@ -1,5 +1,5 @@
 // Engine registry: a prom-client registry of engine metrics. prom-client's metric classes do their own counting and cannot be
-// set to existing histogram counts. Therefore this module creates plain objects with the methods that a registry calls.
+// set to existing histogram counts. This module therefore creates plain objects with the methods that a registry calls.
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
 import type { EngineMetric, LatencyMetric } from "../../../actors/api/engine-metric.ts";
 
@@ -19,8 +19,8 @@ export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
 }
 
 /**
- * Returns the values of a histogram with cumulative buckets. The labels are the same as in the request metrics. Method and
- * status are constant, because a stream is always a POST with status 200.
+ * Returns the values of a histogram with cumulative buckets. Labels are the same as in the request metrics. The labels for
+ * method and status are constant, because a stream is always a POST with status 200.
  */
 function histogramValues({ name, bounds, samples }: LatencyMetric): MetricValueWithName<string>[] {
   return samples.flatMap(({ series, model, counts, sumSeconds }) => {

@@ -1,4 +1,4 @@
-// Metrics recorder: counts the requests of one server. It observes every exchange; the metrics route renders the text.
+// Metrics recorder: counts the requests of one server by observing every exchange. The metrics route sends the rendered text.
 import { Registry } from "prom-client";
 import type { EngineMetric } from "../../../actors/api/engine-metric.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
@@ -10,7 +10,8 @@ import { engineRegistry } from "./engine-registry.ts";
 import { processRegistry } from "./process-registry.ts";
 import { type RequestLabels, requestMetrics } from "./request-metrics.ts";
 
-// Client input never becomes a label value, because every label value creates a series that stays until the process ends.
+// A method outside this list gets the label "<other>". Client input never becomes a label value, because each label value
+// creates a time series that exists until the process ends.
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]);
 const otherMethod = "<other>";
 const unmatchedPath = "<unmatched>";
@@ -50,8 +51,8 @@ export class HttpMetrics implements ExchangeObserver {
   }
 
   /**
-   * Counts the requests in flight at each scrape, because the model of a request is known only after its start. A series that
-   * has no more requests remains, with the value 0.
+   * Counts the requests in flight anew at each scrape, because the model of a request is not known when it begins. A time
+   * series without requests in flight stays in the output, with the value 0.
    */
   #countInFlight(): Iterable<{ readonly labels: RequestLabels; readonly count: number }> {
     for (const series of this.#inFlight.values()) series.count = 0;
@@ -74,7 +75,7 @@ export class HttpMetrics implements ExchangeObserver {
     };
   }
 
-  /** Returns the model that a request names, or the default model, even if the request was rejected. */
+  /** Returns the model that a request names, or the default model. Also works for rejected requests. */
   #modelOf({ model, route, request }: Exchange): string {
     if (model !== "") return model;
     const place = route?.modelName ?? (route?.kind === "inference" ? "model" : null);
@@ -95,7 +96,10 @@ function queriedModel({ query }: HttpRequest): { readonly name: unknown } {
   return { name: new URLSearchParams(query).get("model") };
 }
 
-/** Size of the request body; null: there is no body, or the body has no content-length and was not fully read. */
+/**
+ * Returns the size of the request body in bytes; null if there is no body, or if a body without content-length was not fully
+ * read.
+ */
 function knownBodyBytes({ headers, bodyBytes }: HttpRequest): number | null {
   if (!bringsBody(headers)) return null;
   if (bodyBytes > 0) return bodyBytes;

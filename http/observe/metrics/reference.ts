@@ -1,5 +1,5 @@
-// Generator of docs/metrics.md: every metric with its type, labels and meaning, from the metrics themselves. write-reference.ts
-// writes the file; a test fails if the file is out of date.
+// Generator of docs/metrics.md: lists every metric with its type, labels and help text, read from the metric objects.
+// write-reference.ts writes the file; a test fails if the file is out of date.
 import type { Registry } from "prom-client";
 import { engineMetrics, latencyMetrics, textMetrics } from "../../../actors/front/metrics/engine-metrics.ts";
 import { storeMetrics } from "../../../actors/front/metrics/store-metrics.ts";
@@ -8,7 +8,7 @@ import { engineRegistry } from "./engine-registry.ts";
 import { processRegistry } from "./process-registry.ts";
 import { requestMetrics } from "./request-metrics.ts";
 
-/** Properties of a metric in a registry that prom-client's type does not declare. */
+/** Properties of a registered metric that prom-client's type does not declare. */
 interface RegisteredMetric {
   readonly name: string;
   readonly help: string;

@@ -1,7 +1,7 @@
-// Request metrics: the HTTP metrics of the API contract, in a separate registry. recorder.ts updates them.
+// Request metrics: the HTTP metrics of the API contract, in a registry of their own. recorder.ts updates them.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 
-/** Histogram buckets in seconds, from a rejected request to a long response of a slow model. */
+/** Histogram buckets in seconds: the shortest are for rejected requests, the longest for long responses of slow models. */
 const durationBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 600];
 /** Histogram buckets in bytes, up to the maximum body size. */
 const bodyBuckets = [256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 52_428_800];

@@ -1,4 +1,4 @@
-// Start of tracing, if the OpenTelemetry packages are installed. The user installs them, because few servers need them.
+// Start of tracing, which needs the OpenTelemetry packages. The user installs these packages, because few servers need them.
 import { ServerError } from "../../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import type { Tracing, TracingOptions } from "./tracing.ts";

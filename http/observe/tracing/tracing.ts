@@ -1,5 +1,5 @@
-// Tracing: spans of inference requests, exported by OTLP over HTTP. Imported only if an endpoint is set. The spans are created
-// when a request ends, from times in its events, so the other threads do not depend on tracing.
+// Tracing: spans of inference requests, exported by OTLP over HTTP. Loaded only if an endpoint is set. Spans are created when a
+// request ends, from the times in its events, so other threads do not depend on tracing.
 import {
   type Attributes,
   type Context,
@@ -22,7 +22,7 @@ import type { Generation } from "../instrumented-inference.ts";
 import type { Log } from "../log.ts";
 
 export interface TracingOptions {
-  /** Base address of the collector; spans are sent to its path `/v1/traces`. */
+  /** Base address of the collector. Spans are sent to its path `/v1/traces`. */
   readonly endpoint: string;
   readonly version: string;
   readonly log: Log;
@@ -71,7 +71,7 @@ export class Tracing implements ExchangeObserver {
     span.end(end);
   }
 
-  /** Sends the remaining spans, but waits no longer than the deadline. */
+  /** Sends the remaining spans. Stops waiting at the deadline. */
   async close(deadlineMs: number = closeDeadlineMs): Promise<void> {
     // A failure needs no handling here, because the exporter has logged it.
     const shutdown = this.#provider.shutdown().catch(() => {});
@@ -98,7 +98,7 @@ const traceparentForm = /^(?!ff)[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{
 
 /**
  * Reads the caller's span from the W3C Trace Context headers. Returns the root context if traceparent is absent or invalid. The
- * state of other tracing systems (tracestate) is passed on with the spans.
+ * spans inherit the vendor-specific state in tracestate.
  */
 function parentOf(headers: ReadonlyMap<string, string>): Context {
   const [, traceId, spanId, flags] = traceparentForm.exec(headers.get("traceparent") ?? "") ?? [];

@@ -1,5 +1,5 @@
-// POST /api/pull: has the server download a model and sends the progress as lines of JSON. DELETE /api/delete: removes a downloaded
-// model. Both are served only with max_model_downloads.
+// POST /api/pull: downloads a model to the server and sends the progress as JSON lines. DELETE /api/delete: removes a
+// downloaded model. Both routes are served only with max_model_downloads.
 import type { z } from "zod";
 import type { Download, ModelLibrary } from "../../../actors/api/model-management.ts";
 import { type ErrorRecord, ServerError } from "../../../runtime/errors.ts";
@@ -12,7 +12,7 @@ import { type StreamCodec, streamEvents } from "../../sse.ts";
 import { ollamaErrors } from "../errors.ts";
 import { deleteRequestSchema, type pullLineSchema, pullRequestSchema } from "./operation.ts";
 
-/** Minimum time between two lines of progress. */
+/** Minimum interval in ms between two progress lines. */
 const LINE_EVERY_MS = 200;
 
 type PullEvent = { readonly type: "progress"; readonly download: Download } | { readonly type: "done" };
@@ -54,7 +54,7 @@ function nameOf(name: string | null | undefined): string {
   throw new ServerError("invalid_value", "model: expected the name of a model; got none", { param: "model" });
 }
 
-/** Yields the progress of a download, then `done`. Progress that comes faster than lines are sent is left out. */
+/** Yields the progress of a download, then `done`. Progress reports that arrive faster than lines are sent are skipped. */
 async function* progressOf(
   library: ModelLibrary,
   name: string,
@@ -94,7 +94,7 @@ class PullLines implements StreamCodec<PullEvent> {
     return this.#isEnded;
   }
 
-  /** NDJSON has no comments, so an idle stream repeats its last line. */
+  /** NDJSON has no comments, so the last line is repeated to keep an idle stream open. */
   get keepAlive(): string {
     return this.#line;
   }
@@ -115,7 +115,7 @@ class PullLines implements StreamCodec<PullEvent> {
   }
 }
 
-/** Clients show progress of lines that have a digest. */
+/** Builds a progress line. It has a digest, because clients show progress only for lines with a digest. */
 function wireProgress({ model, status, doneBytes, totalBytes }: Download): WireLine {
   return { status, digest: model, completed: doneBytes, ...(totalBytes === null ? {} : { total: totalBytes }) };
 }

@@ -1,15 +1,15 @@
-// Event chunks: the stream events of a response, in chunks of complete events. Short events are held as text; a long event is a
-// function that generates its text.
+// Event chunks: the stream events of a response, in chunks of complete events. Short events are stored as text; a long event is
+// stored as a function that generates its text.
 import { gathered, PIECE_LENGTH, textPieces } from "../../shared/answer/json-pieces.ts";
 
-/** An event ends with an empty line, which its data cannot contain. */
+/** Empty line that ends an event. The data of an event cannot contain it. */
 const EVENT_END = "\n\n";
 
 export interface EventChunk {
-  /** Sequence numbers of the chunk's first event (`first`) and of the event after the chunk's last event (`next`). */
+  /** Sequence number of the chunk's first event. `next`: sequence number of the event that follows the chunk. */
   readonly first: number;
   readonly next: number;
-  /** Length in characters; estimated for a long event. */
+  /** Length of the text in characters; estimated for a long event. */
   readonly length: number;
   /** Returns the text of the chunk's events with a sequence number above `after`. */
   after(after: number): string | Iterable<string>;
@@ -43,7 +43,7 @@ export class TextChunk implements EventChunk {
   }
 }
 
-/** Chunk of one long event whose text is generated when it is sent. */
+/** Chunk with one long event, whose text is generated while it is sent. */
 export class LongEvent implements EventChunk {
   readonly first: number;
   readonly length: number;
@@ -65,8 +65,8 @@ export class LongEvent implements EventChunk {
 }
 
 /**
- * Returns the text of the events with a sequence number above `after`, followed by `end`. A short result is one string. The
- * pieces of a long result are generated while they are sent, so that no reader needs a copy of a long log.
+ * Returns the text of the events with a sequence number above `after`, followed by `end`. A short result is one string. A long
+ * result is generated piece by piece while it is sent, so that no reader needs a copy of a long log.
  */
 export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): string | Iterable<string> {
   let text = "";
@@ -81,7 +81,7 @@ export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): str
   return text + end;
 }
 
-/** Yields the text of the chunks. */
+/** Yields the text of the chunks in pieces. */
 export function* piecesOf(chunks: readonly EventChunk[]): Generator<string> {
   const text = textOf(chunks);
   if (typeof text === "string") yield text;
@@ -96,7 +96,7 @@ function* fragmentsOf(chunks: readonly EventChunk[], first: number, after: numbe
   yield end;
 }
 
-/** Returns the index of the last chunk that starts at or before event `number`; 0 if there is none. Uses binary search. */
+/** Returns the index of the last chunk that begins at or before event `number` (binary search); 0 if there is none. */
 function chunkOf(chunks: readonly EventChunk[], number: number): number {
   let low = 0;
   let high = chunks.length;

@@ -1,5 +1,5 @@
 // Event text: serialises the events of a response with their names and sequence numbers. Hot path: the deltas of one content
-// part differ only in number and text, so the rest is built once.
+// part differ only in sequence number and text, so the rest of their JSON is built once.
 import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
 import { jsonLength } from "../../shared/answer/logprobs.ts";
 import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
@@ -10,21 +10,24 @@ export const DONE = "data: [DONE]\n\n";
 
 /** Receives the stream events of a response in order. */
 export interface ResponseEvents {
-  /** Whether events are sent to a client. Sent events cannot be revoked. */
+  /** Whether events are sent to a client. Events cannot be withdrawn after they are sent. */
   readonly areSent: boolean;
   /**
-   * Adds an event. `length` is the estimated number of characters of `fields` as JSON; 0 means short enough for JSON.stringify.
+   * Adds an event. `length`: estimated number of characters of `fields` as JSON; 0 if they are short enough for JSON.stringify.
    * Long fields must not change after the call.
    */
   event(type: string, fields: object, length?: number): void;
-  /** Adds an event that contains the response as JSON. `length` is the estimated number of characters of a long response. */
+  /**
+   * Adds an event that contains the response as JSON. `length`: estimated number of characters of the response; 0 for a short
+   * one.
+   */
   lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void;
-  /** Returns the constant text that begins every delta of one content part. Pass it to `delta` as `head`. */
+  /** Returns the constant text at the beginning of every delta of one content part. Pass it to `delta` as `head`. */
   deltaHead(type: string, fields: object): string;
   delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
-/** Discards the events. Used for responses without a stream. */
+/** Discards all events. Used for responses that are not streamed. */
 export const noEvents: ResponseEvents = {
   areSent: false,
   event() {},
@@ -36,9 +39,9 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
-  /** Chunks of the events before #text. The last chunk is a long event. */
+  /** Chunks of the events that precede the events in #text. The last chunk is a long event. */
   #chunks: EventChunk[] = [];
-  /** Number of the first event in #text. */
+  /** Sequence number of the first event in #text. */
   #first = 0;
   #text = "";
 
@@ -82,10 +85,7 @@ export class EventText implements ResponseEvents {
     return chunks;
   }
 
-  /**
-   * Returns the short events that were added since the last long event or since the last call of this method, whichever is
-   * later.
-   */
+  /** Returns a chunk of the short events in #text, which were added after the last long event and after the last call. */
   #takeText(): TextChunk {
     const chunk = new TextChunk(this.#first, this.#text);
     this.#first = this.#nextSequence;
@@ -99,7 +99,7 @@ export class EventText implements ResponseEvents {
     this.#text += text;
   }
 
-  /** Adds the next event: as text if it is short, else as a LongEvent. */
+  /** Adds the next event, as text if it is short, else as a LongEvent. */
   #addPieces(length: number, pieces: () => Iterable<string>): void {
     if (length <= PIECE_LENGTH) this.#add([...pieces()].join(""));
     else this.#addLong(length, pieces);

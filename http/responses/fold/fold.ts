@@ -1,5 +1,5 @@
-// Response fold: turns generation events into a response. It builds the resource and the stream events at the same time, so
-// that the two cannot differ. A response without a stream uses the same fold but discards the events.
+// Response fold: builds a response from generation events. It builds the resource and the stream events at the same time, so
+// that they cannot differ. A response that is not streamed uses the same fold, but discards the events.
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import type { StoredFile } from "../../../actors/api/agent/files.ts";
 import type { FinishReason, Usage } from "../../../engines/generation.ts";
@@ -16,7 +16,7 @@ import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-ite
 import { copyOf, type ResponseHead, type ResponseState, responsePieces, responseText, wireError } from "./resource.ts";
 import type { IncompleteReason, ItemStatus, OutputItem, ResponseStatus } from "./resource-schema.ts";
 
-/** Name of the last stream event, by status. The protocol has no event for cancelled responses. */
+/** Name of the last stream event, by response status. The protocol has no such event for cancelled responses. */
 const terminalEvents = {
   completed: "response.completed",
   failed: "response.failed",
@@ -31,11 +31,11 @@ export interface FoldOptions {
   readonly events: ResponseEvents;
   /** Initial status. A background response is queued until its first event. */
   readonly status: "queued" | "in_progress";
-  /** Whether to send events of the agent loop besides the protocol's events. Approval requests are always sent. */
+  /** Whether to send agent loop events in addition to the protocol's events. Approval requests are always sent. */
   readonly hasExtensions: boolean;
   /** Returns the token texts of a model; called only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Lease that counts the memory of the logprobs. */
+  /** Lease that counts the memory used by the logprobs. */
   readonly lease: AnswerLease;
 }
 
@@ -55,13 +55,13 @@ export class ResponseFold {
   readonly #hasExtensions: boolean;
   readonly #logprobs: LogprobHolder;
   readonly #serverItems: ServerItems;
-  /** Session of the agent loop; null: the request does not use the loop. */
+  /** Session of the agent loop; null if the request does not use the loop. */
   #session: string | null = null;
-  /** Pages that the web tools of the run returned. */
+  /** Pages returned by the web tools of the agent run. */
   readonly #sources = new Sources();
-  /** Files that tools have produced and that no message cites yet. */
+  /** Files produced by tools that no message cites yet. */
   #uncited: StoredFile[] = [];
-  /** Whether the run reached its limit of tool rounds or calls. */
+  /** Whether the agent run reached its limit of tool rounds or calls. */
   #isLimited = false;
 
   constructor({ head, events, status, hasExtensions, tokenTexts, lease }: FoldOptions) {
@@ -89,7 +89,7 @@ export class ResponseFold {
     return this.#output;
   }
 
-  /** Approximate characters of the response as JSON; 0 if it is short enough for JSON.stringify. */
+  /** Approximate length of the response as JSON, in characters; 0 if it is short enough for JSON.stringify. */
   get length(): number {
     const { byteLength } = this.#head.settings;
     return (byteLength > PIECE_LENGTH ? byteLength : 0) + this.#logprobs.length;
@@ -100,7 +100,7 @@ export class ResponseFold {
     return this.length === 0 ? [responseText(this.#head, this.state)] : responsePieces(this.#head, this.state);
   }
 
-  /** Current state. Serialise it at once if `length` is 0, because its contents may still change. */
+  /** Current state. If `length` is 0, serialise the state before the next event, because it is not a copy. */
   get state(): ResponseState {
     return {
       status: this.#status,
@@ -188,16 +188,17 @@ export class ResponseFold {
     if (this.#isEnded) return;
     this.#error = error;
     this.#close("incomplete");
-    // Only response.failed may follow the error, so the items of tools that run end before it.
+    // Only response.failed may follow the error event. Therefore, items of running tools are ended first.
     this.#serverItems.interrupt();
     const { code, message, param } = error;
-    // OpenAI's clients read the fields of the event; other clients read the fields of its `error`.
+    // OpenAI's clients read the error fields of the event itself; other clients read its field `error`.
     this.#events.event("error", { code, message, param: param ?? null, error: wireError(error) });
     this.#end("failed");
   }
 
   /**
-   * Ends the response early: `cancelled` if a client asked for it, `incomplete` if the client disconnects or the server stops.
+   * Ends the response early, with the status `cancelled` if a client cancelled it, or `incomplete` if the client disconnects or
+   * the server stops.
    */
   interrupt(status: "incomplete" | "cancelled"): void {
     if (this.#isEnded) return;
@@ -206,7 +207,7 @@ export class ResponseFold {
     this.#end(status);
   }
 
-  /** Adds an extension event of the agent loop. */
+  /** Sends an extension event of the agent loop. */
   #extend(event: ExtensionEvent): void {
     if (!this.#events.areSent || (event.type !== "approval" && !this.#hasExtensions)) return;
     const { name, body } = extensionEvent(event);
@@ -256,8 +257,8 @@ export class ResponseFold {
   }
 
   /**
-   * Ends an invalid tool call. The text generated so far is kept. It becomes the call's arguments if events have announced the
-   * call, else message text.
+   * Ends an invalid tool call and keeps the generated text. If events have announced the call, the text becomes the call's
+   * arguments, otherwise message text.
    */
   #failCall(text: string): void {
     if (this.#open?.kind !== "call") return;
@@ -271,15 +272,15 @@ export class ResponseFold {
   }
 
   /**
-   * Returns the position and id of the next item. The item's id contains the response's id, so that a reference to the item can
-   * be resolved.
+   * Returns the position and the id of the next item. The id contains the response id, so that a reference to the item can be
+   * resolved.
    */
   #nextPlace(prefix: string): ItemPlace {
     const index = this.#output.length;
     return { index, id: itemId(prefix, this.#head.id, index) };
   }
 
-  /** Returns a call with the function name and namespace that the client knows. */
+  /** Returns a call with the function name and namespace that the client used. */
   #shown({ id, name }: { readonly id: string; readonly name: string }) {
     return { id, ...(this.#head.namespacedNames.get(name) ?? { name }) };
   }
@@ -331,7 +332,7 @@ export function itemId(prefix: string, responseId: string, index: number | `in${
   return `${prefix}_${responseId.slice("resp_".length)}_${index}`;
 }
 
-/** Returns the id of the response that an item belongs to; null if the item's id does not contain one. */
+/** Returns the id of the response that an item belongs to; null if the item id contains no response id. */
 export function responseOfItem(id: string): string | null {
   const [, response] = /^[a-z]+_([0-9a-f]{32})_(?:in)?\d+$/.exec(id) ?? [];
   return response === undefined ? null : `resp_${response}`;

@@ -1,4 +1,5 @@
-// Logprob accounting of one response: counts the memory of the logprobs and the length of their JSON. Used by fold.ts.
+// Logprob accounting of one response: counts the memory of the logprobs and estimates the length of their JSON. Used by
+// fold.ts.
 import type { LogprobRecords } from "../../../engines/logprobs.ts";
 import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
@@ -23,8 +24,8 @@ export class LogprobHolder {
   }
 
   /**
-   * Counts the memory of logprobs and returns them with the serialiser of their tokens. Throws queue_full if they
-   * exceed the memory limit.
+   * Counts the memory of logprobs, and returns them together with the serialiser of their tokens. Throws queue_full if the
+   * memory limit is exceeded.
    */
   hold(records: LogprobRecords): HeldLogprobs {
     this.#tokens ??= TokenJson.of(this.#texts());

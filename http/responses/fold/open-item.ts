@@ -1,5 +1,5 @@
-// Open item: the output item in progress, with one class per kind of item. Each change updates the item and adds the matching
-// stream event. Called by fold.ts.
+// Open item: the output item in progress, with one class per item type. Each change updates the item and adds the matching
+// stream event. Used by fold.ts.
 import { LogprobList } from "../../../engines/logprobs.ts";
 import { jsonLength, wireTokenLogprobs } from "../../shared/answer/logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
@@ -41,7 +41,7 @@ abstract class OpenItem<Item extends OutputItem> {
 
   protected abstract closeContent(): void;
 
-  /** Approximate characters of the contents as JSON; 0 if they are short enough for JSON.stringify. */
+  /** Approximate length of the content as JSON, in characters; 0 if it is short enough for JSON.stringify. */
   protected get length(): number {
     return 0;
   }
@@ -115,7 +115,7 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
     this.events.delta(this.#head, text);
   }
 
-  /** Removes a call that turned out to be text. Call it only before an event has announced the call. */
+  /** Removes a call whose text turned out not to be a call. Must not be used after an event has announced the call. */
   takeBack(output: OutputItem[]): void {
     output.splice(output.indexOf(this.item), 1);
   }
@@ -128,12 +128,15 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
 
 export class OpenMessage extends OpenItem<MessageItem> {
   readonly kind = "message";
-  /** Text part in progress; null if there is none. */
+  /** Text part in progress; null if no part is open. */
   #text: OutputText | null = null;
   #head = "";
-  /** Constant text that begins each delta with logprobs. #head begins the other deltas. */
+  /** Constant text at the beginning of each delta with logprobs. Deltas without logprobs begin with #head. */
   #headOfLogprobs = "";
-  /** Logprobs of the text part in progress. #logprobsLength is the JSON length for all text parts of the message. */
+  /**
+   * Logprobs of the text part in progress. #logprobsLength counts the JSON characters of the logprobs of all parts of the
+   * message.
+   */
   #logprobs = new LogprobList();
   #logprobsLength = 0;
 
@@ -160,12 +163,12 @@ export class OpenMessage extends OpenItem<MessageItem> {
     return this.#logprobsLength;
   }
 
-  /** Text of the part in progress; "": there is none. */
+  /** Text of the part in progress; "" if no part is open. */
   get text(): string {
     return this.#text?.text ?? "";
   }
 
-  /** Adds a citation to the text part in progress. Does nothing if the message has no text part. */
+  /** Adds a citation to the text part in progress. Does nothing if no text part is open. */
   cite(annotation: Annotation): void {
     const part = this.#text;
     if (part === null) return;
@@ -211,7 +214,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     this.events.event("response.content_part.done", { ...this.#at, part }, this.length);
   }
 
-  /** Position of the latest content part. */
+  /** Identifies the latest content part in events: the item's position and id, and the part's index. */
   get #at() {
     return { ...this.place, content_index: this.item.content.length - 1 };
   }

@@ -1,5 +1,5 @@
-// Response resource as JSON: status, output items, and the settings copied from the request. fold.ts builds it from the events
-// of the generation.
+// Response resource as JSON: status, output items, and the settings copied from the request. fold.ts derives its state from the
+// generation events.
 import type { GenerateRequest, Usage } from "../../../engines/generation.ts";
 import { effectiveSampling, type GenerationDefaults } from "../../../engines/sampling-defaults.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
@@ -13,24 +13,24 @@ import type { IncompleteReason, OutputItem, ResponseStatus } from "./resource-sc
 
 const encoder = new TextEncoder();
 
-/** The part of a response that stays constant during generation. */
+/** Properties of a response that do not change during generation. */
 export interface ResponseHead {
   readonly id: string;
   /** Unix seconds. */
   readonly createdAt: number;
   readonly model: string;
   /**
-   * Settings of the request that the response repeats, as UTF-8. The text begins with a comma and is the last part of the
+   * Request settings that the response repeats, as JSON text in UTF-8. The text begins with a comma and is the last part of the
    * response's JSON.
    */
   readonly settings: Uint8Array;
-  /** Functions that belong to a namespace, by the name that the model sees. */
+  /** Functions in namespaces, by the name that the model sees. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
-  /** Whether items of web searches list the pages that were found. */
+  /** Whether items of web searches list the pages found. */
   readonly includesSources: boolean;
 }
 
-/** The part of a response that changes during generation. */
+/** Properties of a response that change during generation. */
 export interface ResponseState {
   readonly status: ResponseStatus;
   readonly completedAt: number | null;
@@ -38,19 +38,19 @@ export interface ResponseState {
   readonly incomplete: IncompleteReason | null;
   readonly output: readonly OutputItem[];
   readonly usage: Usage | null;
-  /** Version of the LoRA adapter; null until it is known, and if the request uses no adapter. */
+  /** Version of the LoRA adapter; null if it is not known yet, or if the request uses no adapter. */
   readonly adapterGeneration: string | null;
-  /** Session of the agent loop; null: the request does not use the loop. */
+  /** Session of the agent loop; null if the request does not use the loop. */
   readonly session: string | null;
 }
 
-/** Serialises the request's settings for a response. `echoedSettings` adds the settings that depend on the model. */
+/** Serialises the request settings that a response repeats. `echoedSettings` adds the settings that depend on the model. */
 export function settingsText(body: ResponseRequestBody): Uint8Array {
   return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
 
 /**
- * Adds the fields whose defaults depend on the model, with the values that the generation uses. Returns
+ * Adds the fields with model-dependent defaults, with the values that the generation uses. Returns the text for
  * `ResponseHead.settings`.
  */
 export function echoedSettings(
@@ -91,7 +91,7 @@ function responseSettings(body: ResponseRequestBody): object {
   };
 }
 
-/** Returns a response as JSON. */
+/** Returns a response as JSON text. */
 export function responseText(head: ResponseHead, state: ResponseState): string {
   return JSON.stringify(bodyOf(head, state)).slice(0, -1) + [...decodedPieces(head.settings)].join("");
 }
@@ -102,7 +102,7 @@ export function* responsePieces(head: ResponseHead, state: ResponseState): Gener
   yield* decodedPieces(head.settings);
 }
 
-/** Yields the JSON of a response without its last part, the settings. */
+/** Yields the JSON of a response up to the settings, which are its last part. */
 export function* bodyPieces(head: ResponseHead, state: ResponseState): Generator<string> {
   let held = "";
   for (const piece of jsonPieces(bodyOf(head, state))) {
@@ -135,7 +135,7 @@ export function interruptedState(state: ResponseState): ResponseState {
   return { ...state, status: "incomplete", incomplete: "interrupted" };
 }
 
-/** Copies items, because the originals may still change. */
+/** Copies items, because the originals may change later. */
 export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => ({
     ...item,
@@ -143,7 +143,7 @@ export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   })) as readonly OutputItem[];
 }
 
-/** Returns the items without logprobs, as they are stored for later responses that continue this one. */
+/** Returns the items without logprobs. They are stored in this form for later responses that continue this one. */
 export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => {
     if (item.type !== "message") return item;
@@ -154,9 +154,7 @@ export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputI
   });
 }
 
-/**
- * Returns a state without output that is stored if the complete state cannot be. Its error contains the reason `why`.
- */
+/** Returns a state without output, which is stored if the complete state cannot be stored. `why`: reason in the state's error. */
 export function notKeptState(state: ResponseState, why: keyof typeof notKept): ResponseState {
   return { ...state, status: "failed", completedAt: null, incomplete: null, error: notKept[why], output: [] };
 }
@@ -169,7 +167,7 @@ const notKept = {
   },
 } as const;
 
-/** Number of characters in the items' texts, without logprobs. */
+/** Returns the number of characters of the items' texts, without logprobs. */
 export function outputLength(output: readonly OutputItem[]): number {
   let length = 0;
   for (const item of output) {
@@ -180,7 +178,7 @@ export function outputLength(output: readonly OutputItem[]): number {
   return length;
 }
 
-/** Builds the JSON of an error; also used in the `error` event. */
+/** Builds the JSON of an error, for the response and for the `error` event. */
 export function wireError({ code, message, param }: ErrorRecord): object {
   const status = statusOf(code);
   const type = status < 500 && status !== 429 ? "validation_error" : "internal_error";

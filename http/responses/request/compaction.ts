@@ -1,9 +1,9 @@
-// Compaction item: a summary that replaces a conversation. Its content is opaque to clients and unencrypted: the client already
-// knows the conversation, and the server keeps no key.
+// Compaction item: a summary that replaces a conversation. The summary is encoded but not encrypted, because the client knows
+// the conversation anyway, and the server has no encryption key.
 
-/** Maximum characters of the content of a compaction item. */
+/** Maximum length in characters of a compaction item's content. */
 export const MAX_COMPACTION_LENGTH = 10 * 2 ** 20;
-/** Prefix that identifies the format, so that content from other servers is recognised. */
+/** Prefix that identifies the encoding, so that content of other servers is detected. */
 const PREFIX = "troupe-summary-1.";
 
 const decoder = new TextDecoder("utf-8", { fatal: true });

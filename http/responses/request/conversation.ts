@@ -1,4 +1,4 @@
-// Conversation of a response request: translates input items to ChatMessages. Consecutive reasoning, text and calls of the
+// Conversation of a response request: converts input items to ChatMessages. Consecutive reasoning, text and tool calls of the
 // assistant become one message.
 import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.ts";
 import type { ChatMessage, RequestMedia, ToolCall } from "../../../engines/generation.ts";
@@ -19,14 +19,14 @@ type Content = MessageItem["content"] | CallOutput["output"];
 /** Conversation as chat messages, with the files and earlier server calls that the agent loop needs. */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
-  /** Files in the messages of the user. */
+  /** Files in the user's messages. */
   readonly files: readonly InputFile[];
   readonly earlierCalls: EarlierCalls;
-  /** Images, videos and audio in the messages; absent: none. */
+  /** Images, videos and audio in the messages; absent if there are none. */
   readonly media?: readonly RequestMedia[];
 }
 
-/** Returns the instructions followed by the items, as a conversation. Throws invalid_value for an unusable file. */
+/** Returns the instructions and the items as a conversation. Throws invalid_value for an unusable file. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   const messages = new MessageList();
   const files: InputFile[] = [];
@@ -47,7 +47,7 @@ export function conversation(instructions: string | null, items: readonly InputI
     }
     switch (item.type) {
       case "function_call":
-        // A truncated or invalid call becomes text of the assistant, unless the client has sent a result for it.
+        // A truncated or invalid call becomes assistant text, unless the input contains a result for it.
         if (item.status === "incomplete" && !answered.has(item.call_id)) messages.mumble(item.arguments);
         else messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
@@ -89,7 +89,7 @@ function checkMedia({ content }: MessageItem, at: number): void {
   });
 }
 
-/** Returns the files of a message. `message`: index of the message in the chat. `at`: index of the item in the input. */
+/** Returns the files of a message. `message`: index of the message in the chat; `at`: index of the item in the input. */
 function filesOf({ role, content }: MessageItem, message: number, at: number): readonly InputFile[] {
   if (typeof content === "string") return [];
   return content.flatMap((part, k): readonly InputFile[] => {
@@ -103,7 +103,10 @@ function filesOf({ role, content }: MessageItem, message: number, at: number): r
   });
 }
 
-/** Like `conversation`, for a complete conversation. Throws invalid_value if it is empty or has a result without a call. */
+/**
+ * Returns the same as `conversation`, for a complete conversation. Throws invalid_value if it is empty, or has a result without
+ * a call.
+ */
 export function wholeConversation(instructions: string | null, items: readonly InputItem[]): Conversation {
   if (items.length === 0) {
     throw new ServerError("invalid_value", "input: expected at least one item, got none", { param: "input" });
@@ -114,7 +117,7 @@ export function wholeConversation(instructions: string | null, items: readonly I
   throw new ServerError("invalid_value", text, { param: "input" });
 }
 
-/** Returns the first tool result without an earlier call; null if there is none. */
+/** Returns the first tool result that has no call before it; null if there is none. */
 function strayResult(items: readonly InputItem[]): CallOutput | null {
   const calls = new Set<string>();
   for (const item of items) {
@@ -128,17 +131,17 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
-  /** Tool round of the calls that the server ran; null: the server ran no calls. */
+  /** Tool round of the calls that the server ran; null if the server ran none. */
   round: number | null;
-  /** Results of the calls that the server ran. They follow the message. */
+  /** Results of the calls that the server ran. They become messages after this message. */
   readonly results: { readonly id: string; readonly content: string }[];
-  /** Whether the content was truncated. If true, the next text is appended to it. */
+  /** Whether the content was truncated. If true, the next text continues it. */
   isCutOff: boolean;
 }
 
 class MessageList {
   readonly #messages: ChatMessage[] = [];
-  /** Assistant message in progress; null: none. */
+  /** Assistant message in progress; null if there is none. */
   #assistant: AssistantMessage | null = null;
 
   /** Number of complete messages. */
@@ -165,7 +168,7 @@ class MessageList {
     this.#messages.push({ role: "tool", ...content, toolCallId });
   }
 
-  /** Adds a call that the server ran. Calls of one round belong to one message; their results follow it. */
+  /** Adds a call that the server ran. Calls of one tool round belong to one message, which is followed by their results. */
   serverCall({ round, id, name, arguments: args, result }: EarlierCall): void {
     const message = this.#assistant;
     const isOfRound = message !== null && (message.round === null || message.round === round);
@@ -203,8 +206,8 @@ class MessageList {
   }
 
   /**
-   * Returns the message to which reasoning or text is added. This is a new message if the current assistant message already has
-   * complete text, or has calls, because reasoning and text precede calls in a message.
+   * Returns the assistant message to which reasoning or text is added. It is a new message if the current one already has
+   * complete text or calls, because reasoning and text must precede calls in a message.
    */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;
@@ -241,7 +244,10 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
   return modelName({ name, namespace: namespace ?? null });
 }
 
-/** Returns the text of a content, and its images, videos and audio. A refusal is omitted, because the server wrote it, not the model. */
+/**
+ * Returns the text, images, videos and audio of a message's content. Refusals are omitted, because the server wrote them, not
+ * the model.
+ */
 function contentParts(content: Content, media: MediaCollector, at: string): Pick<ChatMessage, "content" | "media"> {
   if (typeof content === "string") return { content };
   const parts: ContentPart[] = [];

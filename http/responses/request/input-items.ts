@@ -1,5 +1,5 @@
 // Schema of `input` in a response request: a text, or items (messages, tool calls and their results, reasoning). Known but
-// unsupported item types are rejected with an error that names them. conversation.ts translates the items.
+// unsupported item types are rejected with an error that names the type. conversation.ts translates the items.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { fileFields, filePartProblem } from "../../shared/agent/file-part.ts";
@@ -234,5 +234,5 @@ export type WireItem = Exclude<z.output<typeof inputSchema>, string>[number];
 export type ItemReference = Extract<WireItem, { readonly type: "item_reference" }>;
 /** Input item that is not a reference. */
 export type InputItem = Exclude<WireItem, ItemReference>;
-/** Item with an id, as it is stored and returned. */
+/** Item with an id, as it is stored and sent to clients. */
 export type NamedItem = InputItem & { readonly id: string };

@@ -9,9 +9,9 @@ import type { InputItem, NamedItem } from "./input-items.ts";
 import { itemText, joinedItemTexts } from "./item-texts.ts";
 import type { ResponseRequestBody } from "./request.ts";
 
-/** Maximum number of different responses that the item references of one request may name. */
+/** Maximum number of different responses to which the item references of one request may point. */
 const MAX_REFERRED = 256;
-/** Maximum bytes of the referenced items, the same as for a body that contains the items. */
+/** Maximum bytes of the referenced items; the same limit as for a body that contains the items. */
 const MAX_REFERRED_BYTES = MAX_BODY_BYTES;
 
 const prefixes = {
@@ -27,7 +27,7 @@ const prefixes = {
   compaction: "cmp",
 } as const;
 
-/** Reference to a stored item; `at` is its index in the input. */
+/** Reference to a stored item. `at`: index in the input. */
 export interface InputReference {
   readonly id: string;
   readonly at: number;
@@ -48,7 +48,7 @@ export function isReference(item: NamedItem | ItemTexts | InputReference): item 
 }
 
 /**
- * Replaces references with the stored items. The lease counts the bytes of stored items before they are read. Throws not_found
+ * Replaces references with the stored items. The lease counts the bytes of these items before they are read. Throws not_found
  * if a referenced item is not stored, and queue_full if the memory limit is exceeded.
  */
 export async function referredItems(
@@ -115,7 +115,7 @@ function named(item: InputItem, responseId: string, index: number): NamedItem {
   const id = item.id ?? itemId(prefixes[type], responseId, `in${index}`);
   if (!("role" in item)) return { ...item, id };
   const { role, content } = item;
-  // String content becomes a list with one part, because a response always shows content as a list of parts.
+  // String content becomes a list with one part, because content in responses is always a list of parts.
   const part = { type: role === "assistant" ? "output_text" : "input_text", text: content } as const;
   const parts = typeof content === "string" ? [{ ...part, text: content }] : content;
   return { ...item, type: "message", id, status: item.status ?? "completed", content: parts };

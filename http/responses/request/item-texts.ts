@@ -1,5 +1,4 @@
-// Item texts: the stored form of a response's items, which is JSON texts separated by commas. Only this module encodes and
-// decodes it.
+// Item texts: the storage format of response items, JSON texts separated by commas. Only this module encodes and decodes it.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 
 const COMMA = 0x2c;
@@ -7,7 +6,7 @@ const COMMA = 0x2c;
 export function itemTexts<Item extends { readonly id: string }>(items: readonly Item[]): ItemTexts {
   const written = items.map((item) => JSON.stringify(item));
   const length = written.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0);
-  // The buffer is not allocated from node's shared pool, because it may be transferred to another thread.
+  // The buffer must not come from node's shared pool, because it may be transferred to another thread.
   const texts = Buffer.allocUnsafeSlow(length);
   const ends = new Uint32Array(items.length);
   let at = 0;
@@ -19,7 +18,7 @@ export function itemTexts<Item extends { readonly id: string }>(items: readonly 
   return { ids: items.map(({ id }) => id), texts, ends };
 }
 
-/** Returns the stored form of one serialised item. */
+/** Returns the storage format of one serialised item. */
 export function itemText(id: string, text: Uint8Array): ItemTexts {
   const texts = Buffer.allocUnsafeSlow(text.byteLength + 1);
   texts.set(text);

@@ -1,4 +1,4 @@
-// Query parameters of the routes of a stored response.
+// Query parameters of the routes for one stored response.
 import { z } from "zod";
 import { expected } from "../../issues.ts";
 

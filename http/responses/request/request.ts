@@ -1,5 +1,5 @@
-// Request of POST /v1/responses: its schema, and its translation together with the conversation to a GenerateRequest. Ignored
-// fields and fields that are not implemented yet are listed by name.
+// Request of POST /v1/responses: its schema, and its translation, together with the conversation, to a GenerateRequest. The
+// schema also lists ignored fields and fields that are not implemented yet.
 import { z } from "zod";
 import type { ChatMessage, OutputGrammar, ToolSpec } from "../../../engines/generation.ts";
 import {
@@ -67,7 +67,7 @@ const limitNames = ["max_output_tokens", "max_completion_tokens", "max_tokens", 
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
-/** Accepted values of `include`. Only those for logprobs and sources have an effect. */
+/** Accepted values of `include`. Only the values for logprobs and sources have an effect. */
 const includable = [
   "file_search_call.results",
   "web_search_call.results",
@@ -182,7 +182,7 @@ export const responseRequestSchema = z
   .meta({ if: { required: ["previous_response_id"] }, else: { required: ["input"] } })
   .superRefine((body, context) => addConflicts(context, conflicts(body)));
 
-/** Message that creates a response on a WebSocket connection. The response is streamed, and is not in the background. */
+/** WebSocket message that creates a response. The response is always streamed and never in the background. */
 export const responseMessageSchema = z
   .strictObject({
     type: z.literal("response.create"),
@@ -210,7 +210,7 @@ export const compactRequestSchema = z.strictObject({
 
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 
-/** Converts a body and the messages of its conversation to the request that all protocols share. */
+/** Converts a body and the messages of its conversation to the request format that all protocols share. */
 export function askedRequest(
   body: ResponseRequestBody,
   messages: readonly ChatMessage[],
@@ -244,8 +244,8 @@ export function askedRequest(
 }
 
 /**
- * Returns whether the output continues the last item of the input. This is the case if the item is a message of the assistant
- * with text. A stored response is not continued in this way: a new message follows it.
+ * Returns whether the output continues the last input item. This is the case if that item is an assistant message with text.
+ * The last message of a stored response is not continued in this way; a new message follows it.
  */
 export function continuesInput({ input }: Pick<ResponseRequestBody, "input">): boolean {
   const last = Array.isArray(input) ? input.at(-1) : undefined;
@@ -262,7 +262,10 @@ export function featuresOf(body: Conflicting): NamedGroups {
   return namedGroups(body, webToolOf(body) === null ? hosted : [...hosted, "web_search"]);
 }
 
-/** Returns the fields of the agent loop, with the session of a named container and the approvals of named MCP servers. */
+/**
+ * Returns the request's fields for the agent loop, with the session of a named container and the approval settings of named MCP
+ * servers.
+ */
 export function sentAgentFields(body: Conflicting): AgentFields {
   const containers = serverToolsOf(body).flatMap((tool) =>
     tool.type === "code_interpreter" && typeof tool.container === "string" ? [sessionOfContainer(tool.container)] : [],
@@ -317,8 +320,8 @@ function demandedOutput(body: Conflicting): OutputGrammar | null {
 }
 
 /**
- * Returns the name under which the client sent a field. `text.format` is translated to `response_format`, so errors must name
- * `text.format`.
+ * Returns the name under which the client sent a field. Errors must name `text.format` if the client sent it, although it is
+ * translated to `response_format`.
  */
 function sentField(field: string, { text }: Conflicting): string {
   return field === "response_format" && text?.format ? "text.format" : field;

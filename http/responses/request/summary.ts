@@ -1,5 +1,5 @@
-// Summary request: asks the model to summarise a conversation. The conversation becomes one text, for two reasons: chat
-// templates accept only some orders of roles, and tool messages would need the tools that they refer to.
+// Summary request: asks the model to summarise a conversation. The conversation becomes one text, because chat templates accept
+// only some orders of roles, and tool messages would need the definitions of their tools.
 import { noEarlierCalls } from "../../../actors/api/agent/agents.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { ChatMessage } from "../../../engines/generation.ts";
@@ -11,8 +11,8 @@ const TASK =
   "user, decisions, facts, names, numbers, results of tools and open tasks. Write only the summary.";
 
 /**
- * Text that identifies an item with instructions: it occurs only in the JSON of such items. The content of another item cannot
- * contain it, because the quotes within a JSON string are escaped.
+ * JSON fragments that identify an item with instructions. They occur only in such items, because quotes within a JSON string
+ * are escaped.
  */
 const roleMarks = ['"role":"system"', '"role":"developer"'];
 
@@ -28,7 +28,7 @@ export function summaryConversation(instructions: string | null, items: readonly
   return { messages, files: [], earlierCalls: noEarlierCalls };
 }
 
-/** Returns the system and developer messages of a conversation, which a summary does not replace. */
+/** Returns the system and developer messages of a conversation. A summary does not replace them. */
 export function instructionItems(lists: readonly ItemTexts[]): readonly object[] {
   return lists.flatMap((list) =>
     itemsAsText(list)

@@ -1,5 +1,5 @@
-// Request field `text` of POST /v1/responses: the output format in this protocol's flat shape, and its translation to the shape
-// of response_format.
+// Request field `text` of POST /v1/responses: schema of the output format, which is flat in this protocol, and its translation
+// to the format of `response_format`.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { ignored } from "../../shared/fields/fields.ts";
@@ -43,13 +43,13 @@ export function textFormat(text: TextField): ResponseFormat {
   return { type, json_schema: { name, description, schema, strict } };
 }
 
-/** Builds the field `text` of a response from `text` or `response_format` of the request. */
+/** Builds the field `text` of a response from the request's `text` or `response_format`. */
 export function wireText(text: TextField, asked: ResponseFormat): object {
   const verbosity = text?.verbosity ?? "medium";
   const format = textFormat(text) ?? asked ?? { type: "text" };
   if (format.type !== "json_schema") return { format, verbosity };
   const { name, description, schema, strict } = format.json_schema;
-  // A response always has these fields, because clients validate them.
+  // A response always has all these fields, because clients validate them.
   const shown = { name: name ?? "response", description: description ?? null, schema, strict: strict ?? true };
   return { format: { type: format.type, ...shown }, verbosity };
 }

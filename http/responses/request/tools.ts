@@ -1,6 +1,6 @@
-// Tools of a response request and their translation to ToolUse. Their shape is flat; the nested shape of chat completions is
-// also accepted. The model sees the name of a function in a namespace with the namespace as prefix. Tools that the server does
-// not run are rejected with an error that names them.
+// Tools of a response request, and their translation to ToolUse. Tools have a flat format; the nested format of chat
+// completions is also accepted. A function in a namespace has the namespace as a prefix in the name that the model sees. Tools
+// that the server does not run are rejected with an error that names them.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -34,7 +34,7 @@ const SEPARATOR = "__";
 const MAX_NAME_LENGTH = 64;
 
 const name = toolName(MAX_NAME_LENGTH);
-/** Function name as the model sees it, with an optional namespace prefix. */
+/** Function name that the model sees, with an optional namespace prefix. */
 const chosenName = toolName(2 * MAX_NAME_LENGTH + SEPARATOR.length);
 
 const functionTool = z
@@ -117,13 +117,13 @@ type Tool = z.output<typeof tool>;
 type FunctionTool = z.output<typeof functionTool>;
 type NamedTool = z.output<typeof namedTool>;
 
-/** Function in a namespace, as clients see it. */
+/** Name of a function in a namespace, as clients see it. */
 export interface FunctionName {
   readonly name: string;
   readonly namespace: string;
 }
 
-/** Returns the name of a function as the model sees it. */
+/** Returns the function name that the model sees. */
 export function modelName({ name, namespace }: { readonly name: string; readonly namespace: string | null }): string {
   return namespace === null || namespace === "" ? name : `${namespace}${SEPARATOR}${name}`;
 }
@@ -142,15 +142,15 @@ export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, Func
 }
 
 /**
- * Returns the tools of the request and the server's tools `added`; null if no tool may be called. Throws invalid_value if the
- * choice does not fit them.
+ * Returns the request's tools together with the server's tools `added`; null if no tool may be called. Throws invalid_value if
+ * the tool choice does not fit these tools.
  */
 export function requestedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   checkChoice([...specsOf(fields), ...added], choiceOf(fields));
   return namedTools(fields, added);
 }
 
-/** Like requestedTools. The tools may be incomplete, so the choice is not checked. */
+/** Returns the same as requestedTools, but does not check the tool choice, because the list of tools may be incomplete. */
 export function namedTools(fields: ToolFields, added: readonly ToolSpec[]): ToolUse | null {
   return toolUse([...specsOf(fields), ...added], choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
@@ -159,17 +159,17 @@ export function requestedToolConflicts(fields: ToolFields, added: readonly ToolS
   return toolConflicts([...specsOf(fields), ...added]);
 }
 
-/** Returns the names of the functions that the client runs, as the model sees them. */
+/** Returns the names of the functions that the client runs. These are the names that the model sees. */
 export function functionNames(fields: Pick<ToolFields, "tools">): readonly string[] {
   return specsOf(fields).map(({ name }) => name);
 }
 
-/** Returns the built-in tools in the sandbox that the request names. */
+/** Returns the built-in tools in the request that run in the server's sandbox. */
 export function serverToolsOf({ tools }: Pick<ToolFields, "tools">): readonly ServerTool[] {
   return (tools ?? []).flatMap((tool) => (tool.type === "code_interpreter" || tool.type === "shell" ? [tool] : []));
 }
 
-/** Returns the web search tool of the request; null: it has none. */
+/** Returns the web search tool of the request; null if there is none. */
 export function webToolOf({ tools }: Pick<ToolFields, "tools">): WebSearchTool | null {
   return (tools ?? []).find(isWebTool) ?? null;
 }

@@ -42,7 +42,7 @@ import {
 } from "./tools.ts";
 
 /**
- * Functions that build the messages of a request from a complete conversation: for the conversation itself, or for a request to
+ * Functions that build the messages of a request from a complete conversation: the conversation itself, or a request to
  * summarise it.
  */
 export const messagesOf = { conversation: wholeConversation, summary: summaryConversation };
@@ -53,34 +53,34 @@ export interface ResponseFacts {
   readonly model: string | null | undefined;
   readonly adapter: z.output<typeof adapterField>;
   readonly previousId: string | null;
-  /** Beginning of the text of the user's last message in `input`; null: there is none. */
+  /** Beginning of the user's last message in `input`; null if there is no such message. */
   readonly inputStart: string | null;
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
-  /** Settings of the request that the response repeats, as JSON text in UTF-8. */
+  /** Request settings that the response repeats, as JSON text in UTF-8. */
   readonly settings: Uint8Array;
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
-  /** Whether items of web searches list the pages that were found. */
+  /** Whether items of web searches list the pages found. */
   readonly includesSources: boolean;
 }
 
 export interface ResponseParameters {
-  /** Id of the new response, which the ids of its items contain. */
+  /** Id of the new response, which becomes part of the ids of its items. */
   readonly responseId: string;
-  /** Tools that the server offers; null: the server has no agent loop. */
+  /** Tools of the server; null: the server has no agent loop. */
   readonly offered: OfferedTools | null;
 }
 
-/** Data of a conversation that the agent loop needs: files, earlier server calls, and the digest of each message. */
+/** Data about a conversation for the agent loop: files, earlier server calls, and the digest of each message. */
 export type ConversationFacts = Pick<Conversation, "files" | "earlierCalls"> & {
   readonly digests: readonly string[];
 };
 
-/** Options of the agent loop that the request body sets, without the ConversationFacts. */
+/** Options of the agent loop that depend only on the request body. The other options come from ConversationFacts. */
 export interface AgentPart {
   readonly fields: AgentFields;
-  /** null: the body does not need the loop. Files in the conversation may still need it. */
+  /** Tools of the agent run; null if the body does not need the loop. Files in the conversation may still need it. */
   readonly tools: RunTools | null;
   readonly web: WebUse;
   readonly skills: readonly SkillReference[];
@@ -91,9 +91,9 @@ export interface AgentPart {
 }
 
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
-  /** null: the server has no agent loop. */
+  /** Options of the agent loop in the body; null: the server has no agent loop. */
   readonly agent: AgentPart | null;
-  /** Data of the complete conversation if `isWhole`, else only of the instructions. */
+  /** Data about the complete conversation if `isWhole`, otherwise only about the instructions. */
   readonly conversation: ConversationFacts;
   readonly input: readonly (ItemTexts | InputReference)[];
   /**
@@ -114,7 +114,7 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   pack,
 };
 
-/** Translates a message of a WebSocket connection. */
+/** Translates a message that arrived on a WebSocket connection. */
 export const messageTranslator: BodyTranslator<ResponseTranslation> = {
   name: "response.create",
   translate(value, parameters, unknownFields) {
@@ -124,7 +124,7 @@ export const messageTranslator: BodyTranslator<ResponseTranslation> = {
   pack,
 };
 
-/** Translates a request for the summary of a conversation: a response without reasoning and without randomness. */
+/** Translates a request for a summary of a conversation. The summary is generated without reasoning and without randomness. */
 export const compactTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses.compact",
   translate(value, parameters, unknownFields) {
@@ -205,7 +205,7 @@ function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: Offere
   return { fields, tools, web, skills, fileIds, isStreamed, maxCalls: body.max_tool_calls ?? null };
 }
 
-/** Returns the options of the agent loop for a complete conversation; null: the request does not use the loop. */
+/** Returns the options of the agent loop for a complete conversation; null if the request does not use the loop. */
 export function agentOf(
   agent: AgentPart | null,
   { digests, files, earlierCalls }: ConversationFacts,

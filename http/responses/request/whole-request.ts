@@ -1,4 +1,4 @@
-// Complete request: a response request together with the stored items that it refers to and the stored conversation that it
+// Complete request: adds to a response request the stored items that it references and the stored conversation that it
 // continues. A text worker parses a long conversation.
 import assert from "node:assert/strict";
 import type { AgentOptions } from "../../../actors/api/agent/agents.ts";
@@ -32,15 +32,15 @@ type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools"> & { readonly f
 
 interface WholeRequest {
   readonly asked: AskedRequest;
-  /** Options of the agent loop; null: the request does not use it. */
+  /** Options of the agent loop; null if the request does not use the loop. */
   readonly agent: AgentOptions | null;
   /** Earlier conversation that the request continues. */
   readonly earlier: readonly ItemTexts[];
-  /** Input items of the request itself, without the earlier conversation. */
+  /** Input items in the request itself, without the earlier conversation. */
   readonly input: ItemTexts;
 }
 
-/** Part of a translation that is needed to build the conversation of a request. */
+/** Fields of a translation from which the conversation of a request is built. */
 type Composable = Pick<ResponseTranslation, "asked" | "agent" | "conversation" | "input" | "isWhole" | "form"> & {
   readonly facts: { readonly previousId: string | null };
 };
@@ -53,8 +53,8 @@ interface SealedConversation {
 }
 
 /**
- * Completes a request with its stored items. `last`: response that the request's WebSocket connection may continue. `lease`
- * counts the bytes of the items. Throws previous_response_not_found, not_found, conflict, invalid_value or queue_full.
+ * Completes a request with its stored items. `last`: response of the WebSocket connection that the request may continue.
+ * `lease`: counts the bytes of the items. Throws previous_response_not_found, not_found, conflict, invalid_value or queue_full.
  */
 export async function wholeRequest(
   exchange: Exchange,
@@ -89,7 +89,10 @@ export async function wholeRequest(
   return { asked: composed, agent: options, earlier, input };
 }
 
-/** Task of a text worker: adds the items to the prompt as a conversation, and serialises (seals) prompt, grammar and tools. */
+/**
+ * Task of a text worker: adds the items to the prompt, as a conversation. Returns prompt, grammar and tools in serialised
+ * (sealed) form.
+ */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools, form } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
@@ -98,7 +101,7 @@ export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   return { value: whole, transfer: [whole.content.bytes.buffer as ArrayBuffer] };
 }
 
-/** Adds the conversation to a request. Before, the `prompt` contains the instructions only, or is empty. */
+/** Adds the conversation to a request whose `prompt` contains only the instructions, or is empty. */
 function withItems(
   { prompt, grammar, tools }: RequestContent,
   texts: Uint8Array,

@@ -1,7 +1,6 @@
-// Input items of tools that a server ran in an earlier response: code_interpreter_call, shell_call with
-// shell_call_output, web_search_call, and mcp_call for all other tools. The field `agentic` contains the call and its
-// result exactly as they were in the prompt. Items of other servers lack this field, so their result is built from
-// their outputs.
+// Input items of tools that a server ran in an earlier response: code_interpreter_call, shell_call with shell_call_output,
+// web_search_call, and mcp_call for all other tools. The field `agentic` contains the call and its result exactly as they were
+// in the prompt. Items from other servers lack this field, so the result is built from their outputs.
 import { z } from "zod";
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { ignored } from "../../shared/fields/fields.ts";
@@ -143,7 +142,7 @@ export function isServerItem(item: { readonly type?: string | null | undefined }
   return serverItemTypes.some((type) => type === item.type);
 }
 
-/** A server call in a conversation. `result` is null if another item contains the result. */
+/** Call of a server tool in a conversation. `result`: result text; null if a separate item contains it. */
 export interface EarlierCall {
   readonly round: number;
   readonly id: string;
@@ -152,7 +151,7 @@ export interface EarlierCall {
   readonly result: string | null;
 }
 
-/** Returns the call of an item; null: the item contains only the result of a call. */
+/** Returns the call in an item; null if the item contains only the result of a call. */
 export function callOfItem(item: ServerItem, index: number): EarlierCall | null {
   const round = item.agentic?.round ?? index;
   const text = item.agentic?.arguments;
@@ -177,7 +176,7 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
       return {
         round,
         id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
-        // In items of other servers, a tool name is unique only within its MCP server.
+        // In items from other servers, a tool name is unique only within its MCP server.
         name: item.agentic || item.server_label === serverLabel ? item.name : `${item.server_label}_${item.name}`,
         arguments: item.arguments,
         result: item.agentic?.result_content ?? item.output ?? "",
@@ -188,7 +187,7 @@ export function callOfItem(item: ServerItem, index: number): EarlierCall | null 
         id: item.agentic?.call_id ?? item.id ?? `call_${index}`,
         ...webCallOf(item),
         ...(text === undefined ? {} : { arguments: text }),
-        // Items of other servers do not contain the text that the model read, only the sources.
+        // Items from other servers contain only the sources, not the text that the model read.
         result: item.agentic?.result_content ?? JSON.stringify({ sources: sourcesOf(item) }),
       };
     default:
@@ -210,15 +209,15 @@ function sourcesOf({ action }: WebCall): readonly string[] {
   return action?.type === "search" ? (action.sources ?? []).flatMap(({ url }) => url ?? []) : [];
 }
 
-/** Label of this server's own tools in mcp_call items. */
+/** Label of the server's built-in tools in mcp_call items. */
 export const serverLabel = builtInPrefix.slice(0, -1);
 
-/** Returns the result of a shell call. */
+/** Returns the result text of a shell call. */
 export function shellResult(item: Extract<ServerItem, { readonly type: "shell_call_output" }>): string {
   return item.agentic?.result_content ?? JSON.stringify({ output: item.output });
 }
 
-/** Returns the id of the container in which a tool ran; null if the item contains no id. */
+/** Returns the id of the container in which a tool ran; null if the item names none. */
 export function containerOf(item: ServerItem): string | null {
   return item.agentic?.container_id ?? (item.type === "code_interpreter_call" ? (item.container_id ?? null) : null);
 }

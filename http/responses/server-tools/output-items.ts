@@ -1,5 +1,5 @@
-// Server items: output items for the calls of tools that the server runs. Each call is one item. The result of a shell
-// call is a second item.
+// Server items: output items for calls of tools that the server runs. Each call is one item; a shell call has a second item for
+// its result.
 import { builtInPrefix } from "../../../actors/tools/schemas.ts";
 import { builtInKind, hasFailed, type ProgressEvent } from "../../shared/agent/progress-event.ts";
 import { pagesOf, textArgument } from "../../shared/agent/web-results.ts";
@@ -23,7 +23,7 @@ export class ServerItems {
   readonly #events: ResponseEvents;
   readonly #includesSources: boolean;
   readonly #placeOf: (prefix: string) => ItemPlace;
-  /** Items of the calls that are running, and their positions, by the id of the call. */
+  /** Item and output position of each running call, by call id. */
   readonly #running = new Map<string, { readonly item: CallItem; readonly index: number }>();
   #session = "";
 
@@ -63,7 +63,7 @@ export class ServerItems {
     if (item.type === "shell_call") this.#addOutput(event);
   }
 
-  /** Ends the items of calls without a result. Called when the response ends. */
+  /** Ends the items of running calls. Called when the response ends. */
   interrupt(): void {
     for (const { item, index } of this.#running.values()) {
       item.status = item.type === "web_search_call" ? "failed" : "incomplete";
@@ -123,7 +123,7 @@ export class ServerItems {
   }
 
   #endCode(item: CodeCallItem, index: number, event: ProgressEvent): void {
-    // A call that was not run has only `content`: the reason.
+    // A call that was not run has only the field `content`, which contains the reason.
     const { stdout, stderr, exception, result, content } = event.data;
     const logs = [stdout, result, stderr, exception, content].filter((text) => typeof text === "string" && text !== "");
     const images = event.record?.result_images_base64 ?? [];
@@ -195,7 +195,7 @@ export class ServerItems {
   }
 }
 
-/** Prefixes of the ids of items. The calls of other tools are items of the kind `mcp`. */
+/** Prefixes of item ids. Calls of all other tools are `mcp` items. */
 const prefixes = { code: "ci", shell: "sc", search: "ws", page: "ws" } as const;
 
 function webAction(event: ProgressEvent): WebCallItem["action"] {
@@ -204,7 +204,7 @@ function webAction(event: ProgressEvent): WebCallItem["action"] {
   return { type: "search", query, queries: [query] };
 }
 
-/** Returns the outputs of the commands: the tool's list, or one output for a call that was not run. */
+/** Returns the output of each command as the tool reported it, or one output for a call that was not run. */
 function outputsOf(data: ProgressEvent["data"]): ShellOutputItem["output"] {
   if (Array.isArray(data.output)) return data.output as ShellOutputItem["output"];
   const stderr = typeof data.stderr === "string" ? data.stderr : typeof data.content === "string" ? data.content : "";

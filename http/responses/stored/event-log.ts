@@ -1,5 +1,5 @@
-// Event log: the events of a background response as text, for clients that connect and disconnect. Its size is limited, so it
-// drops the oldest events. Events that the client that created the response has not read yet are kept.
+// Event log: the events of a background response as text, for clients that connect and disconnect. Its size is limited: the
+// oldest events are dropped, except events that the client that created the response has not read yet.
 import { type ErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { StreamCodec } from "../../sse.ts";
@@ -21,12 +21,12 @@ export class EventLog {
   #length = 0;
   #isClosed = false;
   #failure: ServerError | null = null;
-  /** Reader of the client that created the response. Chunks that this reader has not read are not dropped. */
+  /** Reader of the client that created the response; null if it has left. Chunks that it has not read are not dropped. */
   #creator: LogReader | null = null;
 
   /**
-   * `maxLength`: maximum characters of the log. `lease`: counts the memory of long events; null: not counted. `held`: see
-   * StreamCodec.held; asked before the last events are sent.
+   * `maxLength`: maximum characters of the log. `lease`: counts the memory of long events; null: the memory is not counted.
+   * `held`: see StreamCodec.held; called before the last events are sent.
    */
   constructor(
     maxLength: number = MAX_LENGTH,
@@ -51,7 +51,7 @@ export class EventLog {
     this.#wake();
   }
 
-  /** Ends the streams of all readers with an error. The response has no end here. */
+  /** Ends the streams of all readers with an error. Used if the response does not end on this server. */
   break(failure: ServerError): void {
     this.#failure = failure;
     this.#wake();
@@ -61,21 +61,21 @@ export class EventLog {
     return this.#failure !== null;
   }
 
-  /** Returns the newest chunks that are within the size limit, for the store. */
+  /** Returns the newest chunks that fit the size limit, for the store. */
   kept(): readonly EventChunk[] {
     return this.#chunks.slice(this.#droppable(this.#chunks.length));
   }
 
-  /** Creates a reader of the events after number `after`. Throws not_found if the first of them has been dropped. */
+  /** Creates a reader of the events after event number `after`. Throws not_found if the next event has been dropped. */
   reader(after: number, aborted: AbortSignal): LogReader {
     checkStart(after, this.#chunks[0]?.first ?? 0);
     return new LogReader(this, after, aborted);
   }
 
   /**
-   * Creates the reader of the client that created the response. The reader starts at the first event. Chunks that the reader
-   * has not read are kept even above the size limit, because the first events may already exceed the limit. The excess is
-   * dropped when the reader leaves. A client that stops reading is disconnected.
+   * Creates the reader of the client that created the response. It reads from the first event. Chunks that it has not read are
+   * kept even above the size limit, because the first events alone may exceed the limit. The excess is dropped when the reader
+   * leaves. A client that stops reading is disconnected.
    */
   creatorReader(aborted: AbortSignal): LogReader {
     const reader = this.reader(-1, aborted);
@@ -83,12 +83,12 @@ export class EventLog {
     return reader;
   }
 
-  /** Keeps the lease while a reader reads. The reader calls it when it begins, and `left` when it ends. */
+  /** Retains the lease while a reader reads. Called by a reader that begins; a reader that ends calls `left`. */
   entered(): void {
     this.#lease?.retain();
   }
 
-  /** Ends the reading of a reader. If it is the creator's reader, drops the chunks above the size limit. */
+  /** Releases the lease when a reader ends. If it was the creator's reader, drops the chunks above the size limit. */
   left(reader: LogReader): void {
     this.#lease?.release();
     if (reader !== this.#creator) return;
@@ -96,7 +96,10 @@ export class EventLog {
     this.#trim();
   }
 
-  /** Returns the chunks from number `at` to a reader. Throws reader_stalled if they have been dropped, and the error of `break`. */
+  /**
+   * Returns the chunks from chunk number `at` on. Throws reader_stalled if they have been dropped, or the error passed to
+   * `break`.
+   */
   chunksFrom(at: number): readonly EventChunk[] {
     if (this.#failure !== null) throw this.#failure;
     if (at < this.#droppedCount) {
@@ -124,12 +127,12 @@ export class EventLog {
     return this.#droppedCount;
   }
 
-  /** Number of the chunk after the last one. */
+  /** Chunk number that the next added chunk will get. */
   get endChunk(): number {
     return this.#droppedCount + this.#chunks.length;
   }
 
-  /** Number of the first event in the log; 0 if it is empty. */
+  /** Sequence number of the first event in the log; 0 if the log is empty. */
   get firstEvent(): number {
     return this.#chunks[0]?.first ?? 0;
   }
@@ -154,10 +157,7 @@ export class EventLog {
     this.#droppedCount += count;
   }
 
-  /**
-   * Returns the number of chunks to drop, at most `limit`, so that the rest is within the size limit. The last chunk is never
-   * dropped.
-   */
+  /** Returns how many chunks to drop so that the rest fits the size limit; at most `limit`, and never the last chunk. */
   #droppable(limit: number): number {
     let count = 0;
     let length = this.#length;
@@ -170,14 +170,15 @@ export class EventLog {
 }
 
 /**
- * Reader of an event log for the loop that sends streams (sse.ts). An empty batch tells the loop to call `encode` for new events.
+ * Reader of an event log, for the loop that sends streams (sse.ts). It yields empty batches, so that the loop calls `encode`
+ * for new events.
  */
 export class LogReader implements StreamCodec {
   readonly #log: EventLog;
   readonly #after: number;
   readonly #aborted: AbortSignal;
   #next: number;
-  /** Last chunk returned by this reader. */
+  /** Last chunk that this reader has returned. */
   #last: EventChunk | null = null;
   #isEnded = false;
 
@@ -192,7 +193,7 @@ export class LogReader implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** Number of the next chunk to read. */
+  /** Chunk number of the next chunk to read. */
   get nextChunk(): number {
     return this.#next;
   }
@@ -245,7 +246,7 @@ export function streamError(error: ErrorRecord, number: number): string {
   return `event: error\ndata: ${JSON.stringify(data)}\n\n${DONE}`;
 }
 
-/** Wake-up signal for one waiter. A signal that is sent while nothing waits ends the next wait at once. */
+/** Wake-up signal for one waiting task. If a signal is sent while no task waits, the next wait ends immediately. */
 export class Bell {
   #hasRung = false;
   #wake: (() => void) | null = null;
@@ -266,9 +267,7 @@ export class Bell {
   }
 }
 
-/**
- * Throws not_found if the event that follows number `after` is no longer stored. `first`: number of the first stored event.
- */
+/** Throws not_found if the event after event number `after` is no longer stored. `first`: number of the first stored event. */
 export function checkStart(after: number, first: number): void {
   if (after + 1 >= first) return;
   const text = `events before number ${first} of this response are no longer stored; ask for those after ${first - 1}`;

@@ -1,6 +1,6 @@
 // Event publisher: publishes the events of a running background response for readers on other replicas. If the shared state is
-// lost, it tries again with what the log still has. The last events are published when the final state is stored, so that
-// a client that has read them also finds that state.
+// unavailable, it retries with the events that are still in the log. The last events are published after the final state is
+// stored, so that a client that has read them also finds this state.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Replicas } from "../../../actors/api/state/replicas.ts";
 import { maxStoredBytes } from "../../../actors/api/stored-responses.ts";
@@ -8,17 +8,17 @@ import { utf8Of } from "../../shared/answer/json-pieces.ts";
 import { type EventChunk, piecesOf } from "../fold/event-chunks.ts";
 import { Bell, type EventLog } from "./event-log.ts";
 
-/** Maximum characters of events that are published at once, unless one chunk has more. */
+/** Maximum characters published in one message, unless a single chunk is longer. */
 const MOST_CHARACTERS = 256 * 1024;
 const RETRY_MS = 500;
-/** Number of attempts after the end of the response. Later, readers find the stored events. */
+/** Number of attempts after the response has ended. After that, readers use the stored events. */
 const LAST_TRIES = 20;
 
 export interface PublishedLog {
   readonly id: string;
   readonly log: EventLog;
   readonly replicas: Pick<Replicas, "publish">;
-  /** Resolves when no write of the response is pending. */
+  /** Resolves when the response has no pending writes. */
   settled(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
-// Followed log: reads the events of a background response that runs on another replica, as that replica publishes them. If the
-// replica dies, the stream ends with a retryable error after the last published event. If the shared state is lost, the stream
-// goes on when it is back.
+// Followed log: reads the events of a background response that runs on another replica, as they are published. If that replica
+// fails, the stream ends with a retryable error after the last published event. If the shared state is unavailable, the stream
+// continues when it is available again.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FollowedEvents, Replicas } from "../../../actors/api/state/replicas.ts";
 import type { FoundResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
@@ -11,15 +11,15 @@ import { DONE } from "../fold/event-text.ts";
 import { checkStart, streamError } from "./event-log.ts";
 import { eventsAfter, keptBytes } from "./kept-bytes.ts";
 
-/** Time in ms to wait for events before it is checked whether the other replica still runs. */
+/** Milliseconds without events after which the reader checks whether the other replica still runs. */
 const WAIT_MS = 1000;
-/** Time in ms for which a stream waits for a lost shared state. */
+/** Maximum milliseconds for which a stream waits for an unavailable shared state. */
 const LOST_MS = 60_000;
 const RETRY_MS = 500;
 
 export interface FollowedResponse {
   readonly id: string;
-  /** Number of the last event that the reader has; -1: none. */
+  /** Sequence number of the last event that the client has; -1 if it has none. */
   readonly after: number;
   readonly replicas: Pick<Replicas, "follow">;
   readonly store: StoredResponses;
@@ -29,7 +29,7 @@ export interface FollowedResponse {
 
 export class FollowedLog implements StreamCodec {
   readonly #response: FollowedResponse;
-  /** Number of the last event that was read. */
+  /** Sequence number of the last event that was read. */
   #after: number;
   #text = "";
   #isEnded = false;
@@ -44,7 +44,10 @@ export class FollowedLog implements StreamCodec {
     return this.#isEnded;
   }
 
-  /** Yields when there is text for `encode`. Throws not_found if the first events are no longer kept, and peer_gone. */
+  /**
+   * Yields when there is text for `encode`. Throws not_found if the first events are no longer stored, and peer_gone if the
+   * other replica has failed.
+   */
   async *batches(aborted: AbortSignal): AsyncGenerator<readonly never[]> {
     while (!aborted.aborted) {
       const events = await this.#next(aborted);
@@ -67,7 +70,10 @@ export class FollowedLog implements StreamCodec {
     return streamError(error, this.#after + 1);
   }
 
-  /** Waits for the next events; null: there are none yet. While the shared state is lost, waits until it is back. */
+  /**
+   * Waits for the next events; null if none arrived within WAIT_MS. While the shared state is unavailable, retries for up to
+   * LOST_MS.
+   */
   async #next(aborted: AbortSignal): Promise<readonly FollowedEvents[] | null> {
     const { id, replicas } = this.#response;
     const until = performance.now() + LOST_MS;
@@ -92,7 +98,7 @@ export class FollowedLog implements StreamCodec {
       );
     }
     this.#hasBegun = true;
-    // Events that the reader has already are dropped.
+    // Events that the client already has are removed.
     let shown = Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
     for (let number = first; number <= this.#after && shown !== ""; number++) {
       shown = shown.slice(shown.indexOf("\n\n") + 2);
@@ -102,11 +108,14 @@ export class FollowedLog implements StreamCodec {
     if (isEnd) this.#end();
   }
 
-  /** Checks a response without new events. Returns whether the stream has ended. Throws peer_gone if its replica is dead. */
+  /**
+   * Checks the state of a response without new events. Returns whether its stream has new events or has ended. Throws peer_gone
+   * if the replica has failed.
+   */
   async #check(): Promise<boolean> {
     const found = await this.#found();
     if (found === null || found.runner === "elsewhere") return false;
-    // Events may have been published between the last read and the check.
+    // Events may have been published between the last read and this check.
     const { id, replicas, store } = this.#response;
     const last = await replicas.follow({ id, after: this.#after, waitMs: 0 });
     if (last !== null) {
@@ -137,7 +146,7 @@ export class FollowedLog implements StreamCodec {
     return true;
   }
 
-  /** Finds the response; null: the shared state is lost. Throws not_found. */
+  /** Looks up the response; null if the shared state is unavailable. Throws not_found. */
   async #found(): Promise<FoundResponse | null> {
     try {
       return await this.#response.find();

@@ -1,13 +1,13 @@
-// Kept bytes: the stored bytes of a response, read slice by slice while they are sent.
+// Stored bytes of a response, read in slices while they are sent.
 import type { Span, StoredResponses } from "../../../actors/api/stored-responses.ts";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { DONE } from "../fold/event-text.ts";
 
-/** An event ends with an empty line, which its data cannot contain. */
+/** Empty line that ends an event. The data of an event cannot contain it. */
 const EVENT_END = Buffer.from("\n\n");
-/** Limits the concurrent reads. If many slices arrived at the same time, a turn of the event loop would be too long. */
+/** Limits concurrent reads, because many slices that arrive together would block the event loop for too long. */
 const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {
@@ -19,7 +19,7 @@ export function keptSlice(store: StoredResponses, spans: readonly Span[], at: nu
   return gate.pass(() => store.slice({ spans, at }));
 }
 
-/** Yields the bytes of the spans in slices, starting at byte `from`. Throws not_found if they are no longer stored. */
+/** Yields the bytes of the spans in slices, from byte `from` on. Throws not_found if they are no longer stored. */
 export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
   const length = lengthOf(spans);
   for (let at = from; at < length; ) {
@@ -37,13 +37,13 @@ export async function allKeptBytes(store: StoredResponses, spans: readonly Span[
   return joinBytes(slices);
 }
 
-/** Yields the stored events after the first `count` events, then the text that ends the stream. */
+/** Yields the stored events after the first `count` events, followed by the text that ends the stream. */
 export async function* eventsAfter(
   slices: AsyncIterable<Uint8Array>,
   count: number,
 ): AsyncGenerator<Uint8Array | string> {
   let skipped = 0;
-  /** Last byte of the previous slice. It is kept because the two bytes that end an event may be in two slices. */
+  /** Last byte of the previous slice. It is kept because the two newline characters that end an event may be in two slices. */
   let held: Uint8Array = new Uint8Array(0);
   for await (const slice of slices) {
     const bytes = skipped < count ? joinBytes([held, slice]) : slice;

@@ -1,19 +1,19 @@
-// Last responses: the last response of each WebSocket connection, if it is not stored, so that the connection's next request can
-// continue it. It is dropped when the next request begins or the connection closes.
+// Last responses: for each WebSocket connection, its last response if this is not stored, so that the connection's next request
+// can continue it. The response is dropped when the next request begins or the connection closes.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import type { RequestSocket } from "../../server/edge.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
-/** Maximum bytes of all conversations that are kept. One client may use half of them. */
+/** Maximum total bytes of the conversations that are kept. One client may use half of them. */
 const MAX_BYTES = 256 * 2 ** 20;
 
-/** Last response of one connection, and the lease that counts the memory of the response. */
+/** Last response of one connection, with the lease that counts its memory. */
 interface Kept {
   response: LastResponse | null;
   lease: AnswerLease | null;
 }
 
-/** A response: its id, and the conversation up to and including the response. */
+/** Response id, and the conversation up to and including the response. */
 export interface LastResponse {
   readonly id: string;
   readonly items: readonly ItemTexts[];
@@ -23,7 +23,7 @@ export class LastResponses {
   readonly #memory = new AnswerMemory(MAX_BYTES);
   readonly #kept = new WeakMap<RequestSocket, Kept>();
 
-  /** Keeps a response. If the memory limit is exceeded, the response is not kept and cannot be continued. */
+  /** Keeps a response for the next request. If the memory limit is exceeded, the response is not kept and cannot be continued. */
   keep(socket: RequestSocket, client: string, response: LastResponse): void {
     if (socket.closed.aborted) return;
     const lease = this.#memory.lease(client);
@@ -38,7 +38,7 @@ export class LastResponses {
     kept.lease = lease;
   }
 
-  /** Returns the last response of a connection and drops it; null: none. */
+  /** Removes and returns the last response of a connection; null if there is none. */
   take(socket: RequestSocket): LastResponse | null {
     const kept = this.#kept.get(socket);
     if (kept === undefined) return null;

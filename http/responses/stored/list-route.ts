@@ -1,4 +1,4 @@
-// GET /v1/responses: the stored responses of all clients, with the beginnings of their texts.
+// GET /v1/responses: lists the stored responses of all clients, with the beginnings of their input and output texts.
 import { z } from "zod";
 import type { ListedResponse } from "../../../actors/api/stored-responses.ts";
 import type { RouteHandler } from "../../context.ts";

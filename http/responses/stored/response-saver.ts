@@ -1,5 +1,5 @@
-// Response saver: writes responses to the store and tracks the writes in progress. Handles a store that rejects a response,
-// does not respond, or has evicted the response. Used by responses.ts.
+// Response saver: writes responses to the store and tracks pending writes. Handles a store that rejects a response, is
+// unavailable, or has evicted the response. Used by responses.ts.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -8,27 +8,27 @@ import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
 /**
- * Milliseconds before the first retry of a failed save: shorter than text waits for the save (MOST_HELD_MS in response-run.ts), so
- * that a planned failover of Redis ends meanwhile. Each later retry waits twice as long, at most LONGEST_RETRY times.
+ * Milliseconds before the first retry of a failed save. Text waits longer for the save (MOST_HELD_MS in response-run.ts), so a
+ * planned failover of Redis can end within that time. The interval doubles with each retry, up to LONGEST_RETRY times RETRY_MS.
  */
 const RETRY_MS = 50;
 const LONGEST_RETRY = 80;
 /**
- * Number of retries of a failed save, together more than three minutes: a store thread or Redis may be restarted, or a full disk
- * emptied meanwhile. Less than the life of a tombstone (ResponseStore).
+ * Number of retries of a failed save. They take more than three minutes, in which a store thread or Redis may restart, or a
+ * full disk may be emptied. This is less than the lifetime of a tombstone (ResponseStore).
  */
 const RETRIES = 60;
-/** Maximum time in ms that a reader of a response waits for a save of it. */
+/** Maximum time in ms for which a reader of a response waits for its pending save. */
 const MOST_WAIT_MS = 10_000;
-/** Maximum number of long responses that are saved at the same time. */
+/** Maximum number of concurrent saves of long responses. */
 const LONG_SAVES = 2;
 /**
- * Maximum bytes of all responses that wait to be saved. One client may use half of these bytes; this half equals
+ * Maximum total bytes of responses that wait to be saved. One client may use half of them; this half equals
  * MAX_BACKGROUND_BYTES.
  */
 const MAX_WAITING_BYTES = 512 * 2 ** 20;
 
-/** Response that has ended and must be saved. */
+/** Response that has ended and is to be saved. */
 export interface SavedResponse {
   readonly id: string;
   readonly client: string;
@@ -37,13 +37,16 @@ export interface SavedResponse {
   /** Estimated bytes held until the response is saved. */
   readonly heldBytes: number;
   /**
-   * Yields the complete final state, then smaller versions in case the store rejects it as too large. Each promise may reject
-   * with the same errors as `add`.
+   * Yields the complete final state, followed by smaller versions for the case that the store rejects it as too large. Each
+   * promise may reject with the same errors as `add`.
    */
   ends(): Iterable<Promise<ResponseUpdate>>;
-  /** Returns the smallest final state. It is stored if the waiting responses hold too many bytes. */
+  /**
+   * Returns the smallest version of the final state. It is stored if the responses that wait to be saved exceed
+   * MAX_WAITING_BYTES.
+   */
   shortEnd(): Promise<ResponseUpdate>;
-  /** Returns the complete record of an update. */
+  /** Returns the complete record for an update, for a response that is not in the store yet. */
   added(update: ResponseUpdate): StoredResponse;
 }
 
@@ -85,7 +88,7 @@ export class ResponseSaver {
     while (this.#pending.has(id)) await this.#pending.get(id);
   }
 
-  /** Resolves when no save of this response is pending. Throws storage_unavailable after MOST_WAIT_MS. */
+  /** Resolves when no save of this response is pending. Throws storage_unavailable if this takes longer than MOST_WAIT_MS. */
   async readable(id: string): Promise<void> {
     if (!this.isPending(id)) return;
     const stop = new AbortController();
@@ -95,7 +98,7 @@ export class ResponseSaver {
     if (isLate) throw notStoredYet(id);
   }
 
-  /** Resolves when no save is pending. The server stops, so failed saves are tried only once more. */
+  /** Resolves when no save is pending. Called when the server stops, so each failed save is retried only once more. */
   async allSettled(): Promise<void> {
     this.#stop.abort();
     while (this.#pending.size > 0) await Promise.all(this.#pending.values());
@@ -114,8 +117,8 @@ export class ResponseSaver {
   }
 
   /**
-   * Stores the final state of a response; `wasAdded` tells whether the response was stored while it ran. If waiting responses
-   * hold too many bytes, it stores a short record immediately. Never rejects.
+   * Stores the final state of a response. `wasAdded`: whether the response was stored while it ran. If the responses that wait
+   * to be saved exceed the byte limit, stores a short record instead. Never rejects.
    */
   async end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
     const lease = this.#waiting.lease(response.client);
@@ -148,11 +151,14 @@ export class ResponseSaver {
     }
   }
 
-  /** Later failures are not logged. A response that was stored while it ran is then shown as interrupted. */
+  /**
+   * Retries a failed save without logging further failures. If all retries fail, a response that was stored while it ran is
+   * shown as interrupted.
+   */
   async #retry(save: () => Promise<void>): Promise<void> {
     let waitMs = this.#retryMs;
     for (let i = 0; i < RETRIES; i++) {
-      // The wait is outside the limit on concurrent saves, so other responses can be saved during it.
+      // The wait does not count against the limit on concurrent saves, so other responses can be saved during it.
       await sleep(waitMs, undefined, { signal: this.#stop.signal }).catch(() => {});
       waitMs = Math.min(2 * waitMs, LONGEST_RETRY * this.#retryMs);
       const isSaved = await save().then(
@@ -178,7 +184,7 @@ export class ResponseSaver {
     this.#log.error({ response: id, err: error }, "a response could not be stored");
   }
 
-  /** Stores the first version of the final state that is not too large. Throws if none can be stored. */
+  /** Stores the largest version of the final state that the store accepts. Throws if no version can be stored. */
   async #put(response: SavedResponse, isThere: boolean): Promise<void> {
     let refusal: unknown;
     for (const making of response.ends()) {
@@ -206,7 +212,7 @@ export class ResponseSaver {
   }
 }
 
-/** Error of a reader of a response whose id a client has, but which could not be stored yet. */
+/** Creates the error for reading a response that exists but could not be stored yet. */
 export function notStoredYet(id: string): ServerError {
   return new ServerError("storage_unavailable", `the response '${id}' is not stored yet; try again soon`);
 }

@@ -1,4 +1,4 @@
-// Routes of one running or stored response: retrieve it or its stream, delete it, cancel it, list its input items.
+// Routes of one running or stored response: retrieve it or its event stream, delete it, cancel it, and list its input items.
 import { joinBytes } from "../../../runtime/bytes.ts";
 import type { RouteHandler } from "../../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.ts";
@@ -47,7 +47,7 @@ export const listInputItems: RouteHandler = async (exchange, { responses, config
   await sendPieces(exchange, jsonHeaders, listOf(texts, `,${rest.slice(1)}`), config);
 };
 
-/** Yields the JSON of an item list from the pieces of the items' texts; a short list is one piece. */
+/** Yields the JSON of an item list, built from the items' JSON texts. A short list is a single piece. */
 async function* listOf(texts: AsyncIterable<Piece>, rest: string): AsyncGenerator<Piece> {
   let held: Piece = '{"object":"list","data":[';
   let isFirst = true;

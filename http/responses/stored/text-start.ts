@@ -5,7 +5,7 @@ import type { InputItem } from "../request/input-items.ts";
 /** Maximum number of characters of a text start. */
 export const TEXT_START_LENGTH = 200;
 
-/** Returns the start of the text of the user's last message; null: the items have none. */
+/** Returns the beginning of the user's last message; null if it has no text. */
 export function inputStart(items: readonly InputItem[]): string | null {
   const last = items.findLast((item) => "role" in item && item.role === "user");
   if (last === undefined || !("role" in last)) return null;
@@ -14,13 +14,13 @@ export function inputStart(items: readonly InputItem[]): string | null {
   return startOf(content.flatMap((part) => ("text" in part ? [part.text] : [])));
 }
 
-/** Returns the start of the output text; null: there is none. */
+/** Returns the beginning of the output text; null if there is no text. */
 export function outputStart(output: readonly OutputItem[]): string | null {
   const parts = output.flatMap((item) => (item.type === "message" ? item.content : []));
   return startOf(parts.flatMap((part) => (part.type === "output_text" ? [part.text] : [])));
 }
 
-/** Returns the start of the joined texts; null: they are empty. A character is never cut in half. */
+/** Returns the beginning of the joined texts; null if they are empty. Never splits a character. */
 function startOf(texts: readonly string[]): string | null {
   let start = "";
   for (const text of texts) {

@@ -1,5 +1,5 @@
-// API keys: if the server has keys, a request must have one of them, except on open routes such as /health. Only digests are
-// stored, and they are compared in constant time, so neither memory nor response times reveal a key.
+// API keys: if the server has keys, a request must contain one of them, except on open routes such as /health. Only digests are
+// stored, and they are compared in constant time, so that neither memory nor response times reveal a key.
 import { createHash, timingSafeEqual } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import { keyOf } from "../client.ts";
@@ -17,7 +17,7 @@ export class ApiKeys {
     this.#digests = keys.map(digestOf);
   }
 
-  /** Returns the error for a request without a valid key; null if its key is valid. */
+  /** Returns the error for a request without a valid key; null if the key is valid. */
   refusal({ headers }: Pick<HttpRequest, "headers">): ServerError | null {
     const key = keyOf(headers);
     if (key === "") {
@@ -25,7 +25,7 @@ export class ApiKeys {
       return new ServerError("invalid_api_key", message);
     }
     const given = digestOf(key);
-    // All keys are compared, so that the duration does not depend on which one is equal.
+    // All keys are compared, so that the duration does not depend on which key matches.
     const equal = this.#digests.filter((digest) => timingSafeEqual(digest, given));
     if (equal.length > 0) return null;
     return new ServerError("invalid_api_key", "the API key is not one of this server's keys; ask its operator for one");

@@ -7,14 +7,14 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { HttpRequest } from "../edge.ts";
 
 /**
- * Host names of a server. A request may use any IP address but only known names, because an attacker can point a domain name
- * at any address.
+ * Known host names of a server. A request may use any IP address, but only known names, because an attacker can point a domain
+ * name at any address.
  */
 export class KnownHosts {
   readonly #names: ReadonlySet<string>;
   readonly #origins: ReadonlySet<string>;
 
-  /** `boundTo`: the listening address; `others`: additional host names; `origins`: foreign origins that may send requests. */
+  /** `boundTo`: the listening address; `others`: additional host names; `origins`: other web origins that may send requests. */
   constructor(boundTo: string, others: readonly string[], origins: readonly string[] | null) {
     this.#origins = new Set(origins);
     this.#names = new Set([boundTo, hostname(), ...others].map((name) => name.toLowerCase()));

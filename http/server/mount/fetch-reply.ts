@@ -1,9 +1,9 @@
-// Reply to a request of a fetch-style handler: a web Response, whose body is a stream with back pressure.
+// Reply to a request of a fetch-style handler: a web Response. A streamed body has back pressure.
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 
-/** Number of bytes waiting for the reader at which writing pauses. */
+/** Number of unread bytes at which writing pauses. */
 const highWaterBytes = 64 * 1024;
 
 const CLIENT_GONE = 499;
@@ -12,8 +12,8 @@ const encoder = new TextEncoder();
 
 export class FetchReply implements EdgeReply, StreamSink {
   /**
-   * Response to the request. If the client disconnects early, the promise resolves to a response with status 499 that
-   * is never read. Without a response, the embedding program would log an error.
+   * Response to the request. If the client disconnects early, resolves to a response with status 499, which no one reads.
+   * Otherwise, the embedding program would log an error.
    */
   readonly response: Promise<Response>;
   closesConnection = false;
@@ -54,7 +54,7 @@ export class FetchReply implements EdgeReply, StreamSink {
     const bytes = typeof body === "string" ? encoder.encode(body) : body;
     const hasNoBody = status === 204 || this.#method === "HEAD";
     const length = status === 204 ? {} : { "content-length": `${bytes.length}` };
-    // The bytes are copied, because the body may share memory with the server's own data.
+    // The bytes are copied, because the body may share memory with the server's internal data.
     const content = hasNoBody ? null : new Uint8Array(bytes);
     this.#resolve(new Response(content, { status, headers: { ...headers, ...length } }));
     this.#finish();
@@ -97,7 +97,7 @@ export class FetchReply implements EdgeReply, StreamSink {
     this.#finish();
   }
 
-  /** Ends the response with an error, so that its reader sees that the response is incomplete. */
+  /** Ends the response body with an error, so that the client sees that it is incomplete. */
   abort(): void {
     if (this.#isDone) return;
     this.#body?.error(new Error("the response was interrupted"));

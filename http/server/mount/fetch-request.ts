@@ -1,4 +1,4 @@
-// Request of a fetch-style handler, and the reader of its body.
+// Request of a fetch-style handler, and reading of its body.
 import { type BodyIntake, EdgeRequest, type Reception } from "../body-intake.ts";
 import type { FetchReply } from "./fetch-reply.ts";
 
@@ -17,7 +17,7 @@ export class FetchRequest extends EdgeRequest {
     this.path = queryAt < 0 ? url : url.slice(0, queryAt);
     this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
     for (const [name, value] of headers) this.addHeader(name, value);
-    // A request that did not come over a socket may lack the headers that HTTP/1.1 requires. They are added here.
+    // A request that did not arrive on a socket may lack headers that HTTP/1.1 requires, so these are added.
     if (!this.headers.has("host")) this.addHeader("host", new URL(whole).host);
     if (body !== null && !this.headers.has("content-length")) this.addHeader("transfer-encoding", "chunked");
     this.signal = signal;
@@ -25,7 +25,7 @@ export class FetchRequest extends EdgeRequest {
   }
 }
 
-/** Passes a request to its handler when its body is complete. The rest of a rejected body is not read. */
+/** Passes a request to its handler when the body is complete. After a rejection, the rest of the body is not read. */
 export async function receiveBody(
   body: ReadableStream<Uint8Array> | null,
   request: FetchRequest,
@@ -42,7 +42,7 @@ export async function receiveBody(
     if (body !== null) await readInto(reception, body, reply);
     reception.end();
   } catch {
-    // The client disconnected while it sent the body.
+    // The client has disconnected before the body was complete.
     reply.gone();
   }
 }

@@ -1,5 +1,5 @@
-// Mount: HTTP front end without a socket of its own. Another server passes it requests, as web Requests or as requests of
-// node:http. The body limits are the same as in the other front ends.
+// Mount: HTTP front end without a socket. A different HTTP server passes its requests to it, either as web Requests or as
+// node:http requests. Body limits are the same as in the other front ends.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ServerError } from "../../../runtime/errors.ts";
 import { BodyIntake } from "../body-intake.ts";
@@ -11,11 +11,11 @@ import { FetchReply } from "./fetch-reply.ts";
 import { FetchRequest, receiveBody } from "./fetch-request.ts";
 
 export interface MountOptions extends BodyLimits {
-  /** Path prefix of the requests, such as "/ai"; "": none. */
+  /** Path prefix of the requests, such as "/ai"; "": no prefix. */
   readonly basePath: string;
 }
 
-/** Request of node:http that a framework has passed on. A body parser of the framework may have set `body`. */
+/** node:http request passed on by a framework. A body parser of the framework may have set `body`. */
 type ParsedRequest = IncomingMessage & { readonly body?: unknown };
 
 export class Mount {
@@ -23,7 +23,7 @@ export class Mount {
   readonly #handler: EdgeHandler;
   readonly #intake: BodyIntake;
   readonly #inFlight = new InFlight();
-  /** EdgeServer without a port, with which the caller closes this front end. */
+  /** EdgeServer without a port, used by the caller to close this front end. */
   readonly server: EdgeServer;
 
   constructor(handler: EdgeHandler, options: MountOptions) {
@@ -33,7 +33,7 @@ export class Mount {
     this.server = this.#inFlight.server({ port: 0, stopAccepting: () => {}, stop: () => this.#intake.stop() });
   }
 
-  /** Answers a web Request. `address`: identifies a client without an API key for fair scheduling between clients. */
+  /** Handles a web Request. `address`: identifies a client without an API key, for fair scheduling between clients. */
   fetch(request: Request, address = ""): Promise<Response> {
     const reply = new FetchReply(request, this.#inFlight);
     const { pathname, search } = new URL(request.url);
@@ -45,7 +45,7 @@ export class Mount {
     return reply.response;
   }
 
-  /** Answers a request of node:http. Calls `next`, if it is given, for a path outside the base path. */
+  /** Handles a node:http request. For a path outside the base path, calls `next` if it is given. */
   node(incoming: ParsedRequest, response: ServerResponse, next?: () => void): void {
     const { url = "/" } = incoming;
     const [pathname = "/"] = url.split("?", 1);
@@ -79,7 +79,7 @@ function bodyIsRead(): ServerError {
   return new ServerError("internal", message);
 }
 
-/** Returns the bytes of a body that a body parser has read. */
+/** Returns the bytes of a body that a framework's body parser has read. */
 function bytesOf(body: unknown): Uint8Array {
   if (body instanceof Uint8Array) return body;
   return Buffer.from(typeof body === "string" ? body : JSON.stringify(body));

@@ -1,4 +1,4 @@
-// HTTP front end on node:http: used if no uWebSockets.js binary loads, with the same requests, replies and limits.
+// HTTP front end on node:http. Used if no uWebSockets.js binary can be loaded, with the same requests, replies and limits.
 import { createServer, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -17,12 +17,15 @@ import { NodeRequest, readBody } from "./request.ts";
 import { acceptSocket, Incoming } from "./socket.ts";
 import { lastResponse, type ParserError, requestOfUnknownMethod } from "./unknown-method.ts";
 
-/** Length of the kernel's queue of new connections; large enough for a burst. */
+/** Length of the kernel's queue of new connections, large enough for a burst of connections. */
 const LISTEN_BACKLOG = 4096;
 
-/** Maximum time a connection may wait for a request's headers or for its next request; the same as in uWebSockets.js. */
+/**
+ * Maximum time in ms for which a connection may wait for a request's headers or for its next request; the same as in
+ * uWebSockets.js.
+ */
 const IDLE_LIMIT_MS = 10_000;
-/** Interval at which node checks connections for IDLE_LIMIT_MS. */
+/** Interval in ms at which node checks connections against IDLE_LIMIT_MS. */
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
@@ -39,7 +42,7 @@ const connectionCount = new ConnectionCount(fullAtFiles());
 
 /** State of one connection. */
 class Connection {
-  /** Whether the connection is closing: nothing more is read, and its last response is in progress. */
+  /** Whether the connection is closing: its last response is in progress, and no further requests are read. */
   isRefused = false;
   /** Replies in progress. There are several if the client pipelines requests. */
   readonly replies = new Set<NodeReply>();
@@ -76,7 +79,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     const { socket } = incoming;
     const connection = connections.get(socket);
     raw.on("error", () => {});
-    // A handshake that follows a request whose response is not complete violates the protocol.
+    // A WebSocket handshake before the previous response is complete violates the protocol.
     if (connection === undefined || connection.isRefused || connection.replies.size > 0) {
       raw.destroy();
       return;
@@ -103,7 +106,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     socket.destroy();
     options.onFull?.();
   });
-  /** Answers a request without reading its body. The parser reads nothing more from the connection. */
+  /** Handles a request without reading its body. Nothing more is read from the connection. */
   const answerLast = (incoming: IncomingMessage, socket: Socket): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.isRefused) return;
@@ -122,7 +125,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenFailure(host, port, error.code)));
-    // @types/node of Node 20 lack reusePort, which newer versions have.
+    // The types of Node 20 (@types/node) lack reusePort, which newer Node.js versions support.
     server.listen({ port, host, backlog: LISTEN_BACKLOG, ...(sharesPort ? { reusePort: true } : {}) }, resolve);
   }).catch(async (failure) => {
     throw await failure;
@@ -148,7 +151,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   });
 };
 
-/** Creates the response to a WebSocket handshake that is not completed. The connection closes after it. */
+/** Creates the response to a WebSocket handshake that is rejected. The connection closes after this response. */
 function responseOn(incoming: IncomingMessage): ServerResponse {
   const response = new ServerResponse(incoming);
   response.assignSocket(incoming.socket);
@@ -162,9 +165,10 @@ function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
   return new ServerError("invalid_request", `expected HTTP/1.1, got HTTP/${httpVersion}; the connection is closed`);
 }
 
-/** Responds to input that is not a request or arrives too slowly, and closes the connection. */
+/** Responds to input that is not a valid request or arrives too slowly, and closes the connection. */
 function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  // If a response has already begun on the connection, the client would read the error response as a part of it.
+  // The error response is sent only if no bytes were sent on this connection, because the client would otherwise read it as
+  // part of an earlier response.
   const isFree = socket.writable && (socket as Socket).bytesWritten === 0;
   if (isFree && error.code !== "ECONNRESET") socket.end(unreadableAnswer(refusalOf(error)), () => socket.destroy());
   else socket.destroy();

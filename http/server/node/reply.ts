@@ -18,7 +18,7 @@ export class NodeReply implements EdgeReply, StreamSink {
   /** Called once, when the request has ended for any reason. */
   onDone: () => void = () => {};
 
-  /** `ofConnection`: the open replies of the same connection. */
+  /** `ofConnection`: the replies in progress on the same connection. */
   constructor(response: ServerResponse, inFlight: InFlight, ofConnection: Set<NodeReply>) {
     this.#response = response;
     this.#inFlight = inFlight;
@@ -73,7 +73,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     this.#response.destroy();
   }
 
-  /** Called when the connection is closed. Needed because node notifies only one of several pipelined responses. */
+  /** Called when the connection has closed. Needed because node notifies only one of several pipelined responses. */
   connectionClosed(): void {
     if (this.#isDone) return;
     if (!this.#response.writableFinished) this.#aborter.abort();
@@ -81,7 +81,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     this.protocolSwitched();
   }
 
-  /** Called when the request has ended without a response, because its connection is now a WebSocket. */
+  /** Called when the connection becomes a WebSocket: the request has ended without an HTTP response. */
   protocolSwitched(): void {
     if (this.#isDone) return;
     this.#isDone = true;

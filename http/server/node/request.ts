@@ -1,4 +1,4 @@
-// Request on node:http, and the reader of its body.
+// Request on node:http, and reading of its body.
 import type { IncomingMessage } from "node:http";
 import { type BodyIntake, EdgeRequest } from "../body-intake.ts";
 import type { NodeReply } from "./reply.ts";
@@ -10,7 +10,7 @@ export class NodeRequest extends EdgeRequest {
   readonly signal: AbortSignal;
   readonly address: string;
 
-  /** `url`: path and query; default: path and query of the request line. */
+  /** `url`: path and query; default: as in the request line. */
   constructor(incoming: IncomingMessage, signal: AbortSignal, url = incoming.url ?? "/") {
     super();
     const queryAt = url.indexOf("?");
@@ -27,7 +27,10 @@ export class NodeRequest extends EdgeRequest {
   }
 }
 
-/** Passes a request to its handler when its body, if any, is complete. The rest of a rejected body is read and discarded. */
+/**
+ * Passes a request to its handler when the body, if any, is complete. After a rejection, the rest of the body is read and
+ * discarded.
+ */
 export function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {
   const reception = intake.begin(request, reply);
   if (reception === null) {

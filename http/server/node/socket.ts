@@ -1,4 +1,4 @@
-// WebSocket connection on node:http, by the package ws.
+// WebSocket connection on node:http, implemented with the package ws.
 import { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -12,11 +12,14 @@ const server = new WebSocketServer({ noServer: true, maxPayload: MAX_BODY_BYTES,
 const upgrading = new WeakSet<IncomingMessage>();
 
 /**
- * Request of node's server. Only a WebSocket handshake counts as an upgrade. Without this class, node would end HTTP on every
- * connection that asks for an upgrade, for example to HTTP/2 (`h2c`), which some clients do with each request.
+ * Request of node's HTTP server that counts as an upgrade only if it is a WebSocket handshake. Otherwise, node would stop
+ * handling HTTP on every connection that requests any upgrade. Some clients request an upgrade to HTTP/2 (`h2c`) with each
+ * request.
  */
 export class Incoming extends IncomingMessage {
-  /** Set by node's parser. A WeakSet holds the value, because node sets it before the fields of this class exist. */
+  /**
+   * Set by node's parser. The value is kept in a WeakSet, because node sets it before the fields of this class are initialised.
+   */
   set upgrade(isAsked: boolean) {
     if (isAsked) upgrading.add(this);
     else upgrading.delete(this);
@@ -31,21 +34,21 @@ function headersOf({ headers }: IncomingMessage): ReadonlyMap<string, string> {
   return new Map(Object.entries(headers).map(([name, value]) => [name, `${value}`]));
 }
 
-/** Handshake of a connection, as node passes it to the listeners of `upgrade`. */
+/** WebSocket handshake, as node passes it to listeners of `upgrade`. */
 export interface NodeHandshake {
   readonly incoming: IncomingMessage;
   readonly raw: Duplex;
-  /** First bytes after the handshake. */
+  /** First bytes received after the handshake. */
   readonly head: Buffer;
 }
 
-/** Completes a handshake; `headers` are added to its response. `listen` returns the listener of the connection. */
+/** Completes a handshake. `headers` are added to its response. `listen`: returns the listener for the connection's messages. */
 export function acceptSocket(
   { incoming, raw, head }: NodeHandshake,
   headers: ReplyHeaders,
   listen: (connection: SocketConnection) => SocketListener,
 ): void {
-  // handleUpgrade completes the handshake before it returns, so the headers belong to this handshake.
+  // handleUpgrade completes the handshake synchronously, so this event belongs to this handshake.
   server.once("headers", (lines) => {
     for (const name in headers) lines.push(`${name}: ${headers[name]}`);
   });
@@ -53,7 +56,7 @@ export function acceptSocket(
     const listener = listen(new NodeSocket(socket, raw));
     socket.on("message", (data) => listener.message(data as Buffer));
     socket.on("close", () => listener.closed());
-    // An error is followed by `close`. Without a listener it would end the process.
+    // After an error, the `close` event follows. Without a listener, an error would end the process.
     socket.on("error", () => {});
   });
 }

@@ -1,11 +1,11 @@
-// Unknown methods: requests with a method that node's parser does not know. The parser fails at the method, so the head of the
-// request is read here, from the packet that the error contains. The app then answers it like any other request.
+// Unknown methods: requests whose method node's parser does not know. The parser fails at the method, so this module parses the
+// headers from the packet that the error contains. The app then handles the request like any other.
 import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
 /** Error of node's HTTP parser. */
 export interface ParserError extends NodeJS.ErrnoException {
-  /** Packet in which the parser failed, and the number of its bytes before the failure. */
+  /** Packet in which the parser failed. `bytesParsed`: number of bytes in it that were parsed before the failure. */
   readonly rawPacket?: Buffer;
   readonly bytesParsed?: number;
 }
@@ -14,8 +14,8 @@ const requestLine = /^([A-Za-z][A-Za-z0-9_-]*) (\S+) HTTP\/1\.1$/;
 const headerLine = /^([!#$%&'*+.^_`|~\w-]+):[ \t]*([\x20-\x7e\t]*)$/;
 
 /**
- * Returns the request at the start of the packet if the parser failed at the request's method. Returns null if the parser
- * failed elsewhere, or if the packet does not contain the complete head.
+ * Returns the request at the start of the packet, if the parser failed at its method. Returns null if the parser failed at a
+ * different point, or if the packet does not contain all headers.
  */
 export function requestOfUnknownMethod(error: ParserError, socket: Socket): IncomingMessage | null {
   const { code, rawPacket, bytesParsed = 0 } = error;
@@ -23,7 +23,7 @@ export function requestOfUnknownMethod(error: ParserError, socket: Socket): Inco
   const end = rawPacket.indexOf("\r\n\r\n");
   const [first = "", ...lines] = end < 0 ? [] : rawPacket.toString("latin1", 0, end).split("\r\n");
   const [, method = "", url = ""] = requestLine.exec(first) ?? [];
-  // If more bytes were parsed, the request is not the first one of the packet.
+  // More parsed bytes would mean that an earlier request precedes this one in the packet.
   if (method === "" || bytesParsed > method.length) return null;
   const request = new IncomingMessage(socket);
   request.method = method;

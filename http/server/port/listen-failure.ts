@@ -1,5 +1,5 @@
-// Error for an address that the server cannot listen on. uWebSockets.js gives no reason, so this module tries the same address
-// with node:net to find the reason.
+// Listen failure: finds out why the server cannot listen on an address, and creates the error. uWebSockets.js gives no reason,
+// so the same address is tried with node:net.
 import { createServer } from "node:net";
 import { ServerError } from "../../../runtime/errors.ts";
 
@@ -10,7 +10,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: "names a host that cannot be resolved; choose another, for example 127.0.0.1",
 };
 
-/** Returns the error for a failed listen. `code` is the system's error code, if the caller knows it. */
+/** Returns the error for a failed listen. `code`: error code of the operating system, if the caller knows it. */
 export async function listenFailure(host: string, port: number, code?: string): Promise<ServerError> {
   const known = code ?? (await probe(host, port));
   const reason = reasons[known] ?? `cannot be listened on (${known})`;
@@ -23,7 +23,8 @@ function probe(host: string, port: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = createServer();
     socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    // If listening succeeds here, the port has just become free. The caller's attempt failed because the port was in use.
+    // If listening succeeds here, the port has been freed since the caller's attempt, which therefore failed because the port
+    // was in use.
     socket.listen(port, host, () => socket.close(() => resolve("EADDRINUSE")));
   });
 }

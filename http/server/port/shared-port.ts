@@ -1,13 +1,14 @@
-// Shared port (SO_REUSEPORT): several processes listen on one port, and the system gives each new connection to one of them. The
-// next version of a server starts beside the old one in this way.
+// Shared port (SO_REUSEPORT): several processes listen on one port, and the system assigns each new connection to one of them.
+// This allows the next version of a server to start while the old version still runs.
 import { readFileSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 
 const MIGRATION = "/proc/sys/net/ipv4/tcp_migrate_req";
 
 /**
- * Returns why a connection may be reset when a server leaves a shared port; null: none is. Between the last accept and the close of
- * its socket a connection may arrive, which the system gives to another server only with this setting.
+ * Returns why connections may be reset when a server leaves a shared port; null if there is no such risk. A connection may
+ * arrive between the last accept and the close of the listening socket. The system passes it to another server only with this
+ * setting.
  */
 export function sharedPortRisk(): string | null {
   try {
@@ -18,10 +19,10 @@ export function sharedPortRisk(): string | null {
   return "a connection that arrives in the moment in which a server leaves the port is reset; set net.ipv4.tcp_migrate_req=1 (sysctl)";
 }
 
-/** First version of Node.js whose servers can share a port. */
+/** First version of Node.js in which several servers can share a port. */
 const FIRST_NODE = [22, 12] as const;
 
-/** Throws config_invalid if node:http cannot share a port here. It would ignore the option. */
+/** Throws config_invalid if node:http cannot share a port on this Node.js version, which would ignore the option. */
 export function checkSharedPort(): void {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   if (major > FIRST_NODE[0] || (major === FIRST_NODE[0] && minor >= FIRST_NODE[1])) return;
@@ -30,10 +31,11 @@ export function checkSharedPort(): void {
 }
 
 /**
- * Calls `close` when the event loop has accepted all connections that wait, because the system resets those that wait in the queue
- * of a socket that is closed.
+ * Calls `close` after the event loop has accepted all waiting connections, because the system resets connections that are still
+ * in the queue of a socket when it is closed.
  */
 export function afterAccept(close: () => void): void {
-  // The first callback runs in the current turn, possibly after its accepts. The second one runs right behind those of the next turn.
+  // The first callback runs in the current turn of the event loop, possibly after this turn's accepts. The second callback runs
+  // directly after the accepts of the next turn.
   setImmediate(() => setImmediate(close));
 }

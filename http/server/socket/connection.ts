@@ -1,7 +1,7 @@
-// Socket connection: interface of a WebSocket connection between an HTTP front end and the session that serves it. Implemented
+// Socket connection: interface between a WebSocket connection in an HTTP front end and the session that handles it. Implemented
 // by uws/ and node/.
 
-/** A text message, or a part of a long text message. A part contains only complete characters. */
+/** A text message, or a part of a long text message. A part never ends within a character. */
 export interface Frame {
   readonly text: string;
   readonly part: "whole" | "first" | "middle" | "last";
@@ -14,15 +14,15 @@ export interface SocketConnection {
   /** Resolves when sending may continue or the connection has closed. */
   drained(): Promise<void>;
   ping(): void;
-  /** Closes the connection after the frames that were already passed to `send`. `code`: a close code of RFC 6455. */
+  /** Closes the connection after the frames already passed to `send`. `code`: close code of RFC 6455. */
   close(code: number, reason: string): void;
-  /** Closes the connection at once. */
+  /** Closes the connection immediately. */
   destroy(): void;
 }
 
-/** Receives the messages and the end of a connection. */
+/** Listener for the messages and the close of a connection. */
 export interface SocketListener {
-  /** Takes a complete message and the ownership of its bytes. */
+  /** Called for each complete message. Takes ownership of its bytes. */
   message(data: Uint8Array): void;
   /** Called once, when the connection has closed for any reason. */
   closed(): void;

@@ -1,28 +1,29 @@
-// Event frames: converts the text of an event stream (SSE) to WebSocket frames. The data of each event becomes a message; its
-// name, comments and the final [DONE] are omitted.
+// Event frames: converts the text of an event stream (SSE) to WebSocket frames. The data of each event becomes one message.
+// Event names, comments and the final [DONE] are omitted.
 import type { Frame } from "./connection.ts";
 
 const EVENT_END = "\n\n";
 const DATA = "data: ";
 const DONE = "data: [DONE]";
 /**
- * Number of held characters at which an incomplete event is sent as a part, so that a long event is never held as one string.
+ * Number of buffered characters at which an incomplete event is sent as a part, so that a long event is never held as one
+ * string.
  */
 const PART_LENGTH = 2 ** 16;
 
 export class EventFrames {
-  /** Text whose event is not complete. */
+  /** Buffered text of an incomplete event. */
   #held = "";
-  /** Whether the first part of a message was returned, but not its last part. */
+  /** Whether the first part of a message has been returned, but not its last part. */
   #isOpen = false;
   #isDone = false;
 
-  /** Whether the stream's [DONE] has been received. If true, `push` has returned the frames of all events. */
+  /** Whether the stream's [DONE] has been received, so that the frames of all events have been returned. */
   get isDone(): boolean {
     return this.#isDone;
   }
 
-  /** Returns the frames of the next piece of the stream. The piece must end with a complete character. */
+  /** Returns the frames for the next piece of the stream. The piece must end with a complete character. */
   push(piece: string): readonly Frame[] {
     const frames: Frame[] = [];
     const text = this.#held + piece;
@@ -44,8 +45,8 @@ export class EventFrames {
   }
 
   /**
-   * Returns the held text as a part. A line break at its end stays held, because it may be the first of the two line breaks
-   * that end an event.
+   * Returns the buffered text as a part. A line break at its end stays in the buffer, because it may be the first of the two
+   * line breaks that end an event.
    */
   #cut(frames: Frame[]): void {
     const length = this.#held.length - (this.#held.endsWith("\n") ? 1 : 0);
@@ -56,7 +57,7 @@ export class EventFrames {
   }
 }
 
-/** Returns the data of an event, which has one line of data. */
+/** Returns the data of an event. Events have only one line of data. */
 function dataOf(event: string): string {
   return event.slice(event.indexOf(DATA) + DATA.length);
 }

@@ -1,5 +1,5 @@
-// Socket session: serves one WebSocket connection. Each message becomes a POST request to the path of the handshake, and the
-// reply to the request becomes messages. One request runs at a time. The session enforces the limits on idle time and lifetime.
+// Socket session: handles one WebSocket connection. Each message becomes a POST request to the path of the handshake, and the
+// response is sent as messages. One request runs at a time. The session enforces the limits on idle time and lifetime.
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { errorBody, statusOf } from "../../errors.ts";
 import { type BodyIntake, EdgeRequest } from "../body-intake.ts";
@@ -9,13 +9,13 @@ import { closeCodes, type SocketConnection, type SocketListener } from "./connec
 import type { SocketLimits } from "./limits.ts";
 import { errorMessage, SocketReply } from "./socket-reply.ts";
 
-/** Interval of pings in ms: shorter than the idle limits of proxies, which are 60 s or more. */
+/** Interval in ms between pings. It is shorter than the idle limits of proxies, which are 60 s or more. */
 const PING_EVERY_MS = 20_000;
 
-/** Headers of the handshake that are not copied to the requests that arrive as messages. */
+/** Headers of the handshake that are not copied to the requests of the connection. */
 const handshakeHeaders = new Set(["connection", "upgrade", "x-request-id"]);
 
-/** Objects and limits of the server that its sessions share. */
+/** Objects and limits that all sessions of a server share. */
 export interface SessionOptions {
   readonly intake: BodyIntake;
   readonly inFlight: InFlight;
@@ -32,9 +32,9 @@ export class SocketSession implements SocketListener {
   readonly #idle: NodeJS.Timeout;
   readonly #lifetime: NodeJS.Timeout;
   readonly #pings: NodeJS.Timeout;
-  /** Reply to the request in progress; null: none. */
+  /** Reply to the request in progress; null if there is none. */
   #reply: SocketReply | null = null;
-  /** Message that arrived after the last event of a reply, but before the reply's end. */
+  /** Message that arrived after the last event of the current reply, but before the route ended the reply. */
   #next: Uint8Array | null = null;
   #isExpired = false;
   #isClosing = false;
@@ -68,7 +68,7 @@ export class SocketSession implements SocketListener {
     this.#options.onClosed(this);
   }
 
-  /** Closes the connection when no request is in progress. Called when the server stops. */
+  /** Closes the connection as soon as no request is in progress. Called when the server stops. */
   drain(): void {
     if (this.#reply === null) this.#close(closeCodes.goingAway, "the server is shutting down");
   }
@@ -110,8 +110,8 @@ export class SocketSession implements SocketListener {
 
   #refuse(error: ServerError): void {
     const text = errorMessage(statusOf(error.code), errorBody(toErrorRecord(error)));
-    // If the client reads too slowly, the connection is destroyed. Otherwise, replies would fill the memory when a client sends
-    // messages but reads no replies.
+    // A client that reads too slowly is disconnected. Otherwise, a client that sends messages but reads no replies would fill
+    // the memory.
     if (!this.#connection.send([{ text, part: "whole" }])) this.#connection.destroy();
   }
 
@@ -125,7 +125,7 @@ export class SocketSession implements SocketListener {
 const isBusy =
   "a response is in progress on this connection; wait for its last event, or open another connection for parallel responses";
 
-/** Request that arrived as a message of a WebSocket connection. */
+/** Request that arrived as a message on a WebSocket connection. */
 class MessageRequest extends EdgeRequest {
   readonly method = "POST";
   readonly path: string;

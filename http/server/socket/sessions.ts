@@ -1,4 +1,4 @@
-// Socket sessions: the open WebSocket connections of one server. Both HTTP front ends use this class to open sessions and to
+// Socket sessions: the open WebSocket connections of one server. Both HTTP front ends use this class to open sessions, and to
 // close them when the server stops.
 import { ServerError } from "../../../runtime/errors.ts";
 import { bringsBody } from "../body.ts";
@@ -10,14 +10,14 @@ import type { SocketLimits } from "./limits.ts";
 import { type SessionOptions, SocketSession } from "./session.ts";
 
 const defaultLimits: SocketLimits = { maxOpen: 256, idleMs: 900_000, lifetimeMs: 3_600_000 };
-/** Time in ms for clients to confirm the close of their connections. */
+/** Maximum time in ms for which clients may delay the close of their connections when the server stops. */
 const CLOSE_MS = 1000;
 
-/** Header of a WebSocket handshake with a random key: 16 bytes in base64. */
+/** Random key in a header of a WebSocket handshake: 16 bytes in base64. */
 const handshakeKey = /^[+/0-9A-Za-z]{22}==$/;
 const VERSION = "13";
 
-/** Whether the headers of a GET request ask for a WebSocket connection. A request with a body is never a handshake. */
+/** Returns whether the headers of a GET request are a WebSocket handshake. A request with a body is never a handshake. */
 export function isHandshake(headers: ReadonlyMap<string, string>): boolean {
   if (bringsBody(headers)) return false;
   const protocol = headers.get("upgrade")?.toLowerCase();
@@ -34,7 +34,7 @@ export class SocketSessions {
     this.#options = { intake, inFlight, limits: sockets, onClosed: (session) => this.#closed(session) };
   }
 
-  /** Returns an error if no further connection may be opened, else null. */
+  /** Returns an error if no further connection may be opened; otherwise null. */
   refusal(): ServerError | null {
     const { maxOpen } = this.#options.limits;
     if (this.#open.size < maxOpen) return null;
@@ -42,19 +42,19 @@ export class SocketSessions {
     return new ServerError("queue_full", text);
   }
 
-  /** Opens the session of a connection; `handshake` is the request that asked for it. */
+  /** Opens a session for a connection. `handshake`: the HTTP request that opened the connection. */
   open(connection: SocketConnection, handshake: HttpRequest): SocketSession {
     const session = new SocketSession(connection, handshake, this.#options);
     this.#open.add(session);
     return session;
   }
 
-  /** Closes the connections without a request in progress. The others close when their request has ended. */
+  /** Closes connections without a request in progress. Other connections close when their request has ended. */
   drain(): void {
     for (const session of [...this.#open]) session.drain();
   }
 
-  /** Resolves when all connections have closed. Closes the rest after CLOSE_MS. Call it after `drain`. */
+  /** Resolves when all connections have closed. After CLOSE_MS, closes the remaining ones forcibly. Call `drain` first. */
   async ended(): Promise<void> {
     if (this.#open.size === 0) return;
     const cut = setTimeout(() => this.#destroyAll(), CLOSE_MS);

@@ -1,5 +1,5 @@
-// Reply to one message of a WebSocket connection. The route replies as it does over HTTP; its event stream becomes messages, and
-// an error body becomes an error message.
+// Reply to one message of a WebSocket connection. The route handler replies as over HTTP; the events of its stream become
+// messages, and an error body becomes an error message.
 import { UNKNOWN_FIELDS_HEADER } from "../../shared/unknown-fields.ts";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
@@ -12,12 +12,12 @@ export class SocketReply implements EdgeReply, StreamSink {
   onDone: () => void = () => {};
   readonly #connection: SocketConnection;
   readonly #inFlight: InFlight;
-  /** Called once, when the reply is complete. It is not called if the connection closes before. */
+  /** Called once, when the reply is complete. Not called if the connection closes earlier. */
   readonly #onEnd: () => void;
   readonly #aborter = new AbortController();
   readonly #frames = new EventFrames();
   #isDone = false;
-  /** Unknown fields of the request that the first event must still report; null if there are none or the event was sent. */
+  /** Unknown fields of the request, to be added to the first event; null if there are none, or after the first event. */
   #ignored: string | null = null;
 
   constructor(connection: SocketConnection, inFlight: InFlight, onEnd: () => void) {
@@ -31,7 +31,7 @@ export class SocketReply implements EdgeReply, StreamSink {
     return this.#aborter.signal;
   }
 
-  /** Whether the last event was sent. The client may already reply to it before the route has ended the stream. */
+  /** Whether the last event was sent. The client may react to it before the route has ended the stream. */
   get isLastSent(): boolean {
     return this.#frames.isDone;
   }
@@ -39,8 +39,8 @@ export class SocketReply implements EdgeReply, StreamSink {
   send(status: number, _headers: ReplyHeaders, body: string | Uint8Array): void {
     if (this.#isDone) return;
     const text = errorMessage(status, textOf(body));
-    // If the client reads too slowly, the connection is destroyed. Otherwise, replies would fill the memory when a client sends
-    // messages but reads no replies.
+    // A client that reads too slowly is disconnected. Otherwise, a client that sends messages but reads no replies would fill
+    // the memory.
     if (this.#connection.send([{ text, part: "whole" }])) this.end();
     else this.abort();
   }
@@ -56,7 +56,7 @@ export class SocketReply implements EdgeReply, StreamSink {
     return frames.length === 0 || this.#connection.send(frames);
   }
 
-  /** Adds the unknown fields of the request to the first event of the reply, because a message has no headers. */
+  /** Adds the request's unknown fields to the first event of the reply, because a WebSocket message has no headers. */
   #withIgnored(frames: readonly Frame[]): readonly Frame[] {
     const [first, ...others] = frames;
     if (this.#ignored === null || first === undefined) return frames;

@@ -1,5 +1,5 @@
 // HTTP front end on uWebSockets.js (uWS). A uWS request object is valid only during its callback, so the callback first copies
-// everything to an HttpRequest. The callback also registers `onAborted`, as uWS requires.
+// all data to an HttpRequest. It also registers `onAborted`, as uWS requires.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { BodyIntake } from "../body-intake.ts";
@@ -13,7 +13,7 @@ import type { Native, NativeResponse } from "./native.ts";
 import { UwsRequest } from "./request.ts";
 import { socketBehavior } from "./socket-behavior.ts";
 
-/** Delay before sockets are closed, because uWS flushes its buffer after end() and does not report when the flush is done. */
+/** Delay in ms before sockets are closed. uWS flushes its buffer after end(), but does not report when the flush is done. */
 const FLUSH_MS = 100;
 
 /** Creates the HTTP front end from a loaded uWebSockets.js binary. */
@@ -26,7 +26,7 @@ export function uwsEdge(native: Native): OpenEdge {
     const read = (response: NativeResponse, ours: UwsRequest): void => {
       const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
       // A rejected request is answered after this callback. If the response ended within the callback, uWS would process the
-      // connection's next request before the connection closes. While a response is open, the next request waits.
+      // next request of the connection before the connection closes. uWS processes no further request while a response is open.
       if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
       else readBody(response, ours, intake);
     };
@@ -54,7 +54,7 @@ export function uwsEdge(native: Native): OpenEdge {
   };
 }
 
-/** Passes a request to its handler when its body, if any, is complete. uWS discards the rest of a rejected body. */
+/** Passes a request to its handler when the body, if any, is complete. After a rejection, uWS discards the rest of the body. */
 function readBody(response: NativeResponse, request: UwsRequest, intake: BodyIntake): void {
   const { reply } = request;
   const reception = intake.begin(request, reply);

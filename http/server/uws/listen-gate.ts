@@ -1,5 +1,5 @@
-// Listen gate: the listening socket of uWebSockets.js. uWS retries accept in a busy loop when the process has no free file
-// descriptors. The gate therefore closes the socket while too few descriptors are free, and reopens it when connections have
+// Listen gate: manages the listening socket of uWebSockets.js. uWS retries accept in a busy loop when the process has no free
+// file descriptors. Therefore, the gate closes the socket while few descriptors are free, and reopens it when connections have
 // ended.
 import { openFileCount } from "../../../runtime/host/open-files.ts";
 import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
@@ -8,8 +8,8 @@ import type { Native, NativeApp } from "./native.ts";
 
 const CHECK_EVERY_MS = 200;
 /**
- * Maximum attempts to close and reopen the listening socket on a port that the system chose. An attempt fails if another
- * process takes the port between the two calls.
+ * Maximum attempts to close and reopen the listening socket on a port chosen by the system. An attempt fails if another process
+ * takes the port between the close and the reopening.
  */
 const TRIES_OF_FREE_PORT = 5;
 
@@ -30,7 +30,7 @@ export class ListenGate {
   readonly #fullAt = fullAtFiles();
   readonly #freeAt = freeAtFiles();
   readonly #timer: NodeJS.Timeout;
-  /** Listening socket; null while connections are rejected. */
+  /** Listening socket; null while the gate is closed and connections are rejected. */
   #socket: object | null;
 
   private constructor(options: ListenGateOptions, socket: object) {
@@ -45,8 +45,8 @@ export class ListenGate {
     const { host, port, native } = options;
     const listenTo = (wanted: number) => new Promise<object | false>((resolve) => listen(options, wanted, resolve));
     let socket = await listenTo(port);
-    // uWS sets SO_REUSEADDR only for an explicit port. A socket on port 0 therefore could not be reopened while connections to
-    // its port exist. So the socket is closed and opened again on the port that the system chose.
+    // uWS sets SO_REUSEADDR only for an explicit port. A socket opened on port 0 could therefore not be reopened while
+    // connections to its port exist. So it is closed, and opened again on the port that the system chose.
     for (let tries = 0; port === 0 && socket !== false && tries < TRIES_OF_FREE_PORT; tries++) {
       const free = native.us_socket_local_port(socket);
       native.us_listen_socket_close(socket);
@@ -69,7 +69,7 @@ export class ListenGate {
       this.#closeSocket();
       this.#options.onFull();
     } else if (this.#socket === null && count < this.#freeAt) {
-      // If another process has taken the port, the next check tries again.
+      // If another process has taken the port, the next check retries.
       listen(this.#options, this.port, (socket) => {
         if (socket !== false) this.#socket = socket;
       });
@@ -82,7 +82,7 @@ export class ListenGate {
   }
 }
 
-/** Listens on a port. Without the exclusive option uWS shares the port with other processes. */
+/** Listens on a port. Without the exclusive option, uWS would share the port with other processes. */
 function listen(options: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
   const { native, app, host, sharesPort } = options;
   app.listen(host, port, sharesPort ? 0 : native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);

@@ -1,6 +1,6 @@
-// Loader of uWebSockets.js from one of two packages. Either package may lack a binary for this machine. `uws-compat` is
-// an older build for Node 20 on systems with an old C library; troupe does not install it. The types cover only the
-// part of the API that http/server/uws uses, so the build does not need the packages.
+// Loader of uWebSockets.js from one of two packages, because either package may lack a binary for this machine. `uws-compat` is
+// an older build for Node 20 on systems with an old C library; troupe does not install it. The types cover only the part of the
+// API that http/server/uws uses, so the build needs neither package.
 import { createRequire } from "node:module";
 
 export interface NativeResponse {
@@ -17,9 +17,7 @@ export interface NativeResponse {
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
   getRemoteAddressAsText(): ArrayBuffer;
   onWritable(handler: (offset: number) => boolean): NativeResponse;
-  /**
-   * Completes a WebSocket handshake. Calls `open` of the behavior before it returns. The response must not be used afterwards.
-   */
+  /** Completes a WebSocket handshake. Calls `open` of the behavior before it returns. Do not use the response afterwards. */
   upgrade(userData: object, key: string, protocol: string, extensions: string, context: object): void;
 }
 

@@ -1,13 +1,13 @@
-// Reply to one request on uWebSockets.js. The response object must not be used after it has ended or was aborted, so every
-// method checks that first.
+// Reply to one request on uWebSockets.js. The native response must not be used after it has ended or was aborted, so every
+// method checks for this first.
 import { STATUS_CODES } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink, Upgrade } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
-// uWS closes a connection after 8 to 12 idle seconds. This hint makes a client open a new connection earlier, so that it does
-// not send a request on a connection that is just closing.
+// uWS closes a connection after 8 to 12 s of idle time. With this hint, clients stop reusing a connection earlier, so that they
+// do not send a request on a connection that is about to close.
 const KEEP_ALIVE_HINT = "timeout=5";
 
 export class UwsReply implements EdgeReply, StreamSink {
@@ -78,15 +78,15 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  // A corked write reports a full socket one write late, because uWS writes to the socket only when it uncorks. A stream may
-  // therefore have up to two batches in the buffer.
+  // A corked write reports back pressure one write late, because uWS writes to the socket only when it uncorks. The buffer may
+  // therefore hold up to two batches of a stream.
   readonly #flush = (): void => {
     this.#writeHeadOnce();
     if (!this.#isHead) this.#isWritable = this.#response.write(this.#pending);
     this.#pending = "";
   };
 
-  /** Restarts uWS's idle timer by resuming reads. Writing to a full socket does not restart the timer. */
+  /** Restarts uWS's idle timer by pausing and resuming reads. Writing to a full socket does not restart the timer. */
   keepOpen(): void {
     if (this.#isDone) return;
     this.#response.pause();
@@ -114,7 +114,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     if (!this.#isDone) this.#response.close();
   }
 
-  /** Responds to a WebSocket handshake; `upgrade` completes it. The native response must not be used afterwards. */
+  /** Responds to a WebSocket handshake. `upgrade`: completes it. The native response must not be used afterwards. */
   switchProtocol(headers: ReplyHeaders, upgrade: () => void): void {
     if (this.#isDone) return;
     this.#response.cork(() => {
@@ -127,7 +127,7 @@ export class UwsReply implements EdgeReply, StreamSink {
 
   #writeHead(status: number, headers: ReplyHeaders): void {
     this.#response.writeStatus(`${status} ${STATUS_CODES[status] ?? ""}`);
-    // `end` adds this header to responses that are not streams.
+    // For responses that are not streams, `end` adds this header.
     if (this.#inFlight.isRetiring && this.#headers !== null) this.#response.writeHeader("connection", "close");
     else this.#response.writeHeader("keep-alive", KEEP_ALIVE_HINT);
     for (const name in headers) this.#response.writeHeader(name, headers[name] as string);

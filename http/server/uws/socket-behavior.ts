@@ -7,9 +7,9 @@ import type { NativeResponse, NativeSocket, NativeSocketBehavior } from "./nativ
 import { UwsRequest } from "./request.ts";
 import { UwsSocket } from "./socket.ts";
 
-/** Buffered bytes above which uWS drops messages. Never reached, because senders wait while bytes are buffered. */
+/** Number of buffered bytes above which uWS drops messages. Never reached, because senders wait while bytes are buffered. */
 const MAX_BUFFERED_BYTES = 64 * 2 ** 20;
-/** Idle timeout in seconds, the maximum of uWS. Sessions ping more often, so only a connection to a dead client reaches it. */
+/** Idle timeout in seconds, the maximum of uWS. Sessions ping more often, so only connections to unreachable clients time out. */
 const IDLE_SECS = 960;
 
 interface OpenSocket {
@@ -17,14 +17,14 @@ interface OpenSocket {
   readonly listener: SocketListener;
 }
 
-/** `read` passes a request to its handler. The handler may switch to a WebSocket only within the call. */
+/** `read`: passes a request to its handler, which may upgrade the connection only within this call. */
 export function socketBehavior(
   sessions: SocketSessions,
   inFlight: InFlight,
   read: (response: NativeResponse, request: UwsRequest) => void,
 ): NativeSocketBehavior {
   const sockets = new WeakMap<NativeSocket, OpenSocket>();
-  /** Handshake that is being completed: uWS calls `open` within `upgrade`. */
+  /** Request whose handshake is in progress, because uWS calls `open` within `upgrade`. */
   let handshake: UwsRequest | null = null;
   return {
     maxPayloadLength: MAX_BODY_BYTES,

@@ -1,5 +1,5 @@
 // WebSocket connection on uWebSockets.js. The native object must not be used after its close callback, so every method checks
-// that first.
+// for this first.
 import type { Frame, SocketConnection } from "../socket/connection.ts";
 import type { NativeSocket } from "./native.ts";
 
@@ -39,7 +39,7 @@ export class UwsSocket implements SocketConnection {
     if (!this.#isClosed) this.#socket.close();
   }
 
-  /** Called when uWS has sent bytes that were waiting. */
+  /** Called when uWS has sent buffered bytes. */
   hasSent(): void {
     if (this.#isWritable) this.#wake();
   }

@@ -1,4 +1,4 @@
-// File parts of messages: a stored file by id, or a file whose content is in the request, as base64 or as a data URL.
+// File parts of messages: either the id of a stored file, or the content of a file, as base64 or as a data URL.
 import { z } from "zod";
 import type { InputFile } from "../../../actors/api/agent/agents.ts";
 import { fileLimits } from "../../../actors/api/agent/files.ts";
@@ -8,7 +8,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 const MAX_ID_LENGTH = 256;
 const MAX_NAME_LENGTH = 1024;
 
-/** Fields of a file part in the protocols of OpenAI. */
+/** Fields of a file part in OpenAI's protocols. */
 export const fileFields = {
   file_id: z.string().min(1).max(MAX_ID_LENGTH).nullish().meta({ description: "Id of a stored file." }),
   filename: z.string().min(1).max(MAX_NAME_LENGTH).nullish(),
@@ -21,7 +21,7 @@ interface FileFields {
   readonly file_data?: string | null | undefined;
 }
 
-/** Returns the error message for the combination of fields; null: the combination is valid. */
+/** Returns the error message for a combination of fields; null if the combination is valid. */
 export function filePartProblem({ file_id: id, filename, file_data: data }: FileFields): string | null {
   const hasId = typeof id === "string";
   const hasData = typeof data === "string";
@@ -29,7 +29,7 @@ export function filePartProblem({ file_id: id, filename, file_data: data }: File
   return hasData && typeof filename !== "string" ? "expected a filename beside file_data" : null;
 }
 
-/** Translates a file part. `message`: index of its message. Throws invalid_value for the field `param`. */
+/** Translates a file part. `message`: index of the message with the part. Throws invalid_value for the field `param`. */
 export function inputFile(part: FileFields, message: number, param: string): InputFile {
   if (typeof part.file_id === "string") return { message, id: part.file_id };
   const name = checkedFileName(part.filename ?? "", false);

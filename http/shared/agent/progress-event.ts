@@ -1,11 +1,11 @@
-// Progress event: the event of a run that reports a call of a server tool.
+// Progress event: event of an agent run that reports a call of a server tool.
 import type { AgentEvent, ToolType } from "../../../actors/api/agent/agents.ts";
 import { serverToolNames } from "../fields/tools/tool-fields.ts";
 import { webToolNames } from "../fields/tools/web-search.ts";
 
 export type ProgressEvent = Extract<AgentEvent, { readonly type: "tool_progress" }>;
 
-/** Built-in tools for whose calls the protocols have forms of their own. */
+/** Built-in tools whose calls have a format of their own in the protocols. */
 export type BuiltInKind = "code" | "shell" | "search" | "page";
 
 const kinds: ReadonlyMap<string, { readonly kind: BuiltInKind; readonly type: ToolType }> = new Map([
@@ -15,14 +15,14 @@ const kinds: ReadonlyMap<string, { readonly kind: BuiltInKind; readonly type: To
   [webToolNames.page, { kind: "page", type: "web_search" }],
 ]);
 
-/** Returns the kind of the called tool; null: it is another tool. */
+/** Returns which built-in tool is called; null if it is none of them. */
 export function builtInKind({ call, toolType }: Pick<ProgressEvent, "call" | "toolType">): BuiltInKind | null {
   const found = kinds.get(call.name);
-  // A function of the client may have the name of a built-in tool that the run does not offer, so the type counts too.
+  // A client function may have the name of a built-in tool that the run does not offer, so the tool type is checked too.
   return found?.type === toolType ? found.kind : null;
 }
 
-/** Whether the call of a `complete` event has not succeeded: it has failed, was ended or was denied. */
+/** Returns whether the call of a `complete` event did not succeed, because it failed, was aborted or was denied. */
 export function hasFailed({ data: { status } }: Pick<ProgressEvent, "data">): boolean {
   return status !== undefined && status !== "success";
 }

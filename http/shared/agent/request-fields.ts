@@ -1,5 +1,5 @@
-// Request fields of the agent loop, which the protocols share: features, limits, permission, session and requested
-// files. Translates them to AgentOptions.
+// Request fields of the agent loop in all protocols: features, limits, permission, session and requested files. Translates them
+// to AgentOptions.
 import { z } from "zod";
 import {
   type AgentOptions,
@@ -68,10 +68,7 @@ export const agentFields = {
 
 export type AgentFields = z.output<z.ZodObject<typeof agentFields>>;
 
-/**
- * Features that a request switches on (true) or off (false), by a field or by a tool type; null: the request does
- * neither.
- */
+/** Features that a request switches on (true) or off (false) by a field or a tool type; null if the request does neither. */
 export type NamedGroups = Readonly<Record<ToolGroup, boolean | null>>;
 
 type Switches = Pick<AgentFields, "enable_code_execution" | "enable_shell" | "enable_search">;
@@ -87,7 +84,7 @@ export function namedGroups(
   };
 }
 
-/** Returns the specs of the tools that belong to the features that a request switches on. */
+/** Returns the declarations of the tools in the features that a request switches on. */
 export function namedSpecs(named: NamedGroups): readonly ToolSpec[] {
   return specsOf(groupNames.filter((group) => named[group] === true));
 }
@@ -101,14 +98,14 @@ export interface AskedAgent extends Pick<AgentOptions, "groups" | "serverTools" 
   readonly web: WebUse;
   readonly skills: readonly SkillReference[];
   readonly inputFiles: readonly InputFile[];
-  /** Digest of each message of the conversation; see digestsOf. */
+  /** Digest of each message in the conversation; see digestsOf. */
   readonly digests: readonly string[];
   readonly isStreamed: boolean;
   /** Maximum number of calls of server tools; absent: no limit. */
   readonly maxCalls?: number | null | undefined;
-  /** Server calls in earlier answers of the conversation; absent: none. */
+  /** Calls of server tools in earlier answers of the conversation; absent if there are none. */
   readonly earlierCalls?: EarlierCalls;
-  /** Whether the conversation ends with an answer to continue; absent: false. */
+  /** Whether the output continues an answer at the end of the conversation; default: false. */
   readonly continuesAnswer?: boolean;
 }
 
@@ -145,14 +142,14 @@ export function agentOptions(fields: AgentFields, asked: AskedAgent): AgentOptio
   };
 }
 
-/** Returns the earlier calls. Their session is omitted if the request asks for no feature of the agent loop. */
+/** Returns the earlier calls. Omits their session if the request asks for no feature of the agent loop. */
 function earlierCallsOf({ earlierCalls = noEarlierCalls, isPlain }: AskedAgent): EarlierCalls {
   return isPlain ? { ...earlierCalls, session: null } : earlierCalls;
 }
 
 /**
- * Returns the request and the options of a run. Each round of a run is a new message, so `continuesLast` of the prompt
- * is replaced by `continuesAnswer` of the options. Throws invalid_value for more than one choice.
+ * Returns the request and the options of an agent run. Each round of a run is a new message, so the prompt's `continuesLast` is
+ * replaced by `continuesAnswer` in the options. Throws invalid_value for more than one choice.
  */
 export function runRequest<R extends Pick<GenerateRequest, "prompt" | "choices">>(
   asked: R,

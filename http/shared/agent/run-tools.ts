@@ -1,4 +1,4 @@
-// Tools of a run: decides whether a request uses the agent loop, and which tools of the server it offers to the model.
+// Tools of an agent run: decides whether a request uses the agent loop, and which server tools it offers to the model.
 import type {
   AgentOptions,
   OfferedServerTool,
@@ -23,11 +23,11 @@ const features = {
 /** Tools that the server offers. Body translators receive them as a parameter. */
 export interface OfferedTools {
   readonly groups: readonly ToolGroup[];
-  /** Whether the server runs the client's function tools (tool_dispatch_url). */
+  /** Whether client-defined functions are called by the server (tool_dispatch_url) instead of the client. */
   readonly dispatches: boolean;
   readonly permission: Permission;
   readonly serverTools: readonly OfferedServerTool[];
-  /** Whether a request that names no MCP server offers the tools of all MCP servers. */
+  /** Whether a request without a list of MCP servers gets the tools of all configured MCP servers. */
   readonly registersServerTools: boolean;
 }
 
@@ -43,20 +43,20 @@ export interface ToolNeeds {
   readonly skills: readonly SkillReference[];
   readonly web: WebUse;
   readonly choice: ToolChoice;
-  /** Whether the model can call tools: the request has one choice, has no output format and continues no message. */
+  /** Whether the model may call tools: the request has one choice and no output format, and continues no message. */
   readonly hasRoom: boolean;
 }
 
 /** Tools of a request that uses the agent loop. */
 export interface RunTools extends Pick<AgentOptions, "groups" | "serverTools" | "isPlain"> {
-  /** Declarations of all tools of the server that the request offers. */
+  /** Declarations of all server tools offered to the model. */
   readonly specs: readonly ToolSpec[];
 }
 
 /**
- * Returns the tools of a request; null: the request does not use the agent loop. A request that asks for no feature of
- * the loop still uses it for the server tools that every request offers, if their calls need no approval. Throws
- * `unsupported` for a feature that the server does not offer, and invalid_value for too many tools.
+ * Returns the tools of a request; null if the request does not use the agent loop. A request without any agent feature still
+ * uses the loop if there are server tools that every request offers and whose calls need no approval. Throws `unsupported` for
+ * a feature that the server does not have, and invalid_value for too many tools.
  */
 export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunTools | null {
   const named = agentGroups(needs, offered);
@@ -69,7 +69,7 @@ export function runTools(needs: ToolNeeds, offered: OfferedTools | null): RunToo
   if (isPlain && (tools.length === 0 || offered.permission !== "auto" || !isCallable(needs))) return null;
   const builtIn = builtInSpecs(groups ?? [], needs.web);
   const room = MAX_TOOLS - builtIn.length - needs.functions.length;
-  // Too many tools are an error only if the request names a server. Any other request offers only the first tools.
+  // Too many tools are an error only if the request names an MCP server. For other requests, the surplus tools are not offered.
   if (tools.length > room && needs.servers.length > 0) throw tooMany(MAX_TOOLS - room + tools.length);
   const fitting = tools.slice(0, Math.max(0, room)).map(({ spec }) => spec);
   if (isPlain && fitting.length === 0) return null;
@@ -95,8 +95,8 @@ function serverToolsOf(
 }
 
 /**
- * Returns whether the model may call server tools. It may not if the request requires a call of a client function,
- * because the client then expects this call and not an answer that follows a server call.
+ * Returns whether the model may call server tools. It may not if the request requires a call of a client function, because the
+ * client then expects that call, not an answer after a server call.
  */
 function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds): boolean {
   if (!hasRoom || mode === "none") return false;
@@ -105,9 +105,9 @@ function isCallable({ choice: { mode, names }, functions, hasRoom }: ToolNeeds):
 }
 
 /**
- * Returns the features of a request that uses the agent loop: the features that it switches on; if there are none, all
- * features of the server that it does not switch off. Returns null if the request does not use the loop. Throws
- * `unsupported` for a feature that the server does not offer.
+ * Returns the features of a request that uses the agent loop: those it switches on or, if there are none, all features of the
+ * server that it does not switch off. Returns null if the request does not use the loop. Throws `unsupported` for a feature
+ * that the server does not have.
  */
 function agentGroups(
   { named, fields, hasFiles, functions, skills, web }: ToolNeeds,

@@ -1,5 +1,5 @@
-// Web results: the web tool calls in the events of a run, the pages that the calls returned, and the citations of these
-// pages in the text of an answer.
+// Web results: the calls of web tools in the events of an agent run, the pages that they returned, and citations of these pages
+// in the text of an answer.
 import { builtInKind, hasFailed, type ProgressEvent } from "./progress-event.ts";
 
 /** Page that a web tool returned. */
@@ -7,11 +7,11 @@ export interface WebPage {
   readonly url: string;
   readonly title: string;
   readonly description: string;
-  /** Text of the page, or passages of it. */
+  /** Text of the page, or excerpts from it. */
   readonly content: string;
 }
 
-/** Returns the pages that a call returned; null if the call has failed, has not ended, or is of another tool. */
+/** Returns the pages that a web tool call returned; null if the call failed, has not ended, or is a call of another tool. */
 export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   const kind = builtInKind(event);
   if ((kind !== "search" && kind !== "page") || event.record === null || hasFailed(event)) return null;
@@ -20,7 +20,7 @@ export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   return kind === "search" ? (result.output ?? []) : [{ ...result, description: "" }];
 }
 
-/** Parses a result; null if it is not JSON, because a note precedes it. */
+/** Parses the result of a call; null if it is not JSON because a note precedes it. */
 function resultOf(text: string): ({ readonly output?: readonly WebPage[] } & WebPage) | null {
   try {
     return JSON.parse(text);
@@ -29,7 +29,7 @@ function resultOf(text: string): ({ readonly output?: readonly WebPage[] } & Web
   }
 }
 
-/** Returns a text field of a call's arguments; "" if the arguments are invalid or lack the field. */
+/** Returns a text argument of a call; "" if the arguments are invalid or do not contain it. */
 export function textArgument({ call }: Pick<ProgressEvent, "call">, name: "query" | "url"): string {
   try {
     const value = (JSON.parse(call.arguments) as Readonly<Record<string, unknown>> | null)?.[name];
@@ -39,27 +39,25 @@ export function textArgument({ call }: Pick<ProgressEvent, "call">, name: "query
   }
 }
 
-/**
- * Citation of a page in a text. `start` and `end`: UTF-16 offsets of the URL, or of the markdown link that contains it.
- */
+/** Citation of a web page in a text. `start` and `end`: UTF-16 offsets of the URL, or of the markdown link that contains it. */
 export interface Citation {
   readonly start: number;
   readonly end: number;
   readonly page: WebPage;
-  /** Index of the page among the pages of the run. */
+  /** Index of the page among all pages returned in the agent run. */
   readonly index: number;
 }
 
-/** URLs in a text. Characters of scripts without spaces, and their punctuation such as `。`, end a URL. */
+/** URLs in a text. A URL ends before characters of scripts that are written without spaces, and their punctuation such as `。`. */
 const urls =
   /https?:\/\/[^\s<>"`|—\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u3000-\u303f\uff00-\uffef]{1,2048}/gu;
-/** Punctuation after a URL that probably belongs to the sentence or the link, not to the URL. */
+/** Punctuation at the end of a matched URL. It probably belongs to the sentence or the link. */
 const after = /[)\]}.,;:!?'*_]$/;
-/** Maximum number of closing parentheses that are tried as the end of a URL in a markdown link. */
+/** Maximum number of closing parentheses tried as the end of a URL in a markdown link. */
 const MAX_ENDS = 32;
 const MAX_LINK_TEXT = 512;
 
-/** Pages that the web tools of a run have returned. */
+/** Pages returned by the web tools of an agent run. */
 export class Sources {
   readonly #pages = new Map<string, { readonly page: WebPage; readonly index: number }>();
 
@@ -85,7 +83,7 @@ export class Sources {
       if (url === undefined) continue;
       const known = this.#pages.get(keyOf(url)) as { readonly page: WebPage; readonly index: number };
       cited.push({ ...known, ...placeOf(text, start, start + url.length) });
-      // The next URL may follow without a space.
+      // The search continues directly after the URL, because the next URL may follow without a space.
       urls.lastIndex = start + url.length;
     }
     return cited;
@@ -93,8 +91,8 @@ export class Sources {
 }
 
 /**
- * Returns the possible URLs in the matched text `found`, the longest first: the whole match, the match without the
- * punctuation at its end, and, in a markdown link, the part before each closing parenthesis.
+ * Returns the possible URLs in a match, the longest first: the complete match, the match without the punctuation at its end,
+ * and, in a markdown link, the text before each closing parenthesis.
  */
 function candidates(found: string, isLink: boolean): readonly string[] {
   const ends: string[] = [];
@@ -112,7 +110,7 @@ function candidates(found: string, isLink: boolean): readonly string[] {
   return ends.sort((one, other) => other.length - one.length);
 }
 
-/** Returns the URL without a slash at its end. URLs that differ only in this slash count as the same page. */
+/** Returns the URL without a slash at the end, so that URLs that differ only in this slash count as the same page. */
 function keyOf(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }

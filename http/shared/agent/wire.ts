@@ -1,5 +1,5 @@
-// Wire forms of the agent loop's results, which the protocols share: file objects, tool call records, and the bodies of the
-// extension events, with their schemas for the API document.
+// Response objects of the agent loop in all protocols: file objects, tool call records, and the bodies of extension events,
+// with their schemas for the API document.
 import { z } from "zod";
 import type { AgentEvent, InlineContent, ToolCallRecord } from "../../../actors/api/agent/agents.ts";
 import type { StoredFile } from "../../../actors/api/agent/files.ts";
@@ -56,7 +56,7 @@ export const toolCallRecordSchema = z
   })
   .meta({ id: "AgenticToolCall" });
 
-/** Fields of a response whose request used the agent loop. An empty field is omitted. */
+/** Response fields for requests that use the agent loop. Empty fields are omitted. */
 export const agentAnswerFields = {
   session_id: z.string().optional().meta({ description: "Session to send with the next request." }),
   agentic_tool_calls: z.array(toolCallRecordSchema).readonly().optional(),
@@ -65,16 +65,16 @@ export const agentAnswerFields = {
 
 type AgentAnswerFields = z.output<z.ZodObject<typeof agentAnswerFields>>;
 
-/** Results of a run of the agent loop, except the generated text. */
+/** Results of an agent run, without the generated text. */
 export interface RunRecord {
   readonly sessionId: string;
   readonly calls: readonly ToolCallRecord[];
   readonly files: readonly WireFile[];
-  /** Whether the run ended because it reached its limit of rounds. */
+  /** Whether the run ended because it reached the limit of tool rounds. */
   readonly isLimited: boolean;
 }
 
-/** Maximum number of files listed in a response body. The file store contains all of them. */
+/** Maximum number of files listed in a response body. The file store has all files of the run. */
 const MAX_BODY_FILES = 64;
 
 export function agentFieldsOf(run: RunRecord | null): AgentAnswerFields {
@@ -87,7 +87,7 @@ export function agentFieldsOf(run: RunRecord | null): AgentAnswerFields {
   };
 }
 
-/** Events of the agent loop that are extensions of the protocols. */
+/** Events of the agent loop that extend the protocols. */
 export type ExtensionEvent = Extract<AgentEvent, { readonly type: "tool_progress" | "approval" | "file" }>;
 
 export const progressSchema = z

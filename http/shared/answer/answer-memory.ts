@@ -1,8 +1,8 @@
-// Answer memory: limits the memory that requests use on this thread in addition to their bodies, in total and per client. It
-// counts logprobs and embeddings until the response is sent, and the earlier conversation of a response until it is parsed.
+// Answer memory: limits the memory that requests use on this thread besides their bodies, in total and per client. Logprobs and
+// embeddings count until the response is sent; the earlier conversation of a response counts until it is parsed.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Maximum bytes that all responses in progress may use. One client may use half of them. */
+/** Maximum total bytes for all responses in progress. One client may use half of them. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -14,7 +14,7 @@ export class AnswerMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes currently held. */
+  /** Number of bytes currently counted. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -42,7 +42,9 @@ export class AnswerMemory {
   }
 }
 
-/** Memory counted for one response. It is returned to the limit when every holder has released the lease (reference count). */
+/**
+ * Memory counted for one response. The lease is reference-counted: the memory stops counting when all holders have released it.
+ */
 export class AnswerLease {
   readonly #take: (bytes: number) => void;
   #bytes = 0;
@@ -52,7 +54,7 @@ export class AnswerLease {
     this.#take = take;
   }
 
-  /** Counts additional bytes. Throws queue_full if a limit is exceeded; bytes added earlier stay counted. */
+  /** Counts additional bytes. Throws queue_full if a limit is exceeded; bytes counted earlier stay counted. */
   add(bytes: number): void {
     this.#take(bytes);
     this.#bytes += bytes;

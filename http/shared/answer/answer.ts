@@ -13,8 +13,8 @@ import { PIECE_LENGTH } from "./json-pieces.ts";
 import { TokenJson } from "./logprobs.ts";
 
 /**
- * Part of a choice. For a call, `text` is the JSON of the arguments as the model wrote it. `isCut`: the token limit truncated
- * the arguments. `server_call`: a call that the server ran; `text` is its result.
+ * Part of a choice. For a call, `text` is the JSON of the arguments as the model wrote it, and `isCut` is set if the token
+ * limit truncated it. For a `server_call` (a call that the server ran), `text` is the result.
  */
 export type AnswerPart =
   | { readonly kind: "reasoning" | "text"; text: string }
@@ -23,24 +23,24 @@ export type AnswerPart =
 
 export interface Answer {
   readonly choices: readonly AnswerChoice[];
-  /** Logprobs of the prompt's tokens; empty if the request did not ask for them. */
+  /** Logprobs of the prompt tokens; empty if the request did not ask for them. */
   readonly prompt: LogprobList;
   /** Serialiser of the tokens; null if there are no logprobs. */
   readonly tokens: TokenJson | null;
   /** Whether the JSON text of the answer may be too long to be written at once. */
   readonly isLong: boolean;
   readonly usage: Usage;
-  /** Version of the adapter that was used; null without an adapter. */
+  /** Version of the LoRA adapter; null without an adapter. */
   readonly adapterGeneration: string | null;
-  /** Results of the agent loop; null: the request did not use the loop. */
+  /** Results of the agent run; null if the request did not use the agent loop. */
   readonly run: RunRecord | null;
-  /** Pages that the web tools of the run returned. */
+  /** Pages returned by the web tools of the agent run. */
   readonly sources: Sources;
 }
 
 export interface CollectOptions {
   readonly choiceCount: number;
-  /** Number of characters that the route puts before the text of each choice. */
+  /** Number of characters that the route adds before the text of each choice. */
   readonly prefixLength: number;
   /** Returns the token texts of the model; called only if there are logprobs. */
   readonly texts: () => ShownTokens;
@@ -73,11 +73,11 @@ class CollectedAnswer {
   #adapterGeneration: string | null = null;
   #session: string | null = null;
   #isLimited = false;
-  /** Records of the calls that have ended, with the position of each call in its round. */
+  /** Records of completed calls. `index`: position of the call in its round. */
   readonly #calls: { readonly index: number; readonly record: ToolCallRecord }[] = [];
   readonly #files: WireFile[] = [];
   readonly #sources = new Sources();
-  /** Number of characters of the records and files. */
+  /** Number of characters of the call records and file objects. */
   #recordLength = 0;
 
   constructor(options: CollectOptions) {
@@ -145,13 +145,13 @@ class CollectedAnswer {
 }
 
 export class AnswerChoice {
-  /** Parts in the order of generation. A call that failed to parse is part of the text. */
+  /** Parts in the order of generation. The text of a call that failed to parse is a text part. */
   readonly parts: AnswerPart[] = [];
   readonly logprobs = new LogprobList();
   finishReason: FinishReason = "stop";
   /** Stop string that ended the text; null: none. */
   stopString: string | null = null;
-  /** Why the text violates the request's output format; null if it does not. */
+  /** Why the text violates the request's output format; null if it is valid. */
   refusal: string | null = null;
 
   get text(): string {
@@ -173,7 +173,7 @@ export class AnswerChoice {
     return this.parts.reduce((sum, { text }) => sum + text.length, 0);
   }
 
-  /** Adds an ended server call. Calls of one round may end in any order; the parts are in the order of the calls. */
+  /** Adds a completed server call. Calls of one round may complete in any order; their parts stay in the order of the calls. */
   ran(progress: ProgressEvent, record: ToolCallRecord): void {
     const isLater = (part: AnswerPart): boolean =>
       part.kind === "server_call" && part.progress.round === progress.round && part.progress.index > progress.index;
@@ -220,7 +220,10 @@ export class AnswerChoice {
     }
   }
 
-  /** Adds text to the last part if it has this kind, otherwise to a new part. The text is empty if an event has only logprobs. */
+  /**
+   * Appends text to the last part if that part has this kind, otherwise adds a new part. The text is empty if an event has only
+   * logprobs.
+   */
   #add(kind: Exclude<AnswerPart["kind"], "server_call">, text: string): void {
     const last = this.parts.at(-1);
     if (last?.kind === kind) last.text += text;

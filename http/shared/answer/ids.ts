@@ -1,4 +1,4 @@
-// Ids of responses: a prefix that names the kind, and 96 random bits.
+// Response ids: a prefix for the kind of response, and 96 random bits.
 import { randomBytes } from "node:crypto";
 
 export function randomId(prefix: string, separator: "-" | "_" = "-"): string {

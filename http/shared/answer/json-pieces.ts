@@ -1,4 +1,4 @@
-// JSON text of large values, in pieces. The text equals the output of JSON.stringify, but is never held as one string.
+// JSON text of large values, in pieces: the same text as JSON.stringify returns, without building it as one string.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -6,7 +6,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 /** Minimum characters of each piece except the last. The maximum is twice this number, unless one fragment is longer. */
 export const PIECE_LENGTH = 2 ** 16;
 
-/** JSON text that is generated when it is written. */
+/** JSON text that is generated only when it is written. */
 class LaterJson {
   readonly fragments: () => Iterable<string>;
 
@@ -19,12 +19,12 @@ class LaterJson {
   }
 }
 
-/** Creates a lazy value for use inside a value that jsonPieces serialises. It may be serialised several times. */
+/** Creates a lazy value for use within a value that jsonPieces serialises. It can be serialised several times. */
 export function writtenLater<Value>(fragments: () => Iterable<string>): Value {
   return new LaterJson(fragments) as Value;
 }
 
-/** Yields the JSON text of a plain value. The value must not change until all pieces have been written. */
+/** Yields the JSON text of a plain value, which must not change until all pieces have been written. */
 export function jsonPieces(value: unknown): Iterable<string> {
   return gathered(fragmentsOf(value));
 }
@@ -55,7 +55,7 @@ export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promis
   return joinBytes(parts);
 }
 
-/** Yields a JSON array whose entries are given as JSON texts. */
+/** Yields a JSON array. `entries`: its entries as JSON texts. */
 export function* arrayFragments(entries: Iterable<string>): Generator<string> {
   let before = "[";
   for (const entry of entries) {
@@ -94,7 +94,7 @@ function* listFragments(list: readonly unknown[]): Generator<string> {
   yield before === "[" ? "[]" : "]";
 }
 
-/** Yields the parts of one JSON string that contains several texts. Each text must end with a complete character. */
+/** Yields one JSON string that contains several texts, in parts. Each text must end with a complete character. */
 export function* textFragments(texts: readonly string[]): Generator<string> {
   yield '"';
   for (const text of texts) for (const piece of textPieces(text)) yield JSON.stringify(piece).slice(1, -1);
@@ -118,7 +118,7 @@ export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   }
 }
 
-/** Returns `at`, or `at - 1` if `at` is inside a surrogate pair. If a pair is cut, JSON escapes its halves separately. */
+/** Returns `at`, or `at - 1` if `at` splits a surrogate pair. Otherwise, JSON would escape the two halves separately. */
 export function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);
   return at < text.length && last >= 0xd800 && last < 0xdc00 ? at - 1 : at;

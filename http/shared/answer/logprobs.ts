@@ -1,4 +1,4 @@
-// Token logprobs as JSON in the form of OpenAI's protocols. Hot path with logprobs: a stream writes one entry per token.
+// Token logprobs as JSON, in the format of OpenAI's protocols. Hot path: a stream with logprobs writes one entry per token.
 import { z } from "zod";
 import type { AgentEvent } from "../../../actors/api/agent/agents.ts";
 import { type LogprobList, type LogprobRecords, recordHead, recordLength } from "../../../engines/logprobs.ts";
@@ -50,8 +50,8 @@ export class TokenJson {
   static readonly #known = new WeakMap<ShownTokens, TokenJson>();
   readonly #texts: ShownTokens;
   /**
-   * Cache of serialised tokens, indexed by the low bits of the token id. Each entry has the token id, the JSON text before the
-   * logprob, and the JSON text after it.
+   * Cache of serialised tokens, indexed by the low bits of the token id. An entry consists of the token id, the JSON text
+   * before the logprob, and the JSON text after it.
    */
   readonly #ids = new Int32Array(keptTokens).fill(-1);
   readonly #before: string[] = new Array(keptTokens).fill("");
@@ -74,7 +74,7 @@ export class TokenJson {
     return this.#texts;
   }
 
-  /** Returns the JSON of the token in the record at `at`, with its alternatives. */
+  /** Returns the JSON of the token whose record begins at `at`, with its alternatives. */
   token(floats: Float32Array, at: number): string {
     const end = at + recordLength(floats, at);
     let top = "";
@@ -100,7 +100,7 @@ export class TokenJson {
     return `[${tokens}]`;
   }
 
-  /** Returns the JSON of a token and its logprob, which are adjacent in `floats`. The closing bracket is not included. */
+  /** Returns the JSON of a token and its logprob, which are adjacent in `floats`. Omits the closing brace. */
   #pair(floats: Float32Array, at: number): string {
     const slot = this.#slot(floats[at] as number);
     return `${this.#before[slot]}${wireLogprob(floats[at + 1] as number)}${this.#after[slot]}`;

@@ -1,20 +1,20 @@
-// Pieces: sends the body of a large response as fast as its client reads. Each response therefore needs little more memory than
-// the piece being sent.
+// Pieces: sends a large response body as fast as the client reads. A response then needs little more memory than the piece
+// being sent.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Exchange } from "../../exchange.ts";
 import type { ReplyHeaders } from "../../server/edge.ts";
 import { type Piece, writePiece } from "../../server/write-piece.ts";
 import { cutAt } from "./json-pieces.ts";
 
-/** Pieces of a body; each may have any length. */
+/** Pieces of a body, of any length. */
 export type Pieces = AsyncIterable<Piece> | Iterable<Piece>;
 
-/** Maximum bytes, or characters, that are written at once. */
+/** Maximum number of bytes or characters per write. */
 const MAX_WRITE = 256 * 1024;
 
 /**
- * Sends a 200 response in pieces. Nothing is sent before the second piece is ready. An error before this point is thrown, so
- * the response has the status of the error. A later error closes the connection, which tells the client that the body is
+ * Sends a 200 response in pieces. Nothing is sent before the second piece is ready: an error until then is thrown, so the
+ * response gets the status of the error. A later error closes the connection, so that the client sees that the body is
  * incomplete. A client that reads nothing for `readerStallMs` is disconnected.
  */
 export async function sendPieces(
@@ -27,7 +27,7 @@ export async function sendPieces(
   try {
     const first = await writes.next();
     const second = first.done ? first : await writes.next();
-    // A single piece is sent at once, with a content-length.
+    // A single piece is sent directly, with a content-length.
     if (second.done) exchange.send(200, headers, first.done ? "" : first.value);
     else await stream(exchange, headers, [first.value ?? "", second.value], writes, readerStallMs);
   } finally {

@@ -1,4 +1,4 @@
-// Responses that are not streamed: the complete result of a generation is collected and then sent as one JSON body.
+// Responses that are not streamed: collects the complete result of a generation and sends it as one JSON body.
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import type { Context } from "../../context.ts";
 import { type Exchange, jsonHeaders } from "../../exchange.ts";
@@ -9,8 +9,8 @@ import { jsonPieces } from "./json-pieces.ts";
 import { sendPieces } from "./pieces.ts";
 
 /**
- * Sends the complete result of a generation. `prefixLength` is the approximate number of characters that the route puts before
- * the text of each choice. Errors are thrown before anything is sent.
+ * Sends the complete result of a generation. `prefixLength`: approximate number of characters that the route adds before the
+ * text of each choice. Errors are thrown before anything is sent.
  */
 export async function sendAnswer(
   exchange: Exchange,
@@ -22,7 +22,7 @@ export async function sendAnswer(
   await sendRuns(exchange, context, [run], prefixLength, ([answer]) => bodyOf(answer as Answer));
 }
 
-/** Sends the complete results of several generations on one model as one body. The first error ends all generations. */
+/** Sends the complete results of several generations of one model as one body. The first error ends all generations. */
 export async function sendAnswers(
   exchange: Exchange,
   context: Context,

@@ -1,4 +1,4 @@
-// Embedding responses of all protocols: the vectors are computed, counted, and sent as pieces of JSON.
+// Embedding responses of all protocols: computes the vectors, counts their memory, and sends them as pieces of JSON.
 import type { Embeddings, EmbedRequest, ResolvedModel } from "../../../actors/api/inference.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Context } from "../../context.ts";

@@ -1,6 +1,6 @@
-// Vectors as JSON, in pieces because they may have tens of megabytes.
+// Vectors as JSON, in pieces because a response with vectors may be tens of megabytes long.
 
-/** Floats serialised per piece. The number is a multiple of 3, so base64 needs no padding between pieces. */
+/** Number of floats per piece. It is a multiple of 3, so that base64 needs no padding between pieces. */
 const FLOATS_AT_ONCE = 3 * 1024;
 
 /** Yields a vector as a JSON array. */
@@ -10,7 +10,7 @@ export function* numberFragments(vector: Float32Array): Generator<string> {
   yield "]";
 }
 
-/** Yields the parts of a vector that are serialised at once, each with its index. */
+/** Yields the slices of a vector, each with its slice number (0, 1, …). A slice is serialised as one piece. */
 export function* slices(vector: Float32Array): Generator<readonly [index: number, some: Float32Array]> {
   for (let at = 0; at < vector.length; at += FLOATS_AT_ONCE) {
     yield [at / FLOATS_AT_ONCE, vector.subarray(at, at + FLOATS_AT_ONCE)];

@@ -1,21 +1,25 @@
-// Body without audio: takes the audio (`input_audio`) out of a body, and puts its transcript in its place. Runs on text workers.
+// Audio extraction: removes the audio parts (`input_audio`) from a request body, and inserts their transcripts instead. Runs on
+// text workers.
 import { randomUUID } from "node:crypto";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { parseJson } from "../../json.ts";
 
-/** Name under which text workers run the task. */
+/** Name of the text worker task. */
 export const takeAudioName = "take-audio";
 
 const MAX_PARTS = 16;
 const base64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 const dataUrl = /^data:audio\/[^,;]{1,64}(?:;[^,;]{1,256}){0,4};base64,/i;
 
-/** A body without its audio. The transcript of `audio[i]` belongs between `pieces[i]` and `pieces[i + 1]`, as part of a JSON text. */
+/**
+ * Request body without audio. The transcript of `audio[i]` belongs between `pieces[i]` and `pieces[i + 1]`, inside a JSON
+ * string.
+ */
 export interface BodyWithoutAudio {
-  /** The body as it was. */
+  /** Bytes of the original body. */
   readonly whole: Uint8Array;
-  /** Field `model` of the body; undefined: it has none. */
+  /** Field `model` of the body; undefined if it has none. */
   readonly model: string | undefined;
   readonly audio: readonly AudioPart[];
   readonly pieces: readonly Uint8Array[];
@@ -23,7 +27,7 @@ export interface BodyWithoutAudio {
 
 export interface AudioPart {
   readonly bytes: Uint8Array;
-  /** Field of the body that has it, for errors. */
+  /** Path of the body field with the audio, for error messages. */
   readonly param: string;
 }
 
@@ -32,7 +36,7 @@ interface Part {
   input_audio?: { data?: unknown };
 }
 
-/** Takes the audio out of a body. Throws invalid_value that names a wrong part. */
+/** Extracts the audio from a body. Throws invalid_value with the path of an invalid audio part. */
 export function takeAudio(body: Uint8Array): TaskOutput {
   const value = parseJson(body) as {
     readonly messages?: unknown;
@@ -65,7 +69,7 @@ export function takeAudio(body: Uint8Array): TaskOutput {
   return { value: { whole: body, model, audio, pieces } satisfies BodyWithoutAudio, transfer: [] };
 }
 
-/** Returns the body with transcripts in place of the audio. */
+/** Returns the body with transcripts instead of the audio. */
 export function bodyWith({ pieces }: BodyWithoutAudio, transcripts: readonly string[]): Uint8Array {
   const escaped = transcripts.map((text) => Buffer.from(JSON.stringify(text).slice(1, -1)));
   return new Uint8Array(Buffer.concat(pieces.flatMap((piece, i) => [piece, escaped[i] ?? new Uint8Array(0)])));

@@ -1,5 +1,5 @@
-// Transcribed body: models without an audio projector take no audio, so the audio in their requests is transcribed by a Whisper model of
-// the server, and they read the transcript. Without a Whisper model, audio is refused by name.
+// Transcribed body: if a model has no audio projector, a Whisper model of the server transcribes the audio in its requests, and
+// the model reads the transcript. Without a Whisper model, audio is rejected with an error that names the field.
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,14 +11,14 @@ import { type AudioPart, type BodyWithoutAudio, bodyWith, takeAudioName } from "
 
 const AUDIO = Buffer.from('"input_audio"');
 
-/** Whether a body may have audio that a model of this server transcribes. */
+/** Returns whether a body may contain audio that a model of this server can transcribe. */
 export function hasAudio(body: Uint8Array, { speech, files }: Pick<Context, "speech" | "files">): boolean {
   if (speech === null || files === null || !speech.models().some(({ task }) => task === "transcribe")) return false;
   const { buffer, byteOffset, byteLength } = body;
   return Buffer.from(buffer, byteOffset, byteLength).includes(AUDIO);
 }
 
-/** Returns the body with transcripts in place of its audio, if its model takes no audio. Takes ownership of the bytes. */
+/** Returns the body with transcripts instead of its audio, unless the model accepts audio. Takes ownership of the bytes. */
 export async function transcribedBody(body: Uint8Array, exchange: Exchange, context: Context): Promise<Uint8Array> {
   const { inference, log } = context;
   const { request } = exchange;
@@ -31,7 +31,7 @@ export async function transcribedBody(body: Uint8Array, exchange: Exchange, cont
   return bodyWith(parts, transcripts);
 }
 
-/** Throws the error that names the field of the audio. */
+/** Returns the transcript of an audio part. Throws an error that names the part's field. */
 async function transcriptOf(
   { bytes, param }: AudioPart,
   { request }: Exchange,
@@ -56,7 +56,7 @@ async function transcriptOf(
   }
 }
 
-/** Returns the error of a file, which is a field of another request there, with the field of this one. */
+/** Replaces the field `file`, which errors of the transcription API name, by the field of this request. */
 function withField(error: ErrorRecord, param: string): ErrorRecord {
   return error.param === "file" ? { ...error, param } : error;
 }

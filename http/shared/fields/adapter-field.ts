@@ -1,5 +1,5 @@
-// Request field `adapter`: selects a LoRA adapter by alias or by generation. The routes that load and unload adapters also use
-// the schema of a generation.
+// Request field `adapter`: selects a LoRA adapter by alias or by generation (version). The routes that load and unload adapters
+// also use the schema of a generation.
 import { z } from "zod";
 import { maxAliasBytes } from "../../../actors/api/lora-alias.ts";
 import type { AdapterSelector } from "../../../engines/generation.ts";

@@ -1,5 +1,5 @@
-// Limits on the size and depth of arbitrary JSON values from clients, such as schemas and tool inputs. Values that are nested
-// too deeply can be neither serialised as JSON nor sent to another thread.
+// Limits on the size and nesting depth of arbitrary JSON values from clients, such as schemas and tool inputs. Values that are
+// nested too deeply can neither be serialised as JSON nor be sent to another thread.
 
 interface Bounds {
   readonly depth: number;
@@ -7,11 +7,11 @@ interface Bounds {
 }
 
 const ofParts: Bounds = { depth: 64, values: 10_000 };
-/** Limits of a JSON schema for the complete output, the same as in the grammar compiler. */
+/** Limits of a JSON schema for the complete output; the same as in the grammar compiler. */
 export const ofWholeSchemas: Bounds = { depth: 100, values: 50_000 };
 
 /**
- * Checks a value against the limits. It does not recurse, because a value with very deep nesting would overflow the stack.
+ * Returns whether a value is within the limits. The check is not recursive, because very deep nesting would overflow the stack.
  */
 export function isBounded(value: object, bounds = ofParts): boolean {
   let level: object[] = [value];

@@ -1,4 +1,4 @@
-// Conflicts: request fields that are valid individually but not in combination.
+// Conflicts: combinations of request fields that are invalid although each field is valid.
 import type { z } from "zod";
 
 /** `field`: path in the body; `message`: description of the problem. */
@@ -9,7 +9,7 @@ export function addConflicts(context: z.RefinementCtx, conflicts: Iterable<Confl
   for (const [field, message] of conflicts) context.addIssue({ code: "custom", message, params: { field } });
 }
 
-/** Yields the conflict of a field and its alias if both are sent with different values. */
+/** Yields a conflict if a field and its alias are both sent with different values. */
 export function* differing<Value>(field: string, value: Value, other: string, otherValue: Value): Iterable<Conflict> {
   if (!isGiven(value) || !isGiven(otherValue) || value === otherValue) return;
   const said = `${JSON.stringify(value)} contradicts ${other}: ${JSON.stringify(otherValue)}`;

@@ -1,11 +1,11 @@
-// Inputs of embedding requests: the texts or token lists of a request, packed into a few buffers that move between threads.
+// Inputs of embedding requests: texts or token lists, packed into a few buffers that can be transferred between threads.
 import { z } from "zod";
 import type { EmbedInputs } from "../../../actors/api/inference.ts";
 
 /** Maximum number of inputs in one request. */
 export const MAX_INPUTS = 2048;
 
-/** Field for shorter vectors, as models trained for that (matryoshka) give them. */
+/** Field for the length of the vectors. Models trained for it (matryoshka) can return shorter vectors. */
 export const dimensions = z
   .int32()
   .min(1)
@@ -16,7 +16,7 @@ export const dimensions = z
       "for it (matryoshka) keep their quality.",
   });
 
-/** Field for what the texts are; the text worker checks that the model knows it. */
+/** Field for the kind of the texts (for example query or document). The text worker checks that the model supports it. */
 export const inputType = z
   .string()
   .min(1)

@@ -1,5 +1,5 @@
 // Request fields that several text protocols share: their schemas, their translation to sampling parameters, and functions that
-// define rejected and ignored fields. The API document is generated from these schemas.
+// define rejected and ignored fields. The API document is generated from the schemas.
 import { z } from "zod";
 import type { Dry, RequestedSampling } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
@@ -14,27 +14,27 @@ const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
 const MAX_STOP_TOKENS = 64;
 export const MAX_MODEL_LENGTH = 4096;
-/** Maximum number of DRY sequence breakers; limited because each breaker is searched for in every token of the vocabulary. */
+/** Maximum number of DRY sequence breakers; limited because every token of the vocabulary is searched for each breaker. */
 const MAX_BREAKERS = 64;
 /** Maximum number of biased tokens; limited because every choice of a request has a copy of the biases. */
 const MAX_BIASED_TOKENS = 4096;
 /** Maximum repetition penalty. A larger penalty overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
-/** Text in the descriptions of fields whose default depends on the model. */
+/** Description of the default of fields whose default depends on the model. */
 const byModel = "Default: the model's, see `defaults` in GET /v1/models";
 const defaultBreakers = ["\n", ":", '"', "*"];
 
 /**
- * Creates a field of the API contract that is not implemented yet. Null and values for which `isNeutral` returns true are
- * accepted. Any other value is rejected with an error that names the field.
+ * Creates a field of the API contract that is not implemented yet. Null, and values for which `isNeutral` returns true, are
+ * accepted. All other values are rejected with an error that names the field.
  */
 export function notBuiltYet(what: string, isNeutral?: (value: unknown) => boolean) {
   return refused(notYet(what), isNeutral);
 }
 
 /**
- * Creates a field that this endpoint will never support. `message` says why, and what to send instead. Null and values for
- * which `isNeutral` returns true are accepted.
+ * Creates a field that will never be supported. `message`: the reason, and what to send instead. Null, and values for which
+ * `isNeutral` returns true, are accepted.
  */
 export function refused(message: string, isNeutral: (value: unknown) => boolean = () => false) {
   return z
@@ -46,13 +46,13 @@ export function refused(message: string, isNeutral: (value: unknown) => boolean 
     .meta({ support: "refused", description: `Refused: ${message}` });
 }
 
-/** Schema of objects whose `type` is one of these; parsing always fails. */
+/** Schema of objects with one of these values of `type`. Parsing always fails. */
 export type RefusedVariants<Types extends readonly string[]> = z.ZodPipe<
   z.ZodObject<{ type: z.ZodEnum<z.core.util.ToEnum<Types[number]>> }, z.core.$loose>,
   z.ZodTransform<never, { [field: string]: unknown; type: z.core.util.ToEnum<Types[number]>[Types[number]] }>
 >;
 
-/** Creates the rejected variants of a union discriminated by `type`. `message` returns the error text for a type. */
+/** Creates the rejected variants of a union with the discriminator `type`. `message`: returns the error text for a type. */
 export function refusedVariants<const Types extends readonly [string, ...string[]]>(
   types: Types,
   message: (type: Types[number]) => string,
@@ -71,7 +71,7 @@ export function ignored<Schema extends z.ZodType>(schema: Schema, why: string) {
   return schema.nullish().meta({ support: "ignored", description: `Ignored: ${why}` });
 }
 
-/** Creates a validation issue with the error code `unsupported`. `field` names the invalid field inside the value. */
+/** Creates a validation issue with the error code `unsupported`. `field`: name of the invalid field within the value. */
 export function refusalIssue(message: string, field?: string) {
   const params = { code: "unsupported", ...(field === undefined ? {} : { field }) };
   return { code: "custom" as const, message, params };
@@ -83,7 +83,7 @@ export function notYet(what: string): string {
 
 export const isEmptyArray = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
-// Stop strings must not contain half of a surrogate pair, which would match inside a character and split it.
+// Half of a surrogate pair. Stop strings must not contain one, because it would match within a character and split it.
 const halfCharacter = /\p{Surrogate}/u;
 const stopString = z
   .string()
@@ -229,7 +229,7 @@ type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 /** Fields of a request that determine its sampling; all are optional. */
 export type SamplingFields = Partial<Omit<CommonFields, "adapter">>;
 
-/** Returns the sampling that a request asks for. Omitted fields get the defaults of the model later. */
+/** Returns the sampling parameters in a request. The model's defaults for omitted fields are applied later. */
 export function samplingOf(fields: SamplingFields, topLogprobs: number | null): RequestedSampling {
   return {
     temperature: fields.temperature ?? null,
@@ -246,7 +246,7 @@ export function samplingOf(fields: SamplingFields, topLogprobs: number | null): 
   };
 }
 
-/** Yields the conflicts of sampling fields and their aliases. */
+/** Yields the conflicts between sampling fields and their aliases. */
 export function* samplingConflicts({ repeat_penalty, repetition_penalty }: SamplingFields): Iterable<Conflict> {
   yield* differing("repeat_penalty", repeat_penalty, "repetition_penalty", repetition_penalty);
 }

@@ -1,5 +1,5 @@
-// Structured outputs: the request fields `response_format` and `grammar`, and their translation to one OutputGrammar. The
-// grammar text is compiled in engines/.
+// Structured outputs: the request fields for grammars, such as `response_format` and `grammar`, and their translation to one
+// OutputGrammar. The grammar is compiled in engines/.
 import { z } from "zod";
 import type { OutputGrammar } from "../../../engines/generation.ts";
 import { expected, expectedVariant } from "../../issues.ts";
@@ -8,7 +8,7 @@ import type { Conflict } from "./conflicts.ts";
 
 const MAX_GRAMMAR_LENGTH = 262_144;
 const grammarText = z.string().min(1).max(MAX_GRAMMAR_LENGTH);
-/** JSON schema; some clients send it as text. */
+/** JSON schema, as an object or as a text, which some clients send. */
 const schema = z.union([z.record(z.string(), z.unknown()), z.boolean(), grammarText], {
   error: expected("a JSON schema"),
 });
@@ -57,7 +57,7 @@ export const grammarField = z
   .meta({ description: "Grammar of the whole output; excludes response_format. Text is a GBNF or Lark grammar." });
 
 /**
- * Detects whether a grammar sent as text, which llama.cpp and vLLM also accept, is GBNF or Lark. Only GBNF contains `::=`
+ * Returns whether a grammar text, a format that llama.cpp and vLLM also accept, is GBNF or Lark. Only GBNF contains `::=`
  * outside strings.
  */
 function textGrammar(value: string): { type: "gbnf" | "lark"; value: string } {
@@ -69,7 +69,7 @@ const LLAMA_ALIAS = "Alias of grammar, as llama.cpp names it";
 const MAX_GUIDED_CHOICES = 1000;
 const guidedChoice = z.array(grammarText).min(1).max(MAX_GUIDED_CHOICES);
 
-/** Fields of other servers' protocols for the grammar of the complete output. */
+/** Grammar fields of other servers' protocols, for the complete output. */
 export const guidedFields = {
   guided_json: schema.nullish().meta({ description: `${ALIAS}: a JSON schema.` }),
   guided_regex: grammarText.nullish().meta({ description: `${ALIAS}: a regular expression.` }),
@@ -98,7 +98,7 @@ interface GrammarFields extends Partial<GuidedFields> {
   readonly ignore_eos?: boolean | null | undefined;
 }
 
-/** Yields the grammars of a request with the names of their fields. */
+/** Yields the grammars in a request, with the names of their fields. */
 function* sentGrammars(fields: GrammarFields): Iterable<readonly [field: string, grammar: SentGrammar]> {
   const { grammar, guided_json: json, guided_regex: regex, guided_choice: choice, guided_grammar: lark } = fields;
   if (grammar !== null && grammar !== undefined) yield ["grammar", grammar];
@@ -117,12 +117,12 @@ function* guidedGrammars({ json, regex, choice, grammar, json_object }: Guided):
   if (json_object) yield ["json_object", { type: "json_schema", value: { type: "object" } }];
 }
 
-/** Returns a regular expression that matches only this text. */
+/** Returns a regular expression that matches only the given text. */
 function escaped(text: string): string {
   return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
 }
 
-/** Returns the grammar from any of the grammar fields of a request; null if there is none. */
+/** Returns the grammar in a request, from any of the grammar fields; null if there is none. */
 export function sentGrammar(fields: GrammarFields): SentGrammar | null {
   for (const [, grammar] of sentGrammars(fields)) return grammar;
   return null;
@@ -151,7 +151,7 @@ function isTooLarge(schema: unknown): boolean {
   return typeof schema === "object" && schema !== null && !isBounded(schema, ofWholeSchemas);
 }
 
-/** Parses a schema that was sent as text. Text that is not JSON is returned unchanged, and the grammar compiler rejects it. */
+/** Parses a schema sent as text. Returns text that is not JSON unchanged; the grammar compiler then rejects it. */
 function schemaOf(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
@@ -161,7 +161,7 @@ function schemaOf(value: unknown): unknown {
   }
 }
 
-/** Yields the fields that cannot be combined with a grammar: a second grammar, and ignore_eos. */
+/** Yields the conflicts between a grammar and other fields: a second grammar, or ignore_eos. */
 export function* grammarConflicts(fields: GrammarFields): Iterable<Conflict> {
   const demanded = outputGrammar(fields);
   if (demanded === null) return;

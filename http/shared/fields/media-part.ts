@@ -1,12 +1,12 @@
-// Media parts of messages: an image, a video or audio in a data URL, at a URL, or in a stored file. The request holds each once; messages
-// refer to it by its key.
+// Media parts of messages: an image, video or audio as a data URL, at a URL, or in a stored file. The request contains each
+// medium once; messages refer to it by key.
 import { createHash } from "node:crypto";
 import type { ChatMessage, MessageMedia, RequestMedia } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Maximum length of a URL that is not a data URL. */
 const MAX_URL_LENGTH = 8192;
-/** Maximum number of images, videos and audio parts of a request; a model may take fewer (max_num_images, max_num_audio). */
+/** Maximum number of images, videos and audio parts in a request. A model may accept fewer (max_num_images, max_num_audio). */
 const MAX_MEDIA = 1024;
 const dataUrls = {
   image: /^data:image\/[\w.+-]{1,64}(?:;[^,;]{1,256}){0,8};base64,/i,
@@ -26,12 +26,12 @@ type MediaKind = keyof typeof dataUrls;
 export class MediaCollector {
   readonly #media = new Map<string, RequestMedia>();
 
-  /** The images, videos and audio, each once; undefined: there are none. */
+  /** Images, videos and audio without duplicates; undefined if there are none. */
   get all(): readonly RequestMedia[] | undefined {
     return this.#media.size === 0 ? undefined : [...this.#media.values()];
   }
 
-  /** Adds the image, video or audio at a URL, which may be a data URL. Returns its key. Throws `invalid_value`. */
+  /** Adds the image, video or audio at a URL or in a data URL. Returns its key. Throws `invalid_value`. */
   addUrl(url: string, param: string, kind: MediaKind = "image"): string {
     const head = dataUrls[kind].exec(url)?.[0];
     if (head !== undefined) return this.addBase64(url.slice(head.length), param, kind);
@@ -42,16 +42,16 @@ export class MediaCollector {
     return this.#add(`url ${url}`, { kind: "url", url }, param, kind);
   }
 
-  /** Adds an image, a video or audio in base64. Returns its key. Throws `invalid_value`. */
+  /** Adds an image, video or audio in base64. Returns its key. Throws `invalid_value`. */
   addBase64(text: string, param: string, kind: MediaKind = "image"): string {
     if (text === "" || !base64.test(text) || text.replace(/=+$/, "").length % 4 === 1) throw invalid("base64", param);
-    // A buffer of its own, because small Buffers share one.
+    // The bytes are copied to a separate buffer, because small Buffers share one.
     const bytes = new Uint8Array(Buffer.from(text, "base64"));
     const digest = createHash("sha256").update(bytes).digest("hex");
     return this.#add(digest, { kind: "data", bytes, digest }, param, kind);
   }
 
-  /** Adds audio in base64, with or without the head of a data URL. Returns its key. Throws `invalid_value`. */
+  /** Adds audio in base64, with or without a data URL prefix. Returns its key. Throws `invalid_value`. */
   addAudio(data: string, param: string): string {
     return this.addBase64(data.slice(dataUrls.audio.exec(data)?.[0].length ?? 0), param, "audio");
   }
@@ -71,10 +71,13 @@ export class MediaCollector {
   }
 }
 
-/** Part of a message: text, or the key of an image, a video or audio. */
+/** Part of a message: a text, or the key of an image, video or audio. */
 export type ContentPart = { readonly text: string } | { readonly media: string };
 
-/** Returns the content of a message: its texts, joined by `separator`, and the places of its images, videos and audio. */
+/**
+ * Returns the content of a message: its texts, joined by `separator`, and the offsets of its images, videos and audio in this
+ * text.
+ */
 export function contentOf(parts: readonly ContentPart[], separator: string): Pick<ChatMessage, "content" | "media"> {
   let content = "";
   const media: MessageMedia[] = [];

@@ -1,4 +1,4 @@
-// Request fields that chat completions and responses share, in addition to the fields of every text protocol.
+// Request fields that only chat completions and responses share. fields.ts has the fields of all text protocols.
 import { z } from "zod";
 import { ignored, isEmptyArray, notBuiltYet } from "./fields.ts";
 
@@ -31,5 +31,5 @@ export const openAiFields = {
   prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
 } as const;
 
-/** Field of a content part that asks for prompt caching; ignored. */
+/** Field of a content part that requests prompt caching; ignored. */
 export const cacheHint = ignored(z.unknown(), CACHED_ANYWAY);

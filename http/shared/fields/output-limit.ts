@@ -1,13 +1,15 @@
-// Output limits of a request: the maximum number of output tokens, which has several names, and the minimum.
+// Output limits of a request: the minimum number of output tokens, and the maximum, which has several field names.
 import type { GenerateRequest } from "../../../engines/generation.ts";
 import { type Conflict, differing } from "./conflicts.ts";
 
-/** Value of `n_predict` that means no limit. */
+/** Value of `n_predict` that means "no limit". */
 const UNLIMITED = -1;
 
 type Limits<Name extends string> = Readonly<Partial<Record<Name | "min_tokens", number | null | undefined>>>;
 
-/** Returns the limits, and the field names for error messages. `names`: field names of the maximum, the usual name first. */
+/**
+ * Returns the limits, and the field names to use in error messages. `names`: field names of the maximum, the usual name first.
+ */
 export function outputLimit<const Name extends string>(
   body: Limits<Name>,
   prompt: string,
@@ -22,7 +24,7 @@ export function outputLimit<const Name extends string>(
   };
 }
 
-/** Yields the conflicts of names with different values, and of a minimum above the maximum. */
+/** Yields a conflict if several names of the maximum have different values, or if the minimum exceeds the maximum. */
 export function* limitConflicts<const Name extends string>(
   body: Limits<Name>,
   names: readonly [Name, ...Name[]],

@@ -1,4 +1,4 @@
-// Pagination of lists: the query parameters `limit` and `after`, and the fields of a response besides its entries.
+// Pagination of lists: the query parameters `limit` and `after`, and the pagination fields of a response.
 import { z } from "zod";
 import { ServerError } from "../../../runtime/errors.ts";
 import { expected } from "../../issues.ts";
@@ -15,7 +15,7 @@ export const pageQuery = z.object({
   after: z.string().max(256).optional().meta({ description: "Id of an entry; the page starts after it." }),
 });
 
-/** Fields of a page besides `object` and `data`. */
+/** Fields of a list response in addition to `object` and `data`. */
 export const pageFields = {
   first_id: z.string().nullable(),
   last_id: z.string().nullable(),
@@ -38,7 +38,7 @@ export function pageOf(data: readonly { readonly id: string }[], hasMore: boolea
   return { object: "list", data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore };
 }
 
-/** Error for an `after` that is not the id of an entry. `what`: the kind of entry. */
+/** Creates the error for an `after` that is not the id of an entry. `what`: kind of entry. */
 export function unknownAfter(what: string, { after }: PageRequest): ServerError {
   const message = `after: expected the id of a ${what} in the list, got ${JSON.stringify(after)}; it may have been deleted, so begin without after`;
   return new ServerError("invalid_value", message, { param: "after" });

@@ -1,17 +1,17 @@
 // Field chat_template_kwargs: variables for the chat template. Variables that configure thinking are translated like the
-// request fields for thinking. All other variables are passed to the template unchanged.
+// request fields for thinking. Other variables are passed to the template unchanged.
 import { z } from "zod";
 import { misspelt } from "../../../runtime/nearest.ts";
 import { isBounded, tooLarge } from "./bounded.ts";
 import { type Conflict, differing } from "./conflicts.ts";
 import { type AskedThinking, effortField, thinkingSwitches } from "./thinking.ts";
 
-/** Limits of all variables together. */
+/** Limits on all variables of a request together. */
 const bounds = { depth: 16, values: 1000 };
 const MAX_JSON_LENGTH = 64 * 1024;
 const namePattern = /^[A-Za-z]\w{0,63}$/;
 
-/** Names that the server or the template language sets. */
+/** Variable names that the server or the template language itself sets. */
 const reservedNames = new Set(
   (
     "messages tools functions documents datetime add_generation_prompt continue_final_message bos_token eos_token " +
@@ -45,18 +45,18 @@ export const templateVariablesField = z
 
 type TemplateVariables = z.output<typeof templateVariablesField>;
 
-/** Returns the thinking settings among the variables. */
+/** Returns the thinking settings in the variables. */
 export function thinkingAmong(variables: TemplateVariables): AskedThinking {
   return { effort: variables?.reasoning_effort, isOn: variables?.enable_thinking ?? variables?.thinking };
 }
 
-/** Returns the variables that do not configure thinking, as a template argument. */
+/** Returns the variables that do not configure thinking, as template arguments. */
 export function otherVariables(variables: TemplateVariables) {
   const { enable_thinking: _isOn, thinking: _alias, reasoning_effort: _effort, ...others } = variables ?? {};
   return Object.keys(others).length === 0 ? {} : { variables: others };
 }
 
-/** Yields the conflicts between the variables, and between variables and the request fields for thinking. */
+/** Yields the conflicts among the variables, and between the variables and the request fields for thinking. */
 export function* variableConflicts(variables: TemplateVariables, { effort, isOn }: AskedThinking): Iterable<Conflict> {
   const { thinking, enable_thinking, reasoning_effort } = variables ?? {};
   yield* differing("chat_template_kwargs.thinking", thinking, "chat_template_kwargs.enable_thinking", enable_thinking);
@@ -65,7 +65,7 @@ export function* variableConflicts(variables: TemplateVariables, { effort, isOn 
   yield* differing("chat_template_kwargs.reasoning_effort", reasoning_effort, "the reasoning effort", effort);
 }
 
-/** Returns why a variable must not have this name; null: the name is valid. */
+/** Returns why a variable name is not allowed; null if it is allowed. */
 function wrongName(name: string): string | null {
   if (Object.hasOwn(knownFields, name)) return null;
   if (reservedNames.has(name)) return "this name is reserved: the server sets it; remove it";

@@ -1,4 +1,4 @@
-// Reasoning effort: the effort levels of all protocols, and the chat template arguments that follow from an effort level and
+// Reasoning effort: the effort levels of all protocols, and the chat template arguments that result from an effort level and
 // the thinking switch.
 import { z } from "zod";
 import type { TemplateArguments } from "../../../engines/generation.ts";
@@ -12,7 +12,7 @@ export const effortField = effortSchema
   .nullish()
   .meta({ description: "Reasoning effort, for models that support it; `none` is `off`, `max` is `xhigh`." });
 
-/** Request fields that switch thinking on or off; several protocols share them. */
+/** Request fields that switch thinking on or off, in several protocols. */
 export const thinkingSwitches = {
   enable_thinking: z
     .boolean()
@@ -28,7 +28,7 @@ export const thinkingSwitches = {
 
 type Think = z.output<typeof thinkingSwitches.think>;
 
-/** Returns the thinking settings of a request. A setting that the request does not send is taken from the alias `think`. */
+/** Returns the thinking settings of a request. The alias `think` supplies settings that are not sent otherwise. */
 export function withThink({ effort, isOn }: AskedThinking, think: Think): AskedThinking {
   return {
     effort: effort ?? (typeof think === "string" ? think : undefined),
@@ -36,7 +36,7 @@ export function withThink({ effort, isOn }: AskedThinking, think: Think): AskedT
   };
 }
 
-/** Yields the conflict between the thinking settings and their alias `think`. */
+/** Yields a conflict if the thinking settings and their alias `think` differ. */
 export function* thinkConflicts({ effort, isOn }: AskedThinking, think: Think): Iterable<Conflict> {
   if (typeof think === "boolean") yield* differing("think", think, "enable_thinking", isOn);
   else yield* differing<string | null | undefined>("think", think, "the reasoning effort", effort);
@@ -49,8 +49,8 @@ export interface AskedThinking {
 }
 
 /**
- * Returns the template arguments. An effort other than "off" switches thinking on and "off" switches it off, unless the request
- * sets the switch itself.
+ * Returns the template arguments. The effort "off" switches thinking off, and any other effort switches it on, unless the
+ * request sets the switch itself.
  */
 export function templateArguments({ effort, isOn }: AskedThinking): TemplateArguments {
   const reasoningEffort = knownEffort(effort);
@@ -67,7 +67,7 @@ export function isContradictory({ effort, isOn }: AskedThinking): boolean {
   return known !== undefined && typeof isOn === "boolean" && isOn !== (known !== "off");
 }
 
-/** Returns the name of an effort that templates use. Some efforts have two names in requests. */
+/** Returns the name that templates use for an effort. Some efforts have two names in requests. */
 export function knownEffort(effort: Effort | null | undefined): Effort | undefined {
   if (effort === "none") return "off";
   return effort === "max" ? "xhigh" : (effort ?? undefined);

@@ -1,5 +1,5 @@
-// Forms: reads a form (multipart/form-data) from the file with the request body, and writes its file parts to a staging
-// folder. All limits are checked during reading.
+// Forms: reads a form (multipart/form-data) from the file that contains the request body, and writes the uploaded files to a
+// staging folder. All limits are enforced while reading.
 import { randomBytes } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { rm } from "node:fs/promises";
@@ -17,24 +17,22 @@ const MAX_HEADER_BYTES = 16 * 1024;
 
 /** Limits on the files of a form. */
 export interface FormRules {
-  /** Names of the fields that may contain files. Errors about files use the first name. */
+  /** Names of the form fields that may contain files. Error messages about files use the first name. */
   readonly fileFields: readonly [string, ...string[]];
   readonly maxFiles: number;
   readonly maxFileBytes: number;
-  /** Whether file names may be relative paths with `/`. */
+  /** Whether file names may be relative paths that contain `/`. */
   readonly allowsFolders: boolean;
 }
 
 export interface UploadedForm {
   readonly fields: ReadonlyMap<string, string>;
-  /**
-   * Files in the order of the form. `staged`: name in the staging folder. The caller must move or remove these files.
-   */
+  /** Files in the order of the form. `staged`: name in the staging folder. The caller must move or delete these files. */
   readonly files: readonly { readonly name: string; readonly staged: string }[];
 }
 
 /**
- * Reads a form. If the form is rejected, removes the staged files. Throws invalid_value, invalid_content_type and
+ * Reads a form. If the form is rejected, deletes the staged files. Throws invalid_value, invalid_content_type and
  * body_too_large.
  */
 export async function readForm(request: HttpRequest, stagingFolder: string, rules: FormRules): Promise<UploadedForm> {
@@ -53,12 +51,12 @@ export async function readForm(request: HttpRequest, stagingFolder: string, rule
   }
 }
 
-/** Removes staged files. Files that have been moved are ignored. */
+/** Deletes staged files, except files that have been moved. */
 export async function removeStaged(files: UploadedForm["files"], stagingFolder: string): Promise<void> {
   await Promise.all(files.map(({ staged }) => rm(join(stagingFolder, staged), { force: true })));
 }
 
-/** Reads the form and returns its fields. `stage`: returns the path to which the content of a file is written. */
+/** Reads the form and returns its fields. `stage`: returns the path of the file to which an uploaded file is written. */
 async function parsed(
   request: HttpRequest,
   rules: FormRules,
@@ -76,7 +74,7 @@ async function parsed(
   const writing: Promise<void>[] = [];
   let count = 0;
   let refusal: ServerError | null = null;
-  // Stops the parser and the writing of files. The parser does not end an open file when its input stops.
+  // Stops the parser and the writing of files. The parser itself does not end a file in progress when its input stops.
   const stop = new AbortController();
   const { signal } = stop;
   const refuse = (error: ServerError): void => {
@@ -122,7 +120,7 @@ async function parsed(
   return fields;
 }
 
-/** Returns the error for a file part; null if the part is accepted. */
+/** Returns the error for an uploaded file; null if the file is accepted. */
 function fileProblem(field: string, name: string | undefined, count: number, rules: FormRules): ServerError | null {
   const { fileFields, maxFiles, allowsFolders } = rules;
   if (!fileFields.includes(field)) {
@@ -162,7 +160,7 @@ function createParser(contentType: string, rules: FormRules): BusboyInstance {
         headerPairs: MAX_PART_HEADER_PAIRS,
         headerSize: MAX_HEADER_BYTES,
       },
-      // The parser must not remove the path from a file name, because checkedFileName checks the whole name.
+      // The parser must not strip the path from a file name, because checkedFileName checks the complete name.
       preservePath: true,
     });
   } catch (error) {

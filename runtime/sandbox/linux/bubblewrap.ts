@@ -52,15 +52,15 @@ export interface BubblewrapOptions {
 /** Arguments that are the same for all commands. They name files in the private folder, which `commonArguments` writes. */
 export interface CommonArguments {
   readonly before: readonly string[];
-  /** Path of the seccomp filter on the host; null: the filter does not support this architecture. */
+  /** Path of the seccomp filter on the host; null if the filter does not support this architecture. */
   readonly filter: string | null;
-  /** Program that starts the command inside the sandbox; empty: the command is started directly. */
+  /** Program that starts the command inside the sandbox; empty if the command is started directly. */
   readonly through: readonly string[];
 }
 
 /**
- * Returns the folder on the host that is /tmp inside the sandbox. It counts against the disk limit. If no folder is
- * given, it is a folder beside the work folder.
+ * Returns the folder on the host that is /tmp inside the sandbox. It counts against the disk limit. Without `temporaryFolder`,
+ * it is the path of the work folder with `.tmp` appended.
  */
 export function temporaryFolderOf({ workFolder, temporaryFolder }: Folders): string {
   return temporaryFolder ?? `${workFolder}.tmp`;
@@ -77,7 +77,7 @@ export function commonArguments({ settings, folder, isolation }: BubblewrapOptio
     return path;
   };
   const program = seccompProgram({ allowsInternet: network !== "none" });
-  // Without the network of the host, the network namespace separates abstract sockets.
+  // Without the host's network, the network namespace already separates abstract sockets, so the program is not needed.
   const scope = network === "full" && isolation.scopesSockets ? socketScopeProgram() : null;
   const etc = [
     ...(profile === "developer" ? developerNames() : restrictedEtc),
@@ -104,7 +104,7 @@ export function commonArguments({ settings, folder, isolation }: BubblewrapOptio
   };
 }
 
-/** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the seccomp filter; null: no filter. */
+/** Returns the arguments of bwrap without the command. `seccompFd`: descriptor of the seccomp filter; null = no filter. */
 export function bubblewrapArguments(
   { before }: CommonArguments,
   command: ConfinedCommand,
@@ -131,7 +131,7 @@ export function bubblewrapArguments(
   ];
 }
 
-/** Environment of every command. */
+/** Returns the environment variables that every command gets. */
 export function baseEnvironment(home: string, temporary: string): Readonly<Record<string, string>> {
   return {
     PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -20,8 +20,8 @@ export interface GroupRoots {
 const namePrefix = "troupe-";
 
 /**
- * Returns the folders in which groups may be created; null: none. `own`: content of /proc/self/cgroup, lines of the form
- * `id:controllers:path`. `mount`: mount point of the control groups.
+ * Returns the folders in which groups may be created; null if there are none. `own`: content of /proc/self/cgroup, lines of the
+ * form `id:controllers:path`. `mount`: mount point of the control groups.
  */
 export function groupRoots(own: string = textOf("/proc/self/cgroup"), mount = "/sys/fs/cgroup"): GroupRoots | null {
   const lines = own
@@ -32,7 +32,7 @@ export function groupRoots(own: string = textOf("/proc/self/cgroup"), mount = "/
   if (unified !== undefined) {
     const path = join(mount, unified);
     // A group with processes cannot have subgroups with limits. If a systemd unit has a subgroup for the server
-    // (DelegateSubgroup), groups can be created beside this subgroup. Groups in slices are not created, because slices belong
+    // (DelegateSubgroup), groups can be created next to this subgroup. Groups in slices are not created, because slices belong
     // to systemd.
     const parent = /\.(?:service|scope)$/.test(dirname(unified)) ? [dirname(path)] : [];
     const folder = [path, ...parent].find(hasControllers);
@@ -84,7 +84,7 @@ export class ControlGroup {
     this.#folders = folders;
   }
 
-  /** Creates a group; null: it cannot be created now. */
+  /** Creates a group; null if it cannot be created now. */
   static create(roots: GroupRoots, { memoryBytes, processes }: GroupLimits): ControlGroup | null {
     // The number alone would not be unique, because each thread of the process has its own `count`.
     const suffix = Math.random().toString(36).slice(2);

@@ -54,7 +54,7 @@ const terminalRequests = [0x5412, 0x541c, 0x5423];
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** Returns the program as bytes; null: the architecture is not supported. */
+/** Returns the program as bytes; null if the architecture is not supported. */
 export function seccompProgram(
   { allowsInternet }: SeccompOptions,
   architecture: NodeJS.Architecture = process.arch,

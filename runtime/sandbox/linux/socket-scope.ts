@@ -85,7 +85,7 @@ const BASE = 0x400000n;
 const PAGE_BYTES = 0x10000n;
 const readableAndExecutable = 5;
 
-/** Returns the program as an ELF file; null: the architecture is not supported. */
+/** Returns the program as an ELF file; null if the architecture is not supported. */
 export function socketScopeProgram(architecture: NodeJS.Architecture = process.arch): Uint8Array | null {
   const machine = machines[architecture];
   return machine === undefined ? null : elfFile(machine.id, bytesOf(machine.code));

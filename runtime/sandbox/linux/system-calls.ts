@@ -1,7 +1,7 @@
 // System calls that the sandbox refuses, with their numbers. Confined commands need none of them. Sources of the numbers:
 // arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux.
 
-/** Numbers on x86-64 and on arm64; null: the architecture does not have the call. */
+/** Numbers on x86-64 and on arm64; null if the architecture does not have the call. */
 type Numbers = readonly [x64: number | null, arm64: number | null];
 
 export const refusedCalls: Readonly<Record<string, Numbers>> = {
@@ -41,7 +41,7 @@ export const refusedCalls: Readonly<Record<string, Numbers>> = {
   lookup_dcookie: [212, 18],
   fanotify_init: [300, 262],
   fanotify_mark: [301, 263],
-  // Interfaces of the kernel in which many faults were found.
+  // Kernel interfaces in which many vulnerabilities were found.
   io_uring_setup: [425, 425],
   io_uring_enter: [426, 426],
   io_uring_register: [427, 427],

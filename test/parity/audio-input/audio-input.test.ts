@@ -1,5 +1,5 @@
-// Audio against the reference implementations: the embeddings of generated audio projector files of each kind, and the logits after a
-// prompt with audio on both engines. The references were computed once: ultravox and qwen2a by llama.cpp's multimodal library
+// Audio input compared with reference implementations: the embeddings of generated audio projector files of each kind, and the logits
+// after a prompt with audio on both engines. The references were computed once: ultravox and qwen2a by llama.cpp's multimodal library
 // (fixtures/image-input/mtmd-reference.cpp), voxtral by transformers (fixtures/audio-input/voxtral-reference.py).
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ import { AudioEncoder } from "../../../engines/wasm/audio/audio-encoder.ts";
 import { type TinyAudioModel, tones, writeTinyAudioModel } from "../../fixtures/audio-input/tiny-audio-model.ts";
 import { tinyWidth } from "../../fixtures/models/tiny-architectures.ts";
 
-/** Values of an array, one in `step`, and the range of all its values. */
+/** Samples of an array (every `step`th value), and the range of all its values. */
 interface Sampled {
   readonly step: number;
   readonly range: number;
@@ -23,15 +23,19 @@ interface Sampled {
 
 interface Reference {
   readonly embeddings: Sampled;
-  /** Tokens of "hello AUDIO world, what is it" before and after the embeddings, and the logits after them; absent: not computed. */
+  /**
+   * Tokens of the prompt "hello AUDIO world, what is it" before and after the embeddings, and the logits after the prompt;
+   * absent if not computed.
+   */
   readonly prompt?: { readonly before: readonly number[]; readonly after: readonly number[]; readonly logits: Sampled };
 }
 
-/** Largest difference as a share of the range. */
+/** Maximum difference as a fraction of the range. */
 const tolerance = 0.005;
 /**
- * The same for logits on llama.cpp: the reference was computed without flash attention, whose rounding grows with the prompt (0.2 % of the
- * range after 375 embeddings, 0.6 % after 750, also with llama.cpp's own embeddings).
+ * Maximum difference of llama.cpp's logits, as a fraction of the range. It is larger, because the reference was computed without flash
+ * attention, whose rounding error grows with the prompt (0.2 % of the range after 375 embeddings, 0.6 % after 750, also with llama.cpp's
+ * own embeddings).
  */
 const llamaTolerance = 0.01;
 const source = new URL("../../../../test/fixtures/audio-input/mtmd-references.json", import.meta.url);
@@ -131,7 +135,7 @@ it("cuts long audio into windows of one spectrogram", async () => {
     const [first, second, ...others] = encoder.windows(tones(31));
     assert.equal(others.length, 0);
     const [alone] = encoder.windows(tones(30));
-    // The last frames of the first window see the beginning of the second one.
+    // The last frames of the first window overlap the beginning of the second, so they are not compared.
     const bands = encoder.file.sizes.bands;
     for (let band = 0; band < bands; band++) {
       for (const frame of [0, 1500, 2990]) {

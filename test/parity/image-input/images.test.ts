@@ -1,5 +1,6 @@
-// Images against llama.cpp's multimodal library: the embeddings of generated projector files of each kind, the prompt's tokens,
-// and the logits after a prompt with an image on both engines. The references were computed once (mtmd-reference.cpp).
+// Image input compared with llama.cpp's multimodal library (mtmd): the embeddings of generated projector files of each kind,
+// the prompt's tokens, and the logits after a prompt with an image on both engines. The references were computed once
+// (mtmd-reference.cpp).
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +15,7 @@ import { openEngine } from "../../../engines/open-engine.ts";
 import { ImageEncoder, type Tile } from "../../../engines/wasm/vision/image-encoder.ts";
 import { type TinyVision, writeTinyVision } from "../../fixtures/image-input/tiny-vision.ts";
 
-/** Values of an array, one in `step`, and the range of all its values. */
+/** Samples of an array (every `step`th value), and the range of all its values. */
 interface Sampled {
   readonly step: number;
   readonly range: number;
@@ -22,7 +23,7 @@ interface Sampled {
 }
 
 interface Reference {
-  /** Tokens of "hello IMAGE world, what is it"; -1: an embedding. */
+  /** Tokens of the prompt "hello IMAGE world, what is it"; -1 stands for an embedding. */
   readonly tokens: readonly number[];
   readonly embeddings: Sampled;
   readonly logits: Sampled;
@@ -34,7 +35,7 @@ const kinds = [
   ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
   ...(["qwen2vl_merger", "qwen2.5vl_merger"] as const),
 ];
-/** Largest difference as a share of the range. */
+/** Maximum difference as a fraction of the range. */
 const tolerance = 0.005;
 const source = new URL("../../../../test/fixtures/image-input/mtmd-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as Record<ProjectorKind, Reference>;
@@ -123,7 +124,7 @@ for (const kind of kinds) {
   });
 }
 
-/** Returns the tiles in a prompt: consecutive embeddings. */
+/** Returns the image tiles in a prompt: its runs of consecutive embeddings. */
 function spansOf(
   tokens: Int32Array,
   embeddings: Float32Array,
@@ -144,7 +145,7 @@ function spansOf(
   return spans;
 }
 
-/** Returns the end of a chunk, moved out of a tile whose embeddings attend to each other. */
+/** Returns the end of a prompt chunk, moved so that it does not split a tile whose embeddings attend to each other. */
 function chunkEnd(end: number, from: number, spans: readonly PromptSpan[]): number {
   const cut = spans.find((span) => span.attendsAhead && span.from < end && end < span.to);
   if (cut === undefined) return end;

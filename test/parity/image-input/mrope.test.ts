@@ -1,5 +1,5 @@
-// Positions of prompts with images in models with M-RoPE, on both engines: an image has fewer positions than embeddings, so
-// positions are not indices of the KV cache. However KV is dropped, copied, saved and restored, the logits stay the same.
+// M-RoPE positions of prompts with images, on both engines: an image has fewer positions than embeddings, so positions are
+// not indices of the KV cache. The logits stay the same however KV is dropped, copied, saved and restored.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,17 +22,17 @@ function image(from: number, rows: number, columns: number): PromptSpan {
   return { from, to: from + rows * columns, embeddings, attendsAhead: false, grid: { rows, columns } };
 }
 
-/** 7 tokens, an image of 3 x 9, 6 tokens, an image of 8 x 2, 14 tokens. */
+/** Prompt: 7 tokens, an image of 3 x 9 embeddings, 6 tokens, an image of 8 x 2, 14 tokens. */
 const spans = [image(7, 3, 9), image(40, 8, 2)];
 const total = 70;
 const tokens = Int32Array.from({ length: total }, (_, i) =>
   spans.some(({ from, to }) => i >= from && i < to) ? -1 - i : 3 + ((i * i * 7) % 250),
 );
-/** Number of generated tokens: more than the scheduler reserves for a sequence when it begins. */
+/** Number of generated tokens: more than the scheduler reserves when it starts a sequence. */
 const answerTokens = 130;
-/** Room for three prompts, but not for three answers. */
+/** Size of the KV cache in tokens: room for three prompts, but not for three responses. */
 const cacheTokens = 576;
-/** Largest difference as a share of the range of logits. */
+/** Maximum difference of logits as a fraction of the range. */
 const tolerance = 0.002;
 
 function feed(model: LoadedModel, slot: number, from: number, to: number): Float32Array {
@@ -46,8 +46,8 @@ function feed(model: LoadedModel, slot: number, from: number, to: number): Float
 }
 
 /**
- * Runs sequences together; each continues with tokens of its own. Returns the logits of each sequence's tokens, and the number of
- * preemptions.
+ * Runs sequences concurrently, each with its own output tokens. Returns the logits after each token of each sequence, and the
+ * number of preemptions.
  */
 function run(model: LoadedModel, seeds: readonly number[], prefixCacheEntries: number, swapBytes: number) {
   const scheduler = new Scheduler<Sequence>(model, {
@@ -110,7 +110,7 @@ const kinds = [
 for (const { engine, pagedKv } of kinds) {
   describe(`positions of images on ${engine}, ${pagedKv ? "in one pool" : "in streams"}`, () => {
     let model: LoadedModel;
-    /** Logits of the last token. */
+    /** Logits after the last token. */
     let expected: Float32Array;
     before(async () => {
       const sizes = { threads: engine === "wasm" ? 2 : 1, maxSequences: 4, maxBatchTokens: 128, maxModelLength: 256 };
@@ -174,7 +174,7 @@ for (const { engine, pagedKv } of kinds) {
       }
     });
 
-    it("are the same after KV was bytes outside of the engine", () => {
+    it("are the same after KV was exported and imported as bytes", () => {
       for (const held of [66, 50, 30]) {
         feed(model, 1, 0, held);
         const saved = model.kv.save(1);
@@ -192,7 +192,7 @@ for (const { engine, pagedKv } of kinds) {
       }
     });
 
-    it("are refused with a model that has one position a token", async () => {
+    it("are rejected with a model that has one position per token", async () => {
       const opened = await openEngine(engine);
       const refusal = { code: "config_invalid", param: "mmproj", message: /belongs to a model with M-RoPE/ };
       await assert.rejects(

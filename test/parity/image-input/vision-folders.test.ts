@@ -1,6 +1,6 @@
-// Images with checkpoints: the vision parts of generated folders of Hugging Face's format, converted to projector files, against
-// the embeddings that transformers computes from the same folders (transformers-reference.py); for whole models, the logits
-// after a prompt with an image, on both engines.
+// Image input of vision checkpoints: the vision parts of generated Hugging Face folders, converted to projector files, are
+// compared with the embeddings that transformers computes from the same folders (transformers-reference.py). For whole models,
+// the logits after a prompt with an image are compared too, on both engines.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -37,9 +37,12 @@ interface Sampled {
 
 type References = Record<VisionClassName, Sampled> & Record<LanguageKind, Sampled & { readonly logits: Sampled }>;
 
-/** Largest difference as a share of the range. */
+/** Maximum difference of embeddings as a fraction of the range. */
 const tolerance = 0.005;
-/** Of logits. Rows and columns exchanged in the positions of an image change them by 3.6 %. */
+/**
+ * Maximum difference of logits as a fraction of the range. Exchanging rows and columns in the positions of an image changes
+ * them by 3.6 %.
+ */
 const logitsTolerance = 0.002;
 const source = new URL("../../../../test/fixtures/image-input/transformers-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as References;
@@ -59,7 +62,7 @@ async function projectorOf(folder: string): Promise<string> {
   return target;
 }
 
-/** Returns the embeddings of a tile, and what the projector file says. */
+/** Returns the embeddings of a tile, and the content of the projector file. */
 async function encoded(path: string, tile: Tile): Promise<{ embeddings: Float32Array; file: ImageEncoder["file"] }> {
   const encoder = await ImageEncoder.load(path, 1);
   try {
@@ -83,7 +86,7 @@ describe("the vision part of a checkpoint", () => {
 });
 
 for (const kind of languageKinds) {
-  describe(`a checkpoint that takes images, ${kind}`, () => {
+  describe(`a checkpoint that accepts images, ${kind}`, () => {
     const tile = folderTile(languageImage.width, languageImage.height);
     const folders = new Map<Naming, string>();
     const projectors = new Map<Naming, string>();
@@ -103,14 +106,14 @@ for (const kind of languageKinds) {
       const { layout } = file.rules;
       const { columns } = tileGrid({ ...file.rules, layout: "cells" }, tile);
       const { length } = file.sizes;
-      // The embedding that ends a row is one of the text model.
+      // The embedding at the end of each row comes from the text model, so it is not compared.
       const isOfImage = (_: number, i: number) =>
         layout !== "rows" || Math.floor(i / length) % (columns + 1) !== columns;
       assertClose(embeddings.filter(isOfImage), references[kind]);
     });
 
-    // The folders of MiniCPM-V have one kind of names.
-    it("is read alike with the names of older releases", { skip: kind === "minicpm-v" }, async () => {
+    // Skipped for MiniCPM-V, whose folders use only one naming.
+    it("is read in the same way with the names of older releases", { skip: kind === "minicpm-v" }, async () => {
       const [newer, older] = (["newer", "older"] as const).map((naming) => projectors.get(naming) as string);
       assert.deepEqual(readFileSync(older as string), readFileSync(newer as string));
       const [one, other] = await Promise.all(
@@ -119,7 +122,7 @@ for (const kind of languageKinds) {
       assert.deepEqual(other, one);
     });
 
-    // The wasm engine does not run the text part of Mistral 3.
+    // The wasm engine does not support the text model of Mistral 3.
     for (const engine of kind === "mistral3" ? (["llama"] as const) : (["wasm", "llama"] as const)) {
       it(`gives the logits of transformers after a prompt with the image on ${engine}`, async () => {
         const path = join(root, `${kind}-${engine}.gguf`);

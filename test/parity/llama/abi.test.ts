@@ -113,7 +113,7 @@ function includesFrom(checkout: string): string[] {
   return [`-I${join(checkout, "include")}`, `-I${join(checkout, "ggml/include")}`];
 }
 
-/** Returns the reason why the compiler tests cannot run here; false if they can run. */
+/** Returns the reason why the compiler tests cannot run here; false = they can run. */
 function missingTool(): string | false {
   for (const tool of ["git", "cc"]) {
     try {

@@ -1,5 +1,5 @@
-// Inputs of the matrices that the llama engine collects: those of a plain forward pass, and those of the wasm engine; with experts,
-// and from a text with a model that only llama.cpp runs.
+// Calibration in the llama engine: the collected matrix inputs equal those of a plain forward pass and those of the wasm engine.
+// Also tests models with experts, and text input with a model that only llama.cpp supports.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -75,7 +75,7 @@ describe("the inputs that the llama engine collects", () => {
     const sums = await collected(llamaEngine, path);
     const layers = [...expected.keys()].filter((name) => name.startsWith("blk."));
     assert.deepEqual([...sums.keys()].sort(), layers.sort());
-    // llama.cpp computes the last layer's feed-forward only for tokens whose output is wanted: the last one.
+    // In its last layer, llama.cpp computes the feed-forward only for tokens whose output is requested: here the last token.
     for (const name of layers) {
       const { rows, squares } = sums.get(name)!;
       if (rows[0] === tokens.length) assertNear(squares, expected.get(name)!, name);

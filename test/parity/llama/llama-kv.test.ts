@@ -11,7 +11,7 @@ interface Feed {
   readonly slot: number;
   readonly from: number;
   readonly to: number;
-  /** Number of the text from which the tokens come. Sequences with the same text have a common prefix. */
+  /** Number of the text that the tokens come from. Sequences with the same text have a common prefix. */
   readonly text?: number;
   readonly logits?: number;
 }
@@ -22,7 +22,7 @@ function textOf(text: number): Int32Array {
   return Int32Array.from({ length: textTokens }, (_, i) => 3 + ((i * i * 7 + i * (text + 1) * 31 + text) % 500));
 }
 
-/** Feeds rows in one step. Returns the logits of the last tokens of each row: as many as requested, by default one. */
+/** Feeds rows in one step. Returns for each row the logits of its last tokens; by default only of the last one. */
 function feed(model: LoadedModel, ...rows: readonly Feed[]): number[][][] {
   const { vocabSize } = model.card;
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
@@ -56,8 +56,8 @@ function fill(model: LoadedModel, slot: number, to: number, text = 0): void {
 }
 
 /**
- * Maximum difference of logits that count as equal. A different order of sums changes only the last bits, but logits of
- * different texts differ by several units.
+ * Maximum difference of logits that are considered equal. A different summation order changes only the last bits,
+ * whereas logits of different texts differ by several units.
  */
 const tolerance = 1e-3;
 
@@ -84,7 +84,7 @@ for (const pagedKv of [false, true]) {
     });
     after(() => model.dispose());
 
-    it("gives the logits of several tokens of a row, which are those of one token at a time", () => {
+    it("gives the same logits for several tokens of a row as for one token at a time", () => {
       fill(model, 0, 40);
       const [several] = feed(model, { slot: 0, from: 40, to: 46, logits: 6 });
       model.kv.release(0);
@@ -94,7 +94,7 @@ for (const pagedKv of [false, true]) {
       model.kv.release(0);
     });
 
-    it("saves without the drafted tokens that were not accepted, as bytes that can come back", () => {
+    it("saves bytes that can be restored, without drafted tokens that were not accepted", () => {
       fill(model, 0, 40);
       feed(model, { slot: 0, from: 40, to: 46, logits: 6 });
       const copy = model.kv.save(0, 43);
@@ -111,7 +111,7 @@ for (const pagedKv of [false, true]) {
       assertSame(next![0], afresh(model, 44));
     });
 
-    it("gives several logits of one row beside those of others, each in its place", () => {
+    it("gives several logits of one row together with those of others, in order", () => {
       fill(model, 0, 10);
       fill(model, 1, 20, 1);
       fill(model, 2, 30, 2);
@@ -131,7 +131,7 @@ for (const pagedKv of [false, true]) {
       assertSame(c![0], afresh(model, 21, 1));
     });
 
-    it("drops what a row that starts before the end replaces", () => {
+    it("drops the tokens that a row replaces if it starts before the end", () => {
       fill(model, 0, 50);
       feed(model, { slot: 0, from: 50, to: 56, text: 3, logits: 6 });
       const [logits] = feed(model, { slot: 0, from: 52, to: 54, text: 4 });
@@ -145,7 +145,7 @@ for (const pagedKv of [false, true]) {
       model.kv.release(0);
     });
 
-    it("copies a prefix of a running sequence, which goes on beside it, several times", () => {
+    it("copies a prefix of a running sequence several times while the sequence continues", () => {
       fill(model, 0, 70);
       model.kv.copyPrefix(0, 1, 64);
       model.kv.copyPrefix(0, 2, 45);
@@ -155,7 +155,7 @@ for (const pagedKv of [false, true]) {
         { slot: 1, from: 64, to: 65 },
         { slot: 2, from: 45, to: 46 },
       );
-      // A shared prefix stays in the cache when one of the sequences that share it is released.
+      // Releasing one of the sequences that share a prefix must not remove the prefix from the cache.
       model.kv.release(0);
       const [d] = feed(model, { slot: 1, from: 65, to: 66 });
       for (const slot of [1, 2]) model.kv.release(slot);
@@ -163,7 +163,7 @@ for (const pagedKv of [false, true]) {
     });
 
     for (const kept of [64, 70, 96]) {
-      it(`goes on after the first ${kept} tokens of a copy as if they had just been computed`, () => {
+      it(`continues after the first ${kept} tokens of a copy as if they had just been computed`, () => {
         fill(model, 0, 100);
         const copy = saved(model, 0);
         model.kv.release(0);
@@ -176,7 +176,7 @@ for (const pagedKv of [false, true]) {
       });
     }
 
-    it("gives the same copy back to several slots, and none of it is lost when one of them changes it", () => {
+    it("restores the same copy to several slots, and keeps it intact when one of them changes it", () => {
       fill(model, 0, 50);
       const copy = saved(model, 0);
       model.kv.release(0);
@@ -189,7 +189,7 @@ for (const pagedKv of [false, true]) {
       assertSame(logits![0], afresh(model, 51));
     });
 
-    it("takes exported bytes in another process of the same layout", async () => {
+    it("accepts exported bytes in another process with the same layout", async () => {
       fill(model, 0, 77);
       const copy = saved(model, 0);
       const bytes = model.kv.export(copy).slice();
@@ -206,7 +206,7 @@ for (const pagedKv of [false, true]) {
       assertSame(logits![0], afresh(model, 78));
     });
 
-    it("does not take bytes that cannot be a copy of so many tokens", () => {
+    it("rejects bytes that cannot be a copy of that number of tokens", () => {
       fill(model, 0, 20);
       const copy = saved(model, 0);
       const bytes = model.kv.export(copy).slice();
@@ -220,7 +220,7 @@ for (const pagedKv of [false, true]) {
       assert.equal(model.kv.freeBlocks, free);
     });
 
-    it("counts the blocks that are in use, and has them all again when nothing is", () => {
+    it("counts the blocks in use, and has all of them free again when nothing is used", () => {
       const all = model.kv.freeBlocks;
       assert.ok(all > 0 && all <= model.capacity.kvBlocks);
       assert.ok(model.kv.reserve(0, 40));
@@ -237,7 +237,7 @@ for (const pagedKv of [false, true]) {
       assert.equal(model.kv.reserve(0, model.capacity.sequenceTokens + 1), false);
     });
 
-    it("does not take a copy that was dropped", () => {
+    it("rejects a copy that was dropped", () => {
       fill(model, 0, 5);
       const copy = saved(model, 0);
       model.kv.release(0);
@@ -270,7 +270,7 @@ describe("copies of sequences that have streams", () => {
     model.dispose();
   });
 
-  it("are not written over once their bytes have been exported", async () => {
+  it("are not overwritten once their bytes have been exported", async () => {
     const model = await loadTiny({ pagedKv: false });
     fill(model, 0, 40);
     const copy = saved(model, 0);
@@ -285,8 +285,8 @@ describe("copies of sequences that have streams", () => {
 });
 
 describe("a pool of KV memory that sequences share", () => {
-  // Each of four sequences may have 256 tokens, but there is room for only 512. With this KV type, sums are exact enough to be
-  // equal for any order of a sequence's tokens in memory.
+  // Each of four sequences may have 256 tokens, but the cache has room for only 512. With this KV type, results are equal
+  // however a sequence's tokens are ordered in memory.
   const small = { pagedKv: true, kvBudget: { tokens: 512 }, kvType: "q8_0" } as const;
 
   it("holds as many tokens as the budget says", async () => {
@@ -296,7 +296,7 @@ describe("a pool of KV memory that sequences share", () => {
     model.dispose();
   });
 
-  it("says no when it is full, goes on when a sequence has left, and nobody's numbers change", async () => {
+  it("rejects tokens when it is full, continues when a sequence has left, and changes no results", async () => {
     const model = await loadTiny(small);
     const lengths = [0, 0, 0, 0];
     const refused = new Set<number>();

@@ -30,7 +30,7 @@ describe("adapters of the llama engine", () => {
     files = await threeAdapters(directory, path);
   });
 
-  it("are freed while in use by the last step, and those that take their place are others", async () => {
+  it("are freed while the last step uses them, and replaced by others", async () => {
     const model = await loadTiny();
     const base = afresh(model, 0);
     const expected: Float32Array[] = [];
@@ -49,7 +49,7 @@ describe("adapters of the llama engine", () => {
     model.dispose();
   });
 
-  it("are loaded and freed while steps go on, which change adapters", async () => {
+  it("are loaded and freed while steps run with changing adapters", async () => {
     const model = await loadTiny();
     await model.adapters.load(1, files[1]!);
     const expected = [afresh(model, 0), afresh(model, 1)];
@@ -73,7 +73,7 @@ describe("adapters of the llama engine", () => {
     model.dispose();
   });
 
-  it("are as they were when one cannot be loaded, and the error says why", async () => {
+  it("stay unchanged when one cannot be loaded, and the error says why", async () => {
     const model = await loadTiny();
     await model.adapters.load(1, files[1]!);
     const expected = [afresh(model, 0), afresh(model, 1)];
@@ -107,7 +107,7 @@ describe("adapters of the llama engine", () => {
     model.dispose();
   });
 
-  it("take no more memory the hundredth time than the first", async () => {
+  it("take no more memory when loaded for the hundredth time than for the first", async () => {
     const model = await loadTiny();
     const once = async (id: number) => {
       await model.adapters.load(id, files[id % 3]!);
@@ -171,7 +171,7 @@ describe("adapters of the llama engine", () => {
     const { memory } = new TurnLock(0);
     const { release, path: file } = library;
     const init: AdapterWorkerInit = { release, library: file, model: koffi.address(model), lock: memory };
-    // Source of a worker that runs the adapter worker. It replaces each message of the adapter worker with the state of
+    // Source of a worker that wraps the adapter worker. It replaces each message of the adapter worker by the state of
     // the lock at that time: 1 if the adapter worker holds the lock or waits for it, otherwise 0.
     const source = `
       const { parentPort, workerData } = require("node:worker_threads");
@@ -188,7 +188,7 @@ describe("adapters of the llama engine", () => {
     library.functions.modelFree(model);
   });
 
-  it("are gone with their model, and nothing is left to free then", async () => {
+  it("are freed with their model, and nothing is left to free then", async () => {
     const model = await loadTiny();
     await model.adapters.load(1, files[1]!);
     afresh(model, 1);

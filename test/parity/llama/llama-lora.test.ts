@@ -33,7 +33,7 @@ after(() => rmSync(directory, { recursive: true, force: true }));
 
 describe("an adapter in the llama engine", () => {
   for (const targets of ["attention", "all-linear"] as const) {
-    it(`does to the default model what merging it into the weights does: ${targets}`, async () => {
+    it(`changes the default model like merging it into the weights: ${targets}`, async () => {
       const basePath = await shortModel("F32");
       const folder = await peftAdapter(directory, `real-${targets}`, {
         modelPath: basePath,
@@ -56,7 +56,7 @@ describe("an adapter in the llama engine", () => {
     });
   }
 
-  it("works on a quantised model, whose weights llama.cpp keeps in an order of its own", async () => {
+  it("works on a quantised model, whose weights llama.cpp keeps in its own order", async () => {
     const [basePath, path] = [await shortModel("F32"), await shortModel("Q4_0")];
     const folder = await peftAdapter(directory, "quantised", {
       modelPath: path,
@@ -84,7 +84,7 @@ describe("adapters of a generated model in the llama engine", () => {
     files = await threeAdapters(directory, path);
   });
 
-  it("leave the base model and each other as they were, to the bit, in whatever order they are used", async () => {
+  it("do not change the base model or each other, bit for bit, in whatever order they are used", async () => {
     const model = await loadTiny();
     const base = afresh(model, 0);
     const alone: Float32Array[] = [];
@@ -97,7 +97,7 @@ describe("adapters of a generated model in the llama engine", () => {
     model.dispose();
   });
 
-  it("are one a step: rows of several are refused, and so are those of an adapter nobody loaded", async () => {
+  it("are used one per step: rows of several adapters and of unloaded ones are rejected", async () => {
     const model = await loadTiny();
     await model.adapters.load(1, files[1]!);
     const base = afresh(model, 0);
@@ -126,7 +126,7 @@ describe("adapters of a generated model in the llama engine", () => {
       const model = await loadTiny({ pagedKv });
       await model.adapters.load(1, files[1]!);
       await model.adapters.load(2, files[2]!);
-      /** Runs a sequence with adapter 1 in three steps, and calls `between` after the first and the second step. */
+      /** Feeds a sequence with adapter 1 in three steps. Calls `between` after the first and the second step. */
       const sequence = (between: (tokens: number) => void) => {
         for (const to of [16, 32]) {
           feed(model, { slot: 0, from: to - 16, to, adapter: 1 });
@@ -153,7 +153,7 @@ describe("adapters of a generated model in the llama engine", () => {
 });
 
 describe("an adapter of a model with prediction heads", () => {
-  it("is in what the model says, and its drafts, which are without it, change nothing", async () => {
+  it("affects the model's output; drafts, which are made without it, change nothing", async () => {
     const path = join(directory, "heads.gguf");
     await writeTinyMtp(path, { seed: 5 });
     const adapter = join(directory, "heads-adapter.gguf");
@@ -169,12 +169,9 @@ describe("an adapter of a model with prediction heads", () => {
   });
 });
 
-/**
- * Returns the tokens that the step loop generates for two prompts with an adapter (0 = none), which is loaded only for these
- * prompts.
- */
+/** Runs the step loop for two prompts with an adapter (0 = none) that is loaded only for these prompts. Returns the generated tokens. */
 async function generated(model: LoadedModel, adapter: number, path: string, isDrafting: boolean): Promise<number[][]> {
-  // Step times for which drafting always saves time.
+  // Simulated step times with which drafting always saves time.
   const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
   const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4 };
   const loop = new StepLoop(model, {

@@ -1,5 +1,5 @@
-// Prediction heads run by llama.cpp, on a generated model. The output must equal the output without heads, for all
-// drafts and for all ways in which a slot gets its tokens. The drafts must equal the drafts of a head that was fed the
+// MTP heads (prediction heads) in llama.cpp, on a generated model. The output must equal the output without heads, for
+// all drafts and for all ways in which a slot gets its tokens. The drafts must equal those of a head that was fed the
 // whole text at once.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -41,7 +41,7 @@ async function load(path: string, mtp: MtpSpec | null = ownHeads, changes: Parti
   return model;
 }
 
-/** Step times in which more tokens cost almost nothing, so drafting the maximum is always fastest. */
+/** Simulated step times: additional tokens cost almost nothing, so drafting the maximum is always fastest. */
 const wideSteps = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
 
 interface Run {
@@ -52,7 +52,7 @@ interface Run {
   readonly prefixCacheEntries?: number;
 }
 
-/** Returns the step loop's tokens for prompts that arrive one after another, each while the earlier ones decode. */
+/** Runs the step loop with prompts that arrive one after another, each while the earlier ones decode. Returns the generated tokens. */
 function generated(model: LlamaModel, { prompts, maxNewTokens, sampling, drafting = {}, prefixCacheEntries = 0 }: Run) {
   const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4, ...drafting };
   const loop = new StepLoop(model, {
@@ -86,7 +86,7 @@ function promptsOf(count: number, length: number): number[][] {
 }
 
 describe("a model with prediction heads", () => {
-  it("says what it says without them, in fewer steps where they are mostly right", async () => {
+  it("generates the same text as without them, in fewer steps if they are mostly right", async () => {
     const model = await load(await write("agreeing"));
     for (const count of [1, 4]) {
       const run = { prompts: promptsOf(count, 20), maxNewTokens: 60 };
@@ -99,7 +99,7 @@ describe("a model with prediction heads", () => {
     model.dispose();
   });
 
-  it("says what it says without them where they are mostly wrong, and where they are right now and then", async () => {
+  it("generates the same text as without them if they are mostly wrong, or sometimes right", async () => {
     const wrong = await load(await write("wrong", { wrongHead: true }));
     const unsure = await load(await write("unsure", { contextWeight: 3, headContextWeight: 0.3, seed: 6 }));
     for (const [model, least, most] of [
@@ -116,7 +116,7 @@ describe("a model with prediction heads", () => {
     }
   });
 
-  it("says what it says without them in reused slots, behind cached prefixes and in long prompts", async () => {
+  it("generates the same text as without them in reused slots, after cached prefixes and in long prompts", async () => {
     const model = await load(await write("reused", { contextWeight: 0.4, headContextWeight: 0.3 }));
     const [shared = []] = promptsOf(1, 200);
     const prompts = promptsOf(12, 30).map((own) => [...shared, ...own]);
@@ -129,7 +129,7 @@ describe("a model with prediction heads", () => {
     model.dispose();
   });
 
-  it("says what it says without them where the KV cache is too small for all sequences", async () => {
+  it("generates the same text as without them if the KV cache is too small for all sequences", async () => {
     const path = await write("crowded", { contextWeight: 0.4 });
     const model = await load(path, ownHeads, { kvBudget: { tokens: 512 }, maxModelLength: 256, blockTokens: 4 });
     const run = { prompts: promptsOf(7, 90), maxNewTokens: 130, prefixCacheEntries: 4 };
@@ -140,7 +140,7 @@ describe("a model with prediction heads", () => {
     model.dispose();
   });
 
-  it("draws what it draws without them, seed by seed; drafts that are drawn alike are right more often", async () => {
+  it("samples the same text as without them, for each seed; sampled drafts are right more often", async () => {
     const model = await load(await write("drawn", { certainty: 0.1 }));
     const run = { prompts: promptsOf(4, 10), maxNewTokens: 80, sampling: { temperature: 1, topP: 0.95 } };
     const plain = generated(model, { ...run, drafting: null });
@@ -152,7 +152,7 @@ describe("a model with prediction heads", () => {
     model.dispose();
   });
 
-  it("is refused without heads, with one that is no assistant of it, and without a pool", async () => {
+  it("is rejected without heads, with an assistant of another model, and without a pool", async () => {
     const none = await write("none", { heads: 0 });
     const whole = await write("whole");
     const other = await write("narrow", { width: 32 });
@@ -195,7 +195,7 @@ describe("an assistant in a file of its own", () => {
 });
 
 describe("an assistant that reads its model's KV cache", () => {
-  it("drafts for a model with windows, whose text it leaves as it is", async () => {
+  it("drafts for a model with windows without changing its text", async () => {
     const [path, assistant] = [join(directory, "windows.gguf"), join(directory, "reader.gguf")];
     await writeTinyAssisted(path, assistant);
     const model = await load(path, { path: assistant });
@@ -212,11 +212,11 @@ describe("an assistant that reads its model's KV cache", () => {
   });
 });
 
-describe("what prediction heads have read", () => {
+describe("the tokens that prediction heads have read", () => {
   const vocabSize = 320;
   /**
-   * Maximum difference of logits that count as equal. A different order of sums changes only the last bits, and these
-   * differences add up over three passes. Logits of different texts differ by several units.
+   * Maximum difference of logits that are considered equal. A different summation order changes only the last bits,
+   * but these differences add up over three passes. Logits of different texts differ by several units.
    */
   const tolerance = 5e-3;
   const [text = []] = promptsOf(1, 400);
@@ -232,7 +232,7 @@ describe("what prediction heads have read", () => {
   });
   after(() => model.dispose());
 
-  /** Feeds the tokens of the text from index `from` up to, but not including, `to`, followed by `drafts` as draft tokens. */
+  /** Feeds the text's tokens from index `from` up to, but not including, `to`, followed by the draft tokens `drafts`. */
   function feed(slot: number, from: number, to: number, drafts: readonly number[] = []): void {
     const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
     assert.ok(model.kv.reserve(slot, to + drafts.length));
@@ -257,7 +257,7 @@ describe("what prediction heads have read", () => {
     return { draft: [...one.draft.subarray(0, one.draftCount)], logits };
   }
 
-  /** Feeds the first `total` tokens in one call, into a slot of their own. Returns the drafts that follow. */
+  /** Feeds the first `total` tokens in one call to a new slot. Returns the drafts for the next tokens. */
   function afresh(total: number) {
     const slot = model.capacity.maxSequences - 1;
     feed(slot, 0, total - 1);
@@ -278,7 +278,7 @@ describe("what prediction heads have read", () => {
     return Math.max(...one.logits.map((logit, i) => Math.abs(logit - other.logits[i]!)));
   }
 
-  it("matters to what they draft", () => {
+  it("affect what they draft", () => {
     feed(0, 0, 90);
     heads.feeder.release(0);
     feed(0, 90, 99);
@@ -287,7 +287,7 @@ describe("what prediction heads have read", () => {
     model.kv.release(0);
   });
 
-  it("does not depend on the steps in which it was fed", () => {
+  it("have the same effect in whatever steps they were fed", () => {
     for (const lengths of [[1, 2, 3, 93], [33, 33, 33], Array.from({ length: 99 }, () => 1), [64, 32, 3]]) {
       let from = 0;
       for (const length of lengths) {
@@ -299,7 +299,7 @@ describe("what prediction heads have read", () => {
     }
   });
 
-  it("does not depend on drafts that were wrong, or that nobody verified", () => {
+  it("do not include drafts that were wrong, or that nobody verified", () => {
     feed(0, 0, 60);
     for (let total = 61; total < 100; total++) {
       const { draft } = proposed(0, total);
@@ -311,7 +311,7 @@ describe("what prediction heads have read", () => {
     model.kv.release(0);
   });
 
-  it("does not depend on what else is in the step, for any number of tokens that wait", () => {
+  it("have the same effect whatever else is in the step, for any number of waiting tokens", () => {
     feed(0, 0, 70);
     feed(1, 0, 90);
     for (let total = 71; total < 99; total++) feed(0, total - 1, total);
@@ -333,7 +333,7 @@ describe("what prediction heads have read", () => {
     model.kv.release(1);
   });
 
-  it("goes with prefixes that are copied, saved and restored, up to the one state that is not kept", () => {
+  it("are copied, saved and restored with prefixes, except for the one state that is not kept", () => {
     feed(0, 0, 80);
     model.kv.copyPrefix(0, 1, 60);
     const saved = model.kv.save(0);
@@ -351,7 +351,7 @@ describe("what prediction heads have read", () => {
     }
   });
 
-  it("may begin anywhere: a copy that was exported comes back without it", () => {
+  it("may begin anywhere: an exported copy is imported without them", () => {
     feed(0, 0, 80);
     const saved = model.kv.save(0);
     assert.ok(saved);

@@ -17,12 +17,12 @@ import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 interface Row {
   readonly slot: number;
   readonly tokens: Int32Array;
-  /** Index of the first token to feed. Earlier tokens are in the slot already. */
+  /** Index of the first token to feed. Earlier tokens must already be in the slot. */
   readonly from?: number;
   readonly pooled?: boolean;
 }
 
-/** Feeds rows in one step. Returns the pooled output of each, or the logits of its last token. */
+/** Feeds rows in one step. Returns for each row its pooled output, or the logits of its last token. */
 function feed(model: LoadedModel, ...rows: readonly Row[]): number[][] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const [row, { slot, tokens, from = 0, pooled = true }] of rows.entries()) {
@@ -41,7 +41,7 @@ function feed(model: LoadedModel, ...rows: readonly Row[]): number[][] {
   });
 }
 
-/** Returns llama.cpp's pooled output for one sequence in one pass, in a separate context. */
+/** Returns the pooled output that llama.cpp computes for one sequence in one pass, in a separate context. */
 async function pooledByCApi(
   path: string,
   tokens: Int32Array,
@@ -73,7 +73,7 @@ async function pooledByCApi(
   return pooled;
 }
 
-/** Asserts that vectors have the same direction and length, up to the effect of a different order of sums. */
+/** Asserts that vectors are equal in direction and length, apart from the effect of a different summation order. */
 function assertClose(actual: readonly number[] | undefined, expected: readonly number[]): void {
   assert.equal(actual?.length, expected.length);
   const size = Math.hypot(...expected);
@@ -107,7 +107,7 @@ describe("pooled outputs of a model that generates", () => {
       });
       after(() => model.dispose());
 
-      it("are those of each row by itself, beside rows that want logits", async () => {
+      it("are those of each row alone, in a step with rows that need logits", async () => {
         const rows = [text(1, 90), text(2, 5), text(3, 40)];
         const [alone] = feed(model, { slot: 2, tokens: text(4, 20), pooled: false });
         model.kv.release(2);
@@ -126,7 +126,7 @@ describe("pooled outputs of a model that generates", () => {
         }
       });
 
-      it("add up over the chunks of a sequence", () => {
+      it("are summed over the chunks of a sequence", () => {
         const tokens = text(5, 100);
         const [whole] = feed(model, { slot: 0, tokens });
         model.kv.release(0);
@@ -139,7 +139,7 @@ describe("pooled outputs of a model that generates", () => {
         );
       });
 
-      it("leave in the slot what any row leaves there", () => {
+      it("leave the same KV in the slot as any row", () => {
         const tokens = text(6, 31);
         feed(model, { slot: 0, tokens: tokens.slice(0, 30) });
         const [after] = feed(model, { slot: 0, tokens, from: 30, pooled: false });
@@ -152,9 +152,9 @@ describe("pooled outputs of a model that generates", () => {
   }
 });
 
-describe("a model that generates and whose file names another pooling", () => {
+describe("a generative model whose file names another pooling", () => {
   for (const pooling of ["last", "rank"] as const) {
-    it(`gives what llama.cpp does for the last token of each row (${pooling})`, async () => {
+    it(`returns what llama.cpp returns for the last token of each row (${pooling})`, async () => {
       const directory = mkdtempSync(join(tmpdir(), "troupe-pooling-"));
       const path = join(directory, "tiny.gguf");
       await writeTinyModel(path, { seed: 1, pooling: poolingType[pooling] });
@@ -163,7 +163,7 @@ describe("a model that generates and whose file names another pooling", () => {
         slot,
         tokens: Int32Array.from({ length }, (_, i) => 9 + slot + i),
       }));
-      // Without a classifier, llama.cpp's score is the first number of the hidden state, and only in a pass with one
+      // Without a classifier, llama.cpp's score is the first value of the hidden state, but only in a pass with one
       // sequence. So rows with the pooling `rank` are fed in separate steps.
       const all = pooling === "last" ? feed(model, ...rows) : rows.map((row) => feed(model, row)[0]);
       assert.equal(model.capabilities.pooling, pooling);
@@ -211,7 +211,7 @@ describe("an encoder", () => {
     });
   }
 
-  it("says what it can do", async () => {
+  it("reports its capabilities", async () => {
     const { model } = await load("rank", { maxBatchTokens: 100 });
     assert.deepEqual(model.capabilities, {
       truncate: false,
@@ -233,13 +233,13 @@ describe("an encoder", () => {
     model.dispose();
   });
 
-  it("takes the mean where its file does not say how to pool", async () => {
+  it("uses the mean if its file does not specify the pooling", async () => {
     const { model } = await load(null);
     assert.deepEqual([model.capabilities.pooling, model.capabilities.pooledLength], ["mean", 64]);
     model.dispose();
   });
 
-  it("takes a step in as many passes as it has to", async () => {
+  it("processes a step in as many passes as necessary", async () => {
     const { model } = await load("cls", { maxBatchTokens: 128 });
     const long = Int32Array.from({ length: 100 }, (_, i) => 5 + (i % 90));
     const [first, second] = feed(model, { slot: 0, tokens: long.slice(0, 28) }, { slot: 1, tokens: long });

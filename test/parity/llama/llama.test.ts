@@ -14,7 +14,7 @@ import { realModel, specOf, tinyModel } from "../../fixtures/models/models.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { until } from "../../fixtures/streams.ts";
 
-// Up to this many rows, llama.cpp's results do not depend on the other rows of the batch.
+// Up to this number of rows, llama.cpp's results do not depend on the other rows of the batch.
 const exactChunk = 32;
 
 const stories = [
@@ -25,7 +25,7 @@ const stories = [
   "A recipe for bread needs flour, water, salt and yeast. Mix them and",
 ];
 
-/** Returns the greedy tokens of the C API called directly: one sequence, with the prompt in chunks of `chunk`. */
+/** Decodes greedily by calling the C API directly: one sequence, with the prompt in chunks of `chunk` tokens. Returns the tokens. */
 async function greedyByCApi(path: string, prompt: Int32Array, count: number, chunk: number): Promise<number[]> {
   const { functions: f } = await openLibrary(false);
   const modelParams = f.modelDefaultParams();
@@ -63,7 +63,7 @@ async function greedyByCApi(path: string, prompt: Int32Array, count: number, chu
   return made;
 }
 
-/** Returns the step loop's greedy tokens for several prompts at once. */
+/** Decodes several prompts at once with the step loop, greedily. Returns the tokens. */
 function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count: number): number[][] {
   const limits = { ...generousLimits, maxBatchTokens: 512, maxPrefillChunkTokens: exactChunk };
   const loop = new StepLoop(model, { limits, frameIntervalMs: 0 });
@@ -101,7 +101,7 @@ describe("the llama engine on the default model", () => {
     model = await llamaEngine.load(specOf(path, { maxSequences: 5 }), () => {});
   });
 
-  it("decodes greedily what the C API decodes by itself with the same chunk boundaries", async () => {
+  it("decodes greedily the same tokens as the C API with the same chunk boundaries", async () => {
     const long = model.tokenize(stories.join(" ").repeat(3));
     for (const prompt of [model.tokenize(stories[0]!), long]) {
       const expected = await greedyByCApi(path, prompt, 24, exactChunk);
@@ -109,7 +109,7 @@ describe("the llama engine on the default model", () => {
     }
   });
 
-  it("gives each of several sequences in one batch the tokens it gets alone", () => {
+  it("gives each of several sequences in one batch the same tokens as alone", () => {
     const prompts = stories.map((text) => model.tokenize(text));
     const alone = prompts.map((prompt) => greedyByLoop(model, [prompt], 20)[0]);
     assert.deepEqual(greedyByLoop(model, prompts, 20), alone);
@@ -122,7 +122,7 @@ describe("the llama engine on a generated model", () => {
     path = await tinyModel();
   });
 
-  /** Feeds one token to each slot and returns the likeliest next token of each. */
+  /** Feeds one token to each slot. Returns the most likely next token of each. */
   function feed(model: LoadedModel, rows: readonly { slot: number; tokens: Int32Array; from: number }[]): number[] {
     const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
     for (const { slot, tokens, from } of rows) batch.addRow(slot, tokens, from, tokens.length, 1, 0);
@@ -156,7 +156,7 @@ describe("the llama engine on a generated model", () => {
     return sequences;
   }
 
-  it("keeps every sequence's text right while it fills gaps and moves sequences together", async () => {
+  it("keeps every sequence's text correct while it fills gaps and moves sequences together", async () => {
     const model = await llamaEngine.load(specOf(path, { maxSequences: 8, maxModelLength: 256 }), () => {});
     const slots = [0, 1, 2, 3, 4, 5, 6, 7];
     const whole = decodeWithGaps(model, slots, [], 12);
@@ -167,7 +167,7 @@ describe("the llama engine on a generated model", () => {
     model.dispose();
   });
 
-  it("does not disturb a sequence that pauses for a while between two that go on", async () => {
+  it("does not disturb a sequence that pauses between two that continue", async () => {
     const model = await llamaEngine.load(specOf(path, { maxSequences: 3, maxModelLength: 256 }), () => {});
     const run = (pausedFrom: number, pausedTo: number) => {
       const sequences = [[5], [6], [7]];
@@ -192,7 +192,7 @@ describe("the llama engine on a generated model", () => {
     model.dispose();
   });
 
-  it("stops a running forward pass when the abort flag is raised, and says so", async () => {
+  it("stops a running forward pass when the abort flag is set, and reports it", async () => {
     const abortFlag = new SharedArrayBuffer(8);
     const model = await llamaEngine.load(specOf(path, { abortFlag }), () => {});
     new Uint8Array(abortFlag)[0] = 1;
@@ -246,7 +246,7 @@ describe("the threads of a llama.cpp model", {
 }, () => {
   const threadIds = () => new Set(readdirSync("/proc/self/task"));
 
-  it("are those of its load for all its passes, and end with it", async () => {
+  it("are created when it is loaded, used for all its passes, and end with it", async () => {
     const path = await tinyModel();
     await openLibrary(false);
     const before = threadIds();
@@ -269,7 +269,7 @@ describe("the threads of a llama.cpp model", {
       assert.deepEqual(threadIds(), loaded);
     }
     model.dispose();
-    // The system lists threads for a moment after they have ended.
+    // The system still lists a thread for a moment after it has exited.
     await until(() => threadIds().size === before.size, "the threads to be gone");
   });
 });

@@ -1,5 +1,6 @@
-// Tokenizers of Hugging Face folders: the same tokens as the official Python package for every text. Without the exact rules, a
-// file written from the pairs has the tokens of llama.cpp's libraries. TOKENIZER_FOLDERS names further folders, separated by ":".
+// Tokenizers of Hugging Face folders: they return the same tokens as the official Python package for every text. A GGUF file with
+// only the metadata pairs, without the exact rules, returns the same tokens as llama.cpp. TOKENIZER_FOLDERS names more folders,
+// separated by ":".
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -23,7 +24,7 @@ const givenFolders = process.env.TOKENIZER_FOLDERS?.split(":") ?? [];
 const script = fileURLToPath(new URL("../../../../test/fixtures/tokenizers/train.py", import.meta.url));
 
 const probes = vocabularyProbes.map((probe, index) => [`probe ${index}`, probe] as const);
-/** Blocks of characters from which texts are made at random; half of a text is ASCII. */
+/** First code points of the Unicode blocks for random texts. Half of each text is ASCII. */
 const blocks = [
   ...[
     0xa0, 0x300, 0x370, 0x600, 0x900, 0xe00, 0x2000, 0x2100, 0x3000, 0x4e00, 0xa000, 0xac00, 0xf900, 0x10000, 0x1d400,
@@ -47,21 +48,21 @@ function randomTexts(count: number): (readonly [name: string, text: string])[] {
   return Array.from({ length: count }, (_, i) => [`random ${i}`, Array.from({ length: 30 }, part).join("")]);
 }
 
-/** Replacements of all white space, as in the maps that SentencePiece makes. */
+/** All white space characters that SentencePiece's maps replace. */
 const spaces = [..."\t\n\v\f\r\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000"].concat(
   Array.from({ length: 11 }, (_, index) => String.fromCharCode(0x2000 + index)),
 );
 
 interface Encoding {
   readonly ids: readonly number[];
-  /** Ids with the special tokens around a text. */
+  /** Ids with the special tokens that are added around a text. */
   readonly whole: readonly number[];
   readonly decoded: string;
 }
 
 interface Tokenizer {
   readonly ours: Vocabulary;
-  /** Vocabulary of the keys that llama.cpp knows. */
+  /** Vocabulary that uses only the metadata keys that llama.cpp knows. */
   readonly inexact: Vocabulary;
   readonly native: NativeVocabulary;
   readonly expected: ReadonlyMap<string, Encoding>;
@@ -130,7 +131,7 @@ describe("the tokenizer of a folder", () => {
   const trained = () => [...tokenizers].filter(([name]) => !givenFolders.includes(name));
   const hasControls = (ours: Vocabulary, ids: readonly number[]) => ids.some((id) => ours.isControl(id));
 
-  it("gives Python's tokens", () => {
+  it("gives the same tokens as the Python package", () => {
     assert.ok(tokenizers.size > 30);
     const compared = ({ ours }: Tokenizer, text: string, { ids }: Encoding) => areEqual(encode(ours, text), ids);
     assert.deepEqual(failures([...tokenizers], compared), []);
@@ -146,7 +147,7 @@ describe("the tokenizer of a folder", () => {
     assert.deepEqual(failures(trained(), compared), []);
   });
 
-  it("gives Python's texts", () => {
+  it("gives the same decoded texts as the Python package", () => {
     const decoded = (ours: Vocabulary, ids: readonly number[]) => {
       const detokenizer = new Detokenizer(ours, null, new Set(ours.controlTokens));
       return ids.map((id) => detokenizer.push(id)).join("") + detokenizer.flush();
@@ -158,7 +159,7 @@ describe("the tokenizer of a folder", () => {
     assert.deepEqual(failures(trained(), compared), []);
   });
 
-  it("is llama.cpp's tokenizer of the written file, on every text, without the exact rules", () => {
+  it("equals llama.cpp's tokenizer of the written file on every text, without the exact rules", () => {
     for (const [name, { inexact, native }] of tokenizers) {
       for (const [key, text] of texts) {
         const expected = native.tokenize(text, { addSpecial: false, parseSpecial: true });

@@ -26,7 +26,7 @@ import {
 
 const parts = Object.values(texts).flatMap((text) => text.match(/\s+|\S+\s?/gu) ?? []);
 
-/** Random texts. Some contain invalid UTF-8 or lone surrogates, for which both tokenizers get U+FFFD. */
+/** Random texts. Some contain invalid UTF-8 or lone surrogates, which become U+FFFD in both tokenizers. */
 const anyText = fc
   .array(
     fc.oneof(
@@ -41,7 +41,7 @@ const anyText = fc
   )
   .map((pieces) => pieces.join(""));
 
-/** Ranges of code points, including surrogates, in which all characters behave alike. */
+/** Ranges of code points, including surrogates, in which all characters are treated alike. */
 const uniform = [
   [0x3500, 0x9f00],
   [0xad00, 0xf800],
@@ -49,14 +49,14 @@ const uniform = [
   [0x17100, 0x18a00],
 ] as const;
 
-/** Returns `file` with further tokens of `type`. */
+/** Returns a copy of `file` with more tokens of the type `type`. */
 function withTokens(file: VocabularyFile, tokens: readonly string[], type: number): VocabularyFile {
   const added = tokens.filter((token) => !file.tokens.includes(token));
   const types = file.tokens.map((token, id) => (tokens.includes(token) ? type : (file.types?.[id] ?? normal)));
   return { ...file, tokens: [...file.tokens, ...added], types: [...types, ...added.map(() => type)] };
 }
 
-/** Returns `file` without the normal tokens that `isLeftOut` accepts. */
+/** Returns a copy of `file` without the normal tokens that `isLeftOut` accepts. */
 function withoutPieces(file: VocabularyFile, isLeftOut: (piece: string) => boolean): VocabularyFile {
   const fixed = file.types?.length ?? 0;
   const kept = file.tokens.flatMap((token, id) => (id >= fixed && isLeftOut(token) ? [] : [id]));
@@ -139,7 +139,7 @@ describe("every kind of vocabulary", () => {
   }
 
   function agree(ours: Vocabulary, native: NativeVocabulary, numRuns: number): void {
-    // The last sample has an ideograph of Unicode 17, which llama.cpp knows by its range.
+    // The last sample has an ideograph of Unicode 17, which llama.cpp classifies by its range.
     for (const sample of [...Object.values(texts), ...vocabularyProbes, "\u{2cea2}A"]) agreeOn(ours, native, sample);
     fc.assert(
       fc.property(anyText, (sample) => agreeOn(ours, native, sample)),
@@ -148,8 +148,8 @@ describe("every kind of vocabulary", () => {
   }
 
   describe("by pre-tokenizer", () => {
-    // If a pre-tokenizer splits off only words, as "whitespace" does, llama.cpp crashes on two consecutive spaces. So
-    // "whitespace" is tested below, with a different kind of vocabulary.
+    // If a pre-tokenizer only splits off words, as "whitespace" does, llama.cpp crashes on two consecutive spaces. So
+    // "whitespace" is tested below, with another kind of vocabulary.
     for (const pre of preTokenizerNames.filter((name) => name !== "whitespace")) {
       it(`gives llama.cpp's tokens: ${pre}`, () =>
         compare(bytePairFile(pre, findPreTokenizer(pre)!.symbols), (ours, native) => agree(ours, native, 40)));
@@ -161,7 +161,7 @@ describe("every kind of vocabulary", () => {
     WordPiece: wordPieceFile(),
     Unigram: unigramFile(charactersMapField),
   })) {
-    it(`takes the characters of the first two planes as llama.cpp does: ${kind}`, () =>
+    it(`treats the characters of the first two planes as llama.cpp does: ${kind}`, () =>
       compare(file, (ours, native) => {
         for (let first = 1; first < 0x20000; first += 256) {
           if (uniform.some(([start, end]) => first >= start && first < end)) continue;
@@ -183,8 +183,8 @@ describe("every kind of vocabulary", () => {
           if (whole[0] !== parsed[0] && whole[0] === ours.bosToken) prompt.shift();
           assert.deepEqual(prompt, [...parsed], JSON.stringify(sample));
         }
-        // For this kind of vocabulary llama.cpp decodes pieces as byte encodings (one character per byte), so llama.cpp's texts
-        // are wrong.
+        // For this kind of vocabulary, llama.cpp's decoded texts are wrong: it decodes pieces as byte encodings (one character
+        // per byte).
         if (file.model === "whitespace") return;
         for (let token = 0; token < ours.size; token++) {
           assert.deepEqual(Buffer.from(ours.piece(token)), native.piece(token), ours.tokenText(token));

@@ -6,7 +6,7 @@ import { llamaEngine, type NativeModel } from "../../../engines/llama/engine.ts"
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../../engines/text/tokenizer/vocabulary.ts";
 import { specOf, tinyModel } from "../../fixtures/models/models.ts";
 
-/** TOKENIZER_MODEL names a different GGUF file to compare on, such as one with a real vocabulary. */
+/** GGUF file to compare on instead of the default, such as one with a real vocabulary (environment variable TOKENIZER_MODEL). */
 const givenModel = process.env.TOKENIZER_MODEL;
 
 const text = fc

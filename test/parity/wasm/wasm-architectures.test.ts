@@ -1,5 +1,6 @@
-// Parity with llama.cpp on a generated model of every architecture. Compares the logits after every token of a prompt
-// and after later tokens that are fed one by one. The prompts have many lengths, and are fed whole and in chunks.
+// Architecture parity with llama.cpp on a generated model of every architecture. Compares the logits after every
+// token of a prompt, and after later tokens that are fed one by one. Prompts of many lengths are fed whole and in
+// chunks.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +13,7 @@ import { errorShare, type Feed, feedForAll, feedInChunks, mixedSteps } from "../
 import { specOf } from "../../fixtures/models/models.ts";
 import { tinyArchitectures, tinyWindow, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 
-/** Maximum error as a share of the range of the logits. */
+/** Maximum error as a fraction of the range of the logits. */
 const largestError = 0.003;
 /** Prompt that is longer than one pass of the engine and longer than any sliding window. */
 const longPrompt: Feed = { slot: 6, from: 0, to: 5 * tinyWindow };
@@ -64,7 +65,7 @@ describe("the KV cache of a model with sliding windows", () => {
       const path = join(directory, "model.gguf");
       await writeTinyArchitecture(path, name, { seed: 8 });
       const model = await wasmEngine.load(specOf(path, { maxSequences: 5, extraLogitsRows: 8, threads: 3 }), () => {});
-      // Number of tokens whose KV is saved: more than a sliding window plus a page.
+      // Number of tokens whose KV is saved: more than a sliding window plus one page.
       const cut = 96;
       const end = 110;
       const goOn = (slot: number) => feedInChunks(model, { slot, from: cut, to: end, text: 1 });

@@ -1,4 +1,5 @@
-// Inputs of the matrices that the wasm engine collects, against a plain forward pass; with experts, and with several threads.
+// Calibration in the wasm engine: the collected matrix inputs equal those of a plain forward pass, also with experts and with
+// several threads.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +13,7 @@ import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.
 import { tinyForward } from "../../fixtures/models/tiny-forward.ts";
 import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 
-/** More tokens than one pass takes. */
+/** More tokens than fit into one forward pass. */
 const tokens = Int32Array.from({ length: 100 }, (_, i) => (i * 37 + 5) % 200);
 
 function feed(model: LoadedModel): void {
@@ -83,7 +84,7 @@ describe("the inputs that the wasm engine collects", () => {
     const experts = one.filter(({ name }) => name.includes("_exps"));
     assert.ok(experts.length > 0);
     for (const { name, squares, rows } of experts) {
-      // Each token has two of four experts.
+      // The router chooses two of four experts for each token.
       assert.equal(rows.length, 4);
       assert.equal(
         rows.reduce((sum, count) => sum + count, 0),

@@ -18,7 +18,7 @@ import { writeTinyEncoder } from "../../fixtures/models/tiny-encoder.ts";
 
 const rounds = Number(process.env.WASM_FUZZ_ROUNDS ?? 5_000);
 const seed = Number(process.env.WASM_FUZZ_SEED ?? 1);
-/** Maximum CPU time of a round. Wall-clock time would depend on how busy the machine is. */
+/** Maximum CPU time of a round in ms. Wall-clock time would depend on how busy the machine is. */
 const maxRoundMs = 150;
 const maxGrowthBytes = 192 * 1024 * 1024;
 /** One of every `loadedEach` readable files is also loaded. */
@@ -75,7 +75,7 @@ describe("a damaged model file of any architecture", () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  /** Reads the file. Returns null if the reader rejects the file with a proper error; throws on any other failure. */
+  /** Reads the file. Returns null if the reader rejects the file with a specific error; throws on any other failure. */
   async function read(file: WholeFile): Promise<WasmModelFile | null> {
     try {
       return await readModel(path);

@@ -22,7 +22,7 @@ const sentenceCount = 200;
 const leastCosine = 0.999;
 const [clsToken, sepToken] = [2, 3];
 
-/** Returns texts as tokens. Their lengths range from one token to the whole context; most texts are short. */
+/** Returns tokenized texts. Their lengths range from one token to the whole context; most texts are short. */
 function sentences(tokenize: (text: string) => Int32Array, contextLength: number): Int32Array[] {
   let state = 1;
   const below = (count: number) => {
@@ -78,9 +78,7 @@ function assertSameVectors(actual: readonly Float32Array[], expected: readonly F
   assert.ok(Math.min(...actual.slice(1).map((vector) => cosine(vector, actual[0]!))) < 0.95, "all are the same");
 }
 
-/**
- * Asserts that the scores agree, and that the differences between scores agree. `tolerance` is a share of the largest score.
- */
+/** Asserts that scores and their differences agree. `tolerance`: maximum error as a fraction of the largest score. */
 function assertSameScores(actual: readonly Float32Array[], expected: readonly Float32Array[], tolerance: number): void {
   const largest = Math.max(...expected.map((scores) => Math.max(...scores.map(Math.abs))));
   const errors = actual.map((scores, i) => Math.max(...scores.map((score, k) => Math.abs(score - expected[i]![k]!))));
@@ -112,7 +110,7 @@ describe("pooled outputs of the wasm engine against llama.cpp's", () => {
     }
   }
 
-  /** Returns the sentences, llama.cpp's outputs for them, and the outputs of the wasm engine with `threads` threads. */
+  /** Runs both engines on the same sentences, wasm with `threads` threads. Returns the sentences and the outputs of both. */
   async function compare(path: string, threads: number, changes: Partial<ModelSpec> = {}) {
     const spec = specOf(path, { maxSequences: 12, threads: 1, ...changes });
     const { expected, all, declared } = await withModel(llamaEngine, spec, (model) => {
@@ -155,11 +153,11 @@ describe("pooled outputs of the wasm engine against llama.cpp's", () => {
   for (const architecture of ["bert", "modern-bert"] as const) {
     for (const [weights, threads, scores, tolerance] of [
       ["F32", 1, 1, 1e-3],
-      // llama.cpp rounds the inputs of products to the type of the weights, or to 8 bits.
+      // The tolerances below are larger, because llama.cpp rounds the inputs of products to the type of the weights, or to 8 bits.
       ["F16", 2, 3, 2e-3],
       ["Q8_0", 1, 1, 0.1],
     ] as const) {
-      it(`agree on scores: ${architecture}, ${scores} of each text, ${weights}, ${threads} threads`, async () => {
+      it(`agree on scores: ${architecture}, ${scores} per text, ${weights}, ${threads} threads`, async () => {
         const path = await write({ architecture, pooling: "rank", weights, scores });
         const { actual, expected, declared, own } = await compare(path, threads);
         assertSameScores(actual, expected, tolerance);
@@ -211,7 +209,7 @@ describe("pooled outputs of the wasm engine against llama.cpp's", () => {
     const path = join(directory, "reranker.gguf");
     await writeTinyReranker(path, 5);
     const { actual, expected, declared, own } = await compare(path, 1, { kvType: "f32" });
-    // llama.cpp sums attention in 16 bits, so its error grows with the number of tokens.
+    // llama.cpp adds up attention in 16 bits, so its error grows with the number of tokens.
     assertSameScores(actual, expected, 5e-3);
     assert.deepEqual([own.capabilities.pooling, own.capabilities.pooledLength], ["rank", rerankerScores]);
     assert.equal(declared.capabilities.pooledLength, rerankerScores);

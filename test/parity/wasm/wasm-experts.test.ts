@@ -1,5 +1,5 @@
-// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts. Rounding cannot
-// change a choice, because no two experts have nearly equal scores.
+// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts. No two experts
+// have nearly equal scores, so rounding cannot change the choice.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ interface Case {
   readonly threads: readonly number[];
 }
 
-/** Returns `used` different experts of the first `count`. The choice depends on the token. */
+/** Returns a function that chooses `used` different experts among the first `count`, depending on the token. */
 const spread = (count: number, used: number) => (token: number) =>
   Array.from({ length: used }, (_, rank) => (token * 5 + Math.trunc(token / 3) + rank) % count);
 

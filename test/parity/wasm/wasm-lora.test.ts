@@ -1,5 +1,5 @@
-// LoRA adapters of the wasm engine compared with their reference, a model with the adapter merged into its float weights. Runs
-// on the real model and on generated ones of other architectures.
+// LoRA adapters of the wasm engine compared with a reference: a model with the adapter merged into its float weights. Uses the
+// real model and generated ones of other architectures.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,9 +24,9 @@ const text = Int32Array.from({ length: 24 }, (_, i) => 300 + ((i * i * 31 + i * 
 /** Number of prompt tokens. The other tokens are fed one by one. */
 const prompt = 16;
 
-/** Maximum error as a share of the range of the reference logits. */
+/** Maximum error as a fraction of the range of the reference logits. */
 const bound = 0.002;
-/** Minimum change of the logits by the adapter. With a smaller change the comparison would show nothing. */
+/** Minimum change of the logits by the adapter. A smaller change would make the comparison meaningless. */
 const leastChange = 0.05;
 
 const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> = {
@@ -61,7 +61,7 @@ function largestShare(actual: readonly Float32Array[], expected: readonly Float3
   return Math.max(...shares);
 }
 
-/** Compares the model with an adapter to the model with the adapter merged in. */
+/** Compares the model with a loaded adapter to the model with the adapter merged into its weights. */
 async function compare(name: string, options: LoraOptions): Promise<void> {
   const { modelPath } = options;
   const source = join(folder, name.replaceAll(/\W+/g, "-"));

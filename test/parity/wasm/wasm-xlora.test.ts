@@ -1,5 +1,5 @@
-// X-LoRA in the wasm engine compared with its reference, the real model with the adapters merged into its float weights. Each
-// adapter is multiplied by the weight that a constant classifier gives it.
+// X-LoRA in the wasm engine compared with a reference: the real model with the adapters merged into its float weights, each
+// multiplied by the weight that a constant classifier gives it.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -22,9 +22,9 @@ const prompt = 14;
 const weights = [0.75, 0.25, -0.5];
 const globalWeight = 0.5;
 
-/** Maximum error as a share of the range of the reference logits. */
+/** Maximum error as a fraction of the range of the reference logits. */
 const bound = 0.002;
-/** Minimum change of the logits by the adapters. With a smaller change the comparison would show nothing. */
+/** Minimum change of the logits by the adapters. A smaller change would make the comparison meaningless. */
 const leastChange = 0.05;
 
 /** Returns the logits after the prompt and after every later token. */
@@ -50,7 +50,7 @@ function largestShare(actual: readonly Float32Array[], expected: readonly Float3
   return Math.max(...shares);
 }
 
-/** Returns the X-LoRA mixture with a different classifier, which gives the same output for every token and layer. */
+/** Returns the X-LoRA mixture with its classifier replaced by a constant one, which gives the same output for every token and layer. */
 function constant(spec: MixtureSpec): MixtureSpec {
   const classifier = spec.classifier.map((layer) => ({
     ...layer,

@@ -40,17 +40,14 @@ describe("the wasm engine against llama.cpp on the real model", () => {
   // Error bounds for a few tokens. They are looser than the bounds for the whole text (`bench parity`). With quantized
   // activations, llama.cpp itself changes its most likely token at 4 of 100 positions if the KV type or the kernels change.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
-  /**
-   * Error bounds for two windows of 32 tokens. Every block format stays within these bounds; a wrong scale causes a far larger
-   * difference.
-   */
+  /** Error bounds for two windows of 32 tokens. Every block format stays within them; a wrong scale would cause a much larger error. */
   const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };
   /** Error bounds for 2-bit weights. A small model is sensitive to rounding: llama.cpp's own rounding gives a KL of 0.14. */
   const twoBits = { perplexity: 0.1, sameTop: 0.85, kl: 0.04 };
   const exact = { perplexity: 0.005, sameTop: 0.985, kl: 0.0005 };
   /**
-   * Types that are skipped, because llama.cpp needs a minute to make their files. Q4_K_M and IQ4_NL cover them here, and `bench
-   * parity` tests each of them.
+   * Types that are skipped, because llama.cpp needs a minute to make their files. Their kernels are covered by Q4_K_M and
+   * IQ4_NL here, and `bench parity` tests each of them.
    */
   const covered: ReadonlySet<QuantizedType> = new Set(["Q4_K", "Q6_K", "IQ4_XS"]);
   /**
@@ -150,7 +147,7 @@ describe("the KV cache of the wasm engine", () => {
     for (let slot = 0; slot < model.capacity.maxSequences; slot++) model.kv.release(slot);
   }
 
-  /** Returns the logits of `text` after `to` tokens, computed from an empty cache. */
+  /** Returns the logits after the first `to` tokens of `text`, computed from an empty cache. */
   function fresh(text: number, to: number): Float32Array {
     const logits = feedInChunks(model, { slot: 31, from: 0, to, text });
     model.kv.release(31);
@@ -196,7 +193,7 @@ describe("the KV cache of the wasm engine", () => {
     const ends = [40, 127, 128];
     const first = ends.map((to, slot) => feedInChunks(small, { slot, from: 0, to }));
     for (let round = 0; round < 10; round++) {
-      // Releases the slots in a different order in each round, in the middle of a prompt or at its end.
+      // Releases the slots in a different order in each round, some in the middle and some at the end of a prompt.
       for (const slot of [0, 1, 2].map((i) => (i + round) % 3)) small.kv.release(slot);
       const again = ends.map((to, i) => feedInChunks(small, { slot: (i + round) % 3, from: 0, to, text: i }));
       assert.deepEqual(again, first);

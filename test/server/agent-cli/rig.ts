@@ -25,7 +25,7 @@ export interface Ended {
   readonly stderr: string;
 }
 
-/** A user with a folder `work`, a home folder and a state folder. */
+/** Simulated user with a work folder `work`, a home folder and a state folder. */
 export class User {
   readonly base = mkdtempSync(join(tmpdir(), "troupe-agent-cli-"));
   readonly folder = join(this.base, "work");
@@ -50,7 +50,7 @@ export class User {
     return lines.map((line) => JSON.parse(line) as SeenChat);
   }
 
-  /** Returns the last message that the model has seen. */
+  /** Returns the last message that the model has received. */
   lastSeen(): string {
     return this.seen().at(-1)?.messages.at(-1)?.content ?? "";
   }
@@ -107,7 +107,7 @@ export interface TerminalOptions {
 export class Terminal {
   readonly ended: Promise<number>;
   readonly #pty: IPty;
-  /** All output so far, with control sequences. */
+  /** All output so far, including control sequences. */
   raw = "";
   #readTo = 0;
 
@@ -134,8 +134,8 @@ export class Terminal {
   }
 
   /**
-   * Waits until the output since the last match matches. Returns this output without control sequences; throws at a
-   * timeout.
+   * Waits until the output since the previous match matches the pattern. Returns this output without control
+   * sequences. Throws after a time limit.
    */
   async sees(pattern: RegExp): Promise<string> {
     const deadline = Date.now() + limitMs;

@@ -1,5 +1,6 @@
-// The command line with a scripted model: `node scripted-cli.js agent "TASK" …`. Everything else is real. SCRIPT names a JSON
-// file with the output of each round, SEEN a file to which the chat of each round is appended as a JSON line.
+// Command line with a scripted model: `node scripted-cli.js agent "TASK" …`. Everything else is real. The variable SCRIPT
+// names a JSON file with the output of each round. SEEN names a file to which the chat of each round is appended as a line of
+// JSON.
 import { appendFileSync, readFileSync } from "node:fs";
 import { parseArguments } from "../../../cli/arguments.ts";
 import { resolveConfig } from "../../../cli/config/config.ts";
@@ -9,7 +10,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { begin, done, FakeInference, finish, type Step, text } from "../../fixtures/fakes/fake-inference.ts";
 import { chatOf, eventsOf, type Turn } from "../agents/rig.ts";
 
-/** Output of a round. `slow`: words, sent at intervals of 20 ms. */
+/** Output of a round. `slow`: words that are sent at intervals of 20 ms. */
 export type ScriptedTurn = Turn | { readonly slow: readonly string[] };
 
 const turns = JSON.parse(readFileSync(process.env.SCRIPT ?? "", "utf8")) as ScriptedTurn[];

@@ -41,7 +41,7 @@ describe("a call on a terminal", () => {
     assert.equal(existsSync(join(user.folder, "made")), false);
   });
 
-  it("and all later ones run after a", async () => {
+  it("runs, as do all later calls, after the key a", async () => {
     const calls = [shell("touch one"), shell("touch two")];
     user.script({ calls }, { calls: [python("open('three', 'w').close()")] }, "Made.");
     const terminal = user.terminal(["agent", "go"]);

@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
-// Agent runs with the official clients, and tools that the server dispatches to a URL.
+// Agent runs with the official clients. Some tools are external: the server calls them at a URL.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before, describe, it } from "node:test";

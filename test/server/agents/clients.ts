@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
-// Clients for tests of agent runs: each sends a request in one of three protocols, and returns the answer in a common form.
+// Clients for tests of agent runs: each sends a request in one of three protocols and returns the response in a common form.
 import assert from "node:assert/strict";
 import type { Turn } from "./rig.ts";
 
@@ -13,7 +13,7 @@ export const weather = {
   parameters: { type: "object", properties: { city: { type: "string" } } },
 };
 
-/** Answer of any protocol in a common form. */
+/** Response of any protocol, in a common form. */
 export interface Answer {
   readonly text: string;
   /** Names and results of the tools that the server ran. */
@@ -68,7 +68,7 @@ export function post(url: string, body: object, signal: AbortSignal | null = nul
   return fetch(url, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-/** Returns the body of a response that must be a success. */
+/** Returns the body of a response. Asserts that the status is a success. */
 export async function checked(response: Response): Promise<Record<string, any>> {
   const body = (await response.json()) as Record<string, any>;
   assert.equal(response.status, 200, JSON.stringify(body));

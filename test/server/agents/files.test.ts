@@ -21,7 +21,7 @@ after(async () => {
 describe("files of an agent run", () => {
   afterEach(() => rig.script());
 
-  it("come as parts of a chat message, by id and by content, and are in the work folder and the prompt", async () => {
+  it("are sent as parts of a chat message, by id or content, and are in the work folder and the prompt", async () => {
     const client = new OpenAI({ baseURL: `${rig.url}/v1`, apiKey: "none" });
     const uploaded = await client.files.create({
       file: await toFile(Buffer.from("x,y\n1,2\n"), "up.csv"),
@@ -58,7 +58,7 @@ describe("files of an agent run", () => {
     assert.equal((await rig.state.files.content(id))?.kind, "content");
   });
 
-  it("come as parts of a response's input, and as documents of a message", async () => {
+  it("are sent as parts of a response's input, and as documents of a message", async () => {
     rig.script("one", "two");
     const part = { type: "input_file", filename: "a.txt", file_data: Buffer.from("aaa").toString("base64") };
     const body = await checked(
@@ -78,7 +78,7 @@ describe("files of an agent run", () => {
     assert.match(rig.seen()[1]![0]!.content, /^hi\n\n\[File "b\.txt".*\]\nbbb/);
   });
 
-  it("are refused by name if they are unknown, or reach into this machine", async () => {
+  it("are rejected with a specific error if they are unknown, or point into this machine", async () => {
     const refusal = async (path: string, body: object) => {
       const reply = await post(`${rig.url}${path}`, body);
       return [reply.status, ((await reply.json()) as { error: { message: string } }).error.message] as const;

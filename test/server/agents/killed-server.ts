@@ -1,5 +1,5 @@
-// Server that killed.test.ts kills. Its model calls Python and the shell in three rounds, then answers. The server prints its
-// URL.
+// Server that killed.test.ts kills. Its model calls Python and the shell in three rounds, then writes its response. The
+// server prints its URL.
 //
 // Arguments: the state folder, and the parent of the working directories.
 import type { ChatMessage } from "../../../engines/generation.ts";
@@ -14,11 +14,11 @@ const rounds = 3;
 const rig = await startAgents({ stateFolder, workFolder, write });
 process.stdout.write(rig.url);
 
-/** Each call prints the question and the round, and leaves a background process running. */
+/** Returns a round's tool calls. Each call prints the question and the round, and leaves a background process running. */
 function write(chat: readonly ChatMessage[]): Turn {
   const answered = new Set(chat.map(({ toolCallId }) => toolCallId));
   const isWhole = chat.every(({ toolCalls = [] }) => toolCalls.every(({ id }) => answered.has(id)));
-  // The client counts only the answer "done".
+  // The client counts a response only if its text is "done".
   if (!isWhole) return "a call has no result";
   const start = chat.findLastIndex(({ role }) => role === "user");
   const round = chat.slice(start).filter(({ role }) => role === "assistant").length;

@@ -1,6 +1,6 @@
 // Agent runs on a server that is killed (SIGKILL). No command may keep running. The next server must have every result, file
-// and answer that the killed server announced in an event, so that the clients can continue. The next server must also end
-// bubblewrap processes that had not started their command yet. The environment variable KILLS sets the number of kills.
+// and response that the killed server announced in an event, so that the clients can continue. It must also stop bubblewrap
+// processes that had not started their command yet. The environment variable KILLS sets the number of kills.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -49,7 +49,8 @@ describe("a server that is killed during agent runs", () => {
         server.kill("SIGKILL");
         await once(server, "exit");
         await Promise.all(runs);
-        // A bubblewrap process that has not started its command yet has the command in its own arguments, so it is excluded.
+        // While a bubblewrap process has not started its command, the command is part of its own arguments, so such processes
+        // are excluded.
         const { pid } = server;
         const isCommand = (line: string) => line.includes(`sleep 4242.${pid}`) && !bubblewrap.test(line);
         await assertNoneLeft(isCommand, `kill ${i}`);
@@ -89,16 +90,16 @@ describe("a server that is killed while it reads a document", () => {
   });
 });
 
-/** Client with one session. It sends requests repeatedly, and records the results and files that the server announces. */
+/** Client with one session. It sends one request after another, and records the results and files that the server announces. */
 class Client {
   readonly #session: string;
   readonly #messages: object[] = [];
-  /** Outputs of the calls of all earlier requests. `#newOutputs` has those of the last request. */
+  /** Outputs of the calls of all earlier requests. Those of the last request are in `#newOutputs`. */
   readonly #outputs: string[] = [];
   readonly #newOutputs: string[] = [];
   readonly #files = new Map<string, string>();
   #onResult: () => void = () => {};
-  /** Number of complete answers. */
+  /** Number of complete responses. */
   answers = 0;
 
   constructor(session: string) {
@@ -106,7 +107,7 @@ class Client {
     this.#ask();
   }
 
-  /** Sends requests until the server ends. A request that was cut off by the end of the server is sent to the next server. */
+  /** Sends requests until the server exits. A request that was cut off is sent again to the next server. */
   async run(url: string): Promise<void> {
     for (;;) {
       this.#outputs.push(...this.#newOutputs.splice(0));
@@ -146,7 +147,7 @@ class Client {
           `session ${this.#session} has lost "${output}"`,
         );
       }
-      // The server may have stored one answer more, whose last event did not reach the client.
+      // The server may have stored one more response, whose last event did not reach the client.
       const stored = contents.filter((content) => content === "done").length;
       assert.ok(stored >= this.answers, `session ${this.#session} has ${stored} of ${this.answers} answers`);
     }
@@ -188,7 +189,7 @@ async function startServer(
   return { process: server, url: url.toString() };
 }
 
-/** Waits until no process matches `isMeant`, which gets one line with the state and the command of a process. */
+/** Waits until no process matches. `isMeant` gets a line with the state and the command of each process. */
 async function assertNoneLeft(isMeant: (line: string) => boolean, what: string, limitMs = 5000): Promise<void> {
   const until = performance.now() + limitMs;
   let left = commandLines().filter(isMeant);

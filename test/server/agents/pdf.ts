@@ -1,10 +1,7 @@
-// PDF files for tests, written by hand.
+// PDF files for tests, written byte by byte.
 import { deflateSync } from "node:zlib";
 
-/**
- * Returns a PDF whose pages all have the same content. It has no cross-reference table, so a reader searches for the
- * objects.
- */
+/** Returns a PDF whose pages all have the same content. It has no cross-reference table, so a reader must search for the objects. */
 export function pdfOf(content: string | Uint8Array, pages: number): Buffer {
   const stream = deflateSync(content);
   const ids = Array.from({ length: pages }, (_, i) => i + 4);

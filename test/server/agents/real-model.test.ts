@@ -1,5 +1,5 @@
-// Agent runs of the real command with the real default model, over three protocols with the official clients. A forced call
-// runs Python; then the model reads the result and answers.
+// Agent runs of the real command with the real default model, over three protocols with the official clients. The model is
+// forced to call Python; then it reads the result and writes its response.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
@@ -23,7 +23,7 @@ describe("an agent run of the real model", () => {
     await server.stop();
   });
 
-  it("runs Python over chat completions, and says so in the stream", async () => {
+  it("runs Python over chat completions, and reports it in the stream", async () => {
     const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "any", maxRetries: 0 });
     const body = {
       model: "default",
@@ -82,7 +82,7 @@ describe("an agent run of the real model", () => {
     );
   });
 
-  it("refuses what the server does not offer", async () => {
+  it("rejects tools that the server does not offer", async () => {
     const plain = await startServer(["-m", (await realModel()).path, "--max-model-len", "512", "--max-seqs", "1"]);
     try {
       const reply = await fetch(`${plain.url}/v1/chat/completions`, {

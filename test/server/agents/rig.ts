@@ -27,7 +27,7 @@ import {
 } from "../../fixtures/fakes/fake-inference.ts";
 import { startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** Output of the model in one round: text, tool calls, or both, after its reasoning; or a list of events. */
+/** Output of the model in one round: text, tool calls or both, preceded by its reasoning if any; or a list of events. */
 export type Turn =
   | string
   | {
@@ -44,7 +44,7 @@ export interface AgentRig {
   readonly state: StateClient;
   /** Sets the model's output in the following rounds. Later rounds get the result of `write`, or "end" by default. */
   script(...turns: readonly Turn[]): void;
-  /** Chats that the model received since the last call of `script`, one for each round. */
+  /** Chats that the model has received since the last call of `script`, one for each round. */
   readonly seen: () => readonly (readonly ChatMessage[])[];
   stop(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export interface RigOptions {
   readonly settings?: Partial<AgentSettings>;
   readonly web?: Web;
   readonly sources?: readonly ToolSource[];
-  /** Folder of the state; null: the state is kept in memory. */
+  /** State folder; null = the state is kept in memory. */
   readonly stateFolder?: string | null;
   /** Folder of skills (skills_dir). */
   readonly skillsFolder?: string;
@@ -61,7 +61,7 @@ export interface RigOptions {
   readonly tools?: Partial<ToolsPlaceInit>;
   /** Parent of the working directories; default: a folder that `stop` removes. */
   readonly workFolder?: string;
-  /** Returns the model's output in a round without a script, for a chat and the tools that the model may call. */
+  /** Returns the model's output for rounds without a script. Arguments: the chat, and the tools that the model may call. */
   readonly write?: (chat: readonly ChatMessage[], tools: readonly ToolSpec[]) => Turn;
 }
 

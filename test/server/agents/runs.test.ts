@@ -27,7 +27,7 @@ for (const protocol of [chat, responses, messages]) {
       assert.match(answer.session ?? "", /^sess_/);
     });
 
-    it("streams the progress of a tool between its texts", async () => {
+    it("streams the progress of a tool between the model's texts", async () => {
       rig.script({ text: "Let me see. ", calls: [[python, { code: "print('hi')" }]] }, "Done.");
       const answer = await protocol.stream(rig.url, { messages: [question] });
       assert.equal(answer.text, "Let me see. Done.");
@@ -61,7 +61,7 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal(answer.end, "stop");
     });
 
-    it("goes on for several rounds, and each sees the results of all before it", async () => {
+    it("continues for several rounds, and each sees the results of all earlier rounds", async () => {
       rig.script(runs("x = 1"), runs("x += 1\nx"), commands("echo three"), "three rounds");
       const answer = await protocol.ask(rig.url, { messages: [question] });
       assert.equal(answer.ran.length, 3);
@@ -76,11 +76,11 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal(answer.text, "three rounds");
     });
 
-    it("hands a client's own call back in the middle, and continues with its result", async () => {
+    it("returns a call of the client's own tool in the middle, and continues with its result", async () => {
       rig.script({
         calls: [
           [python, { code: "y = 5" }],
-          // Clients send the arguments back without this white space.
+          // Clients return the arguments without this white space.
           ["get_weather", '{"unit": "C", "city": "Bonn"}'],
         ],
       });
@@ -118,7 +118,7 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal(answer.end, protocol === chat ? "length" : "max_tool_calls");
     });
 
-    it("gives the model the error of code, of arguments, and of a tool that does not exist", async () => {
+    it("tells the model about errors in code and arguments, and about a tool that does not exist", async () => {
       rig.script(runs("1 / 0"), { calls: [[python, { wrong: 1 }]] }, { calls: [[shell, "not json"]] }, "sorry");
       const answer = await protocol.ask(rig.url, { messages: [question] });
       assert.match(answer.ran[0]?.result ?? "", /ZeroDivisionError/);
@@ -127,7 +127,7 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal(answer.text, "sorry");
     });
 
-    it("surfaces created files, and says which requested ones are missing", async () => {
+    it("returns created files, and reports which requested files are missing", async () => {
       rig.script(
         {
           calls: [
@@ -171,14 +171,14 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal((await fetch(`${rig.url}/v1/files/${missing[0]?.id}/content`)).status, 422);
     });
 
-    it("is stopped by a failing model, after what was sent", async () => {
+    it("is stopped by a failing model, after the output that was already sent", async () => {
       rig.script(runs("1"), { events: [failure("model_failed")] });
       const answer = await protocol.stream(rig.url, { messages: [question] });
       assert.equal(answer.ran.length, 1);
       assert.ok(answer.events.includes("error") || answer.end === "model_failed", JSON.stringify(answer.events));
     });
 
-    it("ends the running tool when the client leaves", async () => {
+    it("stops the running tool when the client disconnects", async () => {
       rig.script(runs("import time\nopen('started', 'w').close()\ntime.sleep(30)"));
       const leave = new AbortController();
       const streaming = protocol.stream(
@@ -196,7 +196,7 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal(rig.seen().length, 1, "no further round runs");
     });
 
-    it("asks for approval in the stream, and goes on with the answer", async () => {
+    it("asks for approval in the stream, and continues with the decision", async () => {
       for (const [decision, result] of [
         ["approve", /"result":"42"/],
         ["deny", /^not this/],
@@ -248,7 +248,7 @@ for (const protocol of [chat, responses, messages]) {
       assert.equal(asked, 1);
     });
 
-    it("refuses to ask when nobody could answer", async () => {
+    it("rejects calls that need approval when nobody could decide", async () => {
       const path = protocol === chat ? "/v1/chat/completions" : `/v1/${protocol.name}`;
       const content = protocol === responses ? { input: "hi" } : { messages: [question] };
       const reply = await post(`${rig.url}${path}`, {
@@ -293,7 +293,7 @@ for (const protocol of [chat, responses, messages]) {
       );
     });
 
-    it("finds the session by the conversation alone, and branches when a message is edited", async () => {
+    it("finds the session from only the conversation, and branches when a message is edited", async () => {
       const opening = { role: "user", content: `start ${protocol.name} ${Math.random()}` };
       rig.script(runs("1"), "first answer");
       const first = await protocol.ask(rig.url, { messages: [opening] });

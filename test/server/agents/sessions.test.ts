@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
-// Sessions of agent runs over HTTP: export, import and deletion.
+// Agent sessions over HTTP: export, import and deletion.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { failure } from "../../fixtures/fakes/fake-inference.ts";
@@ -17,7 +17,7 @@ after(async () => {
 });
 
 describe("sessions of agent runs", () => {
-  it("move to another server and go on there", async () => {
+  it("move to another server and continue there", async () => {
     rig.script(commands("echo data > moved.txt"), "made");
     const first = await chat.ask(rig.url, { messages: [question] });
     const exported = await checked(await fetch(`${rig.url}/v1/sessions/${first.session}`));
@@ -152,7 +152,7 @@ describe("sessions of agent runs", () => {
     assert.deepEqual([reply.status, ((await reply.json()) as any).error.param], [400, "messages"]);
   });
 
-  it("are deleted with their state, and importing nonsense is refused", async () => {
+  it("are deleted with their state, and invalid imports are rejected", async () => {
     rig.script(runs("1"), "one");
     const { session } = await chat.ask(rig.url, { messages: [question] });
     for (const deleted of [true, false]) {

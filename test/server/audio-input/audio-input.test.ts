@@ -1,4 +1,4 @@
-// Audio as input of models, end to end: the real command, with a generated model and a generated audio projector file.
+// Audio input of models, end to end: the real command with a generated model and a generated audio projector file.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { type RunningServer, runCommand, startServer } from "../../fixtures/serv
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-audio-input-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
-/** Embeddings of a window of 30 seconds, and the marks around them. */
+/** Number of embeddings for an audio window of 30 seconds. `marks`: number of tokens that delimit the audio. */
 const windowTokens = 750;
 const marks = 2;
 
@@ -78,7 +78,7 @@ for (const engine of ["wasm", "llama"]) {
       assert.equal(stdout.trim(), body.choices[0]?.message.content.trim());
     });
 
-    it("is refused by the name of the field", async () => {
+    it("is rejected with an error that names the field", async () => {
       const refused = async (parts: readonly object[], param: string, expected: RegExp) => {
         const { status, body } = await ask(...parts);
         assert.ok(status >= 400 && status < 500, `${status} ${JSON.stringify(body)}`);

@@ -1,11 +1,12 @@
-// Short form of `bench chaos`: a few schedules of faults against real servers, one with its state in LMDB and replicas with Redis.
+// Fault schedules: short version of `bench chaos`. A few schedules of faults run against real servers, one with its state in
+// LMDB, and replicas with Redis.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ChaosRig, type RigKind } from "../../../bench/chaos/rig/rig.ts";
 import { Stage } from "../../../bench/chaos/schedule.ts";
 import { lacksRedis } from "../../fixtures/store/redis-stores.ts";
 
-/** Time after which no further schedule begins. */
+/** Time in ms after which no more schedules are started. */
 const enoughMs = 10_000;
 
 async function runs(kind: RigKind, seeds: readonly number[]): Promise<void> {
@@ -24,7 +25,7 @@ async function runs(kind: RigKind, seeds: readonly number[]): Promise<void> {
   }
 }
 
-describe("no promise is broken by faults", { timeout: 300_000 }, () => {
+describe("no guarantee is broken by faults", { timeout: 300_000 }, () => {
   it("of a server and its disk", () => runs("lmdb", [3, 110, 1]));
   it("of replicas and Redis", { skip: lacksRedis }, () => runs("redis", [4, 1]));
 });

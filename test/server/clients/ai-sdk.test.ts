@@ -101,7 +101,7 @@ for (const [name, model] of Object.entries(providers)) {
       assert.ok(calls > 0 && pieces > 3, `${calls} calls in ${pieces} pieces`);
     });
 
-    it("takes the results of parallel calls back", async () => {
+    it("accepts the results of parallel calls", async () => {
       const call = (toolCallId: string, city: string) => ({
         type: "tool-call" as const,
         toolCallId,
@@ -132,7 +132,7 @@ for (const [name, model] of Object.entries(providers)) {
       assertStructured((await generateText({ ...base(), prompt: question, output })).output);
     });
 
-    it("is refused an image by name", async () => {
+    it("gets a specific error for an image", async () => {
       const content = [{ type: "image" as const, image: Buffer.from(image, "base64"), mediaType: "image/png" }];
       await assert.rejects(generateText({ ...base(), messages: [{ role: "user", content }] }), (error: unknown) => {
         assert.ok(APICallError.isInstance(error));

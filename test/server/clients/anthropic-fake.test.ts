@@ -106,7 +106,7 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(count, { input_tokens: 8 });
     });
 
-    it("speaks the beta face of the same routes", async () => {
+    it("works with the beta variant of the same routes", async () => {
       const message = await client.beta.messages.create({
         model,
         max_tokens,
@@ -161,7 +161,7 @@ for (const edge of loadableEdges()) {
       });
     });
 
-    it("is told in its own words that there is nothing at a path", async () => {
+    it("gets its own kind of error for an unknown path", async () => {
       await assert.rejects(client.get("/v1/organizations/me"), (error) => {
         assert.ok(error instanceof Anthropic.NotFoundError);
         assert.equal(error.type, "not_found_error");

@@ -59,7 +59,7 @@ describe("the anthropic client", () => {
     assert.equal(input_tokens, usage.input_tokens + (usage.cache_read_input_tokens ?? 0));
   });
 
-  it("calls a tool, streamed and not, and takes its result back", async () => {
+  it("calls a tool, streamed and not, and accepts its result", async () => {
     const changes = {
       messages: ask(toolQuestion),
       tools,
@@ -90,7 +90,7 @@ describe("the anthropic client", () => {
     assert.ok(next.usage.output_tokens > 0);
   });
 
-  it("calls the named tool, and one alone where parallel calls are switched off", async () => {
+  it("calls the named tool, and only one if parallel calls are disabled", async () => {
     const { content } = await create({
       messages: ask(toolQuestion),
       tools,
@@ -112,7 +112,7 @@ describe("the anthropic client", () => {
     for (const call of whole) if (call.type === "tool_use") assertCall(call.name, call.input);
   });
 
-  it("takes parallel calls and their results back", async () => {
+  it("accepts parallel calls and their results", async () => {
     const use = (id: string, city: string) => ({
       type: "tool_use" as const,
       id,
@@ -139,7 +139,7 @@ describe("the anthropic client", () => {
     assertStructured(JSON.parse(textOf(message)));
   });
 
-  it("refuses an image by name", async () => {
+  it("rejects an image with a specific error", async () => {
     const content = [
       { type: "image" as const, source: { type: "base64" as const, media_type: "image/png" as const, data: image } },
     ];

@@ -1,5 +1,5 @@
-// The programs in examples/, as a user runs them, against the real command with the real default model.
-// test/server/python runs the programs in Python.
+// Example programs in examples/, run as a user would, against the real command with the real default model.
+// test/server/python runs those in Python.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -50,7 +50,7 @@ for (const useResponsesApi of [false, true]) {
     });
 
     it("calls tools, streamed and not", async () => {
-      // With the responses API, LangChain sends a tool choice only if it names the tool.
+      // With the Responses API, LangChain sends a tool choice only in the form that names the tool.
       const tool_choice = { type: "function", function: { name: "get_weather" } } as const;
       const bound = model().bindTools(tools, { tool_choice, parallel_tool_calls: false });
       const { tool_calls: calls = [] } = await bound.invoke(toolQuestion);
@@ -64,7 +64,7 @@ for (const useResponsesApi of [false, true]) {
       );
     });
 
-    it("takes the results of parallel calls back", async () => {
+    it("accepts the results of parallel calls", async () => {
       const call = (id: string, city: string) => ({ id, name: "get_weather", args: { city, unit: "celsius" } });
       const answer = await model(16)
         .bindTools(tools)

@@ -1,5 +1,6 @@
-// Requests that every client test makes, and the server of these tests: the real command with the real default model.
-// Arguments of tools are a few words each, so that a small model completes its calls within a few tokens.
+// Client matrix: the requests that every client test makes, and the server of these tests: the real command with the
+// real default model. Tool arguments have a few words each, so that a small model completes its calls within a few
+// tokens.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { realModel } from "../../fixtures/models/models.ts";
@@ -9,7 +10,7 @@ export const question = "Tell me about the sea in a few sentences.";
 export const toolQuestion = "How is the weather in Rome and in Paris?";
 export const maxTokens = 96;
 
-/** PNG of a red dot. */
+/** PNG image of a red dot, in base64. */
 export const image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
 export const weather = {
@@ -37,7 +38,7 @@ export const time = {
   },
 } as const;
 
-/** Schema of the structured output requests. */
+/** JSON schema of the structured output requests. */
 export const answerSchema = {
   type: "object",
   properties: {
@@ -50,11 +51,11 @@ export const answerSchema = {
 
 export interface MatrixServer {
   readonly url: string;
-  /** Returns the number of sequences that have a slot now. */
+  /** Returns the number of sequences that currently have a slot. */
   running(): Promise<number>;
 }
 
-/** Returns the server of a test file. It starts before the first test and stops after the last. */
+/** Returns the server of a test file, which starts before the first test and stops after the last. */
 export function matrixServer(): MatrixServer {
   const holder: { server?: RunningServer } = {};
   before(async () => {

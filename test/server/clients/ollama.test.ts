@@ -62,7 +62,7 @@ describe("the ollama client", () => {
     assertStructured(JSON.parse(message.content));
   });
 
-  // The small model calls tools only if its output must be either a call or JSON.
+  // The small model calls tools only if it must choose between a call and JSON.
   it("calls tools with objects as arguments, streamed and not, and takes the results by name", async () => {
     const asked = [{ role: "user", content: toolQuestion }];
     const base = { model, tools, format: answerSchema, options: long };
@@ -128,7 +128,7 @@ describe("the ollama client", () => {
     await becomesIdle(server);
   });
 
-  it("is told what is not supported, by name", async () => {
+  it("gets an error that names what is not supported", async () => {
     const asked = (changes: object) => client().chat({ model, messages, options, ...changes });
     await assert.rejects(
       asked({ messages: [{ role: "user", content: "?", images: [image] }] }),

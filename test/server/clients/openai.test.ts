@@ -52,7 +52,7 @@ describe("the openai client's chat completions", () => {
       },
     ],
   ] as const) {
-    it(`makes ${name} with arguments of its schema`, async () => {
+    it(`makes ${name} with arguments that match the schema`, async () => {
       const { choices } = await create({
         messages: ask(toolQuestion),
         tools,
@@ -87,7 +87,7 @@ describe("the openai client's chat completions", () => {
     assert.ok(pieces.length > 3, `the arguments came in ${pieces.length} pieces`);
   });
 
-  it("makes parallel calls, and only one where they are switched off", async () => {
+  it("makes parallel calls, and only one if they are disabled", async () => {
     const params = { messages: ask(toolQuestion), tools, tool_choice: "required" } as const;
     const [choice] = (await create(params)).choices;
     const several = choice?.message.tool_calls ?? [];
@@ -124,7 +124,7 @@ describe("the openai client's chat completions", () => {
     for (const args of [...calls.values()].slice(0, -1)) assert.ok(JSON.parse(args).city);
   });
 
-  it("takes the results of parallel calls back", async () => {
+  it("accepts the results of parallel calls", async () => {
     const call = (id: string, city: string) => ({
       id,
       type: "function" as const,
@@ -152,7 +152,7 @@ describe("the openai client's chat completions", () => {
     assertStructured(JSON.parse(choices[0]?.message.content ?? ""));
   });
 
-  it("refuses an image by name", async () => {
+  it("rejects an image with a specific error", async () => {
     const url = `data:image/png;base64,${image}`;
     const content = [
       { type: "text" as const, text: "what?" },
@@ -209,7 +209,7 @@ describe("the openai client's responses", () => {
     return events;
   }
 
-  it("answers, and ends incomplete at the token cap", async () => {
+  it("answers, and ends as incomplete at the token limit", async () => {
     const whole = await create({});
     assert.equal(whole.status, "completed");
     assert.ok(whole.output_text.length > 10);
@@ -228,7 +228,7 @@ describe("the openai client's responses", () => {
     assert.equal(cut.at(-1)?.type, "response.incomplete");
   });
 
-  it("calls a tool, streamed and not, and takes its result back", async () => {
+  it("calls a tool, streamed and not, and accepts its result", async () => {
     const choice = { tool_choice: "required" as const, parallel_tool_calls: false };
     const changes = { input: toolQuestion, tools: responseTools, ...choice };
     const whole = await create(changes);
@@ -252,7 +252,7 @@ describe("the openai client's responses", () => {
     assertStructured(JSON.parse(response.output_text));
   });
 
-  it("keeps what it stores: retrieve, go on from it, delete", async () => {
+  it("stores responses: retrieve, continue, delete", async () => {
     const { id } = await create({ max_output_tokens: 16 });
     assert.equal((await client().responses.retrieve(id)).id, id);
     const next = await create({ previous_response_id: id, input: "And the sky?", max_output_tokens: 16 });
@@ -290,7 +290,7 @@ describe("the openai client's responses", () => {
     await becomesIdle(server);
   });
 
-  it("refuses an image by name, and throws its own class for each error", async () => {
+  it("rejects an image with a specific error, and throws its own class for each error", async () => {
     const content = [
       { type: "input_image" as const, image_url: `data:image/png;base64,${image}`, detail: "auto" as const },
     ];

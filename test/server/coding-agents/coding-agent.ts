@@ -1,21 +1,21 @@
 // The four coding agents: how each is configured for the server and started without a terminal, and how a model calls its tools.
-// The settings are those of docs/clients.md, with telemetry and updates switched off.
+// The settings are those of docs/clients.md, with telemetry and updates disabled.
 import { join } from "node:path";
 
-/** A call of one of the agent's tools. */
+/** Call of one of the agent's tools. */
 export type Call = readonly [name: string, args: object];
 
 export interface CodingAgent {
   readonly name: string;
-  /** Path of the model endpoint that it uses. */
+  /** Path of the model endpoint that the agent uses. */
   readonly endpoint: string;
   /** Number of requests to that endpoint that are not part of the task, such as a request for a title. */
   readonly otherRequests: number;
-  /** Returns its command line. `installed`: folder node_modules of the packages. */
+  /** Returns the agent's command line. `installed`: folder node_modules that contains the agents' packages. */
   command(installed: string, task: string): readonly string[];
-  /** Returns its environment variables. */
+  /** Returns the agent's environment variables. */
   environment(url: string): Readonly<Record<string, string>>;
-  /** Returns its settings files: contents by path relative to its home folder. */
+  /** Returns the agent's settings files: contents by path relative to its home folder. */
   files(url: string): Readonly<Record<string, string>>;
   /** Returns the call that reads a file. */
   read(path: string): Call;
@@ -54,7 +54,7 @@ const codex: CodingAgent = {
       wire_api = "responses"`,
   }),
   run: (cmd) => ["exec_command", { cmd }],
-  // Codex has no tools for files. Its models write patches with a command that Codex recognises.
+  // Codex has no tools for files. Its models write patches with a shell command that Codex recognises.
   read: (path) => ["exec_command", { cmd: `cat ${path}` }],
   create: (path, content) => patch(`*** Add File: ${path}\n${content.replace(/^(?=.)/gm, "+")}`),
   edit: (path, from, to) => patch(`*** Update File: ${path}\n@@\n-${from}\n+${to}\n`),

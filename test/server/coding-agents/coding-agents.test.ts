@@ -1,5 +1,5 @@
 // Coding agents against the server: the real programs without a terminal, with a scripted model behind the real HTTP server. Each
-// agent does a whole task with its own tools, then again with a tool of the server in addition.
+// agent does a whole task with its own tools, and again with a server tool added.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { answer, correctProgram, modelRounds, numbers, scriptedModel, task } fro
 
 const isInstallable = process.platform === "linux" && process.arch === "x64";
 const skip = isInstallable ? false : "the packages of the coding agents are those of linux-x64";
-/** Words with which the agents report that they could not use an answer of the server. */
+/** Messages with which the agents report that they could not handle a response of the server. */
 const complaints = /API error|AI_\w*Error|stream (error|disconnected)|unexpected status|reconnecting|retrying/i;
 
 const ruleText = "Programs print numbers in decimal.";
@@ -96,7 +96,7 @@ async function withServer(
   }
 }
 
-/** Asserts that the agent succeeded, and that neither the agent nor the server rejected a message from the other. */
+/** Asserts that the agent succeeded, and that neither the agent nor the server rejected a message from the other side. */
 function requireNoProblem(agent: CodingAgent, run: AgentRun, rig: AgentRig): void {
   const requests = requestsOf(rig);
   assert.equal(run.code, 0, said(run));
@@ -114,7 +114,7 @@ function said({ stdout, stderr }: AgentRun): string {
   return `${stdout}\n${stderr}`;
 }
 
-/** Returns the requests that the server has answered. */
+/** Returns the requests to which the server has responded. */
 function requestsOf(rig: AgentRig) {
   const lines = rig.server.log.lines.filter(({ message }) => message === "request");
   return lines.map(({ fields }) => ({ path: String(fields.path), status: Number(fields.status) }));

@@ -1,5 +1,5 @@
-// Installation of the coding agents: the npm packages of their programs for linux-x64, in the test cache. The name of the folder is
-// a hash of the versions, so changed versions get a new folder.
+// Installation of the coding agents' npm packages for linux-x64 into the test cache. The folder is named by a hash of the versions,
+// so changed versions get a new folder.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { testCacheFolder } from "../../fixtures/test-cache.ts";
 
 /**
- * Packages with exact versions. None has dependencies. Claude Code, Codex and opencode have one package per platform;
+ * Packages with exact versions, without dependencies. Claude Code, Codex and opencode have one package per platform;
  * these are the packages for linux-x64. The total size is 1.1 GB.
  */
 const packages = [
@@ -20,7 +20,7 @@ const packages = [
 ];
 const installLimitMs = 8 * 60_000;
 
-/** Returns the path of the folder node_modules with the packages. Installs them if they are not there. */
+/** Returns the path of the folder node_modules with the packages. Installs them if they are missing. */
 export async function installedAgents(): Promise<string> {
   const name = createHash("sha256").update(packages.join()).digest("hex").slice(0, 12);
   const folder = join(testCacheFolder(), "test-coding-agents", name);
@@ -35,8 +35,8 @@ export async function installedAgents(): Promise<string> {
 }
 
 /**
- * Installs without install scripts and optional packages. The programs need no scripts, and no test uses parts such as
- * audio.
+ * Installs the packages without install scripts and optional dependencies. The programs need no scripts, and no test
+ * uses optional features such as audio.
  */
 async function install(folder: string): Promise<void> {
   await writeFile(join(folder, "package.json"), JSON.stringify({ private: true }));

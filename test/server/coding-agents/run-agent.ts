@@ -1,5 +1,5 @@
-// Run of a coding agent: a process with a separate home folder and working folder, and a proxy that rejects and records
-// requests to all hosts except the server.
+// Coding agent runner: starts an agent in a process with its own home folder and working folder, behind a proxy that
+// rejects and records requests to all hosts except the server.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -36,7 +36,7 @@ export function createFolders(): Folders {
   return { home, work, remove: () => rmSync(root, { recursive: true, force: true }) };
 }
 
-/** Runs the agent in its working folder until it exits. It is killed after a minute. */
+/** Runs the agent in its working folder until it exits. Kills it after a minute. */
 export async function runAgent(
   agent: CodingAgent,
   { installed, url, task, folders }: { installed: string; url: string; task: string; folders: Folders },
@@ -77,7 +77,7 @@ function basicEnvironment(home: string): Record<string, string> {
   return { PATH: process.env.PATH ?? "", HOME: home, TMPDIR: join(home, "tmp"), LANG: "C.UTF-8" };
 }
 
-/** Starts a proxy that answers each request with 403. */
+/** Starts a proxy that responds to each request with 403. */
 async function startProxy() {
   const hosts: string[] = [];
   const server = createServer((request, response) => {

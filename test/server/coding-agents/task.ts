@@ -1,5 +1,5 @@
-// Task of the coding agents, and the scripted model that does it with the agent's tools: look, write a program, run it, see it
-// fail, correct it, run it again, answer.
+// Task of the coding agents, and the scripted model that does it with the agent's tools: inspect the folder, write a program,
+// run it, see it fail, correct it, run it again, respond.
 import type { ChatMessage, ToolSpec } from "../../../engines/generation.ts";
 import type { Turn } from "../agents/rig.ts";
 import type { Call, CodingAgent } from "./coding-agent.ts";
@@ -7,20 +7,20 @@ import type { Call, CodingAgent } from "./coding-agent.ts";
 export const task = "Write total.py, which prints the sum of the numbers in numbers.txt, and run it.";
 export const numbers = "19\n20\n3\n";
 export const answer = "The program total.py prints 42.";
-/** Number of rounds of the scripted model in which the agent gets calls or the answer. */
+/** Number of rounds in which the scripted model returns calls or the final response. */
 export const modelRounds = 6;
 const faultyLine = "    print(sum(int(line) for line in files))";
 const correctLine = "    print(sum(int(line) for line in file))";
 export const correctProgram = `with open("numbers.txt") as file:\n${correctLine}\n`;
 const faultyProgram = correctProgram.replace(correctLine, faultyLine);
 
-/** One round of the model: its calls, and what the results of the round before must contain. */
+/** One round of the model: its calls, and what the results of the previous round must contain. */
 interface Step {
   readonly expects: RegExp;
   readonly calls: readonly Call[];
 }
 
-/** Returns the rounds of the task. The last one has no calls. `serverCalls`: calls of the server's tools in the first round. */
+/** Returns the rounds of the task. The last round has no calls. `serverCalls`: calls of the server's tools in the first round. */
 function stepsOf(agent: CodingAgent, folder: string, serverCalls: readonly Call[]): readonly Step[] {
   const path = `${folder}/total.py`;
   return [
@@ -34,8 +34,8 @@ function stepsOf(agent: CodingAgent, folder: string, serverCalls: readonly Call[
 }
 
 /**
- * Creates the scripted model. It is called with the chat and the tools of each round. A request without tools, such as for a
- * title, gets a short text. If the results of a round are not as expected, its answer says so.
+ * Creates the scripted model, a function that is called in each round with the chat and the tools. A request without tools,
+ * such as for a title, gets a short text. If the results of a round are not as expected, the model's response says so.
  */
 export function scriptedModel(agent: CodingAgent, folder: string, serverCalls: readonly Call[]) {
   const steps = stepsOf(agent, folder, serverCalls);

@@ -1,4 +1,4 @@
-// A model in safetensors, as the official Python packages write it, served by both engines; and a model quantized on load.
+// Safetensors models: a model written by the official Python package is served by both engines; a model is quantized on load.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -61,7 +61,7 @@ describe("the default model as a checkpoint", () => {
       const tensor = other?.tensors.get(name);
       assert.deepEqual([tensor?.type, tensor?.bytes], [type, bytes], name);
       const at = tensor?.offset ?? 0;
-      // Norms are F32 in one file and were F16 in the other.
+      // F32 tensors (norms) may differ, because the checkpoint stores them as F16.
       if (type !== 0)
         assert.ok(ours?.subarray(offset, offset + bytes).equals(theirs?.subarray(at, at + bytes) as Buffer), name);
     }

@@ -24,7 +24,7 @@ let directory = "";
 let model = "";
 before(async () => {
   directory = mkdtempSync(join(tmpdir(), "troupe-cli-"));
-  // The path is unique, so that the processes of this test can be distinguished from the processes of other tests.
+  // The path is unique, so that this test's processes can be told apart from those of other tests.
   model = join(directory, "only-here.gguf");
   copyFileSync(await tinyModel(), model);
 });
@@ -84,11 +84,11 @@ describe("a command line that cannot be carried out", () => {
     await assertRefused(["srve"], /unknown command "srve"; did you mean "serve"\?/);
   });
 
-  it("is refused where it asks for what is not built yet", async () => {
+  it("is rejected if it uses planned features", async () => {
     await assertRefused(["update"], /"update" is not supported yet/);
   });
 
-  it("names an adapter that is not one, and the model it was for", async () => {
+  it("names an invalid adapter, and its model", async () => {
     const broken = join(directory, "broken");
     mkdirSync(broken);
     for (const [source, problem] of [
@@ -132,7 +132,7 @@ describe("a command line that cannot be carried out", () => {
     }
   });
 
-  it("says of a port that is in use that it is", async () => {
+  it("reports a port that is in use", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
     const { port } = taken.address() as { port: number };
@@ -349,7 +349,7 @@ describe("serve", () => {
     let output = "";
     for (const stream of [server.stdout, server.stderr]) stream.on("data", (data) => (output += data));
     const exit = once(server, "exit");
-    // Waits for the command's own process and the process that loads the model.
+    // Wait for two processes: the command's own, and the one that loads the model.
     while (processesWith(model).length < 2) await sleep(10);
     const start = performance.now();
     server.kill("SIGTERM");

@@ -22,7 +22,7 @@ function run(
 describe("a user without a home folder, and with a wrong setting", () => {
   const poor = { HOME: "", KEEP_ALIVE_INTERVAL: "soon" };
 
-  it("is told both by the doctor, who goes on", async () => {
+  it("gets both findings from the doctor, which continues", async () => {
     const { code, stdout, stderr } = await run(["doctor", "--json"], poor);
     assert.deepEqual([code, stderr], [1, ""]);
     const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; message: string }[] };
@@ -33,7 +33,7 @@ describe("a user without a home folder, and with a wrong setting", () => {
     assert.ok(found.has("wasm_engine") && found.has("port"));
   });
 
-  it("is told by a server what is missing, in one line", async () => {
+  it("gets one line from the server that says what is missing", async () => {
     const { code, stderr } = await run(["serve", "--port", "0"], { HOME: "" });
     assert.equal(code, 2);
     assert.match(stderr, /no home folder: expected HOME/);

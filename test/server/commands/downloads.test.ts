@@ -1,4 +1,4 @@
-// Models that clients download while the server runs, as Ollama's clients and the web UI do it.
+// Models that clients download while the server runs, as Ollama's clients and the web UI do.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -91,7 +91,7 @@ describe("a model that a client downloads", () => {
     assert.ok(tags.models.some((model) => model.name === name));
     const answer = await chat(name);
     assert.equal(answer.status, 200, await answer.clone().text());
-    // The models of the settings are unharmed.
+    // The configured models are unaffected.
     assert.equal((await chat("default")).status, 200);
   });
 
@@ -110,7 +110,7 @@ describe("a model that a client downloads", () => {
     assert.equal(hub.requests.length, before);
   });
 
-  it("shows its progress to all that wait, goes on while one does, and is continued by the next", async () => {
+  it("shows its progress to all clients that wait, continues while one does, and can be resumed", async () => {
     const big = "acme/big-GGUF";
     const bytes = Buffer.alloc(40 * 2 ** 20);
     readFileSync(await tinyModel()).copy(bytes);
@@ -142,7 +142,7 @@ describe("a model that a client downloads", () => {
     assert.equal((await call("DELETE", "/api/delete", { model: name })).status, 404);
   });
 
-  it("finishes its requests before it is removed, may be fetched again meanwhile, and its tokens stay counted", async () => {
+  it("finishes its requests before it is removed, may be downloaded again meanwhile, and its tokens stay counted", async () => {
     assert.equal((await call("POST", "/api/pull", { model: name, stream: false })).status, 200);
     assert.equal((await chat(name)).status, 200);
     const before = await tokensCounted();
@@ -159,8 +159,8 @@ describe("a model that a client downloads", () => {
   });
 });
 
-describe("a download that cannot be", () => {
-  it("is refused by name: paths, other programs' models, unknown and broken ones", async () => {
+describe("a download that is impossible", () => {
+  it("is rejected with a specific error: paths, other programs' models, unknown and broken models", async () => {
     const refusals: readonly [string, number, RegExp][] = [
       ["/etc/passwd", 400, /expected owner\/name/],
       ["../../secret.gguf", 400, /expected owner\/name/],

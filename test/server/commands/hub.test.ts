@@ -1,4 +1,4 @@
-// Models named by their hub name: the command fetches a model, serves it, and serves it again when the hub is unreachable.
+// Models by hub name: the command fetches a model, serves it, and serves it again while the hub is unreachable.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -53,7 +53,7 @@ describe("an adapter by its name on the hub", () => {
     }
   });
 
-  it("is named where the hub has none of that name", async () => {
+  it("is named in the error if the hub does not have it", async () => {
     const argv = ["serve", "--port", "0", ...flags, "--lora", "code=acme/tiny-lore"];
     const { code, stderr } = await runHere(argv, ownHome());
     assert.equal(code, 1);
@@ -64,7 +64,7 @@ describe("an adapter by its name on the hub", () => {
   });
 });
 
-/** Runs a command that ends by itself, with this test's hub. */
+/** Runs a command that exits by itself, with this test's hub. */
 async function runHere(argv: readonly string[], hubHome = home): Promise<Ended> {
   const previous = { ...process.env };
   Object.assign(process.env, { HF_ENDPOINT: hub.url, HF_HOME: hubHome });
@@ -104,7 +104,7 @@ describe("a model by its name on the hub", () => {
     assert.equal(hub.ranges().length, fetched);
   });
 
-  it("is refused in a line where there is no such model", async () => {
+  it("is rejected with one line if there is no such model", async () => {
     const { code, stderr } = await runHere(["serve", "-m", "acme/tinny-GGUF"]);
     assert.equal(code, 1);
     assert.match(stderr, /^troupe: "acme\/tinny-GGUF" is not a model on the hub.*did you mean "acme\/tiny-GGUF"\?\n$/);

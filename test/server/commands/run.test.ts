@@ -1,5 +1,5 @@
-// `troupe run` for users and scripts: every test runs the command itself with a generated model. Tests of the conversation use
-// a real terminal, made by Python's pty module.
+// `troupe run` for users and scripts: every test runs the command itself with a generated model. Tests of the interactive
+// conversation use a real terminal, created with Python's pty module.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -40,7 +40,7 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** Runs the command to its end. `meanwhile` is called after the first output. */
+/** Runs the command until it exits. Calls `meanwhile` after the first output. */
 async function run(
   flags: readonly string[],
   input: string | null,
@@ -64,7 +64,7 @@ async function run(
 describe("one message", () => {
   const short = ["--max-model-len", "128"];
 
-  it("is answered on stdout alone, the same from -i and from a pipe", async () => {
+  it("is answered only on stdout, the same from -i as from a pipe", async () => {
     const given = await run([...short, "-i", "hello"], null);
     assert.equal(given.code, 0, given.stderr);
     assert.match(given.stderr, /^\d+ tokens, [\d.]+ tok\/s, first token \d+ ms, \d+ prompt tokens$/m);
@@ -113,7 +113,7 @@ describe("one message", () => {
   });
 });
 
-/** Runs a command on a new terminal that is connected to this program's stdin and stdout. */
+/** Python program that runs a command on a new terminal, connected to the program's own stdin and stdout. */
 const onTerminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
 const hasTerminals = spawnSync("python3", ["-c", "import os, pty; os.waitstatus_to_exitcode"]).status === 0;
 
@@ -135,7 +135,7 @@ class Terminal {
     this.#process.stdin?.write(keys);
   }
 
-  /** Reads until the output matches. */
+  /** Reads until the output matches the pattern. */
   async sees(pattern: RegExp): Promise<void> {
     const deadline = Date.now() + limitMs;
     while (Date.now() < deadline) {
@@ -185,7 +185,7 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     assert.equal(readFileSync(history, "utf8"), `/system be brief\ntwo\n/save ${transcript}\n`);
   });
 
-  it("goes on with an adapter, and without", async () => {
+  it("continues with and without an adapter", async () => {
     const transcript = join(folder, "adapted.json");
     const terminal = new Terminal(["--max-model-len", "128", "--lora", `code=${lora}`, "--adapter", "code"]);
     await terminal.sees(/tiny\.gguf with code.*> /s);
@@ -200,7 +200,7 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     assert.equal(JSON.parse(readFileSync(transcript, "utf8")).adapter, "code");
   });
 
-  it("tells what an answer cost, takes back a message that does not fit, and leaves at the second ctrl-c", async () => {
+  it("shows the cost of a response, removes a message that does not fit, and exits at the second ctrl-c", async () => {
     const terminal = new Terminal(["--max-model-len", "128"]);
     await terminal.sees(/> /);
     terminal.type("hi\r");

@@ -1,4 +1,5 @@
-// Real process whose stderr is an unread pipe: it keeps running, drops log lines without reordering, and reports their count.
+// Unread stderr: a real process whose stderr is a pipe that nobody reads. It keeps running, drops log lines without reordering
+// the rest, and logs how many it dropped.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +15,7 @@ const command = fileURLToPath(new URL("../../../../cli/troupe.mjs", import.meta.
 const logModule = new URL("../../../runtime/log/log.js", import.meta.url).href;
 const placeModule = new URL("../../../runtime/thread/place.js", import.meta.url).href;
 
-/** Number of requests. Their lines in the access log have a long path, so together they fill the pipe and the buffer. */
+/** Number of requests. Their long paths make long access log lines, which together fill the pipe and the buffer. */
 const requestCount = 3000;
 const path = `/${"x".repeat(1500)}`;
 
@@ -43,7 +44,7 @@ describe("a server whose stderr nobody reads", () => {
   });
   after(() => void child.kill("SIGKILL"));
 
-  it("answers thousands of requests, keeps lines in order, and says how many are lost once they are read", async () => {
+  it("answers thousands of requests, keeps lines in order, and reports how many were lost once they are read", async () => {
     const ask = async (i: number) => {
       const id = String(i);
       const reply = await fetch(url + path, {

@@ -1,4 +1,4 @@
-// Tuning with real measurements of a generated model: the command, its settings file, and the route of a server.
+// Tuning with real measurements of a generated model: the command, the settings file that it writes, and the server's route.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -25,7 +25,7 @@ before(async () => {
 });
 after(() => rmSync(directory, { recursive: true, force: true }));
 
-/** Folders of excerpts, which each tuning removes. */
+/** Returns the temporary folders of model excerpts, which every tuning run must remove. */
 const folders = () => readdirSync(tmpdir()).filter((name) => /^troupe-tune-[^t]/.test(name));
 
 async function tuned(...flags: readonly string[]): Promise<Result> {
@@ -137,7 +137,7 @@ describe("the estimated memory", () => {
     for (const engine of ["wasm", "llama"] as const) {
       const { estimated, resident } = await memoryOf(path, engine);
       const ratio = estimated / resident;
-      // The generated model is so small that the memory of the engine's code is most of it.
+      // The ratio is meaningless for the generated model: it is so small that the engine's code takes most of the memory.
       if (isReal) assert.ok(ratio > 0.9 && ratio < 1.1, `${engine}: ${estimated} estimated, ${resident} resident`);
     }
   });
@@ -210,7 +210,7 @@ describe("POST /v1/models/tune of a server", () => {
     assert.equal(typed.status, 415);
   });
 
-  /** Resolves when a tuning has begun. */
+  /** Resolves when a tuning run has started. */
   async function started(): Promise<void> {
     for (let left = 200; folders().length === 0 && left > 0; left--) await sleep(20);
     assert.equal(folders().length, 1);

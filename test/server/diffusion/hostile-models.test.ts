@@ -1,5 +1,5 @@
-// Damaged diffusion models: 500 mutated configurations and ONNX files. Loading one ends with a named error, or the model works; the
-// process that loads ends at most by itself, and never hangs.
+// Damaged diffusion models: 500 mutated configurations and ONNX files. Each model either works or is rejected with a specific
+// error. The process that loads a model may exit, but never hangs.
 import assert from "node:assert/strict";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ const jsons = [
 ];
 const graphs = ["text_encoder/model.onnx", "unet/model.onnx", "vae_decoder/model.onnx"];
 
-/** Changes some bytes, mostly of the head, or cuts the end. */
+/** Changes some bytes, mostly near the beginning or the end, or truncates the file. */
 function mutatedBytes(bytes: Buffer, random: Random): Buffer {
   if (random.next() < 0.15) return bytes.subarray(0, Math.floor(random.next() * bytes.length));
   const changed = Buffer.from(bytes);
@@ -44,7 +44,7 @@ function mutatedBytes(bytes: Buffer, random: Random): Buffer {
 }
 
 describe("damaged diffusion models", () => {
-  it("440 damaged configurations and vocabularies are refused by name, or work", async () => {
+  it("440 damaged configurations and vocabularies are rejected with a specific error, or work", async () => {
     const folder = writeTinyPipeline(join(root, "json"), { kind: "sd", config: ddimConfig });
     const originals = new Map(jsons.map((name) => [name, readFileSync(join(folder, name), "utf8")]));
     const random = new Random(24n);
@@ -79,7 +79,7 @@ describe("damaged diffusion models", () => {
     assert.ok(refused > 100, `${refused} were refused`);
   });
 
-  it("60 damaged ONNX files end at most the process that loads them", async () => {
+  it("60 damaged ONNX files crash at most the process that loads them", async () => {
     const folder = writeTinyPipeline(join(root, "onnx"), { kind: "sd", config: ddimConfig });
     const originals = new Map(graphs.map((name) => [name, readFileSync(join(folder, name))]));
     const random = new Random(25n);
@@ -106,7 +106,7 @@ describe("damaged diffusion models", () => {
   });
 });
 
-/** Loads a model in a process of its own. Returns the code of the error, or "loaded". */
+/** Loads a model in a separate process. Returns the error code, or "loaded". */
 async function load(path: string): Promise<string> {
   try {
     const place = await spawnPlace<DiffusionPlaceInit, ModelPlaceReady>({

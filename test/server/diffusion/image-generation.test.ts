@@ -1,4 +1,5 @@
-// POST /v1/images/generations with the real command and tiny models: OpenAI's client, files, streams, limits, cancelling, a crash.
+// Image generation (POST /v1/images/generations) with the real command and tiny models: OpenAI's client, files, streams,
+// limits, cancellation, a crash.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -42,7 +43,7 @@ function pixelsOf(b64: string | undefined) {
   return decode(Buffer.from(b64 ?? "", "base64"));
 }
 
-/** A job of some seconds: many steps of a large image. */
+/** Job that takes some seconds: many steps of a large image. */
 const long = { prompt: "a red cat", size: "1024x1024", steps: 100, guidance_scale: 1 };
 
 before(async () => {
@@ -124,7 +125,7 @@ describe("images", () => {
     assert.equal(last, whole.body.data[0]?.b64_json);
   });
 
-  it("are refused by the name of the field that the model or the server cannot do", async () => {
+  it("are rejected with the name of the field that the model or the server does not support", async () => {
     const cases: [body: object, status: number, param: string, pattern: RegExp][] = [
       [{ size: "100x64" }, 422, "size", /multiples of 64/],
       [{ size: "2048x2048" }, 422, "size", /at most 1048576 pixels/],
@@ -153,7 +154,7 @@ describe("images", () => {
     assert.match(await chat.text(), /"sd\\" is a diffusion model.*POST \/v1\/images\/generations/);
   });
 
-  it("wait in a bounded queue; a job whose client has gone ends between two steps", async () => {
+  it("wait in a bounded queue; a job whose client has disconnected ends between two steps", async () => {
     const gone = new AbortController();
     const running = ask({ model: "sd", ...long, n: 10 }, gone.signal);
     await new Promise((resolve) => setTimeout(resolve, 300));

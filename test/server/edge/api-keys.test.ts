@@ -1,4 +1,5 @@
-// API keys on every HTTP front end: requests that need a key, responses to requests without a key, and data never logged.
+// API keys on every HTTP front end: which requests need a key, how requests without a key are rejected, and that keys are never
+// logged.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";

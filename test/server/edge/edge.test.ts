@@ -1,5 +1,5 @@
-// Equal behaviour of all HTTP server implementations ("edges") on a real socket: streams, aborts, back pressure, limits,
-// closing.
+// Edge conformance: all HTTP server implementations ("edges") behave alike on a real socket: streams, aborts, back
+// pressure, limits, closing.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -82,7 +82,7 @@ for (const edge of loadableEdges()) {
     const server = await startServer(edge);
     after(() => server.stop());
 
-    it("sends a stream whole: role, text, finish with usage, [DONE]", async () => {
+    it("sends a complete stream: role, text, finish with usage, [DONE]", async () => {
       server.inference.script = function* () {
         yield [text("Hé")];
         yield [text('"\n'), text("🙂")];
@@ -108,7 +108,7 @@ for (const edge of loadableEdges()) {
     });
 
     for (const stream of [true, false]) {
-      it(`cancels the generation when the client of a ${stream ? "stream" : "whole answer"} goes away`, async () => {
+      it(`cancels the generation when the client of a ${stream ? "stream" : "whole answer"} disconnects`, async () => {
         server.inference.script = function* () {
           yield [text("a")];
           yield { waitMs: 60_000 };
@@ -123,7 +123,7 @@ for (const edge of loadableEdges()) {
       });
     }
 
-    it("a reader that stands still pauses only itself, and gets all when it reads on", async () => {
+    it("a stalled reader pauses only its own stream, and gets everything when it resumes", async () => {
       server.inference.script = (request) => flood(request.maxTokens!);
       const slow = open(server);
       slow.socket.pause();
@@ -143,7 +143,7 @@ for (const edge of loadableEdges()) {
       slow.socket.destroy();
     });
 
-    it("gives an error before the first event its status, and Retry-After", async () => {
+    it("sends an error before the first event with its status and Retry-After", async () => {
       server.inference.script = () => [[failure("queue_full", "32 requests wait already")]];
       const reply = await post(server, { stream: true });
       assert.equal(reply.status, 429);
@@ -153,7 +153,7 @@ for (const edge of loadableEdges()) {
       });
     });
 
-    it("gives an error after the first event in the stream, then [DONE]", async () => {
+    it("sends an error after the first event in the stream, then [DONE]", async () => {
       server.inference.script = () => [[text("a")], [failure("model_failed", "the engine died")]];
       const reply = await post(server, { stream: true });
       assert.equal(reply.status, 200);
@@ -203,13 +203,13 @@ for (const edge of loadableEdges()) {
     const server = await startServer(edge);
     after(() => server.stop());
 
-    it("refuses a body over the limit by its content-length, before it is sent", async () => {
+    it("rejects a body over the limit by its Content-Length, before it is sent", async () => {
       const headers = `Content-Type: application/json\r\nContent-Length: ${MAX_BODY_BYTES + 1}\r\n`;
       const answer = await raw(server, head("POST", chat, headers), (text) => text.includes("}}"));
       assert.match(answer, /^HTTP\/1.1 413 .*"code":"body_too_large"/s);
     });
 
-    it("takes a chunked body of the limit, and refuses one byte more", async () => {
+    it("accepts a chunked body at the limit, and rejects one byte more", async () => {
       const send = async (bytes: number) => {
         const padding = MAX_BODY_BYTES - '{"messages":"hi","user":""}'.length;
         const body = `{"messages":"hi","user":"${"x".repeat(padding)}"}${" ".repeat(bytes - MAX_BODY_BYTES)}`;
@@ -234,7 +234,7 @@ for (const edge of loadableEdges()) {
       socket.destroy();
     });
 
-    it("forgets a request whose client leaves in the middle of the body", async () => {
+    it("drops a request whose client disconnects in the middle of the body", async () => {
       const runs = server.inference.runs.length;
       const { socket, ended } = open(server);
       socket.write(rawStream({}).slice(0, -5));
@@ -271,8 +271,8 @@ for (const edge of loadableEdges()) {
       });
     }
 
-    // The tests of uws-compat use only these methods. At a less common method, uws-compat closes the connection before
-    // it calls any code of the server.
+    // The tests of uws-compat cover only these methods. On a less common method, uws-compat closes the connection
+    // before it calls any code of the server.
     const otherMethods = ["PATCH", "TRACE", "CONNECT"];
     if (edge !== "uws-compat") otherMethods.push("PROPFIND", "QUERY", "BREW", "VERSION-CONTROL", "X_Y");
     for (const method of otherMethods) {
@@ -337,14 +337,14 @@ for (const edge of loadableEdges()) {
       }
     });
 
-    it("echoes a fit x-request-id and replaces one that is not", async () => {
+    it("echoes a valid x-request-id and replaces an invalid one", async () => {
       const echoed = async (id: string) =>
         /x-request-id: (.*)\r/.exec(await raw(server, head("GET", "/", `X-Request-Id: ${id}\r\n`)))![1];
       assert.equal(await echoed("abc 123!~"), "abc 123!~");
       for (const id of ["x".repeat(129), ""]) assert.match((await echoed(id))!, /^[0-9a-f-]{36}$/);
     });
 
-    it("logs one line a request, with the model, and none for health", async () => {
+    it("logs one line per request, with the model, and none for health checks", async () => {
       server.inference.script = () => [[text("a")], [finish(), done]];
       server.log.lines.length = 0;
       await raw(server, head("GET", "/health"));
@@ -392,7 +392,7 @@ for (const edge of loadableEdges()) {
       return { ask, inference, stop, port: listener.port };
     }
 
-    it("is there for others once a prompt is prepared, however long its answer takes", async () => {
+    it("is free for others once a prompt is prepared, however long its response takes", async () => {
       const { ask, stop } = await serve();
       const answers: Response[] = [];
       for (let i = 0; i < 4; i++) answers.push(await ask(large));
@@ -403,7 +403,7 @@ for (const edge of loadableEdges()) {
       );
     });
 
-    it("is held by what has been read of a large body, until its prompt is prepared", async () => {
+    it("is held by the received part of a large body, until its prompt is prepared", async () => {
       const { ask, inference, stop } = await serve();
       const text = JSON.stringify({ messages: "x".repeat(0.9 * limit), stream: true });
       let prepare = () => {};
@@ -426,7 +426,7 @@ for (const edge of loadableEdges()) {
       );
     });
 
-    it("is held while a text worker reads a body, though its client has left", async () => {
+    it("is held while a text worker reads a body, even if its client has disconnected", async () => {
       const { ask, inference, stop, port } = await serve();
       let read = () => {};
       inference.translation = new Promise<void>((resolve) => {
@@ -448,7 +448,7 @@ for (const edge of loadableEdges()) {
       assert.deepEqual([held, after], [429, 200]);
     });
 
-    it("is there for others when a client leaves in the middle of a body, or its body is no JSON", async () => {
+    it("is free for others when a client disconnects in the middle of a body, or the body is not JSON", async () => {
       const { ask, stop, port } = await serve();
       const socket = connect(port, "127.0.0.1");
       socket.on("error", () => {});
@@ -463,7 +463,7 @@ for (const edge of loadableEdges()) {
       await stop();
     });
 
-    it("is counted in the metrics and the log as it came", async () => {
+    it("is counted in the metrics and the log as received", async () => {
       const server = await startServer(edge);
       const body = JSON.stringify({ messages: "hi" });
       await (await post(server, {})).text();
@@ -476,7 +476,7 @@ for (const edge of loadableEdges()) {
   });
 
   describe(`pipelined requests on the ${edge} edge`, () => {
-    it("are all cancelled when their connection goes, also those whose turn has not come", async () => {
+    it("are all cancelled when their connection closes, including those still waiting", async () => {
       const server = await startServer(edge, { script: () => [[text("a")], { waitMs: 60_000 }] });
       const { socket } = open(server);
       socket.write(rawStream({}) + rawStream({}));
@@ -497,7 +497,7 @@ for (const edge of loadableEdges()) {
         socket.on("error", (error) => resolve(error.message !== "connected"));
       });
 
-    it("accepts nobody new, lets what runs end, and does not wait for idle connections", async () => {
+    it("accepts no new connections, lets running requests end, and does not wait for idle connections", async () => {
       const server = await startServer(edge, { script: () => [[text("a")], { waitMs: 100 }, [finish(), done]] });
       const idle = open(server);
       idle.socket.write(head("GET", "/health"));
@@ -516,7 +516,7 @@ for (const edge of loadableEdges()) {
       await idle.ended;
     });
 
-    it("forceClose cuts what runs and cancels it", async () => {
+    it("forceClose closes running requests and cancels them", async () => {
       const server = await startServer(edge, { script: () => [[text("a")], { waitMs: 60_000 }] });
       const reply = await post(server, { stream: true });
       server.listener.forceClose();
@@ -541,7 +541,7 @@ for (const edge of loadableEdges()) {
     const listenOn = (host: string, port: number, name: EdgeName = edge) =>
       listen({ handle: () => {} }, { host, port, edge: name, log: recordingLog() });
 
-    it("says so when the port is taken, by any edge", async () => {
+    it("reports that the port is in use, whichever edge uses it", async () => {
       const first = await listenOn("127.0.0.1", 0);
       for (const name of loadableEdges()) {
         await assert.rejects(listenOn("127.0.0.1", first.port, name), (error: ServerError) => {
@@ -555,7 +555,7 @@ for (const edge of loadableEdges()) {
       await first.closed;
     });
 
-    it("says so when the host is not this machine's", async () => {
+    it("reports that the host is not an address of this machine", async () => {
       await assert.rejects(listenOn("192.0.2.1", 0), (error: ServerError) => {
         assert.equal(error.param, "host");
         assert.match(error.message, /is not an address of this machine/);
@@ -566,7 +566,7 @@ for (const edge of loadableEdges()) {
 }
 
 describe("choosing an edge", () => {
-  it("auto takes uws if it loads, else node, and says why only at the level debug", async () => {
+  it("auto chooses uws if it loads, else node, and logs the reason only at debug level", async () => {
     const log = recordingLog();
     const listener = await listen({ handle: () => {} }, { host: "127.0.0.1", port: 0, edge: "auto", log });
     assert.equal(listener.edgeName, loadableEdges().includes("uws") ? "uws" : "node");

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listen } from "../../../http/server/listen.ts";
 import { loadableEdges, recordingLog, startServer, type TestServer } from "../../fixtures/http-server.ts";
 
-/** Time to wait for a response that must not come. PATIENT_MS is the time to wait for a response that must come. */
+/** Time in ms to wait for a response that must not come. PATIENT_MS: time to wait for a response that must come. */
 const QUIET_MS = 150;
 const PATIENT_MS = 5000;
 
@@ -68,7 +68,7 @@ const unclear: Readonly<Record<string, string>> = {
   "another version": "GET /health HTTP/2.0\r\nHost: x\r\n\r\n",
 };
 
-/** Requests that the HTTP parsers of all implementations accept, or may accept, so troupe's code must reject them. */
+/** Ambiguous requests that an implementation's HTTP parser may accept, so troupe's own code must reject them. */
 const refusedByUs = ["xchunked", "another coding before chunked", "chunked in capitals", "two hosts"];
 
 interface Connection {
@@ -77,7 +77,8 @@ interface Connection {
 }
 
 /**
- * Sends bytes. Returns the received bytes when the connection closes, `isEnough` accepts them, or nothing arrives for a while.
+ * Sends bytes. Returns the received bytes as soon as the connection closes, `isEnough` accepts them, or nothing has arrived
+ * for a while.
  */
 function send(server: TestServer, bytes: string, isEnough?: (text: string) => boolean) {
   return new Promise<Connection>((resolve) => {
@@ -108,14 +109,14 @@ for (const edge of loadableEdges()) {
     after(() => server.stop());
 
     for (const [what, bytes] of Object.entries(clear)) {
-      it(`are told apart by ${what}`, async () => {
+      it(`are separated by ${what}`, async () => {
         const answers = await send(server, bytes + hidden, (text) => text.includes('"not_found"'));
         assert.equal(statusesOf(answers)[1], "404", answers.text);
       });
     }
 
     for (const [what, bytes] of Object.entries(unclear)) {
-      it(`are not told apart by ${what}: what follows is not read`, async () => {
+      it(`are not separated by ${what}: what follows is not read`, async () => {
         const { text } = await send(server, bytes + hidden);
         assert.ok(text === "" || text.startsWith("HTTP/1.1 400 "), text);
         assert.doesNotMatch(text, /\/hidden/);
@@ -124,7 +125,7 @@ for (const edge of loadableEdges()) {
     }
 
     for (const what of refusedByUs) {
-      it(`are refused by a named error, and the connection is closed, for ${what}`, async () => {
+      it(`are rejected with a specific error, and the connection is closed, for ${what}`, async () => {
         const answer = await send(server, unclear[what] ?? "", () => false);
         assert.match(answer.text, /^HTTP\/1\.1 400 .*"code":"invalid_request"\}\}$/s);
         assert.match(answer.text, /\r\nconnection: close\r\n/i);
@@ -132,7 +133,7 @@ for (const edge of loadableEdges()) {
       });
     }
 
-    it("are no part of the lines behind a body's last chunk", async () => {
+    it("do not include the lines after a body's last chunk", async () => {
       const trailers = `${post}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nxxGET: /hidden HTTP/1.1\r\nHost: x\r\n\r\n`;
       const { text } = await send(server, trailers);
       assert.doesNotMatch(text, /\/hidden/);
@@ -149,8 +150,8 @@ for (const edge of loadableEdges()) {
     });
   });
 
-  describe(`a request that is slow to arrive at the ${edge} edge`, () => {
-    it("is refused when its body is not whole in time, however steadily it comes", async () => {
+  describe(`a request that arrives slowly at the ${edge} edge`, () => {
+    it("is rejected when its body is not complete in time, however steadily it arrives", async () => {
       const { app, ...server } = await startServer(edge);
       const log = recordingLog();
       const listener = await listen(app, { host: "127.0.0.1", port: 0, edge, log, requestTimeoutMs: 400 });
@@ -174,7 +175,7 @@ for (const edge of loadableEdges()) {
       await server.stop();
     });
 
-    it("is cut off when its headers, or its body, stand still for some 10 s", async () => {
+    it("is disconnected when its headers or its body stall for some 10 s", async () => {
       const server = await startServer(edge);
       const open = (bytes: string) =>
         new Promise<number>((resolve) => {

@@ -1,5 +1,5 @@
-// Table of invalid request bodies, sent over a real socket to each HTTP server implementation that loads here. Each row gives
-// the status, the field named in the error, and words of the message.
+// Table of invalid request bodies that are sent over a real socket to each HTTP server implementation that loads here. Each
+// row lists the expected status, the field that the error names, and words of its message.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { loadableEdges, startServer } from "../../fixtures/http-server.ts";
@@ -296,7 +296,7 @@ const codes: Readonly<Record<number, readonly string[]>> = {
 };
 
 for (const edge of loadableEdges()) {
-  describe(`a body that is wrong, on the ${edge} edge`, async () => {
+  describe(`an invalid body on the ${edge} edge`, async () => {
     const server = await startServer(edge, { config: { unknownFields: "refuse" } });
     after(() => server.stop());
 

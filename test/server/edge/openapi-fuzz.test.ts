@@ -1,5 +1,5 @@
-// Thousands of random requests to every route of the API document, with a fake model. Each must get a response in time. The
-// document must declare the response, and the response must not be an internal error.
+// OpenAPI fuzzing: thousands of random requests to every route of the API document, with a fake model. The server must
+// respond to each in time, with a response that the document declares and that is not an internal error.
 import assert from "node:assert/strict";
 import { statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,15 +32,13 @@ import { fakeSpeech } from "../../fixtures/speech/fake-speech.ts";
 import { SkillRig } from "../../unit/actors/state/skill-rig.ts";
 import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
-/** Number of random requests of a route. */
 const thisFile = fileURLToPath(import.meta.url);
+/** Number of random requests to a route. */
 const REQUESTS_PER_ROUTE = Number(process.env.FUZZ_REQUESTS ?? 2000);
-/** Fraction of these for a route that deletes what is on the disk, because each request needs it there again. */
+/** Fraction of REQUESTS_PER_ROUTE for routes that delete files. Fewer, because each request needs the files restored on disk. */
 const DELETION_SHARE = 1 / 8;
 const ANSWER_LIMIT_MS = 2000;
-/**
- * Error codes with which the fake model fails: errors of a model, and errors of the steps before it, such as the queue.
- */
+/** Error codes with which the fake model fails: errors of the model itself, and errors of earlier steps, such as the queue. */
 const failures: readonly ErrorCode[] = [
   "context_length_exceeded",
   "unsupported",
@@ -59,7 +57,7 @@ const declared = new DeclaredAnswers(document);
 /** Prompt whose response takes longer than any test. */
 const LONG = "Tell me a long story";
 
-/** Existing ids, which the schemas cannot express, and values for features that this server does not have. */
+/** Ids of existing objects, which the schemas cannot express, and values for features that this server does not have. */
 const knownFields = {
   mcp_servers: [[]],
   skills: [[]],
@@ -90,7 +88,7 @@ function isLong({ prompt }: GenerateRequest): boolean {
   return prompt.kind === "chat" && prompt.messages.some(({ content }) => content === LONG);
 }
 
-/** Agent loop of a server without tools: no call waits for an approval, and every approval decision is accepted. */
+/** Fake agent loop of a server without tools: no call waits for an approval, and every approval decision is accepted. */
 const noTools: Agents = {
   groups: [],
   dispatches: false,
@@ -104,7 +102,7 @@ const noTools: Agents = {
   pending: () => [],
 };
 
-/** A library whose downloads are there at once. */
+/** Fake model library, whose downloads complete at once. */
 function fakeLibrary(failure: () => ErrorCode | null): ModelLibrary {
   const outcome = async () => {
     const code = failure();
@@ -122,7 +120,7 @@ function fakeLibrary(failure: () => ErrorCode | null): ModelLibrary {
   };
 }
 
-/** Agent routes, which are tested with file, session and skill stores. Other routes are tested without these stores. */
+/** Path prefixes of agent routes. Only these are tested with file, session and skill stores. */
 const ofAgents = /^\/v1\/(?:files|containers|sessions|skills|agent)\b/;
 
 function setUp(seed: number, stores: Stores | null = null) {
@@ -132,7 +130,7 @@ function setUp(seed: number, stores: Stores | null = null) {
   const inference = new FakeInference();
   const log = recordingLog();
   const [tiny, other] = inference.entries;
-  // Any file serves as the file of a model.
+  // Any file can stand in for the model file.
   const path = fileURLToPath(import.meta.url);
   inference.entries = [
     { ...(tiny as ModelEntry), path, adapters: [{ alias: "a::b", generation: "5a".repeat(32), createdAt: 1 }] },
@@ -211,7 +209,7 @@ async function storesOf(test: TestContext): Promise<Stores> {
   return { ...stores, skills };
 }
 
-/** Adds a file of the session "s", an empty session and a skill with two versions. Returns the ids of the file and the skill. */
+/** Adds a file of the session "s", an empty session, and a skill with two versions. Returns the ids of the file and the skill. */
 async function stockAgents({ files, sessions, skills }: Stores, count: number): Promise<[file: string, skill: string]> {
   writeFileSync(join(files.stagingFolder, `fuzz-${count}`), "text");
   const { id } = await files.add({
@@ -248,9 +246,9 @@ function image({ method, path, query, headers, body }: RandomRequest): string {
   return `${method} ${path.slice(0, 200)}?${query.slice(0, 200)} ${JSON.stringify(headers)} ${Buffer.from(body).toString().slice(0, 2000)}`;
 }
 
-describe("the server, sent anything", () => {
+describe("the server, given random requests", () => {
   for (const [index, { method, path }] of routes.entries()) {
-    it(`answers ${method} ${path} as the API document says`, async (test) => {
+    it(`responds to ${method} ${path} as the API document declares`, async (test) => {
       const stores = ofAgents.test(path) ? await storesOf(test) : null;
       const world = setUp(index, stores);
       const fileIds: string[] = [];
@@ -298,9 +296,9 @@ describe("the server, sent anything", () => {
       await world.app.settled();
       const faults = world.log.lines.filter(({ level }) => level === "error");
       assert.deepEqual(faults.slice(0, 3), []);
-      // No request is in progress here that could be cancelled. Cancellation has separate tests.
+      // No request is in progress that could be cancelled. Other tests cover cancellation.
       if (path === "/v1/system/requests/{request_id}/cancel") return;
-      // Random requests have no multipart bodies. Uploads have separate tests.
+      // Random requests have no multipart bodies. Other tests cover uploads.
       if (method === "POST" && operation.requestBody?.content["multipart/form-data"] !== undefined) return;
       assert.ok(
         counts.taken > 0.15 * counts.bySchema,
@@ -309,7 +307,7 @@ describe("the server, sent anything", () => {
     });
   }
 
-  it("says of any path it does not serve that there is nothing", async () => {
+  it("responds with 404 to any path that it does not serve", async () => {
     const { app, values } = setUp(routes.length);
     const segments = ["v1", "docs", "chat", "..", "%2e", "%", "{model}", "__proto__", "", "models", "z".repeat(5000)];
     for (let i = 0; i < REQUESTS_PER_ROUTE; i++) {

@@ -1,5 +1,5 @@
-// The end of a server that another one replaces, on each HTTP server implementation ("edge"): last requests on open connections,
-// and a shared port.
+// Retirement of a server that another server replaces, on each HTTP server implementation ("edge"): last requests on open
+// connections, and a shared port.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,7 +18,7 @@ const canShare = (edge: EdgeName): boolean =>
   process.platform === "linux" && (edge !== "node" || Number(process.versions.node.split(".")[0]) >= 23);
 
 for (const edge of loadableEdges()) {
-  describe(`the end of a server on the ${edge} edge`, () => {
+  describe(`a server that retires on the ${edge} edge`, () => {
     it("serves last requests after retire(), whose connections it closes, and is not ready", async () => {
       const server = await startServer(edge);
       assert.equal((await fetch(`${server.url}/ready`)).status, 200);
@@ -34,7 +34,7 @@ for (const edge of loadableEdges()) {
       await server.stop();
     });
 
-    it("shares its port with the next server, if it may", { skip: !canShare(edge) }, async () => {
+    it("shares its port with the next server, if allowed", { skip: !canShare(edge) }, async () => {
       const app = (name: string) => ({
         handle: (_: HttpRequest, reply: HttpReply) => reply.send(200, {}, name),
       });

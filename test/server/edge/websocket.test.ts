@@ -1,4 +1,4 @@
-// Responses over WebSocket on every HTTP front end: turns, continuation, errors, limits and the server's shutdown.
+// Responses API over WebSocket on every HTTP front end: turns, continuation, errors, limits, and shutdown of the server.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
@@ -316,7 +316,7 @@ for (const edge of loadableEdges()) {
   });
 }
 
-/** Returns the status and the error code of a refused handshake. */
+/** Returns the status and the error code with which a handshake is rejected. */
 async function refusalOf(
   url: string,
   headers: Record<string, string> = {},

@@ -1,4 +1,4 @@
-// The embedding API with the real default model: mounted in Hono and in Express, and in a program that must end by itself.
+// Embedding API with the real default model: mounted in Hono and in Express, and in a program that must exit by itself.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
@@ -53,7 +53,7 @@ describe("an embedded troupe", () => {
   });
   after(() => troupe.close());
 
-  /** Waits until the models compute nothing. */
+  /** Waits until the models are idle. */
   async function becomesIdle(): Promise<void> {
     const limit = Date.now() + idleLimitMs;
     while (Date.now() < limit) {
@@ -223,8 +223,8 @@ describe("an embedded troupe", () => {
     assert.equal(stdout, "200 true\n503\n200 true\n503\n");
   });
 
-  it("refuses unknown and unsuitable settings by name", async () => {
-    // A program in JavaScript may pass any setting.
+  it("rejects unknown and unsuitable settings, naming them", async () => {
+    // A JavaScript program is not type-checked, so it may pass any setting.
     const refused = (settings: object) => createTroupe(settings as TroupeSettings);
     await assert.rejects(
       refused({ troupe: { maxQueu: 4 } }),

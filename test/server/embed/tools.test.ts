@@ -1,5 +1,5 @@
-// Tools of an embedding program over HTTP: requests in each protocol that name no tool, with a scripted model; and the
-// program in examples/ with the real default model.
+// Embedded tools over HTTP: tools that an embedding program registers, with a scripted model and requests in each
+// protocol that name no tool. Also runs the program in examples/ with the real default model.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { after, before, describe, it } from "node:test";

@@ -1,5 +1,5 @@
-// Hostile probes with large bodies and headers: they must not block the main thread, nor use up the memory for other clients'
-// bodies.
+// Hostile probes with large bodies and headers: they must neither block the main thread nor use up the memory for other
+// clients' bodies.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

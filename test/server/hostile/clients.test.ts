@@ -37,7 +37,7 @@ describe("a server among hostile clients", () => {
   }
 
   it("takes a prompt that just fits, and refuses one token more", async () => {
-    // No merge contains the byte 1, so each such byte is one token.
+    // No merge contains the byte 1, so each such character is one token.
     const ask = (tokens: number) => post("completions", { prompt: "\u0001".repeat(tokens), max_tokens: 1 });
     const fits = await ask(context - 1);
     assert.equal(fits.status, 200, fits.text);
@@ -63,7 +63,7 @@ describe("a server among hostile clients", () => {
     await answers();
   });
 
-  it("frees what clients that go away had, at whatever moment they go", async () => {
+  it("frees what disconnected clients held, at whatever moment they disconnect", async () => {
     for (let round = 0; round < 5; round++) {
       const clients = Array.from({ length: queue }, (_, i) => {
         const body = { messages: "hi", max_tokens: 400, ignore_eos: true, stream: i % 2 === 0 };
@@ -78,7 +78,7 @@ describe("a server among hostile clients", () => {
     );
   });
 
-  it("chooses a token though all are banned or penalised, and breaks for nobody", async () => {
+  it("chooses a token even if all are banned or penalised, without disturbing other clients", async () => {
     const everyToken = Object.fromEntries(Array.from({ length: 512 }, (_, token) => [token, -100]));
     const everyByte = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte)).join("");
     const banned = await post("completions", { prompt: everyByte, max_tokens: 4, logit_bias: everyToken, n: 8 });
@@ -98,7 +98,7 @@ describe("a server among hostile clients", () => {
     assert.ok(JSON.parse(echoed.text).choices[0].text.startsWith(JSON.parse(said)));
   });
 
-  it("takes a body of 50 MB of white space for what it holds", async () => {
+  it("accepts a body with 50 MB of white space", async () => {
     const body = JSON.stringify({ messages: "hi", max_tokens: 1 });
     assert.equal((await post("chat/completions", " ".repeat(50 * 1024 * 1024 - body.length) + body)).status, 200);
     assert.equal((await post("chat/completions", " ".repeat(50 * 1024 * 1024))).status, 400);

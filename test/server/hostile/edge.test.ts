@@ -20,7 +20,7 @@ hostileSuite("the edge", {
 });
 
 for (const edge of others) {
-  // The parser of uws-compat never passes on HTTP/1.0 requests, as docs/operating.md says.
+  // The HTTP parser of uws-compat does not pass HTTP/1.0 requests on, as docs/operating.md says.
   const names = [
     "requests hidden in a body",
     "long paths in the log",

@@ -1,5 +1,5 @@
-// Hostile probes with faults: a missing file affects only its own model, a killed engine gives a retryable error, and the
-// server does not run programs from its folder.
+// Hostile probes with faults: a missing file affects only its own model, a killed engine causes a retryable error, and
+// the server does not run programs from its folder.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

@@ -1,4 +1,5 @@
-// Short form of `bench mutants`: damaged images, audio files, videos and models are read or refused by name, directly and over HTTP.
+// Mutants: short version of `bench mutants`. Damaged images, audio files, videos and models are decoded or rejected with a
+// specific error, directly and over HTTP.
 import assert from "node:assert/strict";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { MediaServer } from "../../../bench/mutants/media-server.ts";
@@ -8,10 +9,10 @@ import type { Kind, MediaKind, Outcome } from "../../../bench/mutants/outcome.ts
 import { quickFiles, runOversized } from "../../../bench/mutants/oversized-files.ts";
 
 const seed = 2;
-/** A mutant of this many is also sent to a server. */
+/** One of this many mutants is also sent to a server. */
 const every = 20;
 
-/** Checks that no mutant has broken a promise, and that most of the files are damaged enough to be refused. */
+/** Asserts that no mutant has caused a violation, and that most files are damaged enough to be rejected. */
 function check(kind: Kind, outcomes: readonly Outcome[], test: TestContext): void {
   const of = (result: Outcome["result"]) => outcomes.filter((outcome) => outcome.result === result);
   const replay = `npm run bench -- mutants --seed ${seed} --kind ${kind} --count 1 --first`;

@@ -1,5 +1,5 @@
-// Hostile probes of stored responses: large responses are read page by page, the server survives a full disk, and it recognizes
-// a response whose owner process died.
+// Hostile probes of stored responses: large responses are read page by page, the server survives a full disk, and it detects a
+// response whose owner process has died.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";

@@ -1,4 +1,4 @@
-// Images of chats, end to end: the real command with a generated model and a generated projector file, on both engines.
+// Images in chats, end to end: the real command with a generated model and a generated projector file, on both engines.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ const mmproj = join(folder, "mmproj.gguf");
 const side = 112;
 const tileTokens = 16;
 
-/** A picture of stripes; different numbers give different pictures. */
+/** Returns a picture of stripes. Different numbers of stripes give different pictures. */
 async function picture(stripes: number, width = side, height = side): Promise<Buffer> {
   const pixels = Buffer.alloc(width * height * 3);
   for (let i = 0; i < pixels.length; i++) pixels[i] = 127 + 120 * Math.sin((i * stripes) / 97);
@@ -62,7 +62,7 @@ for (const engine of ["wasm", "llama"]) {
       assert.equal(text.status, 200, JSON.stringify(text.body));
       const first = await ask(server, parts);
       assert.equal(first.status, 200, JSON.stringify(first.body));
-      // The image's embeddings, and a token before and after them.
+      // The image's embeddings, plus one token before and one after them.
       assert.equal(first.body.usage.prompt_tokens, text.body.usage.prompt_tokens + tileTokens + 2);
       const second = await ask(server, parts);
       assert.equal(second.body.choices[0]?.message.content, first.body.choices[0]?.message.content);
@@ -108,7 +108,7 @@ for (const engine of ["wasm", "llama"]) {
       assert.match(missing.stderr, /--image expects a file with an image .*nothing\.png: ENOENT/);
     });
 
-    it("refuses what is no image, by the name of the field", async () => {
+    it("rejects what is not an image, and names the field", async () => {
       const refused = async (url: string, expected: RegExp) => {
         const { status, body } = await ask(server, [{ type: "image_url", image_url: { url } }]);
         assert.ok(status === 400 || status === 422, `${status} ${JSON.stringify(body)}`);

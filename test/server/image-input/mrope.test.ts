@@ -1,5 +1,5 @@
-// Chats about images with a model whose images have positions in rows and columns (M-RoPE), end to end on both engines: the
-// prefix cache, images of different sizes and frames of videos do not change the answers.
+// M-RoPE end to end, on both engines: chats with a model whose image tokens have row and column positions. The prefix
+// cache, images of different sizes and video frames do not change the responses.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -55,7 +55,7 @@ for (const engine of ["wasm", "llama"]) {
       await Promise.all([plain.stop(), caching.stop()]);
     });
 
-    it("give the answers of a server without a cache, also to the next question", async () => {
+    it("get the same responses as from a server without a cache, also to the next question", async () => {
       const content = [
         { type: "text", text: "Compare" },
         await part(3, 140, 56),
@@ -64,7 +64,7 @@ for (const engine of ["wasm", "llama"]) {
       ];
       const messages = [{ role: "user", content }] as const;
       const expected = await ask(plain, messages);
-      // 5 x 2 and 3 x 6 embeddings, each image between two marks.
+      // 5 x 2 and 3 x 6 embeddings; each image also has one token before and one after it.
       assert.ok(expected.promptTokens > 10 + 18 + 4, `${expected.promptTokens} tokens`);
       assert.equal((await ask(caching, messages)).text, expected.text);
       const next = [
@@ -77,7 +77,7 @@ for (const engine of ["wasm", "llama"]) {
       assert.ok(second.cachedTokens > 10 + 18, `${second.cachedTokens} tokens cached`);
     });
 
-    it("see each frame of a video at the size of the video", async () => {
+    it("process each frame of a video at the size of the video", async () => {
       const frames = 3;
       const animation = await greyAnimation(frames, "gif");
       const video = {
@@ -88,7 +88,7 @@ for (const engine of ["wasm", "llama"]) {
       const alone = await ask(plain, [{ role: "user", content: [text] }]);
       const shown = [{ role: "user", content: [text, video] }] as const;
       const expected = await ask(plain, shown);
-      // A frame of 64 x 64 pixels is enlarged to 3 x 3 embeddings, between two marks.
+      // A frame of 64 x 64 pixels is enlarged to 3 x 3 embeddings, plus one token before and one after them.
       assert.equal(expected.promptTokens, alone.promptTokens + frames * (9 + 2));
       const next = [
         ...shown,

@@ -1,4 +1,5 @@
-// Videos of chats, end to end: the real command, with a generated model and a generated projector file; ffmpeg decodes.
+// Videos in chats, end to end: the real command with a generated model and a generated projector file. ffmpeg decodes the
+// videos.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +16,7 @@ const model = join(folder, "model.gguf");
 const mmproj = join(folder, "mmproj.gguf");
 const flags = ["-m", model, "--mmproj", mmproj, "--engine", "wasm", "--threads", "2", "--max-num-frames", "4"];
 const maxFrames = 4;
-/** Tokens of a frame: its embeddings, and a token before and after them. */
+/** Number of tokens per frame: its embeddings, plus one token before and one after them. */
 const frameTokens = 18;
 const video = greyVideo(11);
 
@@ -102,7 +103,7 @@ describe("videos", () => {
     assert.match(missing.stderr, /--video expects a file with a video .*nothing\.mp4: ENOENT/);
   });
 
-  it("are refused by the name of the field", async () => {
+  it("are rejected with an error that names the field", async () => {
     const refused = async (url: string, expected: RegExp) => {
       const { status, body } = await ask({ type: "video_url", video_url: { url } });
       assert.ok(status === 400 || status === 422, `${status} ${JSON.stringify(body)}`);

@@ -1,4 +1,5 @@
-// Images with a checkpoint, end to end: the real command serves folders with a vision part, without a projector file.
+// Images with a vision checkpoint, end to end: the real command serves model folders that include a vision part, without a
+// projector file.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,14 +19,14 @@ const folders = [
     name: "llava",
     write: (folder: string) => writeVisionFolder(folder, "LlavaForConditionalGeneration"),
     size: { width: folderImageSize, height: folderImageSize },
-    // Patches of the tile: one embedding each.
+    // One embedding per patch of the tile.
     imageTokens: 64,
   },
   {
     name: "qwen2.5-vl",
     write: (folder: string) => writeLanguageFolder(folder, "qwen2.5-vl"),
     size: languageImage,
-    // 7 x 5 squares, between two marks.
+    // 7 x 5 embeddings, plus one token before and one after them.
     imageTokens: 37,
   },
 ] as const;
@@ -44,7 +45,7 @@ for (const { name, write, size, imageTokens } of folders) {
     });
     after(async () => void (await server.stop()));
 
-    it("takes images with kind multimodal", async () => {
+    it("accepts images with kind multimodal", async () => {
       const { width, height, pixels } = folderTile(size.width, size.height);
       const png = await sharp(pixels, { raw: { width, height, channels: 3 } })
         .png()

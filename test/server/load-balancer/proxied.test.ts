@@ -1,4 +1,4 @@
-// Three servers behind nginx while one is killed, one is stopped and Redis is restarted. `bench replicas` is the long form.
+// Three servers behind nginx: one is killed, one is stopped, and Redis is restarted. `bench replicas` is the longer version.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { realModel } from "../../fixtures/models/models.ts";
@@ -9,7 +9,7 @@ import { runProxied } from "./proxied.ts";
 const STREAMS = 8;
 
 describe("three servers behind nginx", { skip: lacksRedis || lacksProxy("nginx"), timeout: 180_000 }, () => {
-  it("cut only the streams of the server that is killed, and lose no stored response", async () => {
+  it("cut only the streams of the killed server, and lose no stored response", async () => {
     const { path: model } = await realModel();
     const result = await runProxied({ proxy: "nginx", model, streams: STREAMS, tokens: 64, redis: "after" });
     const { killed, drained, kept } = result.counts;
@@ -17,7 +17,7 @@ describe("three servers behind nginx", { skip: lacksRedis || lacksProxy("nginx")
     for (const counts of [drained, kept]) {
       assert.deepEqual([counts.whole, counts.cut, counts.readable], [STREAMS, 0, responses]);
     }
-    // A client of a killed server sees that its connection was closed in the middle of the body.
+    // The clients of the killed server see that their connections close in the middle of the body.
     assert.deepEqual([killed.whole, killed.cut], [0, STREAMS]);
     assert.deepEqual([killed.interrupted, killed.readable], [responses, responses]);
     assert.ok(

@@ -1,5 +1,6 @@
-// Replicas behind a proxy: three servers of the real command over one Redis, streams through the proxy on each, then one server is
-// killed, one is stopped and Redis is restarted. Returns what the clients saw. Used by a test and by `bench replicas`.
+// Failover scenario: three servers of the real command share one Redis behind a proxy. While clients read streams from each
+// server, one server is killed, one is stopped, and Redis is restarted. Returns what the clients observed. Used by a test and by
+// `bench replicas`.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,34 +12,34 @@ import { Follower, jsonBody, type StreamEvent } from "../replicas/rig.ts";
 export interface ProxiedOptions {
   readonly proxy: ProxyName;
   readonly model: string;
-  /** Streams on each server. Every fourth is a chat completion, the others are background responses. */
+  /** Number of streams on each server. Every fourth is a chat completion, the others are background responses. */
   readonly streams: number;
-  /** Tokens of each stream. */
+  /** Number of tokens of each stream. */
   readonly tokens: number;
-  /** Whether Redis is restarted before a server is killed and another stopped, or after that. */
+  /** Whether Redis restarts before or after one server is killed and another is stopped. */
   readonly redis: "before" | "after";
 }
 
 const LEASE_SECS = 2;
-/** Clients of short requests that must all succeed, and the pause of each in ms. */
+/** Number of clients that send short requests, all of which must succeed. PROBE_MS: pause of each client between requests, in ms. */
 const PROBE_LANES = 4;
 const PROBE_MS = 250;
-/** Time in ms for a request that fails for a reason that passes. */
+/** Maximum time in ms to repeat a request that fails for a temporary reason. */
 const SETTLE_MS = 20_000;
 const AFFINITY = "x-session-affinity";
 const roles = ["killed", "drained", "kept"] as const;
 type Role = (typeof roles)[number];
 
-/** What the clients of one server saw. */
+/** What the clients of one server observed. */
 interface Counts {
   streams: number;
-  /** Streams with all their events and their end. */
+  /** Number of streams that delivered all their events, including the last. */
   whole: number;
-  /** Streams whose connection was closed before their end. */
+  /** Number of streams whose connection closed early. */
   cut: number;
-  /** Cut responses whose events were followed again, to a retryable error. */
+  /** Number of cut responses that, read again from the last received event, ended with a retryable error. */
   interrupted: number;
-  /** Stored responses that any server shows in their right state. */
+  /** Number of stored responses that a server returns with the correct state. */
   readable: number;
   events: number;
   lost: number;
@@ -47,14 +48,14 @@ interface Counts {
 
 export interface ProxiedResult {
   readonly counts: Readonly<Record<Role, Counts>>;
-  /** Short requests through the proxy meanwhile, and those that failed. */
+  /** Number of short requests sent through the proxy during the scenario. `failedProbes`: those that failed. */
   readonly probes: number;
   readonly failedProbes: readonly string[];
-  /** Seconds from the stop of a server to the end of its process. */
+  /** Time in seconds from stopping a server until its process exits. */
   readonly drainSecs: number;
   /** Exit code of the stopped server. */
   readonly drainCode: number | null;
-  /** What clients of cut streams got, by how often. */
+  /** Number of cut streams by the error that the client got. */
   readonly cuts: ReadonlyMap<string, number>;
 }
 
@@ -85,7 +86,7 @@ export async function runProxied(options: ProxiedOptions): Promise<ProxiedResult
     "300",
   ];
   const environment = { TROUPE_STATE_URL: redis.url };
-  // The alias tells which server has answered.
+  // The alias shows which server has responded.
   const servers = await Promise.all(
     roles.map((role) => startServer([...flags, ...more, "--alias", role], environment)),
   );
@@ -137,7 +138,7 @@ async function scenario({ redis, servers, proxy }: Rig, options: ProxiedOptions)
 
 const portOf = ({ url }: RunningServer): number => Number(new URL(url).port);
 
-/** Finds values of the header that the proxy sends to each server: as many for each as it has streams. */
+/** Finds values of the affinity header that the proxy sends to each server: `each` values per server. */
 async function keysOf(url: string, each: number): Promise<Map<Role, string[]>> {
   const found = new Map<Role, string[]>(roles.map((role) => [role, []]));
   for (let i = 0; [...found.values()].some((keys) => keys.length < each); i++) {
@@ -154,7 +155,7 @@ async function keysOf(url: string, each: number): Promise<Map<Role, string[]>> {
   return found;
 }
 
-/** Opens all streams and waits until each has begun. */
+/** Opens all streams and waits until each has started. */
 async function openStreams(
   url: string,
   keys: ReadonlyMap<Role, readonly string[]>,
@@ -178,13 +179,13 @@ async function open(url: string, role: Role, key: string, i: number, tokens: num
   return { role, isChat, follower, id: follower.events[0]?.response?.id ?? "" };
 }
 
-/** Text of a chunk of a chat completion. */
+/** Returns the text in a chunk of a chat completion. */
 function chatText(event: StreamEvent): string {
   const { choices } = event as unknown as { choices?: readonly { delta?: { content?: string } }[] };
   return choices?.[0]?.delta?.content ?? "";
 }
 
-/** Waits for the end of a stream and counts what its client saw. */
+/** Waits for the end of a stream and counts what its client observed. */
 async function judge(
   url: string,
   { isChat, follower, id }: Stream,
@@ -211,7 +212,7 @@ async function judge(
   }
   const events = [...follower.events];
   if (!isDone) {
-    // The client goes on behind the last event that it has.
+    // The client resumes after the last event that it has received.
     const after = events.at(-1)?.sequence_number ?? -1;
     const next = `${url}/v1/responses/${id}?stream=true&starting_after=${after}`;
     const { error } = await settled(next);
@@ -239,7 +240,8 @@ async function judge(
 }
 
 /**
- * Repeats a request while it fails because the proxy or Redis is not back. Returns the body of a response in JSON; {} for a stream.
+ * Repeats a request while it fails because the proxy or Redis is not available again. Returns the JSON body of the response; {} for
+ * a stream.
  */
 async function settled(url: string): Promise<Shown> {
   const limit = performance.now() + SETTLE_MS;
@@ -270,7 +272,7 @@ function emptyCounts(): Counts {
   return { streams: 0, whole: 0, cut: 0, interrupted: 0, readable: 0, events: 0, lost: 0, doubled: 0 };
 }
 
-/** Sends short requests, each with another key, until it is stopped: a few at a time, so that they fill no queue. */
+/** Sends short requests, each with a different affinity key, until `stop` is called. Only a few run at once, so that they fill no queue. */
 function startProbes(url: string): { stop(): Promise<{ count: number; failures: string[] }> } {
   const failures: string[] = [];
   let count = 0;

@@ -1,5 +1,5 @@
-// The configurations of nginx, HAProxy and Envoy in deploy/, with the real programs (Envoy only if ENVOY names it) in front of two
-// servers.
+// Proxy configurations of deploy/ for nginx, HAProxy and Envoy, tested with the real programs in front of two servers. Envoy is
+// tested only if the variable ENVOY gives its path.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -13,7 +13,7 @@ const AFFINITY = "x-session-affinity";
 const KEYS = Array.from({ length: 24 }, (_, i) => `conversation ${i}`);
 const GAP_MS = 150;
 
-/** Says the name of the server, waits, and ends. */
+/** Script: outputs the name of the server, waits, and ends. */
 const script = (name: string) =>
   function* (): Iterable<Step> {
     yield [text(name)];
@@ -40,7 +40,7 @@ for (const name of ["nginx", "haproxy", "envoy"] as const) {
       await Promise.all(servers.map((server) => server.stop()));
     });
 
-    /** Sends a request and returns the server that answered, and the header of the response. */
+    /** Sends a request with this affinity key. Returns the name of the server that responded, and the affinity header of its response. */
     const ask = async (key: string | null): Promise<{ readonly server: string; readonly affinity: string | null }> => {
       const init = jsonBody({ messages: "hi" });
       const headers = { ...init.headers, ...(key === null ? {} : { [AFFINITY]: key }) };
@@ -57,21 +57,22 @@ for (const name of ["nginx", "haproxy", "envoy"] as const) {
         KEYS,
       );
       assert.deepEqual([...new Set(first.map(({ server }) => server))].sort(), ["first.", "second."]);
-      // One after another: with many at once, a proxy that bounds the load of a server sends some to the other.
+      // Requests are sent one after another. If many ran at once, a proxy that limits the load per server would send some to
+      // the other server.
       for (const [i, key] of KEYS.slice(0, 3).entries()) {
         const alone = await ask(key);
         assert.deepEqual(await ask(key), alone, `key ${i}`);
       }
     });
 
-    it("gives a client without the header a value with which it keeps its server", async () => {
+    it("gives a client without the header a value that keeps it on its server", async () => {
       const { server, affinity } = await ask(null);
       assert.ok(affinity);
       assert.deepEqual(await ask(affinity), { server, affinity });
       assert.deepEqual(await ask(null), { server, affinity });
     });
 
-    it("passes a stream on as it comes", async () => {
+    it("forwards a stream without buffering", async () => {
       const reply = await fetch(`${proxy.url}/v1/chat/completions`, jsonBody({ messages: "hi", stream: true }));
       const times: number[] = [];
       for await (const piece of reply.body as unknown as AsyncIterable<Uint8Array>) {
@@ -80,7 +81,7 @@ for (const name of ["nginx", "haproxy", "envoy"] as const) {
       assert.ok((times.at(-1) ?? 0) - (times[0] ?? 0) > GAP_MS / 2, `${times}`);
     });
 
-    it("passes WebSocket connections on", async () => {
+    it("forwards WebSocket connections", async () => {
       const socket = new WebSocket(`${proxy.url.replace("http", "ws")}/v1/responses`);
       await new Promise((resolve, reject) => socket.once("open", resolve).once("error", reject));
       socket.send(JSON.stringify({ type: "response.create", input: "hi" }));
@@ -94,7 +95,7 @@ for (const name of ["nginx", "haproxy", "envoy"] as const) {
       socket.terminate();
     });
 
-    it("passes the errors of a server on, with their headers", async () => {
+    it("forwards the errors of a server, with their headers", async () => {
       const reply = await fetch(`${proxy.url}/v1/responses/resp_unknown`);
       assert.equal(reply.status, 404);
       assert.match(await reply.text(), /resp_unknown/);

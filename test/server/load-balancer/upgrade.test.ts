@@ -1,5 +1,5 @@
-// Upgrades on one port: the next server starts beside the old one, and the old one stops. UPGRADES and LANES set how many there
-// are and how many clients send requests meanwhile.
+// Upgrades on a shared port: a new server starts while the old one still runs, then the old one stops. UPGRADES sets the number
+// of upgrades, LANES the number of clients that send requests during them.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sharedPortRisk } from "../../../http/server/port/shared-port.ts";
@@ -12,7 +12,7 @@ import { jsonBody } from "../replicas/rig.ts";
 const upgrades = Number(process.env.UPGRADES ?? 1);
 const lanes = Number(process.env.LANES ?? 16);
 const TOKENS = 40;
-/** Longer than a request takes, so that each connection has its last request meanwhile. */
+/** Shutdown delay: longer than a request, so that every connection completes its last request within it. */
 const DELAY_SECS = process.env.DELAY_SECS ?? "4";
 const isLinux = process.platform === "linux";
 
@@ -43,7 +43,8 @@ describe("servers with reuse_port", {
     } finally {
       const failures = [...(await load.stop())].sort(resetsFirst);
       await stopNow(current);
-      // Without tcp_migrate_req a connection may arrive between the last accept of a server and the close of its socket.
+      // Unless tcp_migrate_req is set, a connection that arrives between a server's last accept and the close of its socket is
+      // reset.
       const resets = failures.filter(isReset).length;
       assert.deepEqual(failures.slice(resets), [], `failures of ${load.count} requests at ${url}`);
       assert.ok(resets === 0 || (sharedPortRisk() !== null && resets <= upgrades), `${resets} connections were reset`);
@@ -77,7 +78,7 @@ describe("a server with reuse_port that MCP clients listen to", {
     await listening.text();
     assert.ok(performance.now() - began < 5000, "the stream ends at once");
     assert.deepEqual(await stopped, { code: 0, signal: null });
-    // 12 s after the last request no client has an idle connection.
+    // All idle client connections are closed 12 s after the last request, so the server does not wait longer.
     assert.ok(performance.now() - began < 30_000, "the server ends long before the delay has passed");
   });
 });
@@ -89,7 +90,7 @@ async function stopNow({ process: child }: RunningServer): Promise<void> {
   child.kill("SIGKILL");
 }
 
-/** Clients that send one request after another: streams, whole responses, and requests on connections of their own. */
+/** Clients that send one request after another: some stream, some do not, and some open a new connection for each request. */
 class Load {
   count = 0;
   readonly #url: string;
@@ -123,7 +124,7 @@ class Load {
     }
   }
 
-  /** Returns what is wrong with a response; null: nothing. */
+  /** Sends a request. Returns what is wrong with the response; null = nothing. */
   async #ask(init: RequestInit, isStream: boolean): Promise<string | null> {
     const reply = await fetch(`${this.#url}/v1/chat/completions`, init);
     const text = await reply.text();

@@ -1,5 +1,5 @@
-// Conformance suite of the MCP protocol against the MCP client. The scenarios auth/… are left out: they test OAuth, and
-// the client only sends the bearer token from its settings.
+// MCP conformance suite against troupe's MCP client. The scenarios auth/… are omitted: they test OAuth, but the client
+// only sends the bearer token from its settings.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 const suite = createRequire(import.meta.url).resolve("@modelcontextprotocol/conformance/dist/index.js");
 const client = fileURLToPath(new URL("../../fixtures/mcp/conformance-client.js", import.meta.url));
 
-/** Returns the summary of a scenario. */
+/** Runs a scenario and returns its summary. */
 function summaryOf(scenario: string): Promise<string> {
   const command = `${process.execPath} ${client}`;
   const args = [suite, "client", "--command", command, "--scenario", scenario];

@@ -34,7 +34,7 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(await client.ping(), {});
     });
 
-    it("lists a tool a capability, with the fields of its route", async () => {
+    it("lists one tool per capability, with the fields of its route", async () => {
       const { tools } = await client.listTools();
       assert.deepEqual(
         tools.map(({ name }) => name),
@@ -44,7 +44,8 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(required, ["messages"]);
       assert.ok(properties!.temperature);
       assert.equal(properties!.stream, undefined);
-      // Optional fields have plain types without null, because an inspector shows inputs only for plain types.
+      // Optional fields have plain types instead of unions with null, because an inspector shows input fields only for plain
+      // types.
       for (const [name, type] of [
         ["max_tokens", "integer"],
         ["temperature", "number"],
@@ -76,7 +77,7 @@ for (const edge of loadableEdges()) {
       );
     });
 
-    it("tells progress to whom asks for it", async () => {
+    it("reports progress to clients that request it", async () => {
       server.inference.script = function* () {
         for (const word of ["one ", "two ", "three"]) {
           yield [text(word)];
@@ -98,7 +99,7 @@ for (const edge of loadableEdges()) {
       ]);
     });
 
-    it("gives back calls the model makes", async () => {
+    it("returns the calls that the model makes", async () => {
       server.inference.script = function* () {
         yield [...toolCall("add", ['{"a":', "1}"]), finish("tool_calls"), done];
       };
@@ -109,14 +110,14 @@ for (const edge of loadableEdges()) {
         choices: { message: { tool_calls: { function: object }[] } }[];
       };
       assert.deepEqual(choices[0]!.message.tool_calls[0]!.function, { name: "add", arguments: '{"a":1}' });
-      // The text content repeats the result for clients that read only texts.
+      // The text content repeats the result, for clients that read only text.
       const [said] = result.content;
       assert.deepEqual(JSON.parse(said?.type === "text" ? said.text : ""), {
         tool_calls: choices[0]!.message.tool_calls,
       });
     });
 
-    it("gives the thoughts of a model that came to no answer", async () => {
+    it("returns the reasoning of a model that gave no answer", async () => {
       server.inference.script = () => [[reasoning("Let me see"), finish("length"), done]];
       const { content } = await client.callTool({ name: "chat", arguments: { messages } });
       server.inference.script = hello;

@@ -1,4 +1,4 @@
-// Conformance suite of the MCP protocol against the MCP server, on every HTTP server implementation that loads here.
+// MCP conformance suite against troupe's MCP server, on every HTTP server implementation that loads here.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
@@ -7,7 +7,7 @@ import { conformanceServer } from "../../fixtures/conformance-tools.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { type McpTestServer, startMcp } from "../../fixtures/mcp-server.ts";
 
-/** Returns whether each scenario of the suite passed, by name. */
+/** Runs the suite. Returns whether each scenario passed, by scenario name. */
 function conformance({ url }: McpTestServer): Promise<ReadonlyMap<string, boolean>> {
   const require = createRequire(import.meta.url);
   const suite = require.resolve("@modelcontextprotocol/conformance/dist/index.js");
@@ -20,7 +20,7 @@ function conformance({ url }: McpTestServer): Promise<ReadonlyMap<string, boolea
 }
 
 describe("the conformance suite", () => {
-  // The other scenarios test prompts, resources, completion and log levels. This server declares none of them.
+  // The other scenarios test prompts, resources, completion and log levels, which this server does not declare.
   const ofAnyServer = [
     "server-initialize",
     "ping",

@@ -1,4 +1,4 @@
-// MCP sessions on three replicas with the official client, whose requests go round. The replicas share a real Redis.
+// MCP sessions on three replicas that share a real Redis. The official client sends its requests to the replicas in turn.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -53,7 +53,7 @@ describe("MCP sessions on several replicas", { skip: lacksRedis, timeout: 60_000
     rmSync(folder, { recursive: true, force: true });
   });
 
-  /** Connects the official client. Its requests go to the replicas in turn, or to the next ones in `order`. */
+  /** Connects the official client. Its requests go to the replicas in turn, or in the given `order`. */
   async function connected(
     order: number[] = [],
   ): Promise<{ client: Client; transport: StreamableHTTPClientTransport }> {
@@ -118,7 +118,7 @@ describe("MCP sessions on several replicas", { skip: lacksRedis, timeout: 60_000
     assert.equal((await post(at(0), { ...list, method: "tools/list" })).status, 200, "without a session");
     await redis.start();
     await sleep(500);
-    // Redis has lost its data.
+    // Redis has lost its data at this point.
     const rested = { "mcp-session-id": resting.headers.get("mcp-session-id") ?? "" };
     assert.equal((await post(at(1), list, rested)).status, 404);
   });

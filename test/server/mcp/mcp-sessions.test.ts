@@ -9,7 +9,7 @@ describe("the sessions of the MCP server", () => {
   const use = (server: McpTestServer, { headers }: Reply) =>
     post(server, list, { "mcp-session-id": headers.get("mcp-session-id")! });
 
-  it("gives the place of the one that rested longest to a new one", async () => {
+  it("replaces the session that was idle longest by a new one", async () => {
     const server = await startMcp("node", { maxSessions: 2 });
     after(() => server.stop());
     const [first, second] = [await open(server), await open(server)];
@@ -20,7 +20,7 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await use(server, third)).status, 200);
   });
 
-  it("takes the place of the client that has most, however long others have rested", async () => {
+  it("replaces a session of the client that has most, however long others were idle", async () => {
     const server = await startMcp("node", { maxSessions: 4 });
     after(() => server.stop());
     const openAs = (client: string) => post(server, initialize, { "x-api-key": `the key of the client ${client}` });
@@ -36,7 +36,7 @@ describe("the sessions of the MCP server", () => {
     for (const reply of [quiet, other, last]) assert.equal((await use(server, reply)).status, 200);
   });
 
-  it("ends none for an initialize that it refuses", async () => {
+  it("end none for a rejected initialize", async () => {
     const server = await startMcp("node", { maxSessions: 1 });
     after(() => server.stop());
     const begun = await open(server);
@@ -46,7 +46,7 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await use(server, begun)).status, 200);
   });
 
-  it("begins one whichever of JSON's names the request goes by", async () => {
+  it("begins one however the method's name is escaped in JSON", async () => {
     const server = await startMcp("node", { maxSessions: 1 });
     after(() => server.stop());
     const begun = await post(server, initialize, { "content-type": "application/vnd.example+json" });
@@ -54,7 +54,7 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await use(server, begun)).status, 200);
   });
 
-  it("refuses more while all are in use, and drops the streams that only listen when it drains", async () => {
+  it("rejects more while all are in use, and closes streams that only listen when the server drains", async () => {
     const server = await startMcp("node", { maxSessions: 1 });
     after(() => server.stop());
     const { headers } = await open(server);
@@ -82,7 +82,7 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await post(server, list, session)).status, 200, "requests are still answered");
   });
 
-  it("ends one that nobody uses", async () => {
+  it("ends an unused session", async () => {
     const server = await startMcp("node", { sessionIdleMs: 500 });
     after(() => server.stop());
     const begun = await open(server);

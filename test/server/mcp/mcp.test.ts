@@ -1,4 +1,4 @@
-// The MCP server on a real socket with a fake inference: valid requests, and requests that no regular client sends.
+// MCP server on a real socket with a fake inference: valid requests, and requests that no regular client would send.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { Client, type ProgressCallback, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
@@ -104,7 +104,7 @@ describe("the MCP server", async () => {
     });
   }
 
-  it("takes pages of this machine, and tells browsers so", async () => {
+  it("accepts pages of this machine, and tells browsers so", async () => {
     const origin = { origin: "http://localhost:6274" };
     const { status, headers } = await post(server, list, origin);
     assert.equal(status, 200);
@@ -114,7 +114,7 @@ describe("the MCP server", async () => {
     assert.match(preflight.headers.get("access-control-allow-methods")!, /DELETE/);
   });
 
-  it("has nothing at other paths, and no other methods", async () => {
+  it("returns 404 for other paths, and accepts no other methods", async () => {
     const elsewhere = await fetch(new URL("/v1/models", server.url));
     assert.equal(elsewhere.status, 404);
     for (const method of ["GET", "DELETE", "PUT"]) {
@@ -186,7 +186,7 @@ describe("the MCP server", async () => {
     assert.match((await post(server, chatCall(7), again)).body, /Hello world/);
   });
 
-  it("refuses arguments nested beyond reason, and says no more than that", async () => {
+  it("rejects arguments that are nested too deeply, with a short message", async () => {
     const depth = 90_000;
     const nested = `${"[".repeat(depth)}${"]".repeat(depth)}`;
     const call = JSON.stringify(chatCall(1)).replace(JSON.stringify(messages), nested);

@@ -1,4 +1,4 @@
-// Limits on open files: a server that cannot accept more connections, and a server that cannot start.
+// Open file limits: a server that cannot accept more connections, and a server that cannot start.
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ function serve(limit: number, argv: readonly string[]): ChildProcess & { output(
   return Object.assign(child, { output: () => output });
 }
 
-/** CPU time of a process and its threads so far, in hundredths of a second. */
+/** Returns the CPU time that a process and its threads have used, in hundredths of a second. */
 function ticksOf(pid: number): number {
   const stat = execFileSync("cat", [`/proc/${pid}/stat`], { encoding: "utf8" });
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
@@ -31,9 +31,9 @@ function ticksOf(pid: number): number {
 
 const isLinux = process.platform === "linux";
 
-describe("a server that may have few files open", { skip: !isLinux }, () => {
+describe("a server with a low limit of open files", { skip: !isLinux }, () => {
   for (const edge of loadableEdges()) {
-    it(`refuses more connections than it can have on the ${edge} edge, rests meanwhile, and serves again`, async () => {
+    it(`rejects more connections than the limit allows on the ${edge} edge, uses no CPU meanwhile, and serves again`, async () => {
       const model = await tinyModel();
       const small = ["--cpu", "--threads", "1", "--max-model-len", "256", "--state-dir", "none", "--host", "127.0.0.1"];
       const server = serve(limit, ["-m", model, ...small, "--edge", edge]);
@@ -74,7 +74,7 @@ describe("a server that may have few files open", { skip: !isLinux }, () => {
   }
 
   for (const few of [40, 64, 200]) {
-    it(`says what it needs where it may have ${few}`, async () => {
+    it(`reports how many files it needs if the limit is ${few}`, async () => {
       const server = serve(few, ["-m", await tinyModel(), "--cpu"]);
       const killer = setTimeout(() => server.kill("SIGKILL"), 60_000);
       const [code] = await once(server, "close");

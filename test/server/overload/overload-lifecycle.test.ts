@@ -1,4 +1,4 @@
-// Errors that clients get while the server is unavailable: before the model is loaded, after a stop was requested, and when the
+// Errors that clients get while the server is unavailable: before the model is loaded, after shutdown has begun, and when the
 // memory for request bodies is full.
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -44,7 +44,7 @@ async function postUntil(url: string, body: string, status: number): Promise<Tol
 }
 
 describe("a server whose model is being loaded", () => {
-  it("answers 503 and Retry-After, until it has it", async () => {
+  it("responds with 503 and Retry-After until the model is loaded", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
     const { port } = taken.address() as AddressInfo;
@@ -63,11 +63,11 @@ describe("a server whose model is being loaded", () => {
   });
 });
 
-describe("a server told to stop", () => {
-  // Skipped on Node's HTTP server, which closes idle connections, so no client can receive the error.
+describe("a server that is being stopped", () => {
+  // Skipped on Node's HTTP server: it closes idle connections, so no client could receive the error.
   const skip = loadableEdges()[0] === "node" ? "only the node edge loads here" : false;
 
-  it("answers a request on an open connection, closes it, and finishes what runs", { skip }, async () => {
+  it("answers a request on an open connection, closes it, and finishes running requests", { skip }, async () => {
     const server = await startServer(["-m", await tinyModel(), ...small, "--shutdown-deadline-secs", "300"]);
     const connection = new KeptConnection(server.url);
     assert.equal((await connection.get("/health")).status, 200);
@@ -86,15 +86,15 @@ describe("a server told to stop", () => {
 
 describe("the bodies of requests in flight", () => {
   for (const edge of loadableEdges()) {
-    it(`are bounded all together on the ${edge} edge: what is over is refused with 429 until there is room`, async () => {
+    it(`have a total size limit on the ${edge} edge: what exceeds it is rejected with 429 until there is room`, async () => {
       const limit = ["--max-body-bytes-in-flight", String(2 * mebibyte), "--edge", edge];
       const server = await startServer(["-m", await tinyModel(), ...small, ...limit]);
       try {
         const request = JSON.stringify(bodyOf(2));
         const large = request.padEnd(1.2 * mebibyte);
         assert.equal((await post(server.url, large)).status, 200);
-        // Opens a new connection if this one is rejected. If this request and the large one arrive together, the server may
-        // reject this one instead of the large one.
+        // Opens a new connection if the server rejects this request. If this request and the large one arrive together, the
+        // server may reject this one instead of the large one.
         const openUnrefused = (): Socket => {
           const socket = openUnfinishedPost(server.url, mebibyte);
           socket.once("data", () => (unfinished = openUnrefused()));

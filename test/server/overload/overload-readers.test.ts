@@ -1,5 +1,5 @@
-// Many stalled readers in addition to active ones, against the real command with the generated model. A stalled reader delays
-// no other client. If it resumes reading in time, it loses nothing; otherwise it loses its request.
+// Stalled readers in addition to active ones, against the real command with the generated model. A stalled reader delays no
+// other client. If it resumes reading in time, it loses nothing; otherwise its request fails.
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { describe, it } from "node:test";
@@ -20,7 +20,7 @@ async function start(stalledReaderSecs: number, edge: string = loadableEdges()[0
   return startServer(["-m", await tinyModel(), ...common, ...limits]);
 }
 
-/** Request with about 1.6 KB per token, so that the response exceeds the kernel's buffers for a connection. */
+/** Request that produces about 1.6 KB per token, so that the response exceeds the kernel's socket buffers. */
 const wordyBody = {
   messages: [{ role: "user", content: "hi" }],
   max_tokens: longAnswer,
@@ -38,7 +38,7 @@ async function assertAnswered({ url }: RunningServer): Promise<void> {
   assert.equal(usage?.completion_tokens, 20);
 }
 
-/** Number of finished requests in the access log. */
+/** Returns the number of finished requests in the access log. */
 const endedCount = (server: RunningServer) => server.output().split("path=/v1/chat/completions").length - 1;
 
 async function assertWhole(socket: Socket): Promise<void> {
@@ -49,13 +49,13 @@ async function assertWhole(socket: Socket): Promise<void> {
 
 const tokenCount = (text: string) => text.split('"top_logprobs":[').length - 1;
 
-// Runs the tests of all HTTP server implementations at the same time, because the tests mostly wait.
-describe("a reader that stands still for less than stalled_reader_secs", { concurrency: true }, () => {
+// Tests all HTTP server implementations concurrently, because the tests mostly wait.
+describe("a reader that stalls for less than stalled_reader_secs", { concurrency: true }, () => {
   // By default uWebSockets.js closes a connection whose client reads nothing for 8 to 12 seconds.
   const standingMs = 16_000;
 
   for (const edge of loadableEdges()) {
-    it(`is left alone on the ${edge} edge, and gets every token when it reads on`, async () => {
+    it(`stays connected on the ${edge} edge, and gets every token when it resumes`, async () => {
       const server = await start(300, edge);
       try {
         const socket = openStandingReader(server.url, wordyBody);
@@ -68,15 +68,15 @@ describe("a reader that stands still for less than stalled_reader_secs", { concu
   }
 });
 
-describe("more standing readers than slots", () => {
-  it("keep no other from being answered, and get every token when they read on", async () => {
+describe("more stalled readers than slots", () => {
+  it("do not delay other clients, and get every token when they resume", async () => {
     const server = await start(300);
     try {
       const sockets = Array.from({ length: standing }, () => openStandingReader(server.url, wordyBody));
       for (let turn = 0; turn < 4; turn++) await assertAnswered(server);
       while (endedCount(server) < 4) await sleep(10);
       assert.equal(endedCount(server), 4, "a standing reader's request has ended though it was not read");
-      // Each stalled reader has lost its slot, and gets a slot again when it reads.
+      // Each stalled reader has lost its slot, and gets a slot again when it resumes reading.
       await Promise.all(sockets.map(assertWhole));
       await assertAnswered(server);
     } finally {
@@ -84,7 +84,7 @@ describe("more standing readers than slots", () => {
     }
   });
 
-  it("are cut off after stalled_reader_secs, every one of them", async () => {
+  it("are all disconnected after stalled_reader_secs", async () => {
     const server = await start(1);
     try {
       const sockets = Array.from({ length: standing }, () => openStandingReader(server.url, wordyBody));

@@ -1,5 +1,5 @@
-// A client that arrives while another client holds every slot with long responses: it is served first, and the long responses
-// still complete. Against the real command with the generated model.
+// Slot shares: a client arrives while another client holds every slot with long responses. The new client is served first,
+// and the long responses still complete. Tested on the real command with the generated model.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
@@ -32,7 +32,7 @@ async function answer(client: OpenAI, maxTokens: number, begun: () => void): Pro
   return { text, tokens };
 }
 
-describe("a client that comes while another one holds all slots", () => {
+describe("a client that arrives while another one holds all slots", () => {
   let server: RunningServer;
   before(async () => {
     const size = ["--max-seqs", String(slots), "--max-model-len", "16384"];
@@ -40,7 +40,7 @@ describe("a client that comes while another one holds all slots", () => {
   });
   after(() => server.stop());
 
-  it("is answered before they end, and they say what they would have said", async () => {
+  it("is answered before the other responses end, whose texts stay unchanged", async () => {
     const [greedy, other] = [clientOf(server, "greedy"), clientOf(server, "other")];
     const ends: string[] = [];
     const ended = async <T>(name: string, work: Promise<T>): Promise<T> => {

@@ -1,4 +1,4 @@
-// Overload as clients see it: rejections and their errors, and the duration and order of the waits in the queue. Against the
+// Overload as clients see it: rejections and their errors, and the duration and order of waits in the queue. Tested on the
 // real command with the generated model. The tests check orders and counts, not times.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
@@ -27,7 +27,7 @@ async function start(...flags: string[]): Promise<RunningServer> {
   return startServer(["-m", await tinyModel(), ...common, ...flags]);
 }
 
-/** Starts a request that runs until it is aborted, and waits for its first token. */
+/** Starts a request that runs until it is aborted. Waits for its first token. */
 async function occupySlot(client: OpenAI): Promise<AbortController> {
   const stream = await client.chat.completions.create({ ...bodyOf(endless), stream: true });
   await stream[Symbol.asyncIterator]().next();
@@ -51,7 +51,7 @@ function assertRefusal(error: InstanceType<typeof OpenAI.APIError>, status: numb
   assert.match(error.headers?.get("retry-after") ?? "", /^[1-9]\d*$/);
 }
 
-/** Repeats a request until the server does not reject it immediately, which means that it waits in the queue. */
+/** Repeats a request until the server does not reject it immediately, which means that the request waits in the queue. */
 async function queueUp(client: OpenAI, signal?: AbortSignal): Promise<{ answer: Promise<OpenAI.ChatCompletion> }> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const answer = client.chat.completions.create(bodyOf(5), { signal });
@@ -78,7 +78,7 @@ describe("a queue that is full", () => {
   });
   after(() => server.stop());
 
-  it("refuses exactly those too many with 429 and Retry-After, before any other is done, and answers the rest", async () => {
+  it("rejects exactly the excess requests with 429 and Retry-After before any other ends, and answers the rest", async () => {
     const ends: string[] = [];
     const answers = Array.from({ length: slots + queue + overflow }, async () => {
       const answer = clientOf(server).chat.completions.create(bodyOf(1000));
@@ -96,7 +96,7 @@ describe("a queue that is full", () => {
     assert.deepEqual(ends, [...Array(overflow).fill("refused"), ...Array(slots + queue).fill("answered")]);
   });
 
-  it("refuses a request for several choices as a whole, and keeps no place for it", async () => {
+  it("rejects a request for several choices as a whole, and reserves no place for it", async () => {
     const client = clientOf(server);
     const running = await Promise.all([occupySlot(client), occupySlot(client)]);
     assertRefusal(await refusalOf(client.chat.completions.create({ ...bodyOf(5), n: queue + 1 })), 429, "queue_full");
@@ -144,7 +144,7 @@ describe("a queue with a time limit", () => {
   });
   after(() => server.stop());
 
-  it("gives up who waits too long with 503 and Retry-After, and only him", async () => {
+  it("rejects a request that waits too long with 503 and Retry-After, and no other", async () => {
     const client = clientOf(server);
     let tokens = 0;
     const stream = await client.chat.completions.create({ ...bodyOf(endless), stream: true });

@@ -1,5 +1,5 @@
-// Clients that read slowly, do not read, or disconnect, against the real command: which clients wait, and when slots are freed.
-// The model is the generated one on one thread, so only counts and proportions of times are checked.
+// Slow readers: clients that read slowly, do not read, or disconnect, against the real command. Tests which clients wait and
+// when slots are freed. The generated model runs on one thread, so only counts and ratios of times are checked.
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
@@ -10,9 +10,10 @@ import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 type StreamingBody = OpenAI.ChatCompletionCreateParamsStreaming & { ignore_eos: boolean };
 
-// Two compute threads that wait for each other are a hundred times slower if other programs use the cores.
+// With one compute thread, because two threads that wait for each other are a hundred times slower while other programs use the
+// cores.
 const flags = ["--threads", "1", "--max-model-len", "8192", "--shutdown-deadline-secs", "1"];
-/** Fields that give about 1.6 KB per token, so that a stream exceeds the kernel's buffers for a connection. */
+/** Request fields that produce about 1.6 KB per token, so that a stream exceeds the kernel's socket buffers. */
 const wordy = { logprobs: true, top_logprobs: 20 };
 
 const bodyOf = (changes: Partial<StreamingBody>): StreamingBody => ({
@@ -69,14 +70,14 @@ async function readOn(socket: Socket): Promise<string> {
   return pieces.join("");
 }
 
-describe("a reader that stands still", () => {
+describe("a reader that stalls for a while", () => {
   let server: RunningServer;
   before(async () => {
     server = await startServer(["-m", await tinyModel(), ...flags, "--max-seqs", "4"]);
   });
   after(() => server.stop());
 
-  it("pauses only itself, is not generated ahead of, and gets every token when it reads on", async () => {
+  it("pauses only its own generation, and gets every token when it resumes", async () => {
     const client = clientOf(server);
     const big = { ...wordy, n: 3, max_tokens: 2000 };
     const unhinderedMs = await msOf(() => readWhole(client, big));
@@ -90,8 +91,8 @@ describe("a reader that stands still", () => {
     const text = await readOn(socket);
     assert.equal(text.split('"top_logprobs":[').length - 1, 6000);
     assert.match(text, /data: \[DONE\]\n\n/);
-    // The engine's time from the first to the last token. Without a pause the engine would have finished, and buffered
-    // everything, long before the reader resumed.
+    // Time in ms from the engine's first to its last token. Without back pressure, the engine would have finished, and
+    // the server would have buffered everything, long before the reader resumed.
     const generatedMs = 1000 * Number(/"total_completion_time_sec":([\d.]+)/.exec(text)?.[1]);
     assert.ok(
       generatedMs > standingMs,
@@ -124,7 +125,7 @@ describe("a reader that never reads", () => {
 });
 
 describe("a request of many choices", () => {
-  it("gets them all, since what the engine makes at once never overruns its stream", async () => {
+  it("gets them all, because one step of the engine never overruns its stream", async () => {
     const narrow = ["--threads", "1", "--max-seqs", "64", "--max-model-len", "512"];
     const server = await startServer(["-m", await tinyModel(), ...narrow]);
     try {
@@ -149,16 +150,14 @@ describe("clients that hang up", () => {
   const fillSlots = <T>(start: (index: number) => Promise<T>) =>
     Promise.all(Array.from({ length: slots }, (_, i) => start(i)));
 
-  /**
-   * Asserts that a new request does not wait for the abandoned requests, which would have taken 3 x `shortMs` or more.
-   */
+  /** Asserts that a new request does not wait for the abandoned requests, which would take 3 x `shortMs` or more. */
   async function assertAnsweredSoon(): Promise<void> {
     const ms = await msOf(() => readWhole(client, { max_tokens: 2 }));
     assert.ok(ms < 2 * shortMs, `a new request took ${ms} ms; ${shortLength} tokens in every slot take ${shortMs} ms`);
   }
 
   before(async () => {
-    // With a prefix cache, repeated prompts would need no prefill.
+    // The prefix cache is disabled, because with it repeated prompts would need no prefill.
     const limits = ["--max-seqs", String(slots), "--prefix-cache-n", "0"];
     server = await startServer(["-m", await tinyModel(), ...flags, ...limits]);
     client = clientOf(server);
@@ -166,14 +165,14 @@ describe("clients that hang up", () => {
   });
   after(() => server.stop());
 
-  it("in mid-stream free their slots at once", async () => {
+  it("during a stream free their slots at once", async () => {
     const streams = await fillSlots(() => client.chat.completions.create(bodyOf({ max_tokens: longLength })));
     await Promise.all(streams.map(async (stream) => (await stream[Symbol.asyncIterator]().next()).value));
     for (const { controller } of streams) controller.abort();
     await assertAnsweredSoon();
   });
 
-  it("while they wait for a whole answer free their slots at once", async () => {
+  it("while they wait for a complete response free their slots at once", async () => {
     const abort = new AbortController();
     const answers = fillSlots(() =>
       client.chat.completions.create(
@@ -188,7 +187,7 @@ describe("clients that hang up", () => {
     await assertAnsweredSoon();
   });
 
-  it("in mid-prompt free their slots at once", async () => {
+  it("while their prompt is processed free their slots at once", async () => {
     const promptMs =
       1000 * finalUsage(await readWhole(client, { ...longPrompt, max_tokens: 1 })).total_prompt_time_sec!;
     const abort = new AbortController();

@@ -1,5 +1,5 @@
-// Server shutdown while responses run: responses that finish within the deadline are complete, and the others end with
-// an error in the format of their protocol.
+// Server shutdown while responses are being generated: responses that finish within the deadline are complete; the
+// others end with an error in the format of their protocol.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ const asked = {
 } as const;
 
 describe("the shutdown deadline", () => {
-  it("is there for background responses that no client waits for, too", async (t) => {
+  it("also applies to background responses that no client waits for", async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-shutdown-"));
     t.after(() => rmSync(folder, { recursive: true, force: true }));
     const flags = ["--threads", "1", "--max-model-len", "4096", "--state-dir", folder];
@@ -42,7 +42,7 @@ describe("the shutdown deadline", () => {
     await next.stop();
   });
 
-  it("ends what still runs with its protocol's own last words, and the server with 0, and keeps that", async (t) => {
+  it("ends running responses with their protocol's final event, stores them, and the server exits with 0", async (t) => {
     const flags = ["--max-model-len", "16384", "--max-seqs", "8", "--shutdown-deadline-secs", "1"];
     const folder = mkdtempSync(join(tmpdir(), "troupe-shutdown-"));
     t.after(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-// The package as a user gets it: packed, installed in an empty folder, started by npx, and asked one question.
+// npm package as a user gets it: packed, installed in an empty folder, started with npx, and sent one request.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -87,7 +87,7 @@ describe("the package in an empty folder", () => {
     assert.deepEqual(unwanted, []);
   });
 
-  it("has no fault that publint finds", async () => {
+  it("passes publint", async () => {
     const { messages } = await publint({ pkgDir: join(folder, "node_modules", "troupe"), pack: false, strict: true });
     assert.deepEqual(messages, []);
   });
@@ -184,7 +184,7 @@ describe("the package in an empty folder", () => {
   });
 });
 
-/** Returns the size of a downloaded package in the cache of npm; 0 if it was not downloaded. */
+/** Returns the size of a downloaded package in npm's cache; 0 if it is not there. */
 async function cachedBytes(cache: string, integrity: string): Promise<number> {
   const [algorithm = "", digest = ""] = integrity.split("-");
   const hex = Buffer.from(digest, "base64").toString("hex");
@@ -193,7 +193,7 @@ async function cachedBytes(cache: string, integrity: string): Promise<number> {
   return found?.size ?? 0;
 }
 
-/** Returns the address of the chat route that the server prints when it is ready. */
+/** Returns the URL of the chat route that the server prints when it is ready. */
 async function addressIn(output: AsyncIterable<Buffer>): Promise<string> {
   let text = "";
   for await (const chunk of output) {

@@ -1,4 +1,4 @@
-"""Writes documents to the folder argv[1]: most by common libraries, some harmful. Writes their texts to texts.json."""
+"""Writes documents to the folder argv[1]: most with common libraries, some of them harmful. Writes their texts to texts.json."""
 
 import json
 import os
@@ -54,7 +54,7 @@ with zipfile.ZipFile(path("a.odt", "Heading", "One span.\nNext line."), "w") as 
     archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
     archive.writestr("content.xml", OPEN_TEXT)
 
-# The text of the following documents cannot be read within the limits.
+# The text of the following documents cannot be extracted within the limits.
 
 
 def word(name, piece, count):

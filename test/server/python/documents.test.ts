@@ -1,5 +1,5 @@
-// Documents that a client sends, made by common libraries: the model gets the beginning of their text. For harmful or
-// unreadable documents the model gets only the name, and the server spends little time and memory.
+// Documents that a client sends, made with common libraries: the model gets the beginning of their text. Of a harmful
+// or unreadable document, the model gets only the name, and the server spends little time and memory on it.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -55,7 +55,7 @@ describe("documents in a chat", () => {
   }
 
   for (const name of unreadable) {
-    it(`${name} is only named`, async () => {
+    it(`${name}: only its name is sent`, async () => {
       const startedAt = performance.now();
       const idle = process.memoryUsage().rss;
       const prompt = await promptWith(name);

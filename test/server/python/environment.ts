@@ -1,5 +1,5 @@
-// Python environments of tests: virtual environments with the packages of a requirements file, in the model cache. The name of
-// an environment's folder is a hash of the requirements, so changed requirements get a new environment.
+// Python environments for tests: virtual environments with the packages of a requirements file, in the model cache. The folder
+// is named by a hash of the requirements, so changed requirements get a new environment.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -9,14 +9,14 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { testCacheFolder } from "../../fixtures/test-cache.ts";
 
-/** Folder of the Python files and their requirements, which are not compiled. */
+/** Folder of the Python files and requirements files. They are not compiled, so they are in the source tree. */
 export const pythonFolder = fileURLToPath(new URL("../../../../test/server/python/cases/", import.meta.url));
 
 const clientRequirements = join(pythonFolder, "requirements.txt");
 const installLimitMs = 8 * 60_000;
 const execute = promisify(execFile);
 
-/** Returns the path of the environment's Python. Creates the environment of a requirements file if it does not exist. */
+/** Returns the path of the Python executable of the environment for a requirements file. Creates the environment if it does not exist. */
 export async function pythonEnvironment(requirements = clientRequirements): Promise<string> {
   const { stdout } = await execute("python3", ["-c", "import sys; print(sys.version)"]);
   const name = createHash("sha256").update(readFileSync(requirements)).update(stdout).digest("hex").slice(0, 12);
@@ -32,7 +32,7 @@ export async function pythonEnvironment(requirements = clientRequirements): Prom
 }
 
 /**
- * Creates the environment without pip, because Debian needs an additional package for an environment with pip. The system's pip
+ * Creates the environment without pip, because on Debian an environment with pip needs another package. The system's pip
  * installs the packages. The requirements list every package, so pip resolves no dependencies.
  */
 async function install(folder: string, python: string, requirements: string): Promise<void> {

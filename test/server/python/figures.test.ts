@@ -1,4 +1,4 @@
-// Pictures of Python cells with the real libraries: figures of matplotlib, images of Pillow, and frames of a video.
+// Images from Python tool calls with the real libraries: matplotlib figures, Pillow images, and video frames.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { ToolsRig } from "../../threads/tools/rig.ts";

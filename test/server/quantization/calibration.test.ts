@@ -1,4 +1,4 @@
-// Calibration on live traffic: the real command with the real model.
+// Calibration with live traffic: the real command with the real model.
 import assert from "node:assert/strict";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -99,7 +99,7 @@ describe("calibration on live traffic", () => {
     }
   });
 
-  it("loads a model of llama.cpp again, collects, and is applied", async () => {
+  it("reloads a model of the llama engine, collects inputs, and is applied", async () => {
     const { path } = await realModel();
     const llama = await startServer(
       ["-m", path, "--engine", "llama", "--isq", "Q5_0", "--threads", "1", ...flags],

@@ -1,4 +1,4 @@
-// Changes of the quantization of a running server, for tests: waiting for their end, and a cache folder of their own.
+// Requantization helpers for tests of a running server: waiting for the end of a change, and a separate cache folder.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ interface ModelEntry {
   readonly requantization?: { readonly ggml_type: string; readonly status: string; readonly error?: string };
 }
 
-/** Waits until the change in progress has ended. Returns the entry of the default model. */
+/** Waits until the current change has ended. Returns the default model's entry in the model list. */
 export async function changed(url: string): Promise<ModelEntry> {
   const limit = Date.now() + changeLimitMs;
   for (;;) {
@@ -25,7 +25,7 @@ export async function changed(url: string): Promise<ModelEntry> {
   }
 }
 
-/** Creates a cache folder for a server, so that converted models do not stay in the user's. */
+/** Creates a cache folder for a server, so that converted models do not stay in the user's cache. */
 export function temporaryCache() {
   const folder = mkdtempSync(join(tmpdir(), "troupe-cache-"));
   return {

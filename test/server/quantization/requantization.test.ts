@@ -1,4 +1,4 @@
-// Requantization of a serving model: POST /re_isq many times under streams, on both engines. No stream may be cut, and memory
+// Requantization of a model in use: POST /re_isq many times during streams, on both engines. No stream may be cut, and memory
 // may not grow.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -8,25 +8,26 @@ import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post } from "../../fixtures/streams.ts";
 import { changed, temporaryCache } from "./changes.ts";
 
-/** Number of concurrent streams, and of changes. The long form has 32 and 20. */
+/** Number of concurrent streams and of changes. The long version uses 32 and 20. */
 const streams = Number(process.env.REQUANTIZE_STREAMS ?? 4);
 const changes = Number(process.env.REQUANTIZE_CHANGES ?? 6);
 const tokens = Number(process.env.REQUANTIZE_TOKENS ?? 40);
 /**
- * Growth of the resident memory, in bytes: less than one copy of the weights (80 to 138 MiB), which each change would add if the
- * former model stayed.
+ * Maximum growth of the resident memory in bytes. It is less than one copy of the weights (80 to 138 MiB), by which each change
+ * would increase the memory if the old model stayed loaded.
  */
 const mostGrowth = 75 * 2 ** 20;
 /**
- * Options of the server. Without a limit V8 collects what each change leaves (some 4 MiB) only after about forty changes, which looks
- * like a leak: 301 to 471 MiB, then 364. With it the memory of the server stays between 308 and 358 MiB from the second change on.
+ * Environment that limits the server's heap. Without a limit, V8 collects the garbage of the changes (some 4 MiB each) only after
+ * about forty changes, which looks like a leak: 301 to 471 MiB, then 364. With it, the memory of the server stays between 308 and 358
+ * MiB from the second change on.
  */
 const limitedHeap = { NODE_OPTIONS: "--max-old-space-size=128" };
 
 const cache = temporaryCache();
 after(cache.remove);
 
-/** Resident memory in bytes of the server and, if the engine runs in a process, of the newest engine process. */
+/** Returns the resident memory in bytes of the server and of the newest engine process, if the engine has its own process. */
 function residentBytes({ process: { pid }, enginePids }: RunningServer): number {
   const pids = new Set([pid, enginePids().at(-1)]);
   return [...pids].reduce<number>((sum, one) => {
@@ -39,7 +40,7 @@ function leastOf(bytes: readonly number[]): number {
   return Math.min(...bytes);
 }
 
-/** Opens a stream again and again until `isOver`. Returns the number of streams, which were all whole. */
+/** Opens one stream after another until `isOver`, and asserts that each is complete. Returns the number of streams. */
 async function streamUntil(url: string, isOver: () => boolean): Promise<number> {
   let count = 0;
   while (!isOver()) {

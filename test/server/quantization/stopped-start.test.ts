@@ -1,4 +1,4 @@
-// A start that is stopped while a model is converted: the process ends in order, and the next start continues.
+// Start interrupted during the conversion of a model: the process exits cleanly, and the next start resumes the conversion.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -17,7 +17,7 @@ const environment = { XDG_CACHE_HOME: join(folder, "cache"), XDG_STATE_HOME: joi
 const converted = join(environment.XDG_CACHE_HOME, "troupe", "models", "converted");
 const promptlyMs = 5000;
 
-/** Waits until a conversion has begun to write. Returns the output of the process. */
+/** Waits until a conversion has started to write. Returns the output of the process. */
 async function untilConverting(child: ChildProcess, into: string): Promise<() => string> {
   let output = "";
   const gather = (data: Buffer) => {
@@ -36,7 +36,7 @@ async function untilConverting(child: ChildProcess, into: string): Promise<() =>
 describe("a start that is stopped during a conversion", () => {
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  it("ends in order and soon, and the next start continues", async () => {
+  it("exits cleanly and soon, and the next start continues", async () => {
     const { path } = await realModel();
     // One thread, so that the conversion takes long enough to be stopped.
     const flags = ["-m", path, "--isq", "q4_1", "--max-seqs", "1", "--max-model-len", "256", "--threads", "1"];

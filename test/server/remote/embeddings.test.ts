@@ -1,4 +1,4 @@
-// Embeddings of an encoder on another server.
+// Embeddings of an encoder that runs on another server.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ describe("an encoder on another troupe", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it("gives the vectors of that one, in order", async () => {
+  it("returns the vectors of the other troupe, in order", async () => {
     const body = JSON.stringify({ input: ["the sea", "a lighthouse", "bread and water", "x"] });
     const vectors = async ({ url }: RunningServer) => {
       const headers = { "content-type": "application/json" };

@@ -1,5 +1,4 @@
-// A model on another server, with the real command on both sides: a troupe that computes, and a troupe in front of it that has
-// only the vocabulary.
+// Remote model with the real command on both sides: one troupe runs the model; another in front of it has only the vocabulary.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { realModel } from "../../fixtures/models/models.ts";
@@ -83,7 +82,7 @@ describe("a model on another troupe", () => {
     return here;
   };
 
-  it("answers a chat with the same tokens and logprobs as that one", async () => {
+  it("answers a chat with the same tokens and logprobs as the other troupe", async () => {
     const body = { messages, temperature: 0, max_tokens: 24, logprobs: true, top_logprobs: 2 };
     assert.equal((await same("/v1/chat/completions", body)).choices[0]?.finish_reason, "length");
   });
@@ -126,7 +125,7 @@ describe("a model on another troupe", () => {
     assert.equal(call?.function.name, "pick");
   });
 
-  it("has the ids of tokens there, in a body and in a stream", async () => {
+  it("returns the token ids of the other troupe, in a body and in a stream", async () => {
     const body = { prompt: "One, two, three,", temperature: 0, max_tokens: 6, return_token_ids: true };
     const { choices } = (await post(far, "/v1/completions", body)) as { choices: readonly { token_ids?: number[] }[] };
     assert.equal(choices[0]?.token_ids?.length, 6);
@@ -140,7 +139,7 @@ describe("a model on another troupe", () => {
     assert.doesNotMatch(text, /"logprobs":\{/);
   });
 
-  it("ends there when its client leaves", async () => {
+  it("stops generating on the other troupe when the client disconnects", async () => {
     const leave = new AbortController();
     const body = JSON.stringify({ messages, stream: true, ignore_eos: true, max_tokens: 2000 });
     const headers = { "content-type": "application/json" };
@@ -173,7 +172,7 @@ describe("a model on another troupe", () => {
     assert.doesNotMatch(near.output(), /far-secret/);
   });
 
-  it("refuses at the start a wrong key, a missing url and a key that is not set, by name", async () => {
+  it("rejects a wrong key, a missing url and an unset key at the start, with a specific error", async () => {
     const start = (flags: readonly string[], environment = {}) =>
       runCommand(["serve", "-m", model, "--engine", "remote", "--port", "0", ...flags], environment);
     const url = ["--url", far.url];

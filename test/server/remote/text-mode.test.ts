@@ -1,5 +1,5 @@
-// A model on servers that give text only: a real troupe behind proxies that hide all but its chat completions and the names of its
-// models, and a troupe in front of them without any file of the model.
+// Text mode: remote models on servers that return only text. A real troupe stands behind proxies that expose only its chat
+// completions and model names. The troupe in front of them has no file of the model.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, request, type Server } from "node:http";
@@ -10,7 +10,10 @@ import OpenAI from "openai";
 import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
-/** What a proxy does to chats: passes them on, answers with a status, or cuts the connection after the first bytes. */
+/**
+ * What a proxy does with chat requests: "none" forwards them, a number is the status of its response, "cut" closes the
+ * connection after the first bytes.
+ */
 type Fault = "none" | "cut" | number;
 
 class ChatOnly {
@@ -186,7 +189,7 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     assert.equal(block?.text, expected);
   });
 
-  it("refuses by name what needs token ids", async () => {
+  it("rejects requests that need token ids, with a specific error", async () => {
     for (const [field, asked] of [
       ["logit_bias", { logit_bias: { 5: 1 } }],
       ["logprobs", { logprobs: true }],
@@ -203,7 +206,7 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     assert.equal(embedding.status, 400, JSON.stringify(embedding.body));
   });
 
-  it("sends equal beginnings to one server, and another attempt to the other one", async () => {
+  it("sends prompts with the same beginning to one server, and the next attempt to the other", async () => {
     const counts = proxies.map(({ chats }) => chats);
     for (let i = 0; i < 4; i++) await chat(near, { max_tokens: 1 });
     const added = proxies.map(({ chats }, i) => chats - (counts[i] ?? 0));
@@ -223,7 +226,7 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     }
   });
 
-  it("has requests wait for the server that is up, if the other one is down", async () => {
+  it("lets requests wait for the server that is up while the other is down", async () => {
     const gone = await ChatOnly.start(far.url);
     const urls = [proxies[0] as ChatOnly, gone].flatMap(({ port }) => ["--url", `http://127.0.0.1:${port}/v1`]);
     const flags = ["--engine", "remote", ...urls, "--upstream-mode", "text", "--max-seqs", "1"];
@@ -243,7 +246,7 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     }
   });
 
-  it("ends a stream that breaks with a retryable error, and cancels there what is cancelled here", async () => {
+  it("ends a broken stream with a retryable error, and forwards cancellations to the server", async () => {
     for (const proxy of proxies) proxy.fault = "cut";
     const headers = { "content-type": "application/json" };
     const ask = (signal?: AbortSignal) => {

@@ -1,4 +1,4 @@
-// LoRA adapters on several replicas: what a client loads or unloads on one is loaded or unloaded on all.
+// LoRA adapters on several replicas: an adapter that a client loads or unloads on one replica is loaded or unloaded on all.
 import assert from "node:assert/strict";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -114,11 +114,11 @@ describe("LoRA adapters on several replicas", { skip: lacksRedis, timeout: 120_0
     assert.ok(replica !== undefined && failed.every((each) => each.replica === replica));
     assert.deepEqual((await listed(1)).failed, failed);
     assert.deepEqual(await names(1), ["style"]);
-    // It can be unloaded where it failed, too.
+    // It can be unloaded even on a replica where loading failed.
     assert.equal((await unload(1, "local")).status, 200);
     await until(async () => !(await names(0)).includes("local"), "it is unloaded everywhere");
     assert.equal((await unload(1, "local")).status, 404);
-    // The files are made equal, and the adapter is loaded without a further request.
+    // Once the files are equal on all replicas, the adapter is loaded without another request.
     cpSync(join(root(0), "differs"), join(root(1), "differs"), { recursive: true });
     await until(async () => (await names(1)).includes("changed"), "a failed adapter is tried again");
     assert.deepEqual((await listed(0)).failed, []);

@@ -1,4 +1,4 @@
-// Files in an S3-compatible bucket: the client of the bucket, the store of files over it, and two replicas.
+// Files in an S3-compatible bucket: the bucket client, the file store that uses it, and two replicas.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -48,7 +48,7 @@ describe("files in a bucket", { timeout: 180_000 }, () => {
     assert.ok(readFileSync(to).equals(bytes));
     assert.deepEqual(await names(bucket), ["file-one"]);
     assert.equal(await bucket.get("file-none", join(folder, "none"), 1), false);
-    // An object of another size is not the stored file.
+    // An object of the wrong size is not the stored file.
     assert.equal(await bucket.get("file-one", join(folder, "none"), bytes.length + 1), false);
     await assert.rejects(bucket.get("file-one", join(folder, "none"), 1000), { code: "storage_unavailable" });
     assert.equal(existsSync(join(folder, "none")), false);
@@ -93,7 +93,7 @@ describe("files in a bucket", { timeout: 180_000 }, () => {
     assert.equal(await files.find("file-1"), null);
     assert.equal(await files.delete("file-2"), true);
     assert.deepEqual(await names(bucket), ["file-3"]);
-    // The object of a server that died before it stored the metadata, and an object of another program.
+    // Object of a server that crashed before it stored the metadata, and object of another program.
     const path = contents.pathOf("file-3");
     await bucket.put("file-orphan", path, MEGABYTE);
     await bucket.put("notes", path, MEGABYTE);
@@ -108,7 +108,7 @@ describe("files in a bucket", { timeout: 180_000 }, () => {
     await bucket.remove("notes");
   });
 
-  it("are shared by replicas, and fail by name while the bucket fails", { skip: lacksRedis }, async () => {
+  it("are shared by replicas, and report an error while the bucket fails", { skip: lacksRedis }, async () => {
     const redis: RedisServer = await startRedis();
     const start = (index: number): Promise<Replica> =>
       startReplica(redis.url, 10_000, join(folder, `replica-${index}`), false, { FILES_URL: s3.url, ...s3Keys });

@@ -1,4 +1,4 @@
-// Two servers of the real command with a real model and one Redis.
+// Replicas of the real command: two servers with a real model that share one Redis.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,7 +11,7 @@ import { startRedis } from "../../fixtures/store/redis.ts";
 import { lacksRedis } from "../../fixtures/store/redis-stores.ts";
 import { Follower, jsonBody } from "./rig.ts";
 
-/** Returns the number of responses of each client, the largest first. */
+/** Returns the number of responses of each client, in descending order. */
 async function sharesOf(url: string): Promise<number[]> {
   const connection = await RedisConnection.open(url, storeScripts, () => {});
   try {
@@ -29,7 +29,7 @@ describe("servers with state_url", { skip: lacksRedis, timeout: 180_000 }, () =>
   it("follow, cancel and read each other's responses, and never show the password", async () => {
     const redis = await startRedis({ password: "open sesame" });
     const { path: model } = await realModel();
-    // The address is in the environment, as a secret would be.
+    // The URL is passed in the environment, because it may contain a secret.
     const environment = { TROUPE_STATE_URL: redis.url };
     const servers = await Promise.all([1, 2].map(() => startServer(["-m", model, "--threads", "1"], environment)));
     const [one, other] = servers as [(typeof servers)[number], (typeof servers)[number]];
@@ -46,7 +46,7 @@ describe("servers with state_url", { skip: lacksRedis, timeout: 180_000 }, () =>
       );
       assert.deepEqual(bodies[0], bodies[1]);
 
-      // One name of a client on both servers, so that it has one share of the limits.
+      // The same API key on both servers identifies the same client, so that the client has one share of the limits.
       const key = { "x-api-key": "sk-0123456789abcdef0123456789abcdef" };
       const asked = jsonBody({ input: "Hi.", max_output_tokens: 1 });
       for (const { url } of servers) {

@@ -1,4 +1,4 @@
-// Replicas when something fails: a replica dies or stops, Redis is killed and restarted, does not answer, or loses its data.
+// Replica faults: a replica crashes or stops; Redis is killed and restarted, does not respond, or loses its data.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,7 +6,7 @@ import { lacksRedis } from "../../fixtures/store/redis-stores.ts";
 import { Follower, jsonBody, post, type Replica, type ReplicaRig, startReplicas } from "./rig.ts";
 
 const LEASE_MS = 1000;
-/** Time for heartbeats, polls and a loaded machine. */
+/** Additional time in ms for heartbeats, polls and a loaded machine. */
 const SLACK_MS = 4000;
 
 let rig: ReplicaRig;
@@ -107,7 +107,7 @@ describe("replicas", { skip: lacksRedis, timeout: 120_000 }, () => {
     const ended = await started(0, "words 2 wait 0");
     await ended.creator.ended;
     const runs = await Promise.all([1, 2, 3].map(() => started(0, "words 150 wait 20")));
-    // This response ends while Redis is lost.
+    // This response ends while Redis is down.
     const short = await started(0, "words 40 wait 20");
     const followers = runs.map(({ id }) => follow(1, id));
     await Promise.all(followers.map((stream) => stream.first(({ delta }) => delta !== undefined)));
@@ -145,13 +145,13 @@ describe("replicas", { skip: lacksRedis, timeout: 120_000 }, () => {
     assert.ok((await metric(1, "errors_total")) > 0);
   });
 
-  it("do not wait for a Redis that does not answer", async () => {
+  it("do not wait for a Redis that does not respond", async () => {
     const ended = await started(0, "words 2 wait 0");
     await ended.creator.ended;
     const run = await started(0, "words 400 wait 20");
     rig.redis.process.kill("SIGSTOP");
     try {
-      // The first command waits for its time limit; later ones fail at once.
+      // The first command to Redis waits for its time limit; later commands fail at once.
       await until(async () => (await shown(0, ended.id)).status === "storage_unavailable", "reads fail");
       const began = performance.now();
       assert.equal((await shown(0, ended.id)).status, "storage_unavailable");
@@ -169,7 +169,7 @@ describe("replicas", { skip: lacksRedis, timeout: 120_000 }, () => {
     await until(async () => (await shown(0, run.id)).status === "completed", "stored");
   });
 
-  it("go on after Redis has lost its data: earlier ids are unknown, running responses are stored at their end", async () => {
+  it("continue after Redis has lost its data: earlier ids are unknown, running responses are stored at their end", async () => {
     const ended = await started(0, "words 2 wait 0");
     await ended.creator.ended;
     const run = await started(0, "words 30 wait 20");

@@ -1,5 +1,5 @@
 // Random interleavings: background responses that are created, followed, cancelled, approved, continued and deleted on different
-// replicas. INTERLEAVINGS sets their number, SEED their choices.
+// replicas. INTERLEAVINGS sets the number of responses, SEED the random choices.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -52,7 +52,7 @@ class Scene {
     this.#random = random;
   }
 
-  /** Runs one response to its end. Returns its final status. */
+  /** Creates one response and runs its random sequence of operations. Returns its final status. */
   async run(): Promise<string> {
     const needsApproval = this.#chance(0.3);
     const words = 1 + this.#below(20);
@@ -64,7 +64,7 @@ class Scene {
     const created = await creator.first(({ response }) => response !== undefined);
     assert.equal(await creator.status, 200);
     const id = created?.response?.id ?? "";
-    // An id that a client has is known to all replicas.
+    // As soon as a client knows an id, all replicas must know it.
     assert.equal((await this.#get(`/v1/responses/${id}`)).status, 200, "known at once");
     const followers = Array.from({ length: this.#below(3) }, () => {
       const from = this.#chance(0.5) ? -1 : this.#below(6);
@@ -75,7 +75,7 @@ class Scene {
     if (isCreatorGone) void sleep(this.#below(20)).then(() => creator.leave());
     const fate = this.#random();
     const cancellation = fate < 0.3 ? this.#later(() => this.#cancel(id)) : null;
-    // Awaited at the end. If the scene fails before, its error counts.
+    // The promise is awaited at the end. If the run fails earlier, its error is reported instead.
     cancellation?.catch(() => {});
     const deletion = fate > 0.85 ? this.#later(() => this.#delete(id)) : null;
     deletion?.catch(() => {});
@@ -91,17 +91,21 @@ class Scene {
       await this.#checkStream(id, own, -1);
     } else await this.#checkStream(id, creator, -1);
     for (const { follower, from } of followers) await this.#checkStream(id, follower, from);
-    // Not later than the scene: a request to replicas that are stopped meanwhile fails, and with it the process of the test.
+    // Must complete before the run ends: a later request to replicas that have been stopped would fail and crash the test
+    // process.
     await cancellation;
     const state = (await (await this.#get(`/v1/responses/${id}`)).json()) as { status: string };
     if (state.status === "completed") await this.#continue(id);
     return state.status;
   }
 
-  /** Checks a whole stream: no event lost or doubled, one end, and the end that every replica then has. */
+  /**
+   * Asserts that a stream is complete: no event is lost or duplicated, it has one final event, and every replica then returns
+   * the same final state.
+   */
   async #checkStream(id: string, stream: Follower, after: number): Promise<void> {
     const last = await stream.first(isLast);
-    // A client that has the last event finds the final state on every replica.
+    // Once a client has the last event, every replica must return the final state.
     if (last !== undefined) {
       const { status } = (await (await this.#get(`/v1/responses/${id}`)).json()) as { status: string };
       assert.equal(status, statusOf(last), "final state");
@@ -115,7 +119,7 @@ class Scene {
       "numbers of the events",
     );
     const ends = stream.events.filter(isLast);
-    // A reader that starts after the last event gets only the end of the stream.
+    // A reader that starts after the last event gets an empty stream.
     assert.ok(ends.length === 1 ? isLast(stream.events.at(-1) as StreamEvent) : stream.events.length === 0, "one end");
   }
 
@@ -147,7 +151,7 @@ class Scene {
     return await fetch(url.replace(/^http:\/\/[^/]+/, this.#replica()), { method: "DELETE" });
   }
 
-  /** Decides on the call on two replicas at once: exactly one decision counts. */
+  /** Decides the same approval on two replicas at once. Asserts that at most one decision is accepted. */
   async #approve(id: string, creator: Follower, isCreatorGone: boolean): Promise<void> {
     const isElsewhere = isCreatorGone || this.#chance(0.5);
     const stream = isElsewhere ? this.#follow(`/v1/responses/${id}?stream=true`) : creator;
@@ -160,7 +164,7 @@ class Scene {
       [0, 1].map(() => this.#post(`/v1/agent/approvals/${asked.approval_id}`, { decision })),
     );
     const counted = replies.filter(({ status }) => status === 200).length;
-    // The call may have been cancelled meanwhile.
+    // The call may have been cancelled in the meantime.
     assert.ok(counted <= 1, `${counted} decisions counted`);
     if (counted === 0)
       assert.ok(
@@ -174,7 +178,7 @@ class Scene {
     const reply = await this.#post("/v1/responses", { input: "words 1 wait 0", previous_response_id: id, tools: [] });
     const body = (await reply.json()) as { status?: string; id?: string };
     assert.deepEqual([reply.status, body.status], [200, "completed"]);
-    // The response of a request that did not stream is stored before its body is sent.
+    // A response that was not streamed is stored before its body is sent.
     assert.equal((await this.#get(`/v1/responses/${body.id}`)).status, 200, "stored before the answer");
   }
 

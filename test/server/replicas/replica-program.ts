@@ -1,8 +1,11 @@
-// Replica for tests: a real server with real state over Redis and a scripted model. Prints its URL.
+// Replica program for tests: a real server with real state in Redis and a scripted model. Prints its URL.
 //
-// Arguments: URL of Redis ("": the state is in the folder), lease in milliseconds, folder, port (0: any), `restarts` for
-// restart_background. FILES_URL names a bucket for files. The user's message `words N wait MS` sets the output and its pace, `start MS` the time before it; `who` writes
-// the process id instead of words; `tool` makes the model call a tool that needs an approval if the request wants it.
+// Arguments: URL of Redis (empty: the state is in the folder), lease in milliseconds, folder, port (0: any), and `restarts` to enable
+// restart_background. The variable FILES_URL names a bucket for files.
+//
+// The user's message controls the output: `words N wait MS` sets the number of words and the pause between them, `start MS` the time before
+// the first word. `who` outputs the process id instead of words. `tool` makes the model call a tool that needs an approval if the request
+// demands it.
 import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
 import { approvalTimeoutMs } from "../../../actors/agent-loop/approvals.ts";
 import type { ServerTool } from "../../../actors/api/agent/server-tools.ts";
@@ -49,7 +52,7 @@ const lookup: ServerTool = {
   run: async () => ({ status: "success", content: "found", images: [] }),
 };
 
-/** Yields the output that the last message of the user asks for. */
+/** Yields the output that the last user message describes. */
 function* script(request: GenerateRequest): Iterable<Step> {
   const { messages } = chatOf(request);
   const asked = String(messages.findLast(({ role }) => role === "user")?.content ?? "");
@@ -84,7 +87,8 @@ const server = await startServer("node", {
         maxRounds: 8,
         dispatch: null,
         hasClientTools: true,
-        // Only requests that name the tools get them: a run with tools needs its session, so it fails if Redis is lost.
+        // Only requests that name the server's tools get them. A run with tools needs its session, so it would fail when Redis
+        // is down.
         registersServerTools: false,
       },
       inference,

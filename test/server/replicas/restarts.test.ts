@@ -1,5 +1,5 @@
-// Background responses whose server ends before their first output, with restart_background: another replica, or the next start,
-// generates them, and never two at once.
+// Restarted background responses (restart_background): if a server dies before a response has output, another replica or the
+// next start generates it. Never do two servers generate it at once.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -32,7 +32,7 @@ async function shown(url: string, id: string): Promise<Shown> {
   return (await (await fetch(`${url}/v1/responses/${id}`)).json()) as Shown;
 }
 
-/** Polls a response until it has ended. Returns it with all states that were seen. */
+/** Polls a response until it has ended. Returns it, and all states that were seen. */
 async function ended(url: string, id: string): Promise<Shown & { readonly seen: readonly string[] }> {
   const seen = new Set<string>();
   for (const until = performance.now() + MOST_MS; performance.now() < until; await sleep(20)) {
@@ -61,11 +61,11 @@ describe("background responses of a replica that ends before their first output"
     await rig.stop();
   });
 
-  it("are generated once by another one after a crash, and stay queued until then", { timeout: 60_000 }, async () => {
+  it("are generated once by another replica after a crash, and queued until then", { timeout: 60_000 }, async () => {
     const [own, other] = [replica(0).url, replica(1).url];
     const dead = String(replica(0).process.pid);
     const input = "who words 5 wait 5 start 1500";
-    // A body above 64 KiB is read by a text worker.
+    // A text worker reads bodies above 64 KiB.
     const long = [
       { role: "user", content: "x".repeat(100_000) },
       { role: "user", content: input },
@@ -99,12 +99,12 @@ describe("background responses of a replica that ends before their first output"
     const replay = new Follower(`${replica(2).url}/v1/responses/${id}?stream=true`);
     await replay.ended;
     assert.deepEqual(replay.events, follower.events);
-    // One that has output is not generated again.
+    // A response that already has output is not generated again.
     assert.equal((await ended(other, begun)).status, "incomplete");
     await rig.replace(0);
   });
 
-  it("have the output of one replica only, if the first one was only stopped for a while", async () => {
+  it("have the output of only one replica, if the first replica was only paused", async () => {
     const paused = replica(0).process;
     const creators = [1, 2, 3].map(() => {
       const body = { input: "who words 20 wait 20 start 700", background: true, stream: true, tools: [] };
@@ -130,12 +130,12 @@ describe("background responses of a replica that ends before their first output"
       assert.equal(await creator.ended, true);
       assert.deepEqual([creator.events.at(-1)?.type, creator.events.at(-1)?.code], ["error", "peer_gone"]);
       assert.ok(creator.events.every(({ delta }) => delta === undefined));
-      // The first replica reads them like any other.
+      // The replica that was paused returns the final state like any other.
       assert.equal((await shown(replica(0).url, (ids[i] ?? "") as string)).status, "completed");
     }
   });
 
-  it("are left to another one by a replica that stops, unless they are deleted", async () => {
+  it("are left to another replica by one that stops, unless they are deleted", async () => {
     const url = replica(1).url;
     const ids = await Promise.all([1, 2, 3].map(() => created(replica(0).url, "who words 3 wait 1 start 1000")));
     const deleted = ids.pop() as string;

@@ -1,4 +1,4 @@
-// Rig for tests of replicas: several server processes over one Redis server, and a client that follows streams.
+// Replica rig for tests: several server processes that share one Redis server, and a client that follows streams.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -24,7 +24,7 @@ export interface Replica {
 export interface ReplicaRig {
   readonly redis: RedisServer;
   readonly replicas: readonly Replica[];
-  /** Kills a replica and starts another in its place. */
+  /** Kills a replica and starts a new one in its place. */
   replace(index: number): Promise<void>;
   kill(index: number): Promise<void>;
   stop(): Promise<void>;
@@ -91,11 +91,11 @@ export interface StreamEvent {
   readonly code?: string;
 }
 
-/** Events of a stream as they arrive. */
+/** Client of a stream, which collects the events as they arrive. */
 export class Follower {
   readonly events: StreamEvent[] = [];
   readonly status: Promise<number>;
-  /** Resolves when the stream has ended, to whether it ended with [DONE]. */
+  /** Resolves when the stream has ended. The value tells whether it ended with [DONE]. */
   readonly ended: Promise<boolean>;
   readonly #waits: (() => void)[] = [];
   readonly #stop = new AbortController();
@@ -114,7 +114,7 @@ export class Follower {
       });
   }
 
-  /** Resolves to the first event that fits; undefined: the stream has ended without one. */
+  /** Resolves with the first event that matches; undefined if the stream ends without a match. */
   async first(fits: (event: StreamEvent) => boolean): Promise<StreamEvent | undefined> {
     for (;;) {
       const found = this.events.find(fits);

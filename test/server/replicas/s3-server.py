@@ -1,4 +1,4 @@
-# Server with the API of Amazon S3 (moto), whose objects are in memory. Prints its port.
+# Fake Amazon S3 server (moto) with objects in memory. Prints its port.
 import logging
 
 from moto.server import DomainDispatcherApplication, create_backend_app

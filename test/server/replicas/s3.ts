@@ -1,4 +1,4 @@
-// S3 server for tests: moto in a Python process, behind a proxy that can fail its requests.
+// S3 server for tests: moto in a Python process, behind a proxy that can inject faults.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, request } from "node:http";
@@ -12,7 +12,7 @@ export const s3Requirements = `${folder}s3-requirements.txt`;
 export const s3Keys = { AWS_ACCESS_KEY_ID: "a-key", AWS_SECRET_ACCESS_KEY: "a-secret-key" };
 export const bucketKeys = { accessKeyId: s3Keys.AWS_ACCESS_KEY_ID, secretAccessKey: s3Keys.AWS_SECRET_ACCESS_KEY };
 
-/** What happens to a request: it is answered with a status, or its reply ends in the middle of its body. */
+/** Fault of a request: a number is the status of the response; "cut" ends the response in the middle of its body. */
 export type Fault = number | "cut";
 
 export interface S3Server {

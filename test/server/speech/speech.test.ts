@@ -1,5 +1,5 @@
-// Speech with the real command: a real Piper voice and espeak-ng speak, a tiny model in the layout of Whisper transcribes, and a text
-// model of the same server reads the transcript.
+// Speech with the real command: a real Piper voice with espeak-ng speaks, a tiny Whisper model transcribes, and a text model of the
+// same server reads the transcript.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -181,7 +181,7 @@ describe("a server with speech models", () => {
     assert.equal(refused.param, "messages[0].content[1].input_audio.data");
   });
 
-  it("refuses by name what it cannot do", async () => {
+  it("rejects unsupported requests with a specific error", async () => {
     const speech = (body: object) =>
       refusal("/v1/audio/speech", { model: "voice", input: "Hi", response_format: "wav", ...body });
     assert.match(
@@ -208,7 +208,7 @@ describe("a server with speech models", () => {
     assert.equal((await failure({}, Buffer.from("no audio"))).code, "unsupported");
   });
 
-  it("loads a speech model again when it crashes, and unloads it on demand", async () => {
+  it("reloads a speech model when it crashes, and unloads it on demand", async () => {
     const pid = Number(/model loaded.*model=voice.*enginePid=(\d+)/.exec(server.output())?.[1]);
     process.kill(pid, "SIGKILL");
     let status = 0;

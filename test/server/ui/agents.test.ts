@@ -1,5 +1,5 @@
-// The web UI in a browser with a real server, agent loop and sandbox; the model is scripted: tools, approvals, files, and texts that
-// attack the page.
+// Agents in the web UI, in a browser with a real server, agent loop and sandbox and a scripted model: tools, approvals, files, and
+// texts that attack the page.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -60,7 +60,7 @@ describe("tools in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("wait for the decision over a reload", async () => {
+  it("wait for the decision across a page reload", async () => {
     const ui = await openUi(browser, rig.url);
     const { page } = ui;
     await chooseTools(page, ["Python"]);
@@ -74,7 +74,7 @@ describe("tools in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("take attached files, and hand files back with a preview", async () => {
+  it("get attached files, and return files with a preview", async () => {
     const ui = await openUi(browser, rig.url);
     const { page } = ui;
     await chooseTools(page, ["Shell", "Python"], false);
@@ -109,7 +109,7 @@ describe("tools in the web UI", { skip: !hasBrowser }, () => {
 describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
   let rig: AgentRig;
   let browser: Browser;
-  /** Server to which no text on the page may send a request. */
+  /** Foreign server: nothing displayed on the page may send it a request. */
   const stranger = createServer((request, response) => {
     reached.push(request.url ?? "");
     response.end();
@@ -139,7 +139,7 @@ describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
       await send(page, text);
       await settled(page);
     }
-    // Lazily loaded parts, such as diagrams, have been drawn.
+    // Wait until lazily loaded content, such as diagrams, is rendered.
     await page.waitForTimeout(1500);
     assert.deepEqual(await page.evaluate("window.attacked"), []);
     assert.deepEqual([reached, ui.foreign], [[], []]);
@@ -178,7 +178,7 @@ describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
 });
 
 describe("MCP servers in the web UI", { skip: !hasBrowser }, () => {
-  it("are chosen one by one", async () => {
+  it("can be chosen individually", async () => {
     const tool = (name: string, server: string): ServerTool => ({
       spec: { name, description: "", parameters: { type: "object" }, strict: false },
       about: { source: "mcp", kind: "external", label: name },

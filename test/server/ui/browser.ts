@@ -1,5 +1,5 @@
-// Browser for tests of the web UI: Debian's chromium, driven by Playwright. Each page records its requests to other
-// servers and its errors.
+// Browser for tests of the web UI: Debian's Chromium, driven by Playwright. Each page records its errors and its
+// requests to other servers.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -20,13 +20,13 @@ export async function launch(flags: readonly string[] = []): Promise<Browser> {
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Addresses of requests to other servers. */
+  /** URLs of requests to other servers. */
   readonly foreign: readonly string[];
-  /** Errors of the page's scripts and of its content security policy. */
+  /** Errors of the page's scripts, and violations of its content security policy. */
   readonly errors: readonly string[];
 }
 
-/** Opens the UI in a new profile, whose storage no other page shares. */
+/** Opens the UI in a new browser profile with its own storage. */
 export async function openUi(
   browser: Browser,
   url: string,
@@ -55,13 +55,13 @@ export async function openTab(context: Awaited<ReturnType<Browser["newContext"]>
   return { page, foreign, errors };
 }
 
-/** Removes the randomness of new conversations. */
+/** Sets the temperature of new conversations so that responses are deterministic. */
 export async function makeGreedy(page: Page): Promise<void> {
   await page.evaluate(`localStorage.setItem("troupe.settings", '{"temperature":0}')`);
   await page.reload();
 }
 
-/** Sends a message. Returns the article of the answer, which may still grow. */
+/** Sends a message. Returns the page element of the response, which may still grow. */
 export async function send(page: Page, text: string) {
   const before = await page.locator("article.assistant").count();
   await page.getByLabel("Message", { exact: true }).fill(text);
@@ -71,7 +71,7 @@ export async function send(page: Page, text: string) {
   return answer;
 }
 
-/** Waits until no answer is running. */
+/** Waits until no response is being generated. */
 export async function settled(page: Page): Promise<void> {
   await page.getByRole("button", { name: "Send" }).waitFor();
 }
@@ -88,7 +88,7 @@ export function assertClean({ foreign, errors }: WatchedPage): void {
   assert.deepEqual([foreign, errors], [[], []]);
 }
 
-/** Throws if axe finds a serious fault of accessibility. `what`: name of the page, for the message. */
+/** Throws if axe finds a serious accessibility violation. `what`: name of the page in the error message. */
 export async function assertAccessible(page: Page, what: string): Promise<void> {
   await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
   const { violations } = (await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")) as {

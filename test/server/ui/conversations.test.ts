@@ -1,4 +1,4 @@
-// The web UI in a browser with the real server and the default model: conversations.
+// Conversations in the web UI, in a browser with the real server and the default model.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Browser } from "playwright-core";
@@ -30,7 +30,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await server.stop();
   });
 
-  it("stream, are kept over a reload, and have a title", async () => {
+  it("stream, survive a page reload, and have a title", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     const answer = await send(page, "Write about the sea.");
@@ -50,7 +50,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
   it("can be stopped and continued", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
-    // Without randomness, the answer is long.
+    // Greedy sampling gives a long response.
     await makeGreedy(page);
     await setMaxTokens(page, "400");
     const answer = await send(page, "Write a long story about a ship.");
@@ -114,7 +114,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("go on after a reload in the middle of an answer, with nothing lost or doubled", async () => {
+  it("continue after a reload during a response, with nothing lost or duplicated", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     await setMaxTokens(page, "200");
@@ -126,7 +126,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await page.getByRole("button", { name: "Stop" }).waitFor();
     await settled(page);
     const resumed = await page.locator("article.assistant .markdown").innerText();
-    // The same seed gives the same text.
+    // The same seed gives the same response.
     await page.locator("article.assistant").getByRole("button", { name: "Regenerate" }).click();
     await page.locator("article.assistant").getByText("2 of 2").waitFor();
     await settled(page);
@@ -183,7 +183,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("have answers of a JSON schema that is made in a form", async () => {
+  it("have responses that match a JSON schema built in a form", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     await page.getByRole("button", { name: "Settings" }).click();
@@ -196,7 +196,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("are found by their words, put in folders, exported, deleted and imported", async () => {
+  it("can be searched by words, put in folders, exported, deleted and imported", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     await send(page, "Tell me about zebras.");

@@ -1,4 +1,4 @@
-// Downloading and removing a model on the page of models, with a hub on loopback.
+// Download and removal of a model on the models page of the web UI, with a fake hub on loopback.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
-// A model on the GPU of the browser, with a compiled library and random weights. Run by hand, because no package has such a
-// library: MLC_LIBRARY is a library of a small Qwen2 (q4f32_1, version v0_2_48), MLC_TOKENIZER its tokenizer.json. Chromium
-// computes WebGPU in software here.
+// Model on the browser's GPU, with a compiled library and random weights. Run by hand, because no package contains such a
+// library: MLC_LIBRARY is the path of a library for a small Qwen2 (q4f32_1, version v0_2_48), MLC_TOKENIZER the path of its
+// tokenizer.json. Chromium computes WebGPU on the CPU here.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -33,10 +33,10 @@ describe("a model on the GPU", { skip: library === "" && "set MLC_LIBRARY and ML
     rmSync(folder, { recursive: true });
   });
 
-  it("answers with logprobs and JSON, is stopped, and answers while the server is gone", async () => {
+  it("responds with logprobs and JSON, can be stopped, and responds while the server is down", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
-    // Software needs seconds for a token, and minutes for a prompt.
+    // On the CPU, WebGPU takes seconds per token and minutes per prompt.
     page.setDefaultTimeout(30 * minutes);
     await page.getByRole("link", { name: "This browser" }).click();
     await page.getByRole("button", { name: `Copy ${name} from the server` }).click();

@@ -1,5 +1,6 @@
-// Models for the GPU of the browser, up to the engine: copies, checks, choice, and what the page says without a GPU. The libraries
-// (.wasm) of these models are empty, because no package has a real one; gpu-engine.test.ts runs one by hand.
+// Models for the browser's GPU in the web UI, without running the engine: copying, checking and choosing models, and the page's
+// message if there is no GPU. The models' libraries (.wasm) are empty, because no package contains a real one; gpu-engine.test.ts
+// runs one by hand.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,7 +36,7 @@ describe("models for the GPU of the browser", { skip: !hasBrowser }, () => {
     const { path } = await realModel();
     const flags = folders.flatMap((one) => ["--web-models", one]);
     server = await startServer(["-m", path, "--max-model-len", "512", "--api-key", key, ...flags]);
-    // Other bytes, of the same number.
+    // Different bytes of the same length.
     writeFileSync(join(folder, "damaged-q4f32_1/params_shard_0.bin"), Buffer.alloc(1024 * 64 * 4));
     browser = await launch(softwareGpu);
   });
@@ -108,7 +109,7 @@ describe("models for the GPU of the browser", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("are copied from a folder of the disk, and stay to be chosen without the server", async () => {
+  it("are copied from a folder on disk, and can be chosen later without the server", async () => {
     const { page } = await openPage();
     const chooser = page.locator("input[webkitdirectory]");
     const incomplete = join(folder, "incomplete");
@@ -130,7 +131,7 @@ describe("models for the GPU of the browser", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("need WebGPU and a GPU, which the page says", async () => {
+  it("need WebGPU and a GPU, as the page explains", async () => {
     const plain = await launch(["--disable-gpu"]);
     const { page } = await openPage(plain);
     await page.getByText(/knows WebGPU but offers no GPU: update the graphics driver/).waitFor();
@@ -141,7 +142,7 @@ describe("models for the GPU of the browser", { skip: !hasBrowser }, () => {
   });
 });
 
-/** Names of the folders of models in the private storage. */
+/** Returns the names of the model folders in the browser's private storage. */
 async function storedNames(page: Page): Promise<unknown> {
   return await page.evaluate(
     "navigator.storage.getDirectory().then((root) => root.getDirectoryHandle('gpu-models'))" +

@@ -1,4 +1,4 @@
-// Models that run in the browser: the wasm engine in web workers, with files that the browser keeps.
+// Local models of the web UI: the wasm engine runs in web workers of the browser, with files in the browser's storage.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -11,7 +11,7 @@ import { realModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { assertClean, hasBrowser, launch, makeGreedy, openTab, openUi, send, settled, until } from "./browser.ts";
 
-/** Pattern of a complete answer of a local model. */
+/** Matches a complete response of a local model. */
 const answered = /\(This browser\)\n+\S[\s\S]*\d+ tokens · [\d.,]+ tokens\/s/;
 
 describe("models in the browser", { skip: !hasBrowser }, () => {
@@ -29,7 +29,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await server.stop();
   });
 
-  /** Adds a model file from the disk on the page of local models. */
+  /** Adds a model file from disk on the page of local models. */
   async function addFromDisk(page: Page, file = path): Promise<void> {
     await page.getByRole("link", { name: "This browser" }).click();
     await page.locator('input[type="file"][accept=".gguf"]').setInputFiles(file);
@@ -81,7 +81,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("give logprobs and JSON of a schema, continue a text, and refuse what only a server can do", async () => {
+  it("give logprobs and JSON of a schema, continue a text, and reject what only a server supports", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     await addFromDisk(page);
@@ -131,7 +131,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await page.getByRole("button", { name: "Unload" }).click();
     await page.getByRole("cell", { name: "not loaded" }).waitFor();
     await page.getByRole("button", { name: "Load" }).click();
-    // A model that is being loaded can be deleted too.
+    // A model can be deleted even while it is being loaded.
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("button", { name: "Delete: really?" }).click();
     await page.getByText("This browser keeps no models.").waitFor();
@@ -142,7 +142,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("answer side by side, one after the other, and without their files", async () => {
+  it("respond side by side, one after another, and after their files are removed", async () => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-local-"));
     const other = join(folder, "other.gguf");
     copyFileSync(path, other);
@@ -163,7 +163,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     const answers = page.locator("article.assistant");
     assert.equal(await answers.count(), 2);
     for (const text of await answers.allInnerTexts()) assert.match(text, answered);
-    // A grammar needs the vocabulary, which must not be read from the file again.
+    // A grammar needs the vocabulary, but the file must not be read a second time for it.
     const tab = await openTab(page.context(), server.url);
     await tab.page.getByRole("link", { name: "This browser" }).click();
     await tab.page.getByRole("button", { name: "Delete other.gguf" }).click();
@@ -182,7 +182,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     rmSync(folder, { recursive: true });
   });
 
-  it("are stopped while they load", async () => {
+  it("can be stopped while they load", async () => {
     const { page } = await openUi(browser, server.url);
     await makeGreedy(page);
     await addFromDisk(page);
@@ -197,7 +197,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("reach no other server from their workers", async () => {
+  it("cannot contact other servers from their workers", async () => {
     let visits = 0;
     const elsewhere = createServer((_request, response) => {
       visits++;
@@ -216,7 +216,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     elsewhere.close();
   });
 
-  it("answer while the server is gone", async () => {
+  it("respond while the server is down", async () => {
     const own = await startServer(["-m", path, "--max-model-len", "2048"]);
     const { page } = await openUi(browser, own.url);
     await makeGreedy(page);
@@ -231,7 +231,7 @@ describe("models in the browser", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("are refused if the file is no model", async () => {
+  it("are rejected if the file is not a model", async () => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-local-"));
     const file = join(folder, "poem.gguf");
     writeFileSync(file, "roses are red");

@@ -1,4 +1,4 @@
-// The web UI in a browser: the pages of the server, use by keyboard alone, accessibility in both themes, and how the page is served.
+// Pages of the web UI in a browser: all pages, keyboard-only use, accessibility in both themes, and how the page is served.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -13,7 +13,7 @@ import { realModel, tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { assertAccessible, assertClean, hasBrowser, launch, openUi, send, settled, until } from "./browser.ts";
 
-/** Size in bytes of the scripts and style sheets that the page loads at first, compressed with gzip. */
+/** Maximum size in bytes of the scripts and style sheets of the first page load, compressed with gzip. */
 const maxFirstBytes = 150 * 1024;
 
 describe("pages of the web UI", { skip: !hasBrowser }, () => {
@@ -129,7 +129,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("are usable with the keyboard alone", async () => {
+  it("are usable with only the keyboard", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     await page.getByLabel("Message", { exact: true }).waitFor();
@@ -166,7 +166,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
   });
 
   for (const theme of ["light", "dark"] as const) {
-    it(`have no serious fault of accessibility in the ${theme} theme`, async () => {
+    it(`have no serious accessibility violation in the ${theme} theme`, async () => {
       const ui = await openUi(browser, server.url);
       const { page } = ui;
       await page.emulateMedia({ colorScheme: theme });
@@ -187,7 +187,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
     });
   }
 
-  it("fit a phone", async () => {
+  it("fit on a phone", async () => {
     const ui = await openUi(browser, server.url, { width: 380, height: 740 });
     const { page } = ui;
     await send(page, "Say hello.");
@@ -206,7 +206,7 @@ describe("pages of the web UI", { skip: !hasBrowser }, () => {
 describe("the web UI over plain HTTP from another machine", { skip: !hasBrowser }, () => {
   it("answers, copies, and says why no model can run in the browser", async () => {
     const { path } = await realModel();
-    // For the browser, only a loopback address is as safe as HTTPS. The name stands for the address of another machine.
+    // A browser treats only loopback addresses as secure without HTTPS. This host name stands for another machine.
     const own = await startServer(["-m", path, "--max-model-len", "1024"]);
     const browser = await launch(["--host-resolver-rules=MAP troupe.test 127.0.0.1"]);
     const ui = await openUi(browser, own.url.replace("127.0.0.1", "troupe.test").replace("localhost", "troupe.test"));
@@ -267,7 +267,7 @@ describe("adapters in the web UI", { skip: !hasBrowser }, () => {
   });
 });
 
-describe("the web UI is served", () => {
+describe("the web UI", () => {
   let server: RunningServer;
   before(async () => {
     const { path } = await realModel();
@@ -275,7 +275,7 @@ describe("the web UI is served", () => {
   });
   after(() => server.stop());
 
-  it("to a browser at /, and the health check to others", async () => {
+  it("is served to browsers at /, which returns the health check to other clients", async () => {
     const browser = await fetch(server.url, { headers: { accept: "text/html" }, redirect: "manual" });
     assert.deepEqual([browser.status, browser.headers.get("location")], [302, "ui/"]);
     const other = await fetch(server.url);
@@ -284,7 +284,7 @@ describe("the web UI is served", () => {
     assert.deepEqual([short.status, short.headers.get("location")], [308, "ui/"]);
   });
 
-  it("compressed, with etags and a strict policy, and a small first bundle", async () => {
+  it("is served compressed, with ETags, a strict content security policy, and a small first bundle", async () => {
     const page = await fetch(`${server.url}/ui/`);
     const html = await page.text();
     const policy = page.headers.get("content-security-policy") ?? "";
@@ -305,7 +305,7 @@ describe("the web UI is served", () => {
     assert.ok(first <= maxFirstBytes, `${first} bytes`);
   });
 
-  it("with brotli only to clients that take it", async () => {
+  it("is served with brotli only to clients that accept it", async () => {
     const name = /src="\.\/([^"]+)"/.exec((await bytesOf("/ui/", "identity")).body.toString())?.[1] ?? "";
     const plain = await bytesOf(`/ui/${name}`, "identity");
     const compressed = await bytesOf(`/ui/${name}`, "gzip, br");
@@ -314,7 +314,7 @@ describe("the web UI is served", () => {
     assert.equal((await bytesOf(`/ui/${name}`, "br;q=0, gzip")).encoding, undefined);
   });
 
-  it("not for unknown files, nor with --no-ui", async () => {
+  it("is not served for unknown files, nor with --no-ui", async () => {
     for (const name of ["nothing.js", "..%2fpackage.json", "index.html.br"]) {
       assert.equal((await fetch(`${server.url}/ui/${name}`)).status, 404, name);
     }
@@ -331,7 +331,7 @@ describe("the web UI is served", () => {
     }
   });
 
-  /** Returns the encoding and the bytes of a response body, without decompression. */
+  /** Returns the content encoding and the undecoded bytes of a response body. */
   async function bytesOf(
     path: string,
     encodings: string,

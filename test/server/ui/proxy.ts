@@ -1,4 +1,4 @@
-// Proxy between the browser and the server. A test can cut its connections.
+// Proxy between the browser and the server, whose connections a test can cut.
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
 export class CuttableProxy {
@@ -38,7 +38,7 @@ export class CuttableProxy {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Ends all connections, and accepts no new ones. */
+  /** Closes all connections and stops accepting new ones. */
   cut(): void {
     this.#isCut = true;
     for (const socket of this.#sockets) socket.destroy();

@@ -1,4 +1,4 @@
-// Speed of the web UI, measured as in `bench ui`. The limits are loose, because other programs use the machine too.
+// Speed of the web UI, measured as by `bench ui`. The limits are loose, because other programs use the machine too.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Browser } from "playwright-core";
@@ -9,7 +9,7 @@ import { hasBrowser, launch } from "./browser.ts";
 
 const longestTaskMs = 250;
 const mostDelayMs = 25;
-/** Maximum growth of the page's heap in bytes: several times the size of the answers' texts. */
+/** Maximum growth of the page's heap in bytes: several times the size of the response texts. */
 const flatBytes = 12e6;
 
 describe("the speed of the web UI", { skip: !hasBrowser }, () => {
@@ -21,7 +21,7 @@ describe("the speed of the web UI", { skip: !hasBrowser }, () => {
     await browser.close();
   });
 
-  it("leaves the page free while four answers grow in a conversation of 10,000 messages", async (t) => {
+  it("keeps the page responsive while four responses grow in a conversation of 10,000 messages", async (t) => {
     const { longTasks, keyPressMs, heapBytes } = await measureTyping(browser);
     const longest = Math.max(0, ...longTasks);
     t.diagnostic(
@@ -31,7 +31,7 @@ describe("the speed of the web UI", { skip: !hasBrowser }, () => {
     assert.ok(heapBytes < flatBytes, `${heapBytes} bytes`);
   });
 
-  it("does not hold up the server while 100 visitors load the page", async (t) => {
+  it("does not block the server while 100 visitors load the page", async (t) => {
     const { path } = await realModel();
     const { p99 } = await measureVisitors(path);
     t.diagnostic(`event loop delay of the server: p99 ${p99.toFixed(1)} ms`);

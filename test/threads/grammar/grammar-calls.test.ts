@@ -59,7 +59,7 @@ interface Rig {
   readonly host: PatientHost;
   readonly vocabulary: Vocabulary;
   readonly ends: readonly number[];
-  /** Tokens by their bytes. Each byte is one character of the key. */
+  /** Tokens by their bytes, as a string with one character per byte. */
   readonly tokens: ReadonlyMap<string, number>;
 }
 
@@ -76,8 +76,8 @@ async function start(path: string): Promise<Rig> {
 const allows = (mask: Int32Array, token: number) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1;
 
 /**
- * Outcome for a text: "refused": the grammar rejects the text; "open": the text may continue; "done": the text may end.
- * A forced token may extend beyond the text.
+ * Outcome for a text: "refused" = the grammar rejects it; "open" = the text must continue; "done" = the text may end. A
+ * forced token may extend beyond the text.
  */
 type Outcome = "refused" | "open" | "done";
 

@@ -1,4 +1,4 @@
-// Grammars whose matching is slow, on real grammar threads with the vocabulary of a real model: their effect on other
+// Grammars that match slowly, on real grammar threads with the vocabulary of a real model: their effect on other
 // sequences.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
@@ -25,7 +25,7 @@ interface Rig {
   readonly host: GrammarHost;
   readonly vocabulary: Vocabulary;
   readonly ends: readonly number[];
-  /** Grammar threads that have not ended. */
+  /** Grammar threads that are running. */
   readonly workers: ReadonlySet<Worker>;
 }
 
@@ -49,7 +49,7 @@ async function start(test: TestContext, options: Partial<GrammarHostOptions> = {
   return { host, vocabulary, ends, workers };
 }
 
-/** Grammar that is so ambiguous that matching the third long token of an output takes seconds. */
+/** Grammar so ambiguous that matching the third long token of an output takes seconds. */
 const ambiguous: GrammarSource = {
   kind: "ebnf",
   grammar: "root ::= r\nr ::= r r r | r r | [a-z ]",
@@ -69,7 +69,7 @@ function longestFirst({ vocabulary }: Rig): LoadedModel {
   return { ...model, step };
 }
 
-/** Feeds random tokens of words to the matcher until the text ends. */
+/** Feeds the matcher random tokens that are words, until the text ends. */
 async function followWords(rig: Rig, matcher: Matcher, seed: number): Promise<string> {
   const uniform = createUniform(seed);
   const pieces: Uint8Array[] = [];

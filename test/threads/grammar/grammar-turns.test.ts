@@ -1,5 +1,5 @@
-// Grammars that take long to compile, on real grammar threads with the vocabulary of a real model: their effect on
-// other requests.
+// Grammars that compile slowly, on real grammar threads with the vocabulary of a real model: their effect on other
+// requests.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,7 +17,7 @@ import { anAsker, answered } from "../../fixtures/text/grammars.ts";
 
 interface Rig {
   readonly host: GrammarHost;
-  /** `workers`: grammar threads that have not ended. `ready`: the threads among them that are ready. */
+  /** `workers`: grammar threads that are running. `ready`: those of them that have finished starting. */
   readonly workers: ReadonlySet<Worker>;
   readonly ready: ReadonlySet<Worker>;
 }
@@ -42,7 +42,7 @@ async function start(test: TestContext, path: string, options: Partial<GrammarHo
   return { host, workers, ready };
 }
 
-/** Starts a rig and waits until its threads are ready, as they are after the first grammars. */
+/** Starts a rig and waits until its threads are ready, as they are after compiling their first grammars. */
 async function startReady(test: TestContext, options: Partial<GrammarHostOptions> = {}): Promise<Rig> {
   const rig = await start(test, (await realModel()).path, options);
   await rig.host.compile(schema("first"), anAsker("first"));
@@ -57,7 +57,7 @@ const schema = (name: string): GrammarSource =>
     field: "response_format",
   }).source;
 
-/** Returns a grammar whose compile time grows with `parts`: some 20 s for 60 parts. */
+/** Returns a grammar whose compile time grows with `parts`: about 20 s for 60 parts. */
 function slowGrammar(parts: number, mark = ""): GrammarSource {
   const text = Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${mark}${i}"`).join(" ");
   return { kind: "ebnf", grammar: `root ::= ${text}`, param: "grammar" };
@@ -84,7 +84,7 @@ function leaver({ host }: Rig, source: GrammarSource, client: string) {
 }
 
 describe("grammars that take long to compile", () => {
-  it("are given up when their askers have left, and leave no thread behind", async (test) => {
+  it("are abandoned when their clients have left, and leave no thread behind", async (test) => {
     const rig = await startReady(test, { compileLimitMs: 60_000 });
     const before = rig.workers.size;
     for (let i = 0; i < 5; i++) {
@@ -132,7 +132,7 @@ describe("grammars that take long to compile", () => {
     };
     const used = schema("used");
     for (let i = 0; i < 3; i++) await open(used, "mine");
-    // This matcher is opened on a different thread, which is now the most recently used thread.
+    // The thread that opens this matcher is a different one, and becomes the most recently used.
     await open(schema("other"), "other");
     const { leave, left } = leaver(rig, slowGrammar(60), "slow");
     await sleep(300);
@@ -170,7 +170,7 @@ describe("grammar threads that the system cannot start", () => {
   it("cost a request a retryable error; other grammars and matchers continue", async (test) => {
     const { tokenizer } = await readModelMetadata(await tinyModel());
     const endOfGeneration = [...endOfGenerationTokens(tokenizer)];
-    // A value that cannot be passed to a worker makes its start throw at once, as EAGAIN does.
+    // A function cannot be passed to a worker, so starting one throws at once, as it does when the system returns EAGAIN.
     const exhaust = () => endOfGeneration.push((() => 0) as unknown as number);
     const recover = () => endOfGeneration.pop();
     const rig = await start(test, await tinyModel(), { endOfGeneration });

@@ -55,7 +55,7 @@ const ebnf = (grammar: string): GrammarSource => ({ kind: "ebnf", grammar });
 const schemaOf = (schema: object): GrammarSource =>
   translateGrammar({ kind: "json_schema", schema, field: "grammar" }).source;
 
-/** Returns a grammar whose compile time grows with `parts`: some seconds for 20 parts with a real vocabulary. */
+/** Returns a grammar whose compile time grows with `parts`: several seconds for 20 parts with a real vocabulary. */
 const slowGrammar = (parts: number): GrammarSource =>
   ebnf(`root ::= ${Array.from({ length: parts }, (_, i) => `[a-z ]{1,${i + 2}} "${i}"`).join(" ")}`);
 
@@ -78,7 +78,7 @@ function tokensIn(mask: Int32Array): number[] {
   return tokens;
 }
 
-/** Returns the bytes of the tokens. Each byte is one character. */
+/** Returns the bytes of the tokens as a string with one character per byte. */
 function bytesOf(vocabulary: Vocabulary, tokens: Iterable<number>): string {
   return [...tokens].map((token) => Buffer.from(vocabulary.piece(token)).toString("latin1")).join("");
 }
@@ -87,7 +87,7 @@ const binary = (text: string) => Buffer.from(text, "utf8").toString("latin1");
 const textOf = (bytes: string) => Buffer.from(bytes, "latin1").toString("utf8");
 
 interface Step {
-  /** Bytes of the output so far, including the bytes that are forced now. */
+  /** Bytes of the output so far, including those that the grammar forces next. */
   readonly bytes: string;
   readonly allowed: readonly number[];
 }
@@ -131,7 +131,7 @@ const fragments = [
   "the ",
 ];
 
-/** An expression, and all texts that it matches. */
+/** An EBNF expression, and all texts that it matches. */
 interface Sample {
   readonly build: (rules: Rules) => Expression;
   readonly texts: readonly string[];
@@ -145,7 +145,7 @@ const choices: fc.Arbitrary<Sample> = fc
   .uniqueArray(longText, { minLength: 1, maxLength: 5 })
   .map((texts) => ({ texts, build: () => choiceOf(texts.map(text)) }));
 
-/** Expressions over few characters, so that options and repetitions often begin or end alike. */
+/** Expressions with few different characters, so that alternatives and repetitions often have common prefixes or suffixes. */
 const { expressions } = fc.letrec<{ expressions: Sample }>((tie) => {
   const inner = tie("expressions");
   const build = (parts: readonly Sample[], rules: Rules) => parts.map((part) => part.build(rules));
@@ -336,7 +336,7 @@ describe("a grammar that fails", () => {
 
   it("is given up when it takes too long", async (test) => {
     const rig = await start(test, (await realModel()).path, { compileLimitMs: 200 });
-    // The thread is started first. Starting a thread takes longer than the limit, and the limit includes the start.
+    // Starts the thread first, because the time limit includes the start of a thread, which takes longer than the limit.
     await rig.host.compile(oneOf(["first"]));
     const refused = { code: "invalid_value", param: "grammar", message: /more than 0.2 s/ };
     await assert.rejects(rig.host.compile({ ...slowGrammar(100), param: "grammar" }), refused);
@@ -349,7 +349,7 @@ describe("a grammar that fails", () => {
     good.allowed();
     for (const token of encode("12")) good.accept(token);
     const before = tokensIn(good.allowed().mask);
-    // After the first token, the grammar forces a text that never ends.
+    // After its first token, the grammar allows only one text, which never ends.
     const endless = (await rig.host.compile(ebnf('root ::= [xy] rest\nrest ::= "a" rest'))).open();
     endless.allowed();
     endless.accept(encode("x")[0]!);
@@ -405,7 +405,7 @@ describe("the grammar host", () => {
   it("pauses a matcher only while its thread compiles", async (test) => {
     const rig = await start(test, await tinyModel(), { threads: 1, cacheLimit: 1 });
     const letter = rig.vocabulary.encode("a")[0]!;
-    // A warm thread compiles the next grammars quickly enough to serve other matchers at the same time.
+    // A warm thread compiles further grammars so quickly that it serves other matchers between them.
     await rig.host.compile(ebnf("root ::= [a-z]{1,400}"));
     const big = await rig.host.compile(ebnf("root ::= [a-z]{1,500}"));
     const matcher = (await rig.host.compile(ebnf("root ::= [a-z]+"))).open();

@@ -1,5 +1,5 @@
-// Corpus schemas with the real grammar engine: every finished text of allowed tokens matches its schema. Also cases that take
-// too long for the unit tests of the translation.
+// Schema corpus on the real grammar engine: every complete text of allowed tokens matches its schema. Also contains cases
+// that take too long for the unit tests of the schema translation.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { GrammarEngine } from "../../../engines/decoding/grammar/thread/library.ts";
@@ -14,7 +14,7 @@ import { RandomTexts, seeded } from "../../fixtures/schemas/random-text.ts";
 
 const walks = 3;
 const maxSteps = 400;
-/** For each seed, the number of steps after which a random text prefers tokens that end a JSON value, such as `"` or `}`. */
+/** For each seed, the number of steps after which the random walk prefers tokens that close a JSON value, such as `"` or `}`. */
 const openSteps = [8, 40, 120];
 
 const encoder = new TextEncoder();
@@ -49,7 +49,7 @@ const words = [
   "international",
   "abcdefghijklmnopqrst",
 ];
-/** Texts of the tokens: every single byte, and texts that extend over the borders between parts of a JSON text. */
+/** Texts of the test vocabulary: every single byte, and texts that cross the boundaries between elements of a JSON text. */
 const pieces: readonly Uint8Array[] = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...[...closers, ...words].map((word) => encoder.encode(word)),
@@ -103,7 +103,7 @@ describe("a model that writes what a schema's grammar allows", () => {
   }
 });
 
-/** Follows random tokens of whole characters. A token must be allowed exactly if the text can continue or end after it. */
+/** Feeds random tokens of whole characters. Asserts that the mask allows a token exactly if the text can continue or end after it. */
 async function assertMasks(engine: GrammarEngine, compiled: Compiled, seed: number, isFine: (text: string) => boolean) {
   const matcher = await engine.match(compiled);
   const random = seeded(seed);
@@ -244,7 +244,7 @@ async function walked(engine: GrammarEngine, { name, schema }: NamedSchema, { so
 
 type Compiled = Awaited<ReturnType<GrammarEngine["compile"]>>;
 
-/** Returns a text of random tokens; null if it does not end within `maxSteps` tokens. */
+/** Generates a text of random allowed tokens. Returns null if the text does not end within `maxSteps` tokens. */
 async function walk(engine: GrammarEngine, compiled: Compiled, seed: number): Promise<string | null> {
   const matcher = await engine.match(compiled);
   const random = seeded(seed + 1);

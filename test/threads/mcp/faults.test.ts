@@ -1,5 +1,5 @@
-// MCP servers that fail, hang or flood. A call to such a server ends within its time limit, with an error that names
-// the cause. Calls to other servers are not affected.
+// MCP server faults: servers fail, hang or flood. A call to such a server fails within its time limit, with an error
+// that names the cause. Calls to other servers are not affected.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { after, before, describe, it } from "node:test";
@@ -10,15 +10,15 @@ import { freePort, McpRig, nodeProcess, serverSettings, until } from "./rig.ts";
 const MIB = 2 ** 20;
 const program = fileURLToPath(new URL("../../fixtures/mcp/hostile-server.js", import.meta.url));
 const killedClient = fileURLToPath(new URL("killed-client.js", import.meta.url));
-/** Time limit of each call. */
+/** Time limit of each call in ms. */
 const callTimeoutMs = 1000;
-/** Maximum growth of this process's memory (RSS, in bytes) while a server floods it. */
+/** Maximum growth of this process's memory (RSS, in bytes) while a server floods it with output. */
 const maxGrowth = 100 * MIB;
 
 const hostile = (name: string, mode = name, args: readonly string[] = []) =>
   serverSettings(name, nodeProcess(program, [mode, ...args]), { callTimeoutMs, toolPrefix: name });
 
-/** Returns the ids of the hostile server's running processes in this mode, without the shells that guard them. */
+/** Returns the process ids of the hostile server in this mode, without the shells that supervise it. */
 function processes(mode: string): readonly number[] {
   const lines = execFileSync("ps", ["-eo", "pid,args"], { encoding: "utf8" }).split("\n");
   return lines
@@ -27,7 +27,7 @@ function processes(mode: string): readonly number[] {
 }
 
 /**
- * Calls a tool of the bad server. Until that call ends, calls the good server repeatedly; each of these calls must
+ * Calls a tool of the bad server. Until that call ends, repeatedly calls the good server, where each call must
  * succeed. Returns the outcome and duration of the bad call, and the longest duration of a good call.
  */
 async function disturb(rig: McpRig, tool: string) {
@@ -86,12 +86,12 @@ describe("MCP servers that misbehave during a call", () => {
     assert.equal((await rig.call("bad_cancelled", {})).content, "1");
   });
 
-  it("a server whose process is busy for ever costs its own calls only", async () => {
+  it("a server whose process is busy for ever affects only its own calls", async () => {
     const { status, ms, slowest } = await disturb(rig, "block");
     assert.equal(status, "timeout");
     assert.ok(ms < 2 * callTimeoutMs, `${ms} ms`);
     assert.ok(slowest < callTimeoutMs, `${slowest} ms`);
-    // The server does not answer the client's check either, so the client kills it and starts it again.
+    // The server does not respond to the client's health check either, so the client kills and restarts it.
     await until(() => rig.client.connected < 2, "the server is disconnected");
     await reconnected(rig);
   });
@@ -102,12 +102,12 @@ describe("MCP servers that misbehave during a call", () => {
     assert.equal((await rig.call("bad_echo", {})).content, "echo");
   });
 
-  it("a request for sampling is refused by name", async () => {
+  it("a request for sampling is rejected with a specific error", async () => {
     const { content } = await rig.call("bad_sample", {});
     assert.match(content, /troupe does not support \\?"sampling\/createMessage/);
   });
 
-  it("a changed list of tools is taken while calls run; the tools of a run stay callable", async () => {
+  it("a changed list of tools is accepted while calls run; the tools of a run stay callable", async () => {
     const old = rig.tool("bad_echo");
     const hanging = rig.call("bad_hang", {});
     assert.equal((await rig.call("bad_rename", {})).content, "renamed");
@@ -140,7 +140,7 @@ describe("MCP servers that flood", () => {
     ["large", /it sent a message of more than 16 MiB/],
   ] as const) {
     it(`a server that writes 100 MB (${tool}) is disconnected; memory stays bounded`, async (test) => {
-      // Each case needs a new client, because the pauses between connection attempts grow.
+      // Each case needs a new client, because a client increases the pause between connection attempts.
       const rig = new McpRig([hostile("bad"), hostile("good")]);
       await rig.start(2);
       const before = process.memoryUsage().rss;

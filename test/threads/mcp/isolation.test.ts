@@ -1,5 +1,5 @@
-// Isolation of MCP servers: environment variables, sandbox, calls of several sessions, and the end of a server or of
-// the client's place.
+// Isolation of MCP servers: environment variables, sandbox, calls of several sessions, and the exit of a server or
+// of the client's thread.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,5 @@
-// Client that faults.test.ts kills. It connects to a server that does not end when its stdin ends, then prints "ready".
+// Client that faults.test.ts kills. It connects to a server that keeps running when its stdin is closed, then prints
+// "ready".
 //
 // Argument: path of the server's program.
 import { McpRig, nodeProcess, serverSettings } from "./rig.ts";

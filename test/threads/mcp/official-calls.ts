@@ -1,5 +1,5 @@
-// Calls of every tool of the official MCP servers, with a pattern for each result. The order matters, because later
-// calls use what earlier calls created. Tool names have no prefix.
+// Calls of every tool of the official MCP servers, each with a pattern that the result must match. The order
+// matters, because later calls use what earlier calls created. The tool names have no server prefix.
 import { join } from "node:path";
 
 export type OfficialCall = readonly [name: string, args: unknown, result: RegExp];
@@ -29,8 +29,8 @@ export const everythingCalls: readonly OfficialCall[] = [
 ];
 
 /**
- * Returns calls of the filesystem server. `folder` is the server's allowed folder or an empty folder in it. Its path
- * must contain "troupe-mcp".
+ * Returns calls of the filesystem server. `folder`: the folder that the server may access, or an empty folder in it.
+ * Its path must contain "troupe-mcp".
  */
 export function fileCalls(folder: string): readonly OfficialCall[] {
   const path = (name: string): string => join(folder, name);

@@ -21,7 +21,7 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
       } else {
         const started = await startHttp(await freePort(), kind === "http" ? "streamableHttp" : "sse");
         child = started.child;
-        // The type is "http" for SSE too: the client recognises an SSE server by its answer to the first request.
+        // The type is "http" for SSE too: the client recognises an SSE server by its response to the first request.
         const url = `http://127.0.0.1:${started.port}/${kind === "http" ? "mcp" : "sse"}`;
         rig = new McpRig([serverSettings("e", { type: "http", url, headers: {} })]);
       }
@@ -88,7 +88,7 @@ for (const kind of ["stdio", "http", "http with SSE"] as const) {
       assert.deepEqual(questions[0]?.schema.required, ["name"]);
     });
 
-    it("gets wrong arguments back as an error for the model", async () => {
+    it("rejects wrong arguments, which becomes an error for the model", async () => {
       for (const args of ["not json", "[1]", { a: "x" }]) {
         const { status, content } = await rig.call("get-sum", args);
         assert.equal(status, "error", content);

@@ -1,4 +1,4 @@
-// Rig for tests of the MCP client: the real place with real servers. Keeps log lines of all levels.
+// MCP rig: the real MCP client thread with real servers. Keeps log lines of all levels.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { createRequire } from "node:module";
@@ -19,7 +19,7 @@ export const officialServers = {
 
 export class McpRig {
   readonly client: McpClient;
-  /** Log lines as JSON. */
+  /** Log lines, each as JSON. */
   readonly lines: string[] = [];
   #calls = 0;
 
@@ -83,7 +83,7 @@ export function serverSettings(
   return { id: name, name, source, ...rest, ...changes };
 }
 
-/** Returns the source of a server: a Node.js process that runs the program at `path`. */
+/** Returns settings for a stdio server: a Node.js process that runs the program at `path`. */
 export function nodeProcess(path: string, args: readonly string[] = [], environment = {}): McpServerSource {
   return { type: "process", command: process.execPath, args: [path, ...args], environment, workFolder: null };
 }
@@ -105,7 +105,7 @@ export async function until(holds: () => boolean, what: string, details: () => s
   }
 }
 
-/** Starts the official server "everything" with an HTTP transport. Resolves when it accepts connections. */
+/** Starts the official server "everything" with an HTTP transport. Resolves when the server accepts connections. */
 export async function startHttp(
   port: number,
   mode: "streamableHttp" | "sse",

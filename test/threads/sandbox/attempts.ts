@@ -1,12 +1,12 @@
-// Escape attempts: operations that confined code must not be able to do. Each attempt is a script that prints ESCAPED if it
-// succeeds. The same script also runs outside the sandbox as a control, where it must succeed, which shows that it works.
+// Escape attempts: operations that sandboxed code must not be able to do. Each attempt is a script that prints ESCAPED if
+// it succeeds. As a control, the same script also runs outside the sandbox, where it must succeed.
 
 export interface Scene {
-  /** A file on the host with a secret. */
+  /** Path of a file on the host that contains a secret. */
   readonly secretFile: string;
   /** Work folder of another session, with a file `theirs.txt`. */
   readonly otherFolder: string;
-  /** A folder on the host that an unconfined command may write. */
+  /** Path of a folder on the host that an unconfined command may write to. */
   readonly hostFolder: string;
   /** Process id of the server. */
   readonly serverPid: number;
@@ -19,22 +19,22 @@ export interface Scene {
   readonly abstractName: string;
   /** Port of a listener on the address 127.66.254.169, which imitates a cloud metadata service. */
   readonly metadataPort: number;
-  /** Targets of file descriptors that every child of the test process inherits from the program that started the tests. */
+  /** Targets of the file descriptors that every child of the test process inherits from the program that started the tests. */
   readonly inherited: readonly string[];
   /** Path of a Unix socket of the host. */
   readonly socketPath: string;
-  /** A program that is owned by root and has the set-user-id bit, on the host. */
+  /** Path of a host program that is owned by root and has the set-user-id bit. */
   readonly setuidProgram: string;
 }
 
 export interface Attempt {
   readonly name: string;
   readonly python: (scene: Scene) => string;
-  /** Whether the control run outside the sandbox is skipped, because it would harm the machine or needs a kernel feature. */
+  /** Whether to skip the control run outside the sandbox, because it would harm the machine or needs a kernel feature. */
   readonly hasNoControl?: true;
 }
 
-/** Prints ESCAPED if the statements run without an exception. */
+/** Returns a script that prints ESCAPED if the statements run without an exception. */
 const tried = (statements: string): string => `
 import os, sys, ctypes, socket, signal, subprocess, time, stat
 try:
@@ -50,7 +50,7 @@ except BaseException as error:
 
 const libc = "libc = ctypes.CDLL(None, use_errno=True)\n";
 const check = (call: string): string => `${libc}result = ${call}\nassert result >= 0, os.strerror(ctypes.get_errno())`;
-/** Python code of a system call, by its number on x86-64 and arm64. */
+/** Returns Python code for a system call, given its number on x86-64 and on arm64. */
 const syscall = (x64: number, arm64: number, args: string): string =>
   check(`libc.syscall({"x86_64": ${x64}, "aarch64": ${arm64}}[os.uname().machine], ${args})`);
 

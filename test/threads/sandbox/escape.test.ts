@@ -32,7 +32,7 @@ const settings: SandboxSettings = {
 };
 const open = (given: Partial<SandboxSettings> = {}): Sandbox => openSandbox({ ...settings, ...given }, () => {});
 
-/** Path of the Python interpreter, and the folders that the interpreter needs. */
+/** Path of the Python interpreter, followed by the folders that it needs. */
 const [python = "", ...prefixes] = JSON.parse(
   spawnSync("python3", ["-c", "import sys, json; print(json.dumps([sys.executable, sys.base_prefix]))"], {
     encoding: "utf8",
@@ -102,7 +102,7 @@ describe("the sandbox of tools", () => {
       hostFolder,
       serverPid: process.pid,
       secret,
-      // /proc shows the environment that the process had at its start.
+      // /proc shows the environment with which the process was started.
       startVariable: readFileSync("/proc/self/environ", "latin1").split("\0")[0] ?? "",
       port,
       metadataPort,

@@ -1,5 +1,5 @@
-// Tests of stored responses on a full disk: with a file size limit, which any user can set and lift on Linux, and on a small full
-// file system, if the tests may mount one.
+// Stored responses on a full disk: with a file size limit, which on Linux any user can set and lift, and on a small full file
+// system, if the tests may mount one.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, rmSync, statSync, writeSync } from "node:fs";
@@ -53,12 +53,12 @@ async function isReadable(store: StoredResponses, id: string): Promise<boolean> 
   return found !== null && (await store.slice({ spans: found.body, at: 0 })) !== null;
 }
 
-/** Checks a store while its disk is full, and when it has room again. */
+/** Checks a store while its disk is full, and after space has been freed. */
 async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: () => void): Promise<void> {
   await store.add(stored("before", 100_000));
   await store.add(stored("huge", 3e7));
   fill();
-  // Adds fail only after the free pages of the file are used up.
+  // Adds fail only once the free pages inside the database file are used up.
   let kept = 0;
   await assert.rejects(async () => {
     for (; kept < 1000; kept++) await store.add(stored(`small${kept}`, 100_000));
@@ -110,7 +110,7 @@ function canLimitFiles(): boolean {
 }
 
 describe("stored responses on a full disk", () => {
-  it("stay readable, refuse new ones by name, and are written again as soon as there is room", async (t) => {
+  it("stay readable, reject new ones with a specific error, and are written again as soon as there is room", async (t) => {
     if (!canLimitFiles()) {
       t.skip("no prlimit on this machine to limit the size of files with");
       return;
@@ -133,7 +133,7 @@ describe("stored responses on a full disk", () => {
     const limit = (bytes: number | string): void => {
       execFileSync("prlimit", ["--pid", String(place.pid), `--fsize=${bytes}:`]);
     };
-    // A limit below the size of the file would also refuse writes to the space that the file has.
+    // The limit is the current size of the file. A lower limit would also reject writes within the file.
     const sizeOfDatabase = (): number => {
       const folder = join(root, "limited");
       const name = readdirSync(folder, { recursive: true, encoding: "utf8" }).find((path) => path.endsWith("data.mdb"));
@@ -162,7 +162,7 @@ describe("stored responses on a full disk", () => {
     await place.stop(2000);
   });
 
-  it("do so on a full file system, and do not start on one", async (t) => {
+  it("behave so on a full file system, and do not start on one", async (t) => {
     const folder = mountedFolder(128);
     if (folder === null) {
       t.skip("these tests may not mount a file system");
@@ -217,7 +217,7 @@ describe("stored responses on a full disk", () => {
     const table = tables.table("a");
     fill();
     let refused = 0;
-    // A failed commit corrupts the memory of the process, which then ends.
+    // If a commit failed and corrupted the memory of this process, it would crash here.
     for (let i = 0; i < 2000; i++) {
       const value = Buffer.alloc(100 + ((i * 7919) % 30_000));
       const write = (): void => {

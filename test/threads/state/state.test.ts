@@ -68,7 +68,7 @@ async function read(store: StoredResponses, spans: readonly Span[] | undefined):
   return slice === null ? null : Buffer.from(slice).toString();
 }
 
-/** Writes a database in the format of an earlier version, with the named tables and a stored number of entries. */
+/** Writes a database in the format of an earlier version, with the given tables and a stored entry count. */
 async function writeEarlier(folder: string, names: readonly string[], entries: number): Promise<void> {
   const tables = new LmdbTables(folder);
   for (const name of names) tables.table(name);
@@ -81,7 +81,7 @@ async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise(setImmediate);
 }
 
-/** Starts the state place in a separate process, which can be killed like a whole server. */
+/** Starts the state thread's code in a separate process, which can be killed like a whole server. */
 async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; responses: Ref<StoredResponses> }> {
   const place = await spawnPlace<StatePlaceInit, null>({
     name: "state",
@@ -192,15 +192,15 @@ describe("the state place", () => {
     const other = await killable(init);
     const mine = stateFront(init);
     await mine.start();
-    // The response "running" is deleted while it runs. The response "ended" is deleted after its end. After the
-    // deletion, the end of each response is written twice.
+    // "running" is deleted while it runs, "ended" after it has ended. After the deletion, the final state of
+    // each response is written twice.
     for (const id of ["running", "ended"]) {
       await other.responses.ask("add", stored(id, { isRunning: true }));
       if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");
       assert.equal(await mine.responses.delete(id), true);
       for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
     }
-    // The response "late" is added only when it ends.
+    // "late" is added only when it has ended.
     await other.responses.ask("add", stored("late"));
     assert.equal(await mine.responses.delete("late"), true);
     for (const id of ["running", "ended", "late"]) {

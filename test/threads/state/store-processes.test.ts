@@ -1,5 +1,5 @@
-// Store shared by processes with the same folder: compare-and-set between processes, and one process that watches the changes
-// of another.
+// Store shared by several processes through one folder: compare-and-set between processes, and one process that watches the
+// changes of another.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

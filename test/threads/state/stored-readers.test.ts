@@ -1,4 +1,4 @@
-// Readers of large stored responses: they must neither block the main thread nor fill its memory.
+// Clients that read large stored responses: they must neither block the main thread nor fill its memory.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -17,11 +17,11 @@ import { loadableEdges, recordingLog } from "../../fixtures/http-server.ts";
 const id = `resp_${"0".repeat(32)}`;
 const largeBytes = 45_000_000;
 const readers = 50;
-/** Maximum delay of the event loop. In an earlier version, each reader blocked the main thread for 300 ms. */
+/** Maximum delay of the event loop in ms. In an earlier version, each reader blocked the main thread for 300 ms. */
 const mostDelayMs = 1500;
 /**
- * Maximum delay of the event loop while readers get the events of a running response. In an earlier version, these
- * readers blocked the main thread for 0.8 to 1.9 s and used 560 to 820 MB.
+ * Maximum delay of the event loop in ms while clients read the events of a running response. In an earlier
+ * version, these readers blocked the main thread for 0.8 to 1.9 s and used 560 to 820 MB.
  */
 const mostEventDelayMs = 500;
 const mostEventGrowth = 400e6;
@@ -35,7 +35,7 @@ async function lengthsOf(url: string, count = readers): Promise<readonly number[
   return JSON.parse(stdout);
 }
 
-/** Measures the maximum delay of the main thread's event loop, and the growth of its memory. */
+/** Measures the maximum delay of the main thread's event loop and the growth of the process's memory. */
 class Watch {
   readonly #delay = monitorEventLoopDelay({ resolution: 1 });
   readonly #rssBefore = process.memoryUsage().rss;
@@ -152,7 +152,7 @@ describe("readers of the events of a running response", () => {
       await sleep(500);
       const watch = new Watch();
       const reading = lengthsOf(`${url}/${name}?stream=true`, count);
-      // The readers get the stored events, then wait for the end of the response.
+      // By now, the readers have got the stored events and wait for the end of the response.
       await sleep(2000);
       end();
       const lengths = await reading;
@@ -169,7 +169,7 @@ describe("readers of the events of a running response", () => {
   }
 });
 
-/** Returns the first chunk of a response and does not read the rest. */
+/** Returns the first chunk of a response body without reading the rest. */
 async function firstOf(response: Response): Promise<string> {
   const reader = response.body!.getReader();
   const { value } = await reader.read();

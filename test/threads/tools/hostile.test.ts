@@ -103,7 +103,7 @@ describe("cells that disturb the interpreter", () => {
     assert.ok(JSON.stringify(data).length < 4 * 65_536, `${JSON.stringify(data).length} characters of data`);
   });
 
-  it("runs cells of one session in order, and only cancels the one that is meant", async () => {
+  it("runs cells of one session in order, and cancels only the requested one", async () => {
     const first = python("import time\nx = 1\ntime.sleep(1)\n'first'", "queue");
     const second = python("x = 2\n'second'", "queue", { id: "second" });
     const reset = run("reset_python_session", {}, "queue");

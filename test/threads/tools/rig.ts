@@ -1,4 +1,4 @@
-// Tools thread for tests, with helper methods that run its tools.
+// Tools rig: a tools thread for tests, with helper methods that run its tools.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -64,13 +64,13 @@ export class ToolsRig {
   readonly shell = async (commands: readonly string[], session = "s", more: object = {}): Promise<Read> =>
     read(await this.run("shell", { commands, ...more }, session));
 
-  /** Names of the session folders, including the folder prepared for the next session. */
+  /** Returns the names of the session folders, including the one prepared for the next session. */
   folders(): readonly string[] {
     const [own] = readdirSync(this.workFolder).map((name) => join(this.workFolder, name));
     return own === undefined ? [] : readdirSync(own);
   }
 
-  /** Lines of the process list that contain the path of the work folder. */
+  /** Returns the lines of the process list that contain the path of the work folder. */
   processes(): readonly string[] {
     const { stdout } = spawnSync("ps", ["-eo", "pid,stat,args", "-ww"], { encoding: "utf8" });
     return stdout.split("\n").filter((line) => line.includes(this.workFolder));

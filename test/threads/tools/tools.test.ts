@@ -83,7 +83,7 @@ describe("the tools thread", () => {
     assert.ok(String((await python("'x' * 10 ** 7")).model.result).length < 17_000);
   });
 
-  it("shows pictures that have a PNG form, and takes no other process's output for them", async () => {
+  it("shows pictures that have a PNG form, and ignores output of other processes", async () => {
     const code = "class P:\n    def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n.'\nP()";
     const { images, model } = await python(code);
     assert.deepEqual(

@@ -1,4 +1,4 @@
-// KV pool of the wasm engine on real threads: shared, saved or moved KV gives the same numbers as a new computation.
+// KV pool of the wasm engine on real threads: KV that was shared, saved or moved gives the same numbers as recomputed KV.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -6,7 +6,7 @@ import type { LoadedModel } from "../../../engines/engine.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { assertNear, blockTokens, feed, load, logits, maxSequences, otherFrom, otherText, text } from "./wasm-steps.ts";
 
-/** Feeds a row for which the pool of 256 tokens has no room left. */
+/** Feeds a row for which the pool of 256 tokens has too little room. */
 function feedUnreserved(model: LoadedModel): void {
   const batch = new Batch(1, 256);
   batch.addRow(3, text, 0, 128, 1, 0);
@@ -46,7 +46,7 @@ describe("the KV pool of the wasm engine", () => {
     releaseAll();
     feed(model, 0, text, [39]);
     const batch = new Batch(maxSequences, 4);
-    // The running sequence's row comes first; its pages are reserved before the others share them.
+    // The row of the running sequence comes first. Its pages are reserved before the other sequences share them.
     for (const [slot, tokens] of [text, otherFrom(39), text, otherFrom(39)].entries()) {
       if (slot > 0) model.kv.copyPrefix(0, slot, 39);
       assert.ok(model.kv.reserve(slot, 40));
@@ -67,7 +67,7 @@ describe("the KV pool of the wasm engine", () => {
     const bytes = model.kv.export(saved);
     model.kv.drop(saved);
     model.kv.release(0);
-    // Other sequences use the pages in the meantime.
+    // Another sequence overwrites the pages in the meantime.
     logits(model, { slot: 2, from: 0, to: 200, tokens: otherText });
     for (const tokens of [100, 90, 64]) {
       const imported = model.kv.import(bytes, tokens);

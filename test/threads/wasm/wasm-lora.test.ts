@@ -1,5 +1,5 @@
 // LoRA adapters of the wasm engine on real threads: each row of a step has its own adapter, independent of the other
-// rows; adapters are loaded and freed while steps run.
+// rows, and adapters are loaded and freed while steps run.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ const text = Int32Array.from({ length: 128 }, (_, i) => 3 + ((i * i * 31 + i * 7
 
 let folder = "";
 let modelPath = "";
-/** Prepared adapters, with targets and ranks of every kind. */
+/** Paths of prepared adapters with targets and ranks of every kind. */
 const adapters: string[] = [];
 const kinds: readonly Omit<LoraOptions, "modelPath" | "seed">[] = [
   { rank: 16, targets: "all-linear" },
@@ -87,8 +87,8 @@ function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
 }
 
 /**
- * Returns the logits of each adapter in `ids` after a prompt and after some tokens fed one by one. All adapters run in the same
- * steps, each in a separate slot.
+ * Runs all adapters in `ids` in the same steps, each in a separate slot: a prompt, then some tokens one by one. Returns the
+ * logits of each adapter after the prompt and after each later token.
  */
 function generate(model: LoadedModel, ids: readonly number[], tokens = promptTokens): Float32Array[][] {
   const feed = (from: number, to: number) =>
@@ -182,7 +182,7 @@ describe("adapters of the wasm engine", () => {
     }
     await loading;
     assert.ok(steps > 2, "steps ran while adapters were loaded");
-    // The remaining adapters are at addresses of unloaded adapters. Ids 15 and 21 are adapters 0 and 1.
+    // The remaining adapters now occupy the memory of unloaded ones. Ids 15 and 21 are adapters 0 and 1.
     assert.deepEqual(generate(model, [15, 21]), generate(await load(test, 2), [1, 2]));
   });
 

@@ -1,4 +1,4 @@
-// Outputs of a step of the wasm engine on real threads: logits of several tokens of a row, and pooled hidden states.
+// Step outputs of the wasm engine on real threads: logits of several tokens of a row, and pooled hidden states.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
@@ -69,14 +69,14 @@ describe("the outputs of the wasm engine", () => {
     model.kv.release(0);
   });
 
-  /** Returns the pooled output of a row of a step. */
+  /** Returns the pooled output of a row. */
   function pooledOf({ pooled, pooledRow }: StepOutput, row: number): Float32Array {
     const { pooledLength } = model.capabilities;
     const first = (pooledRow[row] ?? -1) * pooledLength;
     return pooled.slice(first, first + pooledLength);
   }
 
-  it("are pooled over the tokens of a row, summed over chunks, beside rows that want logits", () => {
+  it("are pooled over the tokens of a row, summed over chunks, in steps with rows that need logits", () => {
     assert.equal(model.capabilities.pooling, "mean");
     const [plain] = logits(model, { slot: 1, from: 0, to: 40 });
     model.kv.release(1);

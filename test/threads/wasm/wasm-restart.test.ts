@@ -1,5 +1,5 @@
-// End of a compute thread of the wasm engine: the model's requests fail with one retryable error, the model restarts by
-// itself, and the server keeps running.
+// Crash of a compute thread of the wasm engine: each of the model's requests fails with one retryable error, the model
+// restarts by itself, and the server keeps running.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -73,7 +73,7 @@ describe("a wasm model whose compute thread ends", () => {
       assert.equal(failures.length, 1);
       assert.ok(["model_failed", "model_loading", "peer_gone"].includes(failures[0]?.error.code ?? ""));
     }
-    // The client retries, as the error asks it to.
+    // The client retries, as the error recommends.
     let again = await collect(8);
     for (let i = 0; again.at(-1)?.type === "error"; i++) {
       assert.ok(i < 200, "the model comes back");

@@ -1,4 +1,4 @@
-// Fixtures of tests of the wasm engine on real threads: a tiny model, two texts, and functions that feed rows of the texts.
+// Fixtures for tests of the wasm engine on real threads: a tiny model, two texts, and functions that feed rows of the texts.
 import assert from "node:assert/strict";
 import { Batch, type StepOutput } from "../../../engines/batch.ts";
 import type { LoadedModel, ModelSpec } from "../../../engines/engine.ts";
@@ -36,7 +36,7 @@ export function step(model: LoadedModel, rows: readonly Row[]): StepOutput {
   return model.step(batch);
 }
 
-/** Returns the logits of each output token of one row. */
+/** Feeds one row. Returns the logits of each of its output tokens. */
 export function logits(model: LoadedModel, row: Row): Float32Array[] {
   const { logitsCount = 1 } = row;
   const { logits: all, logitsRow } = step(model, [{ ...row, logitsCount }]);
@@ -45,14 +45,14 @@ export function logits(model: LoadedModel, row: Row): Float32Array[] {
   return Array.from({ length: logitsCount }, (_, i) => all.slice((first + i) * vocabSize, (first + i + 1) * vocabSize));
 }
 
-/** Feeds tokens 0..ends.at(-1) of a text, one row up to each end. Returns the logits after the last token. */
+/** Feeds the tokens before ends.at(-1) in several rows, one up to each position in `ends`. Returns the logits after the last token. */
 export function feed(model: LoadedModel, slot: number, tokens: Int32Array, ends: readonly number[]): Float32Array[] {
   let last: Float32Array[] = [];
   for (const [i, to] of ends.entries()) last = logits(model, { slot, from: ends[i - 1] ?? 0, to, tokens });
   return last;
 }
 
-/** Returns `text` up to token `at`, followed by the other text. */
+/** Returns the tokens of `text` before index `at`, followed by tokens of the other text. */
 export function otherFrom(at: number): Int32Array {
   return text.map((token, i) => (i < at ? token : (otherText[i] as number)));
 }

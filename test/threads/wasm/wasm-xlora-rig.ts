@@ -1,4 +1,4 @@
-// Fixtures of X-LoRA tests of the wasm engine: a tiny model, X-LoRAs for it, functions that feed texts, and the reference
+// X-LoRA rig for tests of the wasm engine: a tiny model, X-LoRAs for it, functions that feed texts, and the reference
 // results.
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ export const limits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
 /** Text with more tokens than fit into one forward pass. */
 export const text = Int32Array.from({ length: 80 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 export const otherText = text.map((token) => 3 + ((token + 17) % 500));
-/** Maximum difference from the reference logits, as a share of their range. */
+/** Maximum difference from the reference logits, as a fraction of their range. */
 const bound = 5e-4;
 
 await writeTinyModel(modelPath, { seed: 7, heads: 4, kvHeads: 2, feedForward: 96 });
@@ -34,7 +34,7 @@ export interface Prepared {
 let count = 0;
 
 export async function prepare(options: Partial<XloraOptions> = {}, keptAfter: number | null = null): Promise<Prepared> {
-  // With this type and alpha, preparation does not round the adapters further, so rounding does not matter here.
+  // With this type and alpha, preparation does not round the adapters again, so rounding errors do not matter here.
   const adapterOptions = (index: number) => ({ dtype: "F16" as const, alpha: 4, ...options.adapterOptions?.(index) });
   const path = join(folder, `x${count++}`);
   const written = await writeXlora(path, { modelPath, seed: count, ...options, adapterOptions });
@@ -60,11 +60,11 @@ export interface Row {
   readonly from: number;
   readonly to: number;
   readonly tokens?: Int32Array;
-  /** Number of last tokens whose logits are returned; default 1. */
+  /** Number of tokens at the end whose logits are returned; default 1. */
   readonly logitsCount?: number;
 }
 
-/** Runs one step and returns the logits of each row's last tokens. */
+/** Runs one step. Returns the logits of the last tokens of each row. */
 export function step(model: WasmModel, rows: readonly Row[]): Float32Array[][] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, tokens = text, logitsCount = 1 } of rows) {
@@ -80,7 +80,7 @@ export function step(model: WasmModel, rows: readonly Row[]): Float32Array[][] {
   );
 }
 
-/** Returns the logits after a prompt, which is fed in two chunks, and after each later token. */
+/** Feeds a prompt in two chunks and then the other tokens one by one. Returns the logits after the prompt and after each later token. */
 export function generate(model: WasmModel, tokens: Int32Array, prompt: number, slot = 0, chunk = 5): Float32Array[] {
   step(model, [{ slot, from: 0, to: chunk, tokens, logitsCount: 0 }]);
   const logits = step(model, [{ slot, from: chunk, to: prompt, tokens }]).flat();

@@ -1,4 +1,4 @@
-// X-LoRA in the wasm engine on real threads, compared with a reference by definition (fixtures/xlora-reference.ts).
+// X-LoRA in the wasm engine on real threads, compared with a reference implementation (fixtures/lora/xlora-reference.ts).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -138,7 +138,7 @@ describe("an X-LoRA of the wasm engine", () => {
       const { truncate, copyPrefix, saveState } = model.capabilities;
       assert.deepEqual([truncate, copyPrefix, saveState], [false, false, false]);
 
-      // The slot is used again. The last chunk of the prompt has one token, which must not count as a generated token.
+      // The slot is reused. The last chunk of the prompt has one token, which must not count as a generated token.
       model.kv.release(0);
       assert.deepEqual(generate(model, tokens, 9, 0), alone);
       assertAllNear(
@@ -157,8 +157,8 @@ describe("an X-LoRA of the wasm engine", () => {
     model.kv.release(1);
     generate(model, text.subarray(0, 14), 9);
     step(model, [{ slot: 1, from: 0, to: 5, tokens: otherText, logitsCount: 0 }]);
-    // In each step, a row with kept weights comes before the row of another sequence. In the first step the other row is a
-    // prompt that spans two passes.
+    // In each step, a row with kept adapter weights precedes the row of another sequence. In the first step that other row
+    // is a prompt that spans two passes.
     for (let i = 0; i < 6; i++) {
       const from = i === 0 ? 5 : 71 + i;
       const [own, other] = step(model, [

@@ -1,4 +1,4 @@
-// Threads of the wasm engine: any number of threads computes the same results, and the end of a thread is always noticed.
+// Threads of the wasm engine: the results do not depend on the number of threads, and the exit of a thread is always noticed.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -22,7 +22,7 @@ async function load(test: TestContext, changes: Partial<ModelSpec> = {}): Promis
   return model;
 }
 
-/** Loads an encoder, and returns it with a text that takes long to compute. */
+/** Loads an encoder. Returns it with a text that takes long to compute. */
 async function loadEncoder(test: TestContext, abortFlag: SharedArrayBuffer | null) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-long-pass-"));
   test.after(() => rmSync(folder, { recursive: true }));
@@ -82,8 +82,8 @@ describe("the wasm engine's threads", () => {
     process.on("worker", watch);
     const model = await load(test, { threads: 2 });
     process.off("worker", watch);
-    // Not awaited: the step below starts before the exit event is delivered, and blocks the event loop that would
-    // deliver it.
+    // Not awaited, so that the next step starts before the exit event is delivered. That step blocks the event
+    // loop, which would deliver the event.
     void workers[0]?.terminate();
     const started = performance.now();
     assert.throws(() => {
@@ -113,7 +113,7 @@ describe("the wasm engine's threads", () => {
     const abortFlag = new SharedArrayBuffer(1);
     const { model, batch } = await loadEncoder(test, abortFlag);
     const waits = "const { workerData: [flag, go] } = require('node:worker_threads');";
-    // Waits until the main thread is about to begin the step, and then for 50 ms.
+    // Waits until the main thread is about to start the step, and then for 50 ms more.
     const sets = "const word = new Int32Array(go); Atomics.wait(word, 0, 0); Atomics.wait(word, 0, 1, 50);";
     const aborts = "new Uint8Array(flag)[0] = 1;";
     const go = new SharedArrayBuffer(4);

@@ -1,4 +1,4 @@
-// Reading of pages on the web thread: host and request rules, kinds of documents, limits, and malicious pages.
+// Page reading on the web thread: host and request rules, document types, limits, and malicious pages.
 import assert from "node:assert/strict";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { after, before, describe, it } from "node:test";
@@ -140,7 +140,7 @@ describe("a page", () => {
   });
 });
 
-/** Pages that make the extraction take too much time, memory or stack. */
+/** Pages from which extraction takes too much time, memory or stack. */
 const harmful: Readonly<Record<string, readonly [page: () => string, expected: RegExp]>> = {
   "is nested deeply": [() => `${"<div>".repeat(200_000)}x`, /the page cannot be read/],
   "has a million elements": [() => "<p>".repeat(1_000_000), /the page cannot be read/],

@@ -1,5 +1,5 @@
-// Searches on the web thread: formats and failures of the providers, and the content that a search returns of each
-// page.
+// Web search on the web thread: formats and failures of the search providers, and the page content that a search
+// returns.
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { describe, it, type TestContext } from "node:test";
@@ -22,7 +22,7 @@ interface Asked {
   readonly body: string;
 }
 
-/** Answers searches at a path. Returns a list to which each received request is added. */
+/** Responds to searches at a path with `answer`. Returns a list to which each received request is added. */
 function answerSearches(
   web: WebRig,
   path: string,
@@ -51,7 +51,7 @@ function answerPages(web: WebRig): void {
   web.answers.set("two.test/", { body: html("<h1>Tides</h1><p>The tide at the pier is highest at noon.</p>") });
 }
 
-/** Checks that a search returns both pages. The second page must come first, because it has the answer. */
+/** Asserts that a search returns both pages, with the second page first, because it contains the answer. */
 async function checkFound(web: WebRig): Promise<void> {
   answerPages(web);
   const found = await web.search("when is the tide highest", { location });

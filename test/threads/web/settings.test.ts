@@ -1,4 +1,4 @@
-// Web search assembled from the settings: with the address rules of a real server, and with the configured embedding
+// Web search built from the settings: with the address rules of a real server, and with the configured embedding
 // model.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";

@@ -10,7 +10,7 @@ const text = (content: string) =>
 const usage = 'data: {"choices":[],"usage":{"prompt_tokens":31,"completion_tokens":3,"total_tokens":34}}\n\n';
 const done = "data: [DONE]\n\n";
 
-/** Returns the results of a scanner for pieces that arrive at 1, 2, 3 … ms. */
+/** Returns what a scanner reports for pieces that arrive after 1, 2, 3 … ms. */
 function scan(pieces: readonly string[]) {
   const gapsMs: number[] = [];
   const scanner = new EventScanner(gapsMs);
@@ -22,14 +22,14 @@ function scan(pieces: readonly string[]) {
 }
 
 describe("the scanner of event streams", () => {
-  it("counts texts and notes when the first and the last came", () => {
+  it("counts texts and records when the first and the last arrived", () => {
     const { scanner, gapsMs } = scan([role, empty, text("Hi"), text(" there"), "", text("!"), usage, done]);
     assert.equal(scanner.textCount, 3);
     assert.deepEqual([scanner.firstTextMs, scanner.lastTextMs], [3, 6]);
     assert.deepEqual(gapsMs, [1, 2]);
   });
 
-  it("takes the usage, and no error where there is none", () => {
+  it("reads the usage, and reports no error if there is none", () => {
     const { scanner } = scan([text("Hi"), usage, done]);
     assert.equal(scanner.usage?.prompt_tokens, 31);
     assert.equal(scanner.usage?.completion_tokens, 3);
@@ -48,26 +48,26 @@ describe("the scanner of event streams", () => {
     assert.equal(scan([reasoning, after]).scanner.textCount, 2);
   });
 
-  it("is not deceived by texts that look like fields", () => {
+  it("does not mistake texts for fields", () => {
     const { scanner } = scan([text('"content":"x" "usage":{ "error":{'), text('"'), text("")]);
     assert.equal(scanner.textCount, 2);
     assert.equal(scanner.usage, null);
     assert.equal(scanner.error, null);
   });
 
-  it("names an error inside the stream", () => {
+  it("reports an error inside the stream", () => {
     const failed = 'data: {"error":{"message":"no","type":"server_error","code":"peer_gone"}}\n\n';
     assert.equal(scan([text("Hi"), failed, done]).scanner.error, "peer_gone");
   });
 
-  it("passes over comments, and reads lines that end in CR LF", () => {
+  it("ignores comments, and reads lines that end in CR LF", () => {
     const crlf = (text("Hi") + usage).replaceAll("\n", "\r\n");
     const { scanner } = scan([': keep-alive "content":"x"\n\n', crlf]);
     assert.equal(scanner.textCount, 1);
     assert.equal(scanner.usage?.completion_tokens, 3);
   });
 
-  it("finds the same whatever the cuts between packets", () => {
+  it("gives the same results wherever packets are split", () => {
     const whole = role + text("Grüße, 世界") + text('"quoted"') + usage + done;
     const bytes = Buffer.from(whole);
     fc.assert(

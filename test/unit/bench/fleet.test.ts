@@ -1,4 +1,4 @@
-// The simulated fleet: what takes how long can be computed by hand for one or two requests.
+// Simulated fleet: for one or two requests, the durations can be computed by hand.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Ask } from "../../../bench/fleet/replica.ts";
@@ -19,7 +19,7 @@ const ask: Ask = { client: "a", conversation: 0, turn: 0, sentMs: 100, promptTok
 describe("a simulated fleet", () => {
   it("answers a request after its prompt and its decode steps", () => {
     const { done } = simulate(settings, [ask]);
-    // 5 ms to the engine, 50 for the prompt, 5 to the client; then three steps.
+    // 5 ms to the engine, 50 ms for the prompt, 5 ms to the client; then three decode steps.
     assert.deepEqual(
       done.map(({ firstTokenMs, endMs }) => [firstTokenMs, endMs]),
       [[160, 190]],
@@ -34,29 +34,29 @@ describe("a simulated fleet", () => {
     assert.equal(endOf(1), 265);
   });
 
-  it("finds the turn before in the cache of the same replica only", () => {
+  it("finds the previous turn only in the cache of the same replica", () => {
     const turns = (name: string) =>
       simulate({ ...settings, replicas: 2, router: router(name) }, [ask], ({ ask: one, endMs }) =>
         one.turn === 0 ? { ...one, turn: 1, sentMs: endMs + 1000, promptTokens: 80 } : null,
       ).done.map(({ cachedTokens }) => cachedTokens);
-    // The last token of an answer was never computed.
+    // 53 = 50 prompt tokens + 4 new tokens - 1, because the last token of a response is never computed.
     assert.deepEqual(turns("hash"), [0, 53]);
     assert.deepEqual(turns("round-robin"), [0, 0]);
   });
 
-  it("refuses what does not fit in the queue", () => {
+  it("rejects requests that do not fit in the queue", () => {
     const many = Array.from({ length: 5 }, (_, i) => ({ ...ask, conversation: i }));
     const { done, refused } = simulate(settings, many);
     assert.deepEqual([done.length, refused], [3, 2]);
   });
 
-  it("sends a request to the replica with the fewest", () => {
+  it("sends a request to the replica with the fewest requests", () => {
     const fewest = router("least-connections");
     assert.equal(fewest(ask, [{ outstanding: 2 }, { outstanding: 0 }, { outstanding: 1 }]), 1);
     assert.equal(fewest(ask, [{ outstanding: 0 }, { outstanding: 0 }, { outstanding: 0 }]), 2);
   });
 
-  it("refuses step times that are no numbers", () => {
+  it("rejects step times that are not numbers", () => {
     assert.throws(() => parseStepTimes("1:6,8:x/0.9"), /--step-times expects/);
     assert.throws(() => parseStepTimes("1:6/0.9"), /--step-times expects/);
   });

@@ -31,7 +31,7 @@ describe("the reader of HTTP bodies", () => {
     assert.deepEqual(read(0, ""), { body: "", completeAt: 0 });
   });
 
-  it("joins chunks, with extensions and trailers, whatever the cuts between packets", () => {
+  it("joins chunks, with extensions and trailers, wherever packets are split", () => {
     const wire = "5\r\nhello\r\nb;name=1f\r\n, world: 12\r\n0\r\nsome-trailer: x\r\n\r\n";
     fc.assert(
       fc.property(fc.array(fc.nat(wire.length - 1), { maxLength: 8 }), (cuts) => {

@@ -13,7 +13,7 @@ afterEach(() => {
   for (const cleanup of cleanups.splice(0)) cleanup();
 });
 
-/** Creates a server that calls `onRequest` for each request, and a client connected to it. */
+/** Creates a server that calls `onRequest` for each request, and a client that is connected to it. */
 async function pair(onRequest: (socket: Socket, connection: number) => void) {
   let connections = 0;
   const server = createServer((socket) => {
@@ -49,7 +49,7 @@ describe("the load generator's HTTP client", () => {
     assert.equal(connectionCount(), 1);
   });
 
-  it("reads an answer that comes byte by byte", async () => {
+  it("reads a response that arrives byte by byte", async () => {
     const { client } = await pair(async (socket) => {
       for (const byte of "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nfull") {
         socket.write(byte);
@@ -59,14 +59,14 @@ describe("the load generator's HTTP client", () => {
     assert.deepEqual(await exchange(client), { code: 429, isStream: false, text: "full" });
   });
 
-  it("asks again on a new connection where the server has silently closed the old one", async () => {
+  it("retries on a new connection if the server has silently closed the old one", async () => {
     const { client, connectionCount } = await pair((socket) => socket.end(chunked));
     assert.equal((await exchange(client)).text, "ok");
     assert.equal((await exchange(client)).text, "ok");
     assert.equal(connectionCount(), 2);
   });
 
-  it("asks again where the old connection ends without an answer, but once only", async () => {
+  it("retries only once if the old connection ends without a response", async () => {
     const { client, connectionCount } = await pair((socket, connection) =>
       connection === 1 && socket.bytesWritten === 0 ? socket.write(chunked) : socket.end(),
     );
@@ -81,7 +81,7 @@ describe("the load generator's HTTP client", () => {
     assert.equal(connectionCount(), 1);
   });
 
-  it("takes the connection's end for the answer's where no length was given", async () => {
+  it("treats the end of the connection as the end of a response without a length", async () => {
     const { client } = await pair((socket) => socket.end("HTTP/1.1 200 OK\r\n\r\nall"));
     assert.equal((await exchange(client)).text, "all");
   });

@@ -27,7 +27,7 @@ describe("the prompts of a load", () => {
     assert.equal(new Set(prompts.map((prompt) => beginning(prompt, 1))).size, prompts.length);
   });
 
-  it("have as many words as asked for, the shared ones the same within a round and others in the next", () => {
+  it("have the requested number of words; shared ones are equal within a round and differ between rounds", () => {
     const source = new PromptSource(1);
     const shared = { wordCount: 30, sharedCount: 10, spread: 0 };
     const [first, second] = [texts(source, 8, shared), texts(source, 8, shared)];
@@ -37,7 +37,7 @@ describe("the prompts of a load", () => {
     assert.notEqual(beginning(first[0]!, 10), beginning(second[0]!, 10));
   });
 
-  it("vary in length, as their answers do, by as much as is asked for, around the same mean", () => {
+  it("vary in length, as do the responses, by the requested amount around the same mean", () => {
     const prompts = new PromptSource(5).round(400, { wordCount: 40, sharedCount: 0, spread: 0.5 });
     const words = prompts.map(({ text }) => text.split(" ").length);
     const shares = prompts.map(({ answerShare }) => answerShare);
@@ -51,7 +51,7 @@ describe("the prompts of a load", () => {
     }
   });
 
-  it("get their length from what two prompts were counted as", () => {
+  it("get their length from the token counts of two prompts", () => {
     const counted = [
       { words: 8, tokens: 38 },
       { words: 72, tokens: 102 },
@@ -89,7 +89,7 @@ describe("the arrivals of a load", () => {
     assert.notDeepEqual(arrivals(1, 2), arrivals(1, 3));
   });
 
-  it("come in order, at the rate asked for, with gaps as uneven as chance makes them", () => {
+  it("are in order, at the requested rate, with random gaps", () => {
     const atMs = poissonArrivals(20, 20_000, randomFrom(1));
     const gaps = atMs.map((at, i) => at - (atMs[i - 1] ?? 0));
     assert.ok(gaps.every((gap) => gap >= 0));
@@ -124,7 +124,7 @@ describe("percentiles", () => {
     );
   });
 
-  it("of nothing are not numbers", () => {
+  it("of no values are NaN", () => {
     assert.ok(Number.isNaN(percentiles([]).p50));
   });
 });

@@ -17,8 +17,8 @@ function round(outcomes: readonly Outcome[], wallMs = 1000) {
   return roundMetrics(load, unknown);
 }
 
-describe("what a round says about a server", () => {
-  it("counts rates over the wall time, and a token's time from the first text on", () => {
+describe("the report of a round", () => {
+  it("computes rates over the wall time, and a token's time from the first text on", () => {
     const metrics = round([outcome(), outcome({ startMs: 140 })], 500);
     assert.equal(metrics.outputTokensPerSecond, 20);
     assert.equal(metrics.requestsPerSecond, 4);
@@ -26,7 +26,7 @@ describe("what a round says about a server", () => {
     assert.deepEqual([metrics.meanPromptTokens, metrics.meanOutputTokens], [10, 5]);
   });
 
-  it("leaves failed requests out of everything but the errors", () => {
+  it("includes failed requests only in the errors", () => {
     const failed = outcome({ error: "429 queue_full", usage: null, firstTextMs: Number.NaN, endMs: 9999 });
     const metrics = round([outcome(), failed, failed]);
     assert.deepEqual(metrics.errors, { "429 queue_full": 2 });
@@ -56,13 +56,13 @@ describe("the flags of bench serving", () => {
     assert.throws(() => loads("--concurrency", "1,none"), /--concurrency expects numbers/);
   });
 
-  it("need a server, or what to start one with", () => {
+  it("need a server, or a command that starts one", () => {
     assert.throws(() => parseOptions([]), /--url, or --troupe-model/);
     assert.throws(() => parseOptions(["--url", "http://x", "--peer-server", "p"]), /--troupe-model/);
     assert.equal(parseOptions(["--troupe-model", "m.gguf"]).start.modelFile, "m.gguf");
   });
 
-  it("take the processes of each side for its memory", () => {
+  it("accept the processes of each side, whose memory is measured", () => {
     const { server, peer } = parseOptions(["--url", "http://x", "--pid", "1,2", "--vs", "http://y", "--vs-pid", "3"]);
     assert.deepEqual([server?.pids, peer?.pids], [[1, 2], [3]]);
   });

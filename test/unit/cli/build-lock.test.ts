@@ -1,5 +1,5 @@
-// Build lock of troupe.mjs: when a start waits for the build of another start. Runs the real troupe.mjs in a small separate
-// source tree, whose build writes one file.
+// Build lock of troupe.mjs: a start waits while another start builds. Runs the real troupe.mjs in a small separate source
+// tree, whose build writes one file.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -47,20 +47,20 @@ describe("a start that has to build", () => {
   });
   after(() => rmSync(root, { recursive: true, force: true }));
 
-  it("takes a lock that has no pid and is older than a few seconds", async () => {
+  it("takes over a lock that has no pid and is older than a few seconds", async () => {
     const old = new Date(Date.now() - 60_000);
     utimesSync(lock, old, old);
     assert.ok((await start(30_000)).isStarted);
     assert.ok(!existsSync(lock));
   });
 
-  it("leaves a lock without a pid that is fresh some time to get one", async () => {
+  it("gives a new lock without a pid some time to get one", async () => {
     const { isStarted, ms } = await start(40_000);
     assert.ok(isStarted);
     assert.ok(ms > 4000, `it took the lock after ${ms} ms`);
   });
 
-  it("takes a lock whose process is gone, and waits for one whose process is not", async () => {
+  it("takes over a lock whose process has exited, and waits for one whose process runs", async () => {
     writeFileSync(join(lock, "pid"), String(2 ** 22 + 1));
     assert.ok((await start(30_000)).isStarted);
     rmSync(join(root, "dist"), { recursive: true });

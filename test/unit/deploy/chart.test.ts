@@ -1,4 +1,5 @@
-// The Helm chart, checked on the manifest that is rendered from it. HELM=helm also renders it again and compares.
+// Helm chart, checked on the manifest that was rendered from it. HELM=helm also renders the chart again and compares the
+// result.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -10,7 +11,7 @@ import { unknownVariables } from "../../../cli/config/environment.ts";
 const root = new URL("../../../../", import.meta.url);
 const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
 
-/** Parts of Kubernetes objects that the tests read. */
+/** Fields of Kubernetes objects that the tests read. */
 interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string };
@@ -51,7 +52,7 @@ const podOf = (manifest: Manifest) => {
 const pods = manifests.filter(({ spec }) => spec.template !== undefined);
 
 describe("the Helm chart", () => {
-  it("has a deployment, a service, autoscaling, a disruption budget, and Valkey", () => {
+  it("renders a deployment, a service, autoscaling, a disruption budget, and Valkey", () => {
     const kinds = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`).sort();
     assert.deepEqual(kinds, [
       "Deployment troupe",
@@ -81,7 +82,7 @@ describe("the Helm chart", () => {
     assert.equal(one("HorizontalPodAutoscaler").spec.scaleTargetRef?.name, one("Deployment").metadata.name);
   });
 
-  it("sets variables that are settings, and lets a pod end its streams before it is killed", () => {
+  it("sets only variables that are settings, and lets a pod end its streams before it is killed", () => {
     const { spec } = podOf(one("Deployment"));
     const variables = Object.fromEntries(spec.containers[0]?.env?.map(({ name, value = "" }) => [name, value]) ?? []);
     assert.deepEqual(unknownVariables(variables), []);
@@ -102,7 +103,7 @@ describe("the Helm chart", () => {
   });
 
   const helm = process.env.HELM;
-  it("is what the manifest was rendered from", { skip: helm === undefined && "HELM is not set" }, () => {
+  it("renders the committed manifest", { skip: helm === undefined && "HELM is not set" }, () => {
     const chart = fileURLToPath(new URL("deploy/helm/troupe", root));
     const rendered = execFileSync(helm ?? "", ["template", "troupe", chart, "--kube-version", "1.33.0"], {
       encoding: "utf8",

@@ -1,4 +1,4 @@
-// Image generation: the order of its events, its end between two steps, its time limit.
+// Image generation: order of its events, cancellation between two steps, time limit.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ImageGenerationEvent, ImageGenerationRequest } from "../../../actors/api/images/image-generation.ts";
@@ -19,7 +19,7 @@ const image: ImageGenerationRequest["image"] = {
 };
 const request: ImageGenerationRequest = { model: "m", client: "c", count: 2, partials: 3, image };
 
-/** A model that only counts. `onStep` is called with the number of steps of all images. */
+/** Returns a model that only counts steps. `onStep` is called with the number of steps so far, over all images. */
 function countingModel(onStep: (total: number) => void = () => {}) {
   const seeds: number[] = [];
   let total = 0;

@@ -1,4 +1,5 @@
-// Pipeline of tiny models against the loop of Python's diffusers over the same ONNX files, and what it refuses.
+// Diffusion pipeline: tiny models compared with the loop of Python's diffusers over the same ONNX files, and rejected requests
+// and models.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +27,7 @@ function open(pipeline: TinyPipeline) {
   return openDiffusion({ path, threads: 1, limits });
 }
 
-/** The noise of make-tiny-pipelines.py. */
+/** Returns the noise source of make-tiny-pipelines.py. */
 function referenceNoise(): NoiseSource {
   let step = 0;
   return {
@@ -103,7 +104,7 @@ describe("diffusion pipeline", () => {
     await model.dispose();
   });
 
-  it("refuses sizes, steps and prompts that the model cannot take, by the name of the field", async () => {
+  it("rejects sizes, steps and prompts that the model does not support, and names the field", async () => {
     const model = await open({ kind: "sd", config: ddimConfig });
     const refused = async (change: Partial<ImageRequest>, pattern: RegExp) =>
       await assert.rejects(model.begin({ ...request, ...change }), pattern);
@@ -114,7 +115,7 @@ describe("diffusion pipeline", () => {
     await model.dispose();
   });
 
-  it("refuses folders that it cannot serve, and says what to do", async () => {
+  it("rejects unsupported folders, and says what to do", async () => {
     const refused = async (change: (path: string) => void, pattern: RegExp) => {
       const path = writeTinyPipeline(join(root, `bad-${folders++}`), { kind: "sd", config: ddimConfig });
       change(path);

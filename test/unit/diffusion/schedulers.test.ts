@@ -1,5 +1,5 @@
-// Schedulers against Python's diffusers, which test/fixtures/diffusion/make-scheduler-reference.py has run: the same noise, the same
-// model, the latents after each step.
+// Schedulers compared with Python's diffusers (test/fixtures/diffusion/make-scheduler-reference.py recorded the results): with the
+// same noise and model, the latents after each step are the same.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
@@ -61,7 +61,7 @@ function relativeError(got: Float32Array, wanted: readonly number[]): number {
 describe("diffusion schedulers", () => {
   for (const name of new Set(cases.map(({ scheduler }) => scheduler))) {
     const own = cases.filter(({ scheduler }) => scheduler === name);
-    it(`${name}: has the latents of diffusers after each step, in ${own.length} configurations`, () => {
+    it(`${name}: has the same latents as diffusers after each step, in ${own.length} configurations`, () => {
       for (const one of own) {
         const { timesteps, latents } = latentsOf(one);
         const label = JSON.stringify({ ...one.config, steps: one.steps });
@@ -78,7 +78,7 @@ describe("diffusion schedulers", () => {
     });
   }
 
-  it("refuses what is not built, by the name of the field", () => {
+  it("rejects unsupported settings, and names the field", () => {
     const refused = (config: object) => () => readSchedulerConfig(field({ _class_name: "DDIMScheduler", ...config }));
     assert.throws(refused({ thresholding: true }), /thresholding is set/);
     assert.throws(refused({ beta_schedule: "sigmoid" }), /beta_schedule is "sigmoid"; expected linear/);

@@ -1,4 +1,4 @@
-// Sampling settings in the files of a model, and their precedence over other defaults.
+// Sampling settings in a model's files, and their precedence over other defaults.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ after(() => rmSync(root, { recursive: true, force: true }));
 const float = (value: number) => ({ value, type: GGUFValueType.FLOAT32 });
 const int = (value: number) => ({ value, type: GGUFValueType.INT32 });
 
-/** Writes a model file with these keys after `general.sampling.`, and a generation_config.json if given. */
+/** Writes a model file with these keys, which get the prefix `general.sampling.`, and a generation_config.json if given. */
 async function modelWith(keys: Record<string, object>, config?: string): Promise<string> {
   const folder = mkdtempSync(join(root, "model-"));
   const path = join(folder, "model.gguf");
@@ -34,14 +34,14 @@ async function read(path: string) {
 }
 
 describe("a model's own sampling settings", () => {
-  it("come from its file, as the numbers that were meant", async () => {
+  it("come from its file, as the intended numbers", async () => {
     const keys = { temp: float(0.7), top_k: int(20), top_p: float(0.8), min_p: float(0), penalty_repeat: float(1.05) };
     const { values, notices } = await read(await modelWith(keys));
     assert.deepEqual(values, { temperature: 0.7, topK: 20, topP: 0.8, minP: 0, repetitionPenalty: 1.05 });
     assert.deepEqual(notices, []);
   });
 
-  it("come from a generation_config.json beside the file, where the file has none", async () => {
+  it("come from a generation_config.json next to the file, if the file has none", async () => {
     const config = JSON.stringify({ eos_token_id: [1, 2], temperature: 0.6, top_k: 50, top_p: null });
     const { own } = await read(await modelWith({ temp: float(0.3), top_k: int(-1) }, config));
     assert.deepEqual(own.temperature, { value: 0.3, origin: "general.sampling.temp" });

@@ -1,4 +1,4 @@
-// Text completions of several prompts, of tokens, with a suffix, and in a stream.
+// Text completions for several prompts, for token prompts, with a suffix, and streamed.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
@@ -36,7 +36,7 @@ function rig(allowCompletionsStream = true, observer?: ExchangeObserver) {
   return { inference, complete, stream, refused };
 }
 
-/** Script: the choice's text is the prompt and the number of the choice. */
+/** Script that outputs, for each choice, the prompt and the number of the choice. */
 const echoing: FakeInference["script"] = ({ prompt, choices }) => {
   const name = prompt.kind === "text" ? prompt.text : prompt.kind === "tokens" ? `[${prompt.tokens.join()}]` : "sealed";
   const all = Array.from({ length: choices }, (_, choice) => choice);
@@ -87,7 +87,7 @@ describe("POST /v1/completions with several prompts", () => {
     assert.equal(inference.runs.length, 3);
   });
 
-  it("has a few of them in work at a time, and counts them as one request", async () => {
+  it("processes a few of them at a time, and counts them as one request", async () => {
     const ended: (number | null | undefined)[] = [];
     const { inference, complete } = rig(true, {
       ended: ({ generation }) => ended.push(generation?.usage?.promptTokens, generation?.finishReasons.length),
@@ -103,7 +103,7 @@ describe("POST /v1/completions with several prompts", () => {
     const prompt = Array.from({ length: 2 * PROMPTS_AT_ONCE + 1 }, (_, i) => `p${i}`);
     assert.equal((await complete({ prompt })).choices.length, prompt.length);
     assert.equal(most, PROMPTS_AT_ONCE);
-    // The request ends after its response is sent.
+    // The exchange ends only after its response has been sent.
     await new Promise(setImmediate);
     assert.deepEqual(ended, [8 * prompt.length, prompt.length]);
   });

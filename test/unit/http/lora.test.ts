@@ -29,7 +29,7 @@ function setUp({ allowed = true, lora = new FakeLora() }: { allowed?: boolean; l
   return { app, lora: lora as FakeLora, log, send };
 }
 
-/** Returns the status, type, code and field of an error response. */
+/** Returns the status of an error response, and the type, code and field of its error. */
 function failed({ status, body }: { status: number; body: Json }) {
   assert.ok(loraErrors.schema.safeParse(body).success, JSON.stringify(body));
   return [status, body.error.type, body.error.code, body.error.param];

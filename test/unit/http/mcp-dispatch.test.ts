@@ -1,4 +1,4 @@
-// Response of a route as the result of a tool call: the pieces of the response are joined, up to a maximum length.
+// MCP dispatch: a route's response becomes the result of a tool call. Its pieces are joined, up to a maximum length.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
@@ -29,7 +29,7 @@ function embed(vectorCount: number) {
 }
 
 describe("an answer to a tool call", () => {
-  it("is put together of its pieces", async () => {
+  it("is joined from its pieces", async () => {
     for (const vectorCount of [1, 200]) {
       const { status, body } = await embed(vectorCount);
       assert.equal(status, 200);
@@ -37,7 +37,7 @@ describe("an answer to a tool call", () => {
     }
   });
 
-  it("is refused where it is too long", async () => {
+  it("is rejected if it is too long", async () => {
     const { status, body } = await embed(1000);
     assert.equal(status, 400);
     assert.match(JSON.parse(body).error.message, /longer than 8388608 characters/);

@@ -66,7 +66,7 @@ const defaults = {
 };
 
 const entry = (id: string, created: number, status: string, tools_available: boolean) => {
-  // The lengths of a model are unknown until the model has been loaded once.
+  // The lengths of a model are unknown until the model has been loaded for the first time.
   const known =
     status === "loaded"
       ? {

@@ -120,7 +120,7 @@ describe("the API document", () => {
     }
   });
 
-  it("closes the bodies whose unknown fields are refused, and no others", async () => {
+  it("forbids additional properties in exactly the bodies whose unknown fields are rejected", async () => {
     const closedIn = ({ components }: { readonly components?: unknown }, name: string) => {
       const ajv = new Ajv2020({ strict: false, validateFormats: false });
       ajv.addSchema(JSON.parse(JSON.stringify({ components })), "document");

@@ -1,5 +1,5 @@
-// Requests of real clients, recorded in test/fixtures/recordings: the server accepts each unchanged. A recording names the
-// client and the version that sent it. `{response}` stands for the id of the most recently stored response.
+// Recorded requests of real clients (test/fixtures/recordings): the server accepts each unchanged. A recording names the
+// client and its version. `{response}` stands for the id of the most recently stored response.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { after, describe, it } from "node:test";
@@ -24,13 +24,13 @@ const recordings = readdirSync(folder, { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".json"))
   .map((file) => JSON.parse(readFileSync(new URL(file, folder), "utf8")) as Recording);
 
-/** Calls the first tool if one is required. */
+/** Script that calls the first tool if a call is required. */
 const answer: Script = ({ tools }) =>
   tools?.required
     ? [[begin(), ...toolCall(tools.specs[0]!.name, ["{}"]), finish("tool_calls"), done]]
     : [[begin(), text("Hello"), finish(), done]];
 
-/** Asserts that a stream is of its protocol's kind and ends without an error. */
+/** Asserts that a stream has the content type of its protocol and ends without an error. */
 function assertStreamed(path: string, type: string, body: string): void {
   assert.match(type, path.startsWith("/api/") ? /^application\/x-ndjson/ : /^text\/event-stream/);
   assert.ok(!body.includes('"error":{'), body);

@@ -1,4 +1,4 @@
-// Reranking, tokenizing, and the endpoints that this server does not have.
+// Reranking, tokenization, and endpoints that this server does not support.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
@@ -119,7 +119,7 @@ describe("endpoints that the server does not have", () => {
     "/slots",
   ];
   for (const path of paths) {
-    it(`${path} is unsupported by name`, async () => {
+    it(`${path} is rejected as unsupported`, async () => {
       const reply = await request(app, path === "/props" ? "GET" : "POST", path, { body: {} });
       const { error } = JSON.parse(reply.body);
       assert.deepEqual([reply.status, error.code], [404, "unsupported"]);
@@ -127,13 +127,13 @@ describe("endpoints that the server does not have", () => {
     });
   }
 
-  it("/v1/messages/batches is refused in the words of its protocol", async () => {
+  it("/v1/messages/batches is rejected with the error type of its protocol", async () => {
     const reply = await request(app, "POST", "/v1/messages/batches", { body: {} });
     const { type, error } = JSON.parse(reply.body);
     assert.deepEqual([reply.status, type, error.details.error_code], [404, "error", "unsupported"]);
   });
 
-  it("have no path of their own in the metrics, and other paths are still nothing", async () => {
+  it("have no separate path in the metrics, and other paths are still unknown", async () => {
     const { body } = await request(app, "GET", "/metrics");
     assert.ok(!body.includes("/v1/assistants"));
     assert.equal(JSON.parse((await request(app, "GET", "/v1/filesystem")).body).error.code, "not_found");

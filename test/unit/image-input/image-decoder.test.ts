@@ -1,4 +1,4 @@
-// Image decoder: tiles of pictures. Damaged files are read by test/server/hostile/mutants.test.ts.
+// Image decoder: cuts pictures into tiles. test/server/hostile/mutants.test.ts tests damaged files.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import sharp from "sharp";
@@ -55,13 +55,13 @@ describe("the image decoder", () => {
       );
       return tiles.map((tile) => [tile.width / 28, tile.height / 28])[0];
     };
-    // The numbers of embeddings are those of llama.cpp's mtmd for the same images.
+    // llama.cpp's mtmd makes the same numbers of embeddings from these images.
     assert.deepEqual(await sizeOf(333, 777), [12, 28]);
     assert.deepEqual(await sizeOf(50, 20), [5, 2]);
     assert.deepEqual(await sizeOf(14, 300), [1, 11]);
     assert.deepEqual(await sizeOf(2500, 1700), [77, 52]);
     assert.deepEqual(await sizeOf(900, 180, { ...variable, maxEdge: 280 }), [10, 2]);
-    // Limits of a folder, between which no size lies whose sides are both rounded up.
+    // The limits of this model folder are so close that rounding both sides up leaves no size between them.
     const near = { ...variable, minPixels: 15 * 28 ** 2, maxPixels: 16 * 28 ** 2 };
     assert.deepEqual(await sizeOf(60, 40, near), [4, 3]);
     const narrow = { code: "invalid_value", message: /one side of 2 x 2000 pixels is too much longer/ };

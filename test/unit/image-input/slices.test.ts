@@ -1,5 +1,5 @@
-// Slices: grids of tiles of a large image, and the marks around them in a prompt. Grids that mtmd has chosen for the same sizes
-// are those of the references (test/parity/image-input).
+// Image slices: the grid of tiles of a large image, and the tokens that delimit the tiles in a prompt. For sizes in the
+// references of test/parity/image-input, the grids equal those that mtmd chose.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { SliceRules } from "../../../engines/files/projector.ts";
@@ -34,7 +34,7 @@ describe("an image that is cut into tiles", () => {
     assert.deepEqual(gridOf(400, 400), { rows: 2, columns: 2, size: { width: 224, height: 224 } });
   });
 
-  it("is one tile if it is no larger", () => {
+  it("is one tile if it is no larger than a tile", () => {
     for (const rules of [fitted, grids]) {
       const whole = { overview: { width: 112, height: 112 }, grid: null };
       assert.deepEqual(slice({ width: 112, height: 20 }, 112, rules), whole);
@@ -46,7 +46,7 @@ describe("an image that is cut into tiles", () => {
   });
 });
 
-describe("the marks of a cut image", () => {
+describe("the delimiter tokens of a cut image", () => {
   const grid = { rows: 2, columns: 1 };
 
   it("are those of the model's family", () => {

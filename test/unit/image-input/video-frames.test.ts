@@ -1,4 +1,4 @@
-// Frames of videos: which ones, how many, and what is refused.
+// Video frames: which frames of a video are used, how many, and which videos are rejected.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
@@ -28,7 +28,7 @@ describe("frames of a video", () => {
     assertShown(await decode(greyVideo(25), 5), [0, 6, 12, 18, 24], 25);
   });
 
-  it("are all of a short one", async () => {
+  it("are all frames of a short video", async () => {
     assertShown(await decode(greyVideo(3), 16), [0, 1, 2], 3);
     assertShown(await decode(greyVideo(1), 16), [0], 1);
   });
@@ -61,11 +61,11 @@ describe("frames of a video", () => {
   });
 });
 
-describe("a video is refused", () => {
+describe("a video is rejected", () => {
   const refused = async (bytes: Uint8Array, message: RegExp) =>
     await assert.rejects(decode(bytes, 4), { code: "invalid_value", message });
 
-  it("if it is no video, or has no video stream", async () => {
+  it("if it is not a video, or has no video stream", async () => {
     await refused(Buffer.from("no video at all"), /the video cannot be decoded/);
     await refused(new Uint8Array(0), /the video cannot be decoded/);
     await refused(greyVideo(10).subarray(0, 300), /the video cannot be decoded/);
@@ -84,12 +84,12 @@ describe("a video is refused", () => {
     );
   });
 
-  it("by the name of ffmpeg if it is missing", async () => {
+  it("with an error that names ffmpeg if ffmpeg is missing", async () => {
     const error = { code: "unsupported", message: /programs ffmpeg and ffprobe.*apt-get install ffmpeg/ };
     await assert.rejects(decode(greyVideo(2), 2, new VideoFrames(null)), error);
   });
 
-  it("whatever is broken in it, in bounded time", async () => {
+  it("in bounded time, whatever is damaged", async () => {
     const good = greyVideo(10);
     const next = (seed: number) => Math.abs(Math.sin(seed) * 1e6) % 1;
     for (let seed = 1; seed <= 4; seed++) {

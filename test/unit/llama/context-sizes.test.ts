@@ -21,7 +21,7 @@ function sizes(changes: Partial<ModelSpec>, traits: Partial<ModelTraits> = {}, g
 }
 
 describe("the sizes of a llama.cpp context", () => {
-  it("are a stream a sequence in main memory, and one pool on a GPU or where it is asked for", () => {
+  it("are one stream per sequence in main memory, and one pool on a GPU or if requested", () => {
     assert.equal(sizes({}).mode, "streams");
     assert.equal(sizes({}, {}, 2 ** 31).mode, "unified");
     assert.equal(sizes({ pagedKv: true }).mode, "unified");
@@ -38,7 +38,7 @@ describe("the sizes of a llama.cpp context", () => {
     assert.equal(kvCacheBytes, 1024 * tokenBytes);
   });
 
-  it("give a pool all of the budget, and each sequence as much of it as it may have", () => {
+  it("give a pool the whole budget, and each sequence up to its maximum", () => {
     const { capacity, contextTokens, sequences, kvCacheBytes } = sizes({
       pagedKv: true,
       maxSequences: 4,
@@ -47,7 +47,7 @@ describe("the sizes of a llama.cpp context", () => {
     });
     assert.deepEqual([capacity.sequenceTokens, capacity.kvBlocks, contextTokens], [1024, 32, 1024]);
     assert.equal(kvCacheBytes, 1024 * tokenBytes);
-    // The context has one sequence more than slots: exports use the extra sequence.
+    // The context has one sequence more than there are slots: exports use the extra sequence.
     assert.equal(sequences, 5);
   });
 
@@ -61,19 +61,19 @@ describe("the sizes of a llama.cpp context", () => {
     assert.deepEqual([capacity.kvBlocks, capacity.sequenceTokens], [21, 252]);
   });
 
-  it("leave room for the logits that are asked for, and one row a native sequence", () => {
+  it("leave room for the requested logits, and one row per native sequence", () => {
     const { capacity, maxOutputs } = sizes({ maxSequences: 32, extraLogitsRows: 100 });
     assert.deepEqual([capacity.maxLogitsRows, maxOutputs], [132, 132]);
     assert.ok(sizes({ pagedKv: true, maxSequences: 256, extraLogitsRows: 0 }).maxOutputs >= 256);
   });
 
-  it("let an encoder see its longest sequence at once", () => {
+  it("let an encoder process its longest sequence at once", () => {
     const encoder = { isEncoder: true, rollsBack: false };
     const short = sizes({ maxModelLength: null, maxBatchTokens: 4096 }, encoder);
     assert.deepEqual([short.mode, short.capacity.sequenceTokens, short.passTokens], ["none", 2048, 2048]);
     const long = sizes({ maxModelLength: 100, maxBatchTokens: 4096 }, encoder);
     assert.deepEqual([long.capacity.sequenceTokens, long.passTokens, long.kvCacheBytes], [100, 512, 0]);
-    // Positions after the last trained one have no embedding.
+    // The model has no embeddings for positions beyond the trained context.
     assert.equal(sizes({ maxModelLength: 9999, maxBatchTokens: 9999 }, encoder).capacity.sequenceTokens, 2048);
     assert.equal(sizes({ maxSequences: 12 }, encoder).passTokens, 516);
   });

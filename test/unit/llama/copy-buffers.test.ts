@@ -5,7 +5,7 @@ import { CopyBuffers } from "../../../engines/llama/kv/copy-buffers.ts";
 const mebibyte = 2 ** 20;
 
 describe("the buffers of copies", () => {
-  it("are refused beyond the limit, and counted no longer when somebody else has them", () => {
+  it("are refused beyond the limit, and no longer counted once passed on", () => {
     const buffers = new CopyBuffers(3 * mebibyte);
     const taken = [0, 1, 2].map(() => buffers.take(1000));
     assert.ok(taken.every((buffer) => buffer !== null && buffer.length >= 1000));
@@ -15,7 +15,7 @@ describe("the buffers of copies", () => {
     assert.ok(buffers.take(1000));
   });
 
-  it("are taken again when they were given back, also by a copy that has grown a little", () => {
+  it("are reused once returned, also by a copy that has grown a little", () => {
     const buffers = new CopyBuffers(200 * mebibyte);
     const first = buffers.take(90 * mebibyte)!;
     buffers.give(first);

@@ -4,7 +4,7 @@ import type { NativeBatchView } from "../../../engines/llama/native/memory/nativ
 import { NativeContext, type NativeHandles } from "../../../engines/llama/native/native-context.ts";
 import type { TurnLock } from "../../../engines/llama/native/turn-lock.ts";
 
-/** Returns a context that records its locks and passes. Each pass ends with the given status. */
+/** Returns a context that records its lock operations and passes. Each pass returns `status`. */
 function createContext(status = 0) {
   const notes: string[] = [];
   const lockOf = (name: string) => ({
@@ -32,7 +32,7 @@ function createContext(status = 0) {
 }
 
 describe("a pass of a llama.cpp context", () => {
-  it("waits for its adapters to be loaded before it takes the cores, and for nothing the next time", () => {
+  it("waits for its adapters to be loaded before it locks the cores, and for nothing the next time", () => {
     const { context, view, notes, list } = createContext();
     context.setAdapter(null, list);
     context.decode(view);
@@ -41,7 +41,7 @@ describe("a pass of a llama.cpp context", () => {
     assert.deepEqual(notes, ["cores taken", "pass", "cores left"]);
   });
 
-  it("leaves both when it fails, and holds the list again the next time", () => {
+  it("releases both locks when it fails, and locks the list again the next time", () => {
     const { context, view, notes, list } = createContext(-3);
     context.setAdapter(null, list);
     for (let i = 0; i < 2; i++) {

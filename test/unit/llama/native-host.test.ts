@@ -4,8 +4,8 @@ import { nativeHost } from "../../../engines/llama/native/native-host.ts";
 import type { NativeProbe } from "../../../engines/llama/native/probe-place.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
-describe("what a host has for the native engine", () => {
-  it("is not asked before it matters, and then once", async () => {
+describe("the host's facts for the native engine", () => {
+  it("are read only when needed, and then once", async () => {
     const asked: NativeProbe[] = [];
     const host = nativeHost({
       probe: async (probe) => {
@@ -18,7 +18,7 @@ describe("what a host has for the native engine", () => {
     assert.deepEqual(asked, [{ useGpu: false }]);
   });
 
-  it("is a problem in the words of whatever went wrong", async () => {
+  it("include a problem in the words of the original error", async () => {
     const host = nativeHost({
       mayHaveGpu: () => true,
       probe: async () => {
@@ -29,7 +29,7 @@ describe("what a host has for the native engine", () => {
     assert.equal(await host.gpu(), null);
   });
 
-  it("says how to install the libraries for a GPU, only if there is one and they are missing", async () => {
+  it("tell how to install the GPU libraries, only if there is a GPU and they are missing", async () => {
     const adviceOf = (mayHaveGpu: boolean, hasGpuPackage: boolean) =>
       nativeHost({ mayHaveGpu: () => mayHaveGpu, hasGpuPackage }).gpuAdvice;
     assert.match(adviceOf(true, false) ?? "", /npm install node-llama-cpp@\d/);
@@ -42,7 +42,7 @@ describe("what a host has for the native engine", () => {
     assert.equal(await host.gpu(), null);
   });
 
-  it("says again after a while how much memory is free, once for all who ask", async () => {
+  it("include the free memory, which is read again after a while, once for all callers", async () => {
     let now = 0;
     let probes = 0;
     const host = nativeHost({

@@ -1,4 +1,4 @@
-// Names of llama.cpp's libraries: each package of them has the libraries that the engine looks for.
+// Prebuilt llama.cpp packages: each package contains the library files that the engine looks for.
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";

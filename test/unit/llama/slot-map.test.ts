@@ -11,7 +11,7 @@ describe("the map from slots to native sequence ids", () => {
     assert.deepEqual([map.idOf(3), map.slotOf(0), map.slotOf(1)], [-1, 2, 0]);
   });
 
-  it("says nothing to move while ids are dense", () => {
+  it("requires no move while ids are dense", () => {
     const map = new SlotMap(4);
     for (const slot of [0, 1, 2, 3]) map.acquire(slot);
     assert.equal(map.compaction(), null);
@@ -35,7 +35,7 @@ describe("the map from slots to native sequence ids", () => {
     assert.deepEqual([1, 3, 4].map((slot) => map.idOf(slot)).sort(), [0, 1, 2]);
   });
 
-  it("refuses a slot too many as a programmer's mistake", () => {
+  it("rejects a slot too many as a programming error", () => {
     const map = new SlotMap(1);
     map.acquire(0);
     assert.throws(() => map.acquire(1), /no native sequence id is free/);

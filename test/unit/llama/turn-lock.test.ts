@@ -8,8 +8,8 @@ import { type Side, TurnLock } from "../../../engines/llama/native/turn-lock.ts"
 const module = new URL("../../../engines/llama/native/turn-lock.js", import.meta.url).href;
 
 /**
- * Starts a thread on one side of the lock; by default on the other side. `body` is its code, which uses `lock` and the shared
- * `numbers`.
+ * Starts a thread on one side of the lock; by default on the opposite side. `body`: its code, which uses `lock` and the
+ * shared array `numbers`.
  */
 function otherSide(
   t: TestContext,
@@ -37,7 +37,7 @@ async function until(numbers: Int32Array, index: number, value = 1): Promise<voi
 
 /** Waits until the other side has requested the lock while this side holds it. */
 function untilAsked(lock: TurnLock): Promise<void> {
-  // This word of the lock names the waiting side.
+  // This word of the lock's memory contains the number of the waiting side.
   return until(new Int32Array(lock.memory), 2);
 }
 
@@ -46,7 +46,7 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     const lock = new TurnLock(0);
     const numbers = sharedNumbers(2);
     const rounds = 5000;
-    // Reads and writes the number in two steps. Additions would be lost if both threads ran at the same time.
+    // Reads and writes the number in two steps, so that increments would be lost if both threads ran at the same time.
     const add = "for (let i = 0; i < 5000; i++) { lock.acquire(); numbers[0] = numbers[0] + 1; lock.release(); }";
     const ended = otherSide(t, lock, numbers, `Atomics.store(numbers, 1, 1); ${add}`);
     await until(numbers, 1);
@@ -59,7 +59,7 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     assert.equal(numbers[0], 2 * rounds);
   });
 
-  it("goes to the other one that waits, however soon it is asked for again", async (t) => {
+  it("passes to the other thread that waits, however soon it is requested again", async (t) => {
     const lock = new TurnLock(0);
     const numbers = sharedNumbers(1);
     lock.acquire();
@@ -73,13 +73,13 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     await ended;
   });
 
-  it("is given to one that waits already when the other one has half asked before it, and the rest after", async (t) => {
+  it("is given to a waiting thread although the other one has begun its request earlier", async (t) => {
     const lock = new TurnLock(0);
     const numbers = sharedNumbers(2);
     Atomics.store(new Int32Array(lock.memory), 0, 1);
     const second = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 1, 1); lock.release();");
     await untilAsked(lock);
-    // After this time the other side is asleep, and must be woken.
+    // By then the other side is asleep and must be woken.
     await sleep(20);
     assert.equal(numbers[1], 0);
     const first = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 0, 1); lock.release();", 0);
@@ -87,7 +87,7 @@ describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
     assert.deepEqual([...numbers], [1, 1]);
   });
 
-  it("is not waited for where that is not wanted", async (t) => {
+  it("can be tried without waiting", async (t) => {
     const lock = new TurnLock(0);
     assert.ok(lock.tryAcquire());
     lock.release();

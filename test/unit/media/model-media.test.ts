@@ -1,4 +1,4 @@
-// Media of a model: which field of a request an error names.
+// Model media: the request field that an error about an image, video or audio file names.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { type EncodedMedia, ModelMedia } from "../../../engines/media/model-media.ts";

@@ -51,7 +51,7 @@ describe("rows in the types of GGUF files", () => {
           for (const value of [1, -1, 0.375, -3000]) {
             const bytes = encode(type, new Float32Array(columns).fill(value), columns, importance);
             const worst = decode(type, bytes, columns).reduce((most, one) => Math.max(most, Math.abs(one - value)), 0);
-            // The levels of MXFP4 are a power of two times 4 and 6: 3000 is between 2048 and 3072.
+            // MXFP4's levels include 4 and 6 times a power of two: 3000 is between 2048 and 3072.
             assert.ok(worst <= 0.04 * Math.abs(value), `${value}: off by ${worst}`);
           }
         });
@@ -80,7 +80,7 @@ describe("rows in the types of GGUF files", () => {
         });
       }
 
-      it("encodes many rows as one after the other, from and to any part of a buffer", () => {
+      it("encodes many rows like single rows, from and to any part of a buffer", () => {
         const rows = 300;
         const { values } = heavyTailedRows(rows, columns);
         const importance = randomImportance(columns);
@@ -119,7 +119,7 @@ describe("rows in the types of GGUF files", () => {
     }
   });
 
-  it("decodes all F16 and BF16, and encodes them again as they were", () => {
+  it("decodes all F16 and BF16 values, and encodes them to the same bits", () => {
     for (const type of [f16, bf16]) {
       const bits = Uint16Array.from({ length: 65_536 }, (_, i) => i);
       const values = decode(type, new Uint8Array(bits.buffer), bits.length, 1024);
@@ -162,7 +162,7 @@ describe("what cannot be encoded", () => {
     refuses("unsupported", /rows of 0 values/, () => encode(f32, values, 0));
   });
 
-  it("is a value that is not finite, which is said", () => {
+  it("is a value that is not finite, which the error says", () => {
     for (const type of types) {
       for (const wrong of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
         const damaged = values.slice();

@@ -1,4 +1,4 @@
-// Conversions of GGUF files in real worker threads: types, bytes, interruption, damaged sources.
+// Conversions of GGUF files in real worker threads: types, bytes, interruptions, damaged sources.
 import assert from "node:assert/strict";
 import {
   existsSync,
@@ -26,7 +26,7 @@ import { writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 const folder = mkdtempSync(join(tmpdir(), "troupe-conversion-"));
 const source = join(folder, "source.gguf");
 const target = join(folder, "target.gguf");
-/** Path of the unfinished file of a conversion. */
+/** Returns the path of the unfinished file of a conversion. */
 const partialOf = (key: string) => `${target}.${key.slice(0, 8)}.partial`;
 const nothing: ModelOptions = {
   ...{ level: null, organization: "default", topology: [], floatType: null },
@@ -53,7 +53,7 @@ describe("a conversion", () => {
     for (const name of readdirSync(folder)) if (name.startsWith("target.gguf")) rmSync(join(folder, name));
   });
 
-  it("writes each tensor in its type, close to the source, and keeps the other facts of the file", async () => {
+  it("writes each tensor in its type, close to the source, and keeps the other metadata", async () => {
     await convertTo("Q8_0");
     const [before, after] = [await readTensorTable(source), await readTensorTable(target)];
     assert.deepEqual([...after.tensors.keys()], [...before.tensors.keys()]);
@@ -94,13 +94,13 @@ describe("a conversion", () => {
     await assert.rejects(strange, { code: "config_invalid", message: /no entry for any matrix/ });
   });
 
-  it("that was interrupted goes on with what was written, and ends with the same file", async () => {
+  it("that was interrupted keeps what was written, and ends with the same file", async () => {
     await convertTo("Q8_0");
     const whole = readFileSync(target);
     rmSync(target);
     const { conversion } = await planModel(source, { ...nothing, level: parseLevel(8, "isq") }, silent);
     const partial = partialOf(conversion.key);
-    // A record as an interrupted conversion leaves it: the first chunk is written, the others are not.
+    // Record as an interrupted conversion leaves it: only the first tensors are marked as written.
     const [first] = conversion.tensors;
     const chunk = whole.subarray(0, (first?.offset ?? 0) + 1000);
     writeFileSync(partial, Buffer.concat([chunk, Buffer.alloc(whole.length - chunk.length)]));
@@ -144,11 +144,11 @@ describe("a conversion", () => {
     assert.deepEqual([...given], [...importance.get("blk.0.ffn_up.weight")!]);
   });
 
-  it("copies strings that are no UTF-8 and whole numbers above 2^53 as they are", async () => {
+  it("copies strings that are not UTF-8 and integers above 2^53 unchanged", async () => {
     const bytes = readFileSync(source);
     const name = bytes.indexOf("tiny", bytes.indexOf("general.name"));
     bytes.writeUInt8(0xff, name + 1);
-    // A number of 64 bits in place of the context length of 32 bits, and of the four bytes that its last letters had.
+    // Replaces the 32-bit context length by a 64-bit number.
     const key = bytes.indexOf("llama.context_length");
     const start = key - 8;
     const odd = 2n ** 60n + 1n;
@@ -173,7 +173,7 @@ describe("a conversion", () => {
     assert.ok(written.includes(head), "all pairs are those of the file");
   });
 
-  it("ignores the record of another conversion, and one whose file is not whole", async () => {
+  it("ignores the record of another conversion, and one whose file is incomplete", async () => {
     const { conversion } = await planModel(source, { ...nothing, level: parseLevel(8, "isq") }, silent);
     const partial = partialOf(conversion.key);
     for (const key of ["of another", conversion.key]) {
@@ -185,7 +185,7 @@ describe("a conversion", () => {
     }
   });
 
-  it("that is cancelled says so, and leaves no file under the final name", async () => {
+  it("that is cancelled fails with `cancelled`, and leaves no file under the final name", async () => {
     await assert.rejects(convertTo("Q8_0", {}, AbortSignal.abort()), { code: "cancelled" });
     assert.ok(!existsSync(target));
   });
@@ -203,7 +203,7 @@ describe("a conversion", () => {
     assert.ok(!existsSync(target));
   });
 
-  it("of a source that is cut off meanwhile fails", async () => {
+  it("of a source that is truncated meanwhile fails", async () => {
     const cut = join(folder, "cut.gguf");
     writeFileSync(cut, readFileSync(source));
     const { conversion } = await planModel(cut, { ...nothing, level: parseLevel(8, "isq") }, silent);

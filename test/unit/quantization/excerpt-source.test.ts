@@ -1,4 +1,4 @@
-// Excerpts of model sources: the same cut as that of a GGUF excerpt, and readable by conversions to other types.
+// Excerpts of model sources: they contain the same tensors as a GGUF excerpt, and conversions to other types can read them.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// Importance matrices: both formats of llama.cpp, and damaged files.
+// Importance matrix files: both formats of llama.cpp, and damaged files.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -139,7 +139,7 @@ describe("a .cimatrix file", () => {
     both("gpt-oss", { "model.layers.0.mlp.experts.down_proj": "blk.0.ffn_down_exps.weight" });
   });
 
-  it("is refused by name where a module has no counterpart", () => {
+  it("is rejected with an error that names a module without counterpart", () => {
     const named = (name: string) => new Map([[name, Float32Array.of(1)]]);
     const refused = (name: string, architecture: string) =>
       assert.throws(() => byTensor(named(name), architecture), {
@@ -155,7 +155,7 @@ describe("a .cimatrix file", () => {
     );
   });
 
-  it("is refused if it is cut, too long, or has other numbers", async () => {
+  it("is rejected if it is truncated, too long, or has wrong numbers", async () => {
     const changed = (at: number, value: bigint) => {
       const bytes = Buffer.from(whole);
       bytes.writeBigUInt64LE(value, at);

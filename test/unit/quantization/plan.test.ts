@@ -1,4 +1,4 @@
-// Quantization levels, topology files and the type of each tensor.
+// Quantization plan: quantization levels, topology files and the resulting type of each tensor.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
@@ -21,7 +21,7 @@ describe("a quantization level", () => {
     assert.equal(parseLevel("Q8_0", "isq").endsType, q8_0);
   });
 
-  it("of another format stands for the next one, and says so", () => {
+  it("of another format stands for the nearest one, with a message", () => {
     const { name, note } = parseLevel("AFQ4", "isq");
     assert.equal(name, "Q4_K");
     assert.match(note ?? "", /AFQ4 is a type of another format; Q4_K/);
@@ -52,12 +52,12 @@ describe("the types of tensors", () => {
     assert.deepEqual(plan({ level: parseLevel(4, "isq") }), [q5_k, q4_k, f32, q5_0, q4_k, q4_k]);
   });
 
-  it("are floats of the wanted type without a level", () => {
+  it("are floats of the requested type without a level", () => {
     assert.deepEqual(plan({ floatType: f32 }), [f32, f32, f32, f32, f32, f32]);
     assert.deepEqual(plan({}), [f16, f16, f32, f16, f16, f16]);
   });
 
-  it("stay as they are outside of experts with moqe", () => {
+  it("stay unchanged outside of experts with moqe", () => {
     assert.deepEqual(plan({ level: parseLevel(4, "isq"), organization: "moqe" }), [f16, f16, f32, f16, f16, q4_k]);
   });
 

@@ -1,4 +1,4 @@
-// Row reader: each kind of source against values computed by hand, read whole and in parts.
+// Row reader: each kind of source is compared with values computed by hand, read whole and in parts.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -41,7 +41,7 @@ interface Stored {
   readonly source: StoredRows;
 }
 
-/** Stores values that count up from 0. */
+/** Stores the values 0, 1, 2 and so on. */
 function counting(rows: number, columns: number): Stored {
   return store(
     "F32",
@@ -51,7 +51,7 @@ function counting(rows: number, columns: number): Stored {
   );
 }
 
-/** Reads all rows at once, then one by one, then three at a time; all must agree. */
+/** Reads all rows at once, then one by one, then three at a time. Asserts that the results are equal. */
 function readAll(path: string, source: RowSource): number[][] {
   const reader = createRowReader([path]);
   const { rows, columns } = source;
@@ -70,7 +70,7 @@ function readAll(path: string, source: RowSource): number[][] {
   return Array.from({ length: rows }, (_, row) => [...whole.subarray(row * columns, (row + 1) * columns)]);
 }
 
-/** Returns the values of a matrix whose row r and column c are named. */
+/** Returns a matrix whose values are a function of row and column. */
 function matrix(rows: number, columns: number, value: (row: number, column: number) => number): number[][] {
   return Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => value(row, column)));
 }
@@ -111,7 +111,7 @@ describe("the row reader", () => {
 
   it("puts the rows of heads in llama.cpp's order", () => {
     const { path, source } = counting(16, 3);
-    // Two heads of 8 rows: the halves of each take turns.
+    // Two heads of 8 rows each. In each head, rows of the first and second half alternate.
     const order = [0, 4, 1, 5, 2, 6, 3, 7].flatMap((row) => [row]);
     const expected = [...order, ...order.map((row) => row + 8)];
     const rows = readAll(path, swapped(source, { x: 2, y: 4 }));
@@ -121,9 +121,9 @@ describe("the row reader", () => {
     );
   });
 
-  it("puts the rows of groups of heads in turns", () => {
+  it("interleaves the rows of groups of heads", () => {
     const { path, source } = counting(12, 1);
-    // Two groups of three heads of two rows.
+    // Two groups of three heads with two rows each.
     const rows = readAll(path, swapped(source, { x: 2, y: 3, inner: 2 })).flat();
     assert.deepEqual(rows, [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
     const columns = readAll(path, swappedColumns(reshaped(source, 12), { x: 2, y: 3, inner: 2 }));
@@ -138,7 +138,7 @@ describe("the row reader", () => {
     assert.deepEqual(readAll(path, transposed(shifted(source, 1), 3)), plusOne);
   });
 
-  it("changes values, and has values that are in no file", () => {
+  it("changes values, and returns computed values that are in no file", () => {
     const { path, source } = counting(2, 2);
     const exponent = (value: number) => Math.fround(-Math.exp(value));
     assert.deepEqual(readAll(path, shifted(source, 1)), [
@@ -196,7 +196,7 @@ describe("quantised rows", () => {
       scales: reshapedGiven(scales, 2),
       ...{ blockRows: 2, blockColumns: 2, matrixRows: 3, rows: 6, columns: 4 },
     });
-    // Matrices of 3 rows have two rows of blocks each, so four for both.
+    // A matrix of 3 rows has two rows of blocks, so two matrices have four.
     const expected = matrix(6, 4, (row, column) => {
       const block = (Math.floor(row / 3) * 2 + Math.floor((row % 3) / 2)) * 2 + Math.floor(column / 2);
       return (4 * row + column) * [1, 10, 100, 1000, 1, 10, 100, 1000][block]!;
@@ -245,7 +245,7 @@ describe("quantised rows", () => {
   it("unpack AWQ, whose words have the rows in another order", () => {
     const place = [0, 2, 4, 6, 1, 3, 5, 7];
     const stored = matrix(8, 4, (row, column) => (row * 3 + column * 7) % 16);
-    // Part i of a word has row place[i].
+    // The 4-bit number i of a word belongs to row place[i].
     const words = Uint32Array.from({ length: 4 }, (_, column) =>
       place.reduce((word, row, i) => word + stored[row]![column]! * 2 ** (4 * i), 0),
     );
@@ -322,14 +322,14 @@ function reshapedGiven(source: RowSource, columns: number): RowSource {
 describe("copyable rows", () => {
   const source: StoredRows = { kind: "stored", file: 2, offset: 100, type: "F16", rows: 4, columns: 8 };
 
-  it("are one range where they lie together", () => {
+  it("are one range if they are adjacent", () => {
     assert.deepEqual(copyable(source, 1), [{ file: 2, offset: 100, bytes: 64 }]);
     assert.deepEqual(copyable(joined([sliced(source, 0, 2), sliced(source, 2, 2)]), 1), [
       { file: 2, offset: 100, bytes: 64 },
     ]);
   });
 
-  it("are ranges in the order of the rows", () => {
+  it("are several ranges in the order of the rows otherwise", () => {
     const ranges = copyable(swapped(source, { x: 2, y: 2 }), 1);
     assert.deepEqual(
       ranges?.map(({ offset }) => offset),
@@ -337,7 +337,7 @@ describe("copyable rows", () => {
     );
   });
 
-  it("are none where the type differs or values change", () => {
+  it("do not exist if the type differs or values change", () => {
     assert.equal(copyable(source, 0), null);
     assert.equal(copyable(source, 30), null);
     assert.equal(copyable(shifted(source, 1), 1), null);

@@ -1,5 +1,5 @@
-// UQFF: weights that are written and read again are the same bytes as in a GGUF file of the same types; damaged files are refused by
-// name; files are found by their names.
+// UQFF files: weights that are written and read back equal those of a GGUF file with the same types, damaged files are rejected with
+// a specific error, and files are found by name.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -36,7 +36,7 @@ const nothing: ModelOptions = {
 const silent = () => {};
 const levelOf = (name: string) => ({ ...nothing, level: parseLevel(name, "isq") });
 
-/** Writes the UQFF of the checkpoint in `from` into `into`, beside copies of its config.json. Returns the path of the first shard. */
+/** Converts the checkpoint in `from` to UQFF in `into`, next to copies of its config.json. Returns the path of the first shard. */
 async function writeUqff(from: string, into: string, level: string): Promise<string> {
   await mkdir(into, { recursive: true });
   const { files } = await planUqff(join(from, "config.json"), levelOf(level), {
@@ -49,7 +49,7 @@ async function writeUqff(from: string, into: string, level: string): Promise<str
   return join(into, "w-0.uqff");
 }
 
-/** Returns the bytes of each tensor of a GGUF file, with its type. */
+/** Returns the bytes and the type of each tensor of a GGUF file. */
 async function tensorBytes(path: string): Promise<Map<string, string>> {
   const { tensors } = await readTensorTable(path);
   const file = readFileSync(path);
@@ -95,7 +95,7 @@ describe("weights in UQFF", () => {
     it(`keep all tensors of an architecture: ${name}`, async () => {
       const { config, tensors } = caseContent(name);
       const source = join(folder, name, "source");
-      // Small numbers, so that 16 bits hold them.
+      // Values small enough for 16-bit floats.
       const small = Object.entries(tensors).map(([key, { shape }]) => [
         key,
         floats(shape, (i) => Math.sin(i + key.length)),
@@ -140,7 +140,7 @@ describe("weights in UQFF", () => {
     assert.equal(await kindOf(), "blocks");
   });
 
-  it("refuse levels that UQFF does not have, by name", async () => {
+  it("reject levels that UQFF does not have, with a specific error", async () => {
     const source = join(folder, "levels");
     await writeSmallCheckpoint(source);
     await assert.rejects(
@@ -149,7 +149,7 @@ describe("weights in UQFF", () => {
     );
   });
 
-  it("refuse settings that they would not follow, and go by the named architecture", async () => {
+  it("reject settings that have no effect on them, and use the specified architecture", async () => {
     const source = join(folder, "settings");
     await writeSmallCheckpoint(source);
     const planned = (changes: Partial<ModelOptions>) => {
@@ -163,10 +163,10 @@ describe("weights in UQFF", () => {
   });
 });
 
-/** A layer of a matrix of 2 x 64 in a format, made by hand from its documented layout. */
+/** Sample layers with a 2 x 64 matrix in each format, built by hand from the documented layouts. */
 const layers: Readonly<Record<string, { parts: Record<string, StoredTensor>; values: (i: number) => number }>> = {
   afq: {
-    // 3 bits: code (i % 8) times 0.5, minus 1, in groups of 32.
+    // 3-bit codes (i % 8), scale 0.5, bias -1, in groups of 32.
     parts: {
       ...{ "weight.format": bytes([], [4]), "weight.bits": bytes([], [3]), "weight.group_size": bytes([], [32]) },
       weight: words(
@@ -178,7 +178,7 @@ const layers: Readonly<Record<string, { parts: Record<string, StoredTensor>; val
     values: (i) => (i % 8) * 0.5 - 1,
   },
   hqq: {
-    // Value i has scale i % 4; the first 64 are in the upper halves of the bytes.
+    // Value i has the scale i % 4 + 1. The first 64 values are in the upper halves of the bytes.
     parts: {
       ...{ "weight.format": bytes([], [2]), "weight.bits": bytes([], [4]), "weight.axis": bytes([], [0]) },
       ...{ "weight.round_zeros": bytes([], [0]), "weight.channel_wise": bytes([], [1]) },
@@ -196,7 +196,7 @@ const layers: Readonly<Record<string, { parts: Record<string, StoredTensor>; val
     values: (i) => ((i < 64 ? i % 16 : (i - 64 + 3) % 16) - 2) * ((i % 4) + 1),
   },
   fp8: {
-    // 0x38 is 1, 0xc0 is -2.
+    // As float8, 0x38 is 1 and 0xc0 is -2.
     parts: {
       ...{ "weight.format": bytes([], [3]), "weight.dtype": words([], [6]) },
       weight: {
@@ -210,7 +210,7 @@ const layers: Readonly<Record<string, { parts: Record<string, StoredTensor>; val
     values: (i) => (i % 2 ? -0.5 : 0.25),
   },
   f8q8: {
-    // The scale 0x7d is 416, which stands for one.
+    // As float8, the scale byte 0x7d is 416, which stands for a scale of 1.
     parts: {
       ...{ "weight.format": bytes([], [5]), "weight.num_blocks": words([], [4]), "weight.shape": words([2], [2, 64]) },
       weight: bytes(
@@ -221,7 +221,7 @@ const layers: Readonly<Record<string, { parts: Record<string, StoredTensor>; val
     values: (i) => (i % 32) - 16,
   },
   mxfp4: {
-    // Codes 2 (1.0) and 12 (-2.0), times two.
+    // Codes 2 (1.0) and 12 (-2.0) with a scale of 2.
     parts: {
       "weight.format": bytes([], [6]),
       ...{ weight: bytes([2, 32], Array(64).fill(0xc2)), "weight.scales": bytes([2, 2], Array(4).fill(128)) },
@@ -242,7 +242,7 @@ function words(shape: number[], values: readonly number[]): StoredTensor {
   return { type: "U32", shape, bytes: new Uint8Array(Uint32Array.from(values).buffer) };
 }
 
-/** Packs whole numbers as a stream of bits in words. */
+/** Packs integers as a bit stream in 32-bit words. */
 function packed(count: number, bits: number, value: (i: number) => number): number[] {
   let stream = 0n;
   for (let i = 0; i < count; i++) stream |= BigInt(value(i)) << BigInt(i * bits);
@@ -288,7 +288,7 @@ describe("a layer of UQFF", () => {
     });
   }
 
-  it("is refused by name if the file is of another version, or a format is not known", async () => {
+  it("is rejected with a specific error if the file has another version or an unknown format", async () => {
     const { parts } = layers.unquant!;
     const refusal = async (given: object, changes: object = {}) => {
       const path = await writeLayer(join(folder, "refused"), { ...parts, ...given }, changes);
@@ -333,12 +333,12 @@ describe("a layer of UQFF", () => {
 });
 
 describe("damaged files of UQFF", () => {
-  it("are read or refused by name: 500 mutations", async () => {
+  it("are read or rejected with a specific error: 500 mutations", async () => {
     const source = join(folder, "fuzz", "source");
     await writeSmallCheckpoint(source, { layers: 1 });
     const first = await writeUqff(source, join(folder, "fuzz", "uqff"), "Q8_0");
     const whole = readFileSync(first);
-    // The head, the small tensors after it and those at the end.
+    // Length of the part that most damage hits: the header and the small tensors after it. Other damage hits the end of the file.
     const headBytes = 8 + Number(whole.readBigUInt64LE(0)) + 400;
     const random = numbersFrom(7);
     let refused = 0;
@@ -374,7 +374,7 @@ function mutated(whole: Buffer, headBytes: number, random: () => number): Buffer
   return damaged;
 }
 
-/** Returns numbers from 0 to 1 that a seed determines. */
+/** Returns a generator of numbers in [0, 1) from a seed. */
 function numbersFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -411,7 +411,7 @@ describe("files of UQFF", () => {
     );
   });
 
-  it("are the model of a folder that has no other, and of their own path", async () => {
+  it("are used for a folder without another model, and for their own path", async () => {
     const into = join(folder, "found");
     await mkdir(into);
     for (const name of names) writeFileSync(join(into, name), "");
@@ -423,7 +423,7 @@ describe("files of UQFF", () => {
     await assert.rejects(findLocalModel(into, null, { fromUqff: ["8"] }), /expects "residual.safetensors" beside it/);
   });
 
-  it("cannot be named for a model that is a GGUF file", async () => {
+  it("cannot be specified for a model that is a GGUF file", async () => {
     const path = join(folder, "model.gguf");
     writeFileSync(path, "GGUF");
     await assert.rejects(

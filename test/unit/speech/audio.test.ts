@@ -1,4 +1,5 @@
-// Audio formats with the real encoders and decoders: a tone is written and read in each format, and damaged files are refused.
+// Audio formats with the real encoders and decoders: a tone is encoded and decoded in each format, and damaged files are
+// rejected.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -90,7 +91,7 @@ describe("an audio file that cannot be used", () => {
       (error: ServerError) => error.code === code && pattern.test(error.message),
     );
 
-  it("is refused by name: empty, no audio, too long, damaged", async () => {
+  it("is rejected with a specific error: empty, no audio, too long, damaged", async () => {
     await refused("empty", new Uint8Array(0), 10, "invalid_value", /got an empty one/);
     await refused("text", Buffer.from("no audio at all, but a text"), 10, "unsupported", /got a file of another kind/);
     await refused("png", Buffer.from("89504e470d0a1a0a0000000d49484452", "hex"), 10, "unsupported", /image\/png/);

@@ -1,4 +1,4 @@
-// Speech calls whose last event is missing, over HTTP: no response may look complete.
+// Incomplete speech calls over HTTP: if the last event is missing, no response may look complete.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { SpeakEvent, Speech, TranscribeEvent } from "../../../actors/api/speech/speech.ts";
@@ -8,7 +8,7 @@ import { openStores, type TestStores } from "../http/agents/stores.ts";
 
 const whole = fakeSpeech(() => null);
 
-/** Returns the scripted speech without its `done` events. */
+/** Returns the fake speech without its `done` events. */
 function endless(): Speech {
   return {
     ...whole,

@@ -1,4 +1,4 @@
-// Kokoro without its weights: the layouts of its folders, its voices' files, the signs of its phonemes, and Japanese.
+// Kokoro without its weights: folder layouts, voice files, conversion of phonemes, and Japanese.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -21,7 +21,7 @@ const lacksMecab =
 const folder = mkdtempSync(join(tmpdir(), "troupe-kokoro-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Makes a folder with empty files. */
+/** Creates a folder with empty files. */
 function folderWith(name: string, files: readonly string[]): string {
   for (const file of files) {
     const path = join(folder, name, file);
@@ -48,7 +48,7 @@ describe("a folder with Kokoro", () => {
     assert.throws(() => identifySpeech(incomplete), /voices\*\.npz/);
   });
 
-  it("is not one with Dia, which is refused by name whether its kind is set or not", () => {
+  it("with Dia is rejected with a specific error, whether its kind is set or not", () => {
     const path = folderWith("dia", ["model.safetensors"]);
     writeFileSync(join(path, "config.json"), '{"architectures":["DiaForConditionalGeneration"],"model_type":"dia"}');
     assert.ok(isSpeechModel({ kind: "auto", modelId: path }));
@@ -96,8 +96,8 @@ describe("the voices of Kokoro", () => {
 });
 
 describe("the phonemes of Kokoro", () => {
-  it("are those of the model's author for American and British English", () => {
-    // Left: what espeak-ng writes. Right: the entries of misaki's dictionaries.
+  it("equal those of the model's author for American and British English", () => {
+    // Left: phonemes as espeak-ng writes them. Right: the entries of misaki's dictionaries.
     const american = {
       "bˈɛ^ɹ": "bˈɛɹ",
       "ɡˌo^ʊ": "ɡˌO",
@@ -115,7 +115,7 @@ describe("the phonemes of Kokoro", () => {
     assert.equal(kokoroSigns("t^ʃˈa^ʊ", "it"), "ʧˈW");
   });
 
-  it("are cut at marks and spaces when there are too many, and none is lost", () => {
+  it("are split at punctuation and spaces when there are too many, and none is lost", () => {
     const words = Array.from({ length: 40 }, (_, i) => `wˈʌn${i % 7 === 6 ? "," : ""}`).join(" ");
     const parts = partsOf(words, 50);
     assert.ok(parts.every((part) => [...part].length <= 50));
@@ -126,7 +126,7 @@ describe("the phonemes of Kokoro", () => {
 });
 
 describe("Japanese for Kokoro", () => {
-  it("has the phonemes of misaki for kana", () => {
+  it("has the same phonemes as misaki for kana", () => {
     const known = {
       コーヒー: "koːçiː",
       がっこう: "ɡaʔkoɯ",
@@ -147,7 +147,7 @@ describe("Japanese for Kokoro", () => {
     for (const [kana, phonemes] of Object.entries(known)) assert.equal(phonemesOfKana(kana), phonemes, kana);
   });
 
-  it("keeps the signs of a sentence, several together, too", { skip: lacksMecab }, async () => {
+  it("keeps the punctuation of a sentence, also several marks in a row", { skip: lacksMecab }, async () => {
     const read = (text: string) => japanesePhonemes(text, new AbortController().signal, async (words) => `<${words}>`);
     assert.equal(await read("すごい！？"), "sɨɡoi!?");
     assert.equal(await read("はい!!"), "hai!!");

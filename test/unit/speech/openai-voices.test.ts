@@ -23,7 +23,7 @@ describe("a voice of OpenAI", () => {
     }
   });
 
-  it("is none of other names", () => {
+  it("does not exist with other names", () => {
     assert.equal(openaiVoice("bob", voicesOf({ af_heart: "en-us" })), null);
   });
 });

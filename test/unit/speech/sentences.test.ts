@@ -6,7 +6,7 @@ import { maxSentenceLength, normalised, sentencesOf } from "../../../engines/spe
 const english = (text: string) => sentencesOf(normalised(text, "en-us"), "en-us");
 
 describe("the sentences of a text to speak", () => {
-  it("end at marks, not at abbreviations and numbers", () => {
+  it("end at punctuation marks, not at abbreviations and numbers", () => {
     assert.deepEqual(english("Dr. Smith paid 3.50 euros. Mr. Jones did not! Why?"), [
       "Doctor Smith paid 3.50 euros.",
       "Mister Jones did not!",
@@ -22,7 +22,7 @@ describe("the sentences of a text to speak", () => {
     assert.equal(normalised("Das kostet 3 € z.B. hier.", "de"), "Das kostet 3 € z.B. hier.");
   });
 
-  it("end at paragraphs and list items, and have no marks of Markdown", () => {
+  it("end at paragraphs and list items, and contain no Markdown syntax", () => {
     assert.deepEqual(english("# Title\n\nSome **bold** text\n- one\n- two"), [
       "Title",
       "Some bold text",
@@ -48,7 +48,7 @@ describe("the sentences of a text to speak", () => {
 });
 
 describe("the clauses of a sentence", () => {
-  it("keep their marks, and the last one has one", () => {
+  it("keep their punctuation, and the last one always has some", () => {
     const marks = (text: string) => clausesOf(text).map(({ mark }) => mark);
     assert.deepEqual(marks("Well, this is it: the end, 3.14 really?"), [",", ":", ",", "?"]);
     assert.deepEqual(marks("no mark"), ["."]);

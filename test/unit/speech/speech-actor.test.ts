@@ -1,4 +1,5 @@
-// Calls of a speech model that end before their last event: with an error in every case, and without a thread that is left over.
+// Interrupted speech calls: a call of a speech model that ends before its last event always ends with an error, and leaves no
+// thread running.
 import assert from "node:assert/strict";
 import { after, afterEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,7 +16,7 @@ import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 const sampleRate = 22_050;
 const limits = { maxInputChars: 1000, maxSpeechSeconds: 3, maxAudioBytes: 1000, maxAudioSeconds: 10, maxQueue: 4 };
 
-/** Threads that run now. */
+/** Worker threads that are currently running. */
 const workers = new Set<Worker>();
 const started = (worker: Worker): void => {
   workers.add(worker);
@@ -27,7 +28,7 @@ after(async () => {
   for (const worker of workers) await worker.terminate();
 });
 
-/** Model that speaks the first sentence; `second` speaks the next one. */
+/** Returns a model that speaks the first sentence itself; `second` speaks the next ones. */
 function modelWith(second: (phrase: Phrase) => Promise<Float32Array>): SpeakingModel {
   let spoken = 0;
   return {
@@ -98,7 +99,7 @@ describe("a call of a model that speaks", () => {
     });
   }
 
-  it("ends with an error when the audio gets too long", async () => {
+  it("ends with an error when the audio becomes too long", async () => {
     const call = callOf(
       modelWith(async () => new Float32Array(4 * sampleRate)),
       "mp3",

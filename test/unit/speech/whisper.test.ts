@@ -1,4 +1,4 @@
-// Whisper's code on a tiny model: segments with times, languages, windows, damaged models.
+// Whisper with a tiny model: segments with timestamps, languages, windows, damaged models.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -39,7 +39,7 @@ describe("a Whisper model", () => {
     return { segments, languages };
   }
 
-  it("is recognised by its files, and tells its languages", () => {
+  it("is recognised by its files, and lists its languages", () => {
     assert.deepEqual(identifySpeech(folder), { engine: "whisper", task: "transcribe" });
     assert.deepEqual(model.card.languages, ["en", "de"]);
   });
@@ -68,7 +68,7 @@ describe("a Whisper model", () => {
     await assert.rejects(segmentsOf(2, null, AbortSignal.abort()), { code: "cancelled" });
   });
 
-  it("is refused by name if a file is damaged or of another kind", async () => {
+  it("is rejected with a specific error if a file is damaged or of another kind", async () => {
     const broken = mkdtempSync(join(tmpdir(), "troupe-whisper-"));
     const failure = async (name: string, content: string | Uint8Array) => {
       writeTinyWhisper(broken);
@@ -99,7 +99,7 @@ describe("the spectrogram of a tone", () => {
       const column = Array.from({ length: 80 }, (_, band) => output[band * windowFrames + 50] as number);
       return column.indexOf(Math.max(...column));
     };
-    // Bands are linear up to 1000 Hz, about 38 Hz apart, and logarithmic above.
+    // Mel bands are about 38 Hz apart up to 1000 Hz, and logarithmic above.
     assert.deepEqual([440, 1000, 4000].map(bandOf), [11, 26, 62]);
   });
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { ExpertRouting } from "../../../engines/wasm/pass/expert-routing.ts";
 
-/** Returns the routing by token: pairs [expert, weight], in ascending order of experts. */
+/** Returns the routing of each token: pairs [expert, weight], sorted by expert. */
 function perToken(routing: ExpertRouting, tokens: number): [number, number][][] {
   const found: [number, number][][] = Array.from({ length: tokens }, () => []);
   for (const expert of routing.taken.subarray(0, routing.takenCount)) {

@@ -25,7 +25,7 @@ before(async () => {
   }
 });
 
-/** Returns the shape of the file's model, with some keys changed or (null) removed. */
+/** Returns the shape of the file's model with some keys changed or removed (null). */
 function shapeOf(name: TinyArchitecture, changes: Readonly<Record<string, number | null>> = {}): Hyperparameters {
   const table = tables.get(name)!;
   const fields = new Map(table.fields);

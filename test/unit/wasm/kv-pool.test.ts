@@ -4,7 +4,7 @@ import { type KvPool, kvPool } from "../../../engines/decoding/kv/kv-budget.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
 import { specOf } from "../../fixtures/models/models.ts";
 
-/** Shape with 1000 bytes of KV per token. */
+/** KV shape that takes 1000 bytes per token. */
 const shape = { layers: 5, elementsPerLayer: 100, bytesPerElement: 2, trainedContext: 8192 };
 
 function pool(changes: Partial<ModelSpec>, threads = 1): KvPool {
@@ -13,7 +13,7 @@ function pool(changes: Partial<ModelSpec>, threads = 1): KvPool {
 }
 
 describe("the KV pool", () => {
-  it("is the whole budget for any number of sequences, and one may have it all", () => {
+  it("has the whole budget for any number of sequences, and one sequence may use it all", () => {
     for (const maxSequences of [1, 64]) {
       assert.deepEqual(pool({ kvBudget: { tokens: 4096 }, maxSequences }), {
         blocksPerThread: 128,

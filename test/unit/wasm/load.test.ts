@@ -14,7 +14,7 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-wasm-load-"));
 after(() => rmSync(folder, { recursive: true }));
 let copies = 0;
 
-/** Returns a copy of the tiny model with overwritten bytes in one tensor. */
+/** Returns a copy of the tiny model in which some bytes of one tensor are overwritten. */
 async function damaged(name: string, bytes: Uint8Array, at: (tensor: TensorInfo) => number): Promise<string> {
   const path = join(folder, `${copies++}.gguf`);
   copyFileSync(await tinyModel(), path);

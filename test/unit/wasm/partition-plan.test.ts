@@ -19,7 +19,7 @@ function matrix(name: string, rows: number): Matrix {
   return { name, tensor, firstRow: 0, rows, columns: 64, bias: null };
 }
 
-/** Returns the thread that computes each column of the joined rows. Fails if two threads compute a column. */
+/** Returns for each column of the joined rows the thread that computes it. Fails if two threads compute the same column. */
 function owners(shares: readonly Share[]): number[] {
   const owner: number[] = [];
   shares.forEach(({ pieces }, thread) => {
@@ -45,7 +45,7 @@ describe("dividing matrices between threads", () => {
     }
   });
 
-  it("gives threads whole heads, and nearly equally many", () => {
+  it("gives threads whole heads, and nearly equal numbers of them", () => {
     const [query, key, value] = [matrix("q", 9 * 64), matrix("k", 3 * 64), matrix("v", 3 * 64)];
     const shares = divide([query, key, value], headUnit(64), 2);
     assert.deepEqual(
@@ -78,13 +78,13 @@ describe("dividing matrices between threads", () => {
     assert.equal(owners(shares).length, 32);
   });
 
-  it("takes as a head's unit the least multiple of 16 rows that holds whole heads", () => {
+  it("uses as a unit of heads the smallest multiple of 16 rows that holds whole heads", () => {
     assert.deepEqual([4, 8, 16, 24, 64, 80, 96, 100].map(headUnit), [16, 16, 16, 48, 64, 80, 96, 400]);
   });
 });
 
 describe("the sites of adapters", () => {
-  /** Returns the layer steps that have sites (groups of matrices with the same input), each with its two sites. */
+  /** Returns the layer steps with sites (groups of matrices with the same input), each step with its two sites. */
   async function sitesIn(
     name: TinyArchitecture,
   ): Promise<readonly (readonly [DividedStep, AdapterSite, AdapterSite])[]> {

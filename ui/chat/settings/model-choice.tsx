@@ -1,4 +1,4 @@
-// Choice of the models that answer: one, or several side by side, of the server or of this browser.
+// Choice of the models that answer: one or several side by side, on the server or in this browser.
 import { useEffect } from "preact/hooks";
 import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";
@@ -19,7 +19,7 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
     changeSettings(next).catch(notifyError);
   };
   useEffect(() => {
-    // Storage can be denied by the browser. There are no local models then.
+    // The browser may deny access to storage. In that case there are no local models.
     if (keptModels.value === null) readKeptModels().catch(() => {});
     if (keptGpuModels.value === null) readKeptGpuModels().catch(() => {});
   }, []);
@@ -60,13 +60,13 @@ export function ModelChoice({ open }: { readonly open: OpenConversation }) {
   );
 }
 
-/** Group of the models of this browser; null: there are none. */
+/** Group of the models in this browser; null if there are none. */
 function group(label: string, known: readonly string[], chosen: string) {
   if (known.length === 0 && chosen === "") return null;
   return <optgroup label={label}>{options(known, chosen)}</optgroup>;
 }
 
-/** Options of the known models and of the chosen one, which may be gone. */
+/** Options for the known models and the chosen one, which may no longer exist. */
 function options(known: readonly string[], chosen: string) {
   const ids = known.includes(chosen) || chosen === "" ? known : [...known, chosen];
   return ids.map((id) => (

@@ -1,4 +1,4 @@
-// JSON schema of the answer: as text, or as a form of its top-level properties.
+// Editor of the answer's JSON schema, as text or as a form with the top-level properties.
 import { useState } from "preact/hooks";
 import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";
@@ -97,7 +97,7 @@ export function SchemaForm({ schema, onChange }: Props) {
   );
 }
 
-/** Returns the properties of a schema that the form can show; null: the form cannot show the whole schema. */
+/** Returns the properties of a schema; null if the form cannot represent the complete schema. */
 function propertiesOf(schema: string): readonly Property[] | null {
   if (schema === "") return [];
   try {

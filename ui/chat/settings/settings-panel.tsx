@@ -1,4 +1,4 @@
-// Panel of the settings of a conversation: system prompt, sampling, reasoning, the form of the answer, and presets.
+// Settings panel of a conversation: system prompt, sampling, reasoning, output format, and presets.
 import { useState } from "preact/hooks";
 import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";
@@ -123,7 +123,7 @@ interface NumberProps {
   readonly onChange: (value: number | null) => void;
 }
 
-/** Empty: the default of the server. A number out of range is refused by the browser's own check. */
+/** Number field. An empty field means the server's default. The browser rejects a number out of range. */
 function NumberField({ label, value, min, max, step, onChange }: NumberProps) {
   return (
     <label class="field">

@@ -1,4 +1,4 @@
-// Choice of the server's tools for the conversation.
+// Choice of the server tools that the conversation uses.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Button } from "../../base/button.tsx";
@@ -10,7 +10,7 @@ import type { OpenConversation } from "../../conversations/open-conversation.ts"
 import { ask } from "../../server/client.ts";
 import { changeSettings } from "../current.ts";
 
-/** Built-in tools: name in the settings, feature of the server, and text. */
+/** Built-in tools: name in the settings, feature of the server (tool group), and key of the label. */
 const builtIn: readonly (readonly [name: string, group: string, key: TextKey])[] = [
   ["code", "code_execution", "toolCode"],
   ["shell", "shell", "toolShell"],
@@ -31,7 +31,7 @@ interface Skill {
 
 const isOpen = signal(false);
 const skills = signal<readonly Skill[]>([]);
-/** Tools that the server offers; null: not read yet. */
+/** Tools that the server offers; null until they have been read. */
 const offered = signal<readonly ServerTool[] | null>(null);
 
 export function ToolChoice({ open }: { readonly open: OpenConversation }) {
@@ -61,7 +61,7 @@ function ToolDialog({ open }: { readonly open: OpenConversation }) {
     ask<{ readonly data: readonly Skill[] }>("v1/skills")
       .then(({ data }) => (skills.value = data))
       .catch(() => {
-        // A server without an agent loop has no skills.
+        // A server without an agent loop has no skills, so this error is ignored.
       });
   }, []);
   const change = (settings: Parameters<typeof changeSettings>[0]): void => {
@@ -69,7 +69,7 @@ function ToolDialog({ open }: { readonly open: OpenConversation }) {
   };
   const known = offered.value ?? [];
   const labels = [...new Set(known.flatMap(({ server_label: label }) => label ?? []))];
-  // A chosen tool is shown also if the server does not offer it now, so that it can be removed.
+  // A chosen tool is shown even if the server does not offer it now, so that the user can remove it.
   const choices = [
     ...builtIn
       .filter(([name, group]) => tools.includes(name) || known.some((tool) => tool.group === group))
@@ -117,7 +117,7 @@ function ToolDialog({ open }: { readonly open: OpenConversation }) {
 
 interface CheckProps {
   readonly label: string;
-  /** Further text below the label; absent or "": none. */
+  /** Additional text below the label; "" or absent if there is none. */
   readonly help?: string;
   readonly isChecked: boolean;
   readonly onChange: (isOn: boolean) => void;

@@ -1,4 +1,4 @@
-// Approval: a call that waits for the user's decision, with its arguments, which can be edited.
+// Approval card: a tool call that waits for the user's decision, with its arguments, which the user can edit.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { t } from "../../base/language.ts";
@@ -7,7 +7,7 @@ import type { Answer } from "../../conversations/records.ts";
 import { ask, ServerError } from "../../server/client.ts";
 import type { Approval } from "../../server/wire.ts";
 
-/** Decisions of this page by the ids of the approvals. */
+/** Decisions made in this page, by approval id. */
 const decisions = signal<ReadonlyMap<string, "approve" | "deny">>(new Map());
 
 interface Decision {
@@ -29,7 +29,7 @@ export function ApprovalCard({ answer, approval }: { readonly answer: Answer; re
       await ask(`v1/agent/approvals/${approval.approval_id}`, { method: "POST", body });
       decisions.value = new Map(decisions.value).set(approval.approval_id, body.decision);
     } catch (error) {
-      // The call may have been decided elsewhere.
+      // Status 404: the decision has been made elsewhere.
       setOver(error instanceof ServerError && error.status === 404);
       notifyError(error);
     }
@@ -92,12 +92,12 @@ export function ApprovalCard({ answer, approval }: { readonly answer: Answer; re
 }
 
 interface Source {
-  /** Field of the arguments that contains the text; null: the text is all arguments as JSON. */
+  /** Field of the arguments that the text contains; null: the text is the JSON of all arguments. */
   readonly field: "code" | "commands" | null;
   readonly text: string;
 }
 
-/** Returns the text of the code or the commands if they are the only argument; otherwise all arguments as JSON. */
+/** Returns the code or the commands as text if they are the only argument, otherwise all arguments as JSON. */
 function sourceOf(args: unknown): Source {
   const fields = typeof args === "object" && args !== null ? Object.entries(args) : [];
   const [[name, value] = ["", null]] = fields;
@@ -107,7 +107,7 @@ function sourceOf(args: unknown): Source {
   return { field: null, text: JSON.stringify(args, null, 2) };
 }
 
-/** Throws a SyntaxError if the text is not JSON. */
+/** Returns the arguments with the edited text. Throws a SyntaxError if the text must be JSON and is not. */
 function argumentsWith(args: unknown, field: Source["field"], text: string): unknown {
   if (field === null) return JSON.parse(text);
   const value = field === "code" ? text : text.split("\n").filter((line) => line.trim() !== "");

@@ -1,4 +1,4 @@
-// File that a tool has made: its name, a preview of images and text, and the download.
+// File that a tool produced: its name, a preview of images and text, and a download button.
 import { useState } from "preact/hooks";
 import { Button } from "../../base/button.tsx";
 import { t } from "../../base/language.ts";

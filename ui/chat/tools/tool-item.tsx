@@ -36,7 +36,7 @@ export function ToolItem({ item, answer }: { readonly item: OutputItem; readonly
   );
 }
 
-/** Calls that run now and have no item yet. */
+/** Shows the running calls that have no output item yet. */
 export function PendingCalls({ answer }: { readonly answer: Answer }) {
   const open = new Map<string, ToolProgress>();
   for (const one of answer.activity) {
@@ -84,7 +84,7 @@ function Section({ title, text }: { readonly title: string; readonly text: strin
 
 interface Result {
   readonly text: string;
-  /** Addresses of images: data of the answer, never of another server. */
+  /** URLs of images. They are part of the answer's data, never addresses of other servers. */
   readonly images: readonly string[];
 }
 

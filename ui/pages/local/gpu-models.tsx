@@ -1,4 +1,4 @@
-// Models that run on the GPU of this machine: those that the browser keeps, those of the server (setting web_models), and folders of
+// Models for the GPU of this machine: models stored in the browser, models of the server (setting web_models), and folders on
 // the disk.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { t } from "../../base/language.ts";
@@ -54,7 +54,7 @@ function Models() {
         <input
           ref={(input) => {
             chooser.current = input;
-            // The name of this property is not an attribute of Preact's types.
+            // Preact's types lack this attribute.
             input?.toggleAttribute("webkitdirectory", true);
           }}
           type="file"
@@ -86,7 +86,7 @@ function ServerModels({ isDisabled, onKeep }: ServerModelsProps) {
   useEffect(() => {
     ask<{ readonly data: readonly WebModel[] }>("v1/web_models").then(
       ({ data }) => setModels(data),
-      // The models of this browser work without the server.
+      // Local models also work while the server is unreachable, so that error is not shown.
       (error) => isReachable.value && notifyError(error),
     );
   }, []);
@@ -108,7 +108,7 @@ function ServerModels({ isDisabled, onKeep }: ServerModelsProps) {
   );
 }
 
-/** Files of a folder of the disk; those of folders within it are left out. */
+/** Creates a model source from the files of a folder on the disk. Files in subfolders are left out. */
 function folderSource(all: readonly File[]): ModelSource {
   const files = new Map(
     all.filter(({ webkitRelativePath: path }) => path.split("/").length === 2).map((file) => [file.name, file]),

@@ -1,4 +1,4 @@
-// Table of the models that this browser keeps for one device, with the state of the one that is loaded.
+// Table of the models that this browser stores for one device, with the state of the loaded model.
 import { useState } from "preact/hooks";
 import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
@@ -9,10 +9,10 @@ import { Table } from "../table.tsx";
 
 interface Props {
   readonly caption: string;
-  /** Text of the empty table. */
+  /** Text shown if there are no models. */
   readonly none: string;
   readonly device: Device;
-  /** null: not read yet. */
+  /** Stored models; null until they have been read. */
   readonly models: readonly KeptModel[] | null;
   readonly onDrop: (name: string) => Promise<void>;
 }
@@ -99,7 +99,7 @@ function Drop({ name, isUsed, onDrop }: DropProps) {
   );
 }
 
-/** Progress of a copy into the browser, which can be cancelled. */
+/** Progress of a copy into the browser, with a cancel button. */
 export function CopyProgress({ copy }: { readonly copy: Copying }) {
   const label = t("copying", { name: copy.name });
   return (

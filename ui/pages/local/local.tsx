@@ -1,4 +1,4 @@
-// Page of the models that run in this browser, on its processor and on its GPU: the files it keeps, and the one that is loaded.
+// Page of the models that run in this browser, on the CPU or the GPU: the stored models, and the loaded one.
 import { useEffect, useRef } from "preact/hooks";
 import { t } from "../../base/language.ts";
 import { notifyError } from "../../base/notice.tsx";
@@ -63,7 +63,7 @@ function Models() {
   );
 }
 
-/** Settings of the next load. */
+/** Settings that apply when a model is loaded next. */
 function Limits() {
   const most = navigator.hardwareConcurrency;
   return (
@@ -95,7 +95,7 @@ function Limits() {
   );
 }
 
-/** Takes a number if the browser finds it valid; it shows the reason if not. */
+/** Passes an input's number to `set` if it is valid. Otherwise, the browser shows the reason. */
 function take(input: HTMLInputElement, set: (value: number) => void): void {
   if (input.reportValidity() && input.value !== "") set(input.valueAsNumber);
 }

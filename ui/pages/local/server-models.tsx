@@ -1,11 +1,11 @@
-// Models of the server whose files may be copied into this browser (setting share_model_files).
+// Models on the server whose files may be copied into this browser (setting share_model_files).
 import { t } from "../../base/language.ts";
 import type { ModelContent } from "../../local/model-storage.ts";
 import { request } from "../../server/client.ts";
 import { models } from "../../server/models.ts";
 import type { ModelEntry } from "../../server/wire.ts";
 
-/** Copies a model into the browser. `open` returns its content. */
+/** Copies a model into the browser. `open`: returns the content of the model. */
 export type KeepModel = (name: string, open: (signal: AbortSignal) => Promise<ModelContent>) => void;
 
 interface Props {

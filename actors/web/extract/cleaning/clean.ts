@@ -1,4 +1,4 @@
-// Cleaning of a page: removes elements that are not its main text, such as scripts, navigation, banners, comments and footers.
+// Page cleaning: removes elements that are not part of the main text, such as scripts, navigation, banners, comments and footers.
 
 import { type DomDocument, type DomElement, type DomNode, isElement, plainText, textNode } from "../dom.ts";
 import { removeLineNumbers } from "./line-numbers.ts";
@@ -8,16 +8,16 @@ import { shortenPosts } from "./posts.ts";
 import { removeByStructure, removeControls, removeLegalLine } from "./structure.ts";
 
 const programs = "script, style, template";
-/** Elements without text for readers. */
+/** Elements that contain no text for readers. */
 const invisible =
   "iframe, object, embed, canvas, svg, link, meta, button, input, select, textarea, dialog, audio, video, [aria-hidden=true], .sr-only, [class*=visually-hidden], [class*=screen-reader], .element-invisible, .mw-editsection, sup.reference, amp-ad, amp-analytics, amp-sidebar, amp-consent";
-/** Buttons that unfold the text below a heading. */
+/** Buttons in headings, which unfold the text below. */
 const titleButtons = "h1 button, h2 button, h3 button, h4 button, h5 button, h6 button, dt button, summary button";
 const boilerplate =
   "nav, [role=navigation], [role=banner], [role=contentinfo], [role=search], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=menubar], [role=tablist]";
 
 const noteWords = words("note warning tip callout admonition caution important");
-/** Minimum number of characters outside the noscript elements. A page with fewer keeps its noscript elements. */
+/** Minimum number of characters outside noscript elements. If a page has fewer, its noscript elements are kept. */
 const minTextLength = 200;
 
 /** Removes the boilerplate of a page in place. */
@@ -47,14 +47,14 @@ function removeAll(document: DomDocument, selector: string): void {
   for (const element of document.querySelectorAll(selector)) element.remove();
 }
 
-/** Whether an element is not shown. Panels of tabs and folded sections, which readers can open, are text. */
+/** Returns whether an element is hidden. Tab panels and folded sections count as visible, because readers can open them. */
 function isHidden(element: DomElement): boolean {
   if (element.getAttribute("role") === "tabpanel" || element.getAttribute("hidden") === "until-found") return false;
   if (element.getAttribute("hidden") !== null) return true;
   return /display\s*:\s*none|visibility\s*:\s*hidden/i.test(element.getAttribute("style") ?? "");
 }
 
-/** Replaces the TeX source of formulas in script elements by text, because scripts are removed. */
+/** Replaces script elements that contain the TeX source of formulas by text, because scripts are removed later. */
 function keepMathSource(document: DomDocument): void {
   for (const script of document.querySelectorAll('script[type^="math/tex"]')) {
     script.replaceWith(`$${(script.textContent ?? "").trim()}$`);
@@ -67,7 +67,7 @@ function keepCheckboxes(document: DomDocument): void {
   }
 }
 
-/** Removes noscript elements, which repeat images and tracking, unless the page has no other text. */
+/** Removes noscript elements, which repeat images and tracking code, unless the page has almost no other text. */
 function cleanNoscript(document: DomDocument): void {
   const alternatives = [...document.querySelectorAll("noscript")];
   const length = alternatives.reduce((sum, element) => sum + plainText(element).length, 0);
@@ -75,7 +75,7 @@ function cleanNoscript(document: DomDocument): void {
   for (const element of alternatives) element.remove();
 }
 
-/** Removes the header of a site. The header of an article is kept, and so is the main heading of the page. */
+/** Removes the header of the site. The header of an article and the main heading of the page are kept. */
 function cleanHeader(header: DomElement): void {
   if (header.closest("article, main, [role=main], section") !== null) return;
   const heading = header.querySelector("h1");
@@ -84,8 +84,8 @@ function cleanHeader(header: DomElement): void {
 }
 
 /**
- * Puts a space between words in adjacent elements of a block without text of its own. The style sheet of the page
- * separates them; without it they would be one word.
+ * Inserts a space between adjacent elements of a block that has no text of its own. On the page, the style sheet separates these
+ * elements; without a space, their words would be joined.
  */
 function separateWords(document: DomDocument): void {
   for (const block of document.querySelectorAll("div, li, td, section, header")) {

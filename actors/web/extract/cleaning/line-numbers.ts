@@ -1,4 +1,4 @@
-// Line numbers of code blocks: removes them, both in a separate column and at the beginning of each line.
+// Line numbers of code blocks: removes them, whether they are in a separate column or at the beginning of each line.
 import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 
 const named = ".lineno, .linenos, .line-numbers-rows, .gutter, .lnt, pre .ln";
@@ -10,7 +10,7 @@ export function removeLineNumbers(document: DomDocument): void {
   for (const pre of document.querySelectorAll("pre")) for (const number of numbersIn(pre)) number.remove();
 }
 
-/** Removes the cells of a row with a code block that contain nothing but the numbers of its lines. */
+/** Removes the table cells next to a code block that contain nothing but line numbers. */
 function removeColumns(row: DomElement): void {
   const cells = [...row.children];
   const numbers = cells.filter(isColumn);
@@ -23,7 +23,7 @@ function isColumn(cell: DomElement): boolean {
   return /^\d+(?:\s+\d+)*$/.test(text) && isSequence(text.split(/\s+/));
 }
 
-/** Returns the elements of a code block that number its lines: one for each line, all of the same class. */
+/** Returns the elements that contain the line numbers of a code block: one per line, all with the same class. */
 function numbersIn(pre: DomElement): readonly DomElement[] {
   const numbers = [...pre.querySelectorAll("span, a, i, b")].filter((element) => /^\d+$/.test(plainText(element)));
   const [first] = numbers;

@@ -6,16 +6,16 @@ import type { PageKind } from "./page-kind.ts";
 const junkWords = words(
   "ad ads advert advertisement adsense banner breadcrumb breadcrumbs catlinks crumbs consent cookie cookies disqus dropdown feedback footer gdpr masthead menu modal nav navbar navigation navbox newsletter noprint pager pagination popup promo recommended related relatedposts share sharing sidebar signup skip skiplink social sponsor sponsored subscribe toc toolbar upsell widget",
 );
-/** Boilerplate, except on pages that are a discussion. */
+/** Words that mark boilerplate, except on pages that are discussions. */
 const commentWords = words("comment comments commentlist");
-/** Boilerplate on pages of products. */
+/** Words that mark boilerplate on product pages. */
 const reviewWords = words("rating ratings review reviews testimonials");
-/** Pairs of words that mark boilerplate, although each of them alone does not. */
+/** Word pairs that mark boilerplate, although the single words do not. */
 const junkPairs = /\b(?:author (?:bio|box|card)|(?:read|reading) time|jump (?:box|link)|print (?:button|link))\b/;
 /** Minimum number of characters in the paragraphs of an article. */
 const minArticle = 400;
 const headings = "h1, h2, h3, h4, h5, h6";
-/** If at least this number of sections have the id of their heading, the page generates such ids. */
+/** If at least this many sections have an id derived from their heading, the page generates such ids. */
 const minNamedSections = 3;
 
 export function removeByName(document: DomDocument, kind: PageKind): void {
@@ -29,7 +29,7 @@ export function removeByName(document: DomDocument, kind: PageKind): void {
   }
 }
 
-/** Whether comments are most of the page, and the paragraphs outside the comments are shorter than an article. */
+/** Returns whether the page is a thread: most of its text is in comments, and the other paragraphs are shorter than an article. */
 function isThread(document: DomDocument): boolean {
   const isComment = (element: DomElement): boolean => hasWord(element, commentWords);
   const named = [...document.querySelectorAll("body [class], body [id]")].filter(isComment);
@@ -50,7 +50,7 @@ function lengthOf(elements: readonly DomElement[]): number {
   return elements.reduce((sum, element) => sum + plainText(element).length, 0);
 }
 
-/** Removes an element. The heading of the page stays, also in a banner. */
+/** Removes an element, but keeps the main heading of the page if the element contains it. */
 function removeButHeading(element: DomElement, document: DomDocument): void {
   const [heading, ...others] = [...document.querySelectorAll("h1")];
   if (heading !== undefined && others.length === 0 && element.contains(heading)) element.replaceWith(heading);
@@ -66,13 +66,13 @@ function isJunk(names: readonly string[], junk: readonly ReadonlySet<string>[]):
   return names.some((word) => junk.some((set) => set.has(word))) || junkPairs.test(names.join(" "));
 }
 
-/** Main elements, headings, quotes, notes and code are never removed for their class. */
+/** Returns whether an element must not be removed because of its class: main elements, headings, quotes, notes and code. */
 function isPartOfText(element: DomElement): boolean {
   if (element.getAttribute("role") === "note") return true;
   return /^(?:MAIN|ARTICLE|BLOCKQUOTE|H[1-6])$/.test(element.nodeName) || element.closest("pre, code") !== null;
 }
 
-/** Returns the sections whose ids are generated from their headings. Such an id says nothing about the layout. */
+/** Returns the sections whose ids are generated from their headings. Such ids say nothing about the layout. */
 function namedSections(document: DomDocument): ReadonlySet<DomElement> {
   const sections = [...document.querySelectorAll("section[id], div[id]")].filter((section) => {
     const heading = plainText(section.querySelector(headings));
@@ -92,7 +92,7 @@ export function hasWord(element: DomElement, wanted: ReadonlySet<string>): boole
   return namesOf(element).some((word) => wanted.has(word));
 }
 
-/** Returns the words of the class and the id of an element in lower case. */
+/** Returns the words in the class and, with `isWithId`, the id of an element, in lower case. */
 export function namesOf(element: DomElement, isWithId = true): readonly string[] {
   const id = isWithId ? (element.getAttribute("id") ?? "") : "";
   return `${element.getAttribute("class") ?? ""} ${id}`

@@ -1,9 +1,9 @@
-// Posts of a discussion: reduces the box about the author of each post to the author's name and the time.
+// Posts of a discussion: reduces the author box of each post to the author's name and the time.
 import { type DomDocument, type DomElement, plainText } from "../dom.ts";
 import { namesOf } from "./names.ts";
 
 const userBox = /\b(?:post ?profile|poster ?info|user ?info|user ?details|message (?:cell )?user)\b/;
-/** Signatures are blocks; inline elements of this class are signatures of functions. */
+/** Selectors of forum signatures, which are block elements. Inline elements with these classes are function signatures in code. */
 const signatures = "div.signature, div.post_signature, .message-signature";
 const names = '.username, [itemprop="name"], [rel="author"], a[href]';
 const maxBoxLength = 400;
@@ -26,7 +26,7 @@ function nameAndTime(box: DomElement): string {
   return name === undefined ? plainText(box) : `${name} ${time}`.trim();
 }
 
-/** Removes headings such as "Re: the topic" below a heading with the topic. */
+/** Removes headings such as "Re: the topic" that follow a heading with the topic. */
 function removeReplyHeadings(document: DomDocument): void {
   const topics = new Set<string>();
   for (const heading of document.querySelectorAll("h1, h2, h3, h4, h5, h6")) {

@@ -2,20 +2,20 @@
 // main text.
 import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.ts";
 
-/** Maximum length in characters of a box around a form for email addresses, such as that of a newsletter. */
+/** Maximum length in characters of a box around an email form, such as a newsletter sign-up. */
 const maxBoxLength = 400;
 const minLinks = 3;
-/** Links with the same text are controls if they lead to at least this number of places. */
+/** Minimum number of different targets for links with the same text to count as controls. */
 const minControls = 3;
 const maxControlLength = 32;
-/** Maximum number of characters between the links of a block, in total. */
+/** Maximum total number of characters between the links of a block that counts as a row of links. */
 const maxGaps = 8;
-/** The copyright line begins at most this number of characters before the end of the page. */
+/** Maximum number of characters between the beginning of the copyright line and the end of the page. */
 const maxLegalLength = 400;
-/** A list with at least this fraction of its text in links consists of links. */
+/** Minimum fraction of a list's text that is in links, for the list to count as a list of links. */
 export const linkShare = 0.8;
 
-/** Headings of sections that lead to other pages or contain texts of visitors. */
+/** Headings of sections that lead to other pages or contain texts written by visitors. */
 const junkHeading = new RegExp(
   `^(?:${[
     String.raw`(?:\d+ )?(?:comments?|responses|replies|reviews?) ?\(\d+\)`,
@@ -42,13 +42,13 @@ export function removeByStructure(document: DomDocument): void {
   for (const section of sections.map((heading) => sectionOf(heading, limit))) removeBelow(limit, ...section);
 }
 
-/** Removes elements unless they are most of the page: some servers write a form around all of it. */
+/** Removes elements, unless they are most of the page, because some servers wrap the whole page in a form. */
 function removeBelow(limit: number, ...elements: readonly DomElement[]): void {
   const length = elements.reduce((sum, element) => sum + plainText(element).length, 0);
   if (length < limit) for (const element of elements) element.remove();
 }
 
-/** Returns the box with the text around a form for an email address; for another form, the form itself. */
+/** Returns the box around an email form, including its text; for any other form, the form itself. */
 function emailBox(form: DomElement): DomElement {
   let box = form;
   if (form.querySelector('input[type="email"]') === null) return box;
@@ -61,28 +61,28 @@ function isBox(element: DomElement): boolean {
   return plainText(element).length < maxBoxLength && levels(element).length <= 1;
 }
 
-/** Returns a list and, if nothing else follows it, the heading before it. */
+/** Returns a list together with the heading before it; only the list if something else follows the list under that heading. */
 export function listAndHeading(list: DomElement): readonly DomElement[] {
   const [heading, next] = [list.previousElementSibling, list.nextElementSibling];
   if (heading === null || !/^H[2-6]$/.test(heading.nodeName)) return [list];
   return next === null || levels(next).some((level) => level <= heading.nodeName) ? [heading, list] : [list];
 }
 
-/** Whether a list consists of links to places of the same page. */
+/** Returns whether a list consists of links to anchors on the same page (table of contents). */
 function isContents(list: DomElement): boolean {
   const links = [...list.querySelectorAll("a[href]")];
   if (links.length < minLinks || !links.every((link) => link.getAttribute("href")?.startsWith("#"))) return false;
   return linkedLength(links) >= linkShare * plainText(list).length;
 }
 
-/** Returns the length of the text of links. */
+/** Returns the total length of the links' texts. */
 export function linkedLength(links: readonly DomElement[]): number {
   return links.reduce((sum, link) => sum + plainText(link).length, 0);
 }
 
 /**
- * Returns the element that begins with a heading. If there is none, returns the heading and the elements after it, up
- * to the next heading of its level or a higher one.
+ * Returns the element that begins with a heading. If there is none, returns the heading and the elements after it, up to the next
+ * heading of the same or a higher level.
  */
 function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
   let section = heading;
@@ -93,7 +93,7 @@ function sectionOf(heading: DomElement, limit: number): readonly DomElement[] {
   return section === heading ? [heading, ...follower(heading)] : [section];
 }
 
-/** Whether the element around an element has no text before it. */
+/** Returns whether an element is the first content of its parent, without text before it. */
 function isFirst(element: DomElement): boolean {
   let before = element.previousSibling;
   while (before !== null && plainText(before) === "") before = before.previousSibling;
@@ -110,13 +110,13 @@ function follower(heading: DomElement): readonly DomElement[] {
   return after;
 }
 
-/** Returns the names of the headings that an element is or contains. */
+/** Returns the tag names of the headings that an element is or contains. */
 function levels(element: DomElement): readonly string[] {
   const own = /^H[1-6]$/.test(element.nodeName) ? [element.nodeName] : [];
   return [...own, ...[...element.querySelectorAll("h1, h2, h3, h4, h5, h6")].map(({ nodeName }) => nodeName)];
 }
 
-/** Removes links with one text that lead to many places, such as "Download" below each item of a list. */
+/** Removes links with the same text that lead to many targets, such as "Download" below each item of a list. */
 export function removeControls(document: DomDocument): void {
   const targets = new Map<string, Set<string>>();
   const blocks = new Set([...document.querySelectorAll("a[href]")].map(({ parentNode }) => parentNode));
@@ -128,7 +128,7 @@ export function removeControls(document: DomDocument): void {
   for (const link of links) if ((targets.get(plainText(link))?.size ?? 0) >= minControls) link.remove();
 }
 
-/** Whether a block has nothing but links, outside of tables, paragraphs and headings. */
+/** Returns whether a block contains only links, and is not in a table, paragraph or code block. */
 function isRowOfLinks(block: DomElement): boolean {
   if (!["DIV", "LI", "SPAN"].includes(block.nodeName) || block.closest("td, th, p, pre") !== null) return false;
   return linkedLength(controlsIn(block)) >= plainText(block).length - maxGaps;

@@ -1,6 +1,6 @@
-// GrammarEngine: loads and wraps the library @mlc-ai/web-xgrammar (WebAssembly). It gives the library the vocabulary,
-// and collects the reasons that the library prints before it aborts. Only grammar threads load the library, because it
-// must not be used again after a failure.
+// GrammarEngine: loads and wraps the library @mlc-ai/web-xgrammar (WebAssembly). It passes the vocabulary to the
+// library and captures the error messages that the library prints before it aborts. Only grammar threads load the
+// library, because it must not be used again after a failure.
 import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { type Library, loadLibrary } from "./load-library.ts";
@@ -13,7 +13,7 @@ interface WasmMemory {
 declare const WebAssembly: { readonly Memory: { readonly prototype: WasmMemory } };
 
 const pageBytes = 65_536;
-/** Maximum memory of grammars and matchers, not counting the memory of the vocabulary. */
+/** Maximum memory in bytes of grammars and matchers, not counting the memory of the vocabulary. */
 const memoryLimitBytes = 256 * 2 ** 20;
 /** Memory in bytes above which the thread gets no new grammars and is ended when it is idle. */
 const memoryFullBytes = memoryLimitBytes / 2;
@@ -75,7 +75,10 @@ export class GrammarEngine {
     return this.#library.GrammarMatcher.createGrammarMatcher(grammar);
   }
 
-  /** Returns the reason for an error of the engine: the message that the engine has printed, if there is one. */
+  /**
+   * Returns the reason for an error of the engine, for the client: the message that the engine printed, if there is
+   * one.
+   */
   explain(thrown: unknown): string {
     if (this.#meter.hasRefused) return `it takes more than ${memoryLimitBytes / 2 ** 20} MiB of memory`;
     const words = this.#lastWords.map(withoutPlace).filter((line) => !line.startsWith("Aborted("));
@@ -102,7 +105,7 @@ function withoutPlace(line: string): string {
 
 /**
  * Limits the memory of the engine, which is the only WebAssembly memory that grows on its thread. The engine's own
- * limit of 2 GiB is too high, because a grammar whose text never ends fills all of it.
+ * limit of 2 GiB is too high: a grammar that never lets its text end would fill all of it.
  */
 class MemoryMeter {
   grownBytes = 0;

@@ -72,8 +72,8 @@ export class MaskedVocabulary {
   }
 
   /**
-   * Removes the end of `text` if this end may be the beginning of a text that is always one token. The tokens of
-   * this end depend on the text that follows.
+   * Removes the last characters of `text` if they may be the start of a string that is always encoded as one token.
+   * Their tokens are uncertain until the following text is known.
    */
   settled(text: string): string {
     for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {

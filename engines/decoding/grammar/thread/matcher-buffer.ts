@@ -1,10 +1,10 @@
-// MatcherBuffer: memory shared by a matcher's proxy and its grammar thread. It contains a question (the token that was
-// accepted) and its answer (the forced tokens and the token mask). Only one thread may access the contents at a time:
+// MatcherBuffer: memory shared by a matcher's proxy and its grammar thread. It contains a request (the token that was
+// accepted) and its result (the forced tokens and the token mask). Only one thread may access the contents at a time:
 // the grammar thread while `asked` and `answered` differ, the model's thread while they are equal.
 
-/** Maximum number of forced tokens in one answer. */
+/** Maximum number of forced tokens in one result. */
 export const maxForced = 64;
-/** Value of `token` in the first question of a matcher, before any token has been accepted. */
+/** Value of `token` in the first request of a matcher, before any token has been accepted. */
 export const noToken = -1;
 
 /** Indexes of the 32-bit words in the buffer. */
@@ -30,8 +30,8 @@ export class MatcherBuffer {
   }
 
   /**
-   * Called on the model's thread when a matcher moves to another thread. Returns a new buffer with the same answer, or
-   * with the same question if it has no answer yet. The old thread has no access to the new buffer.
+   * Called on the model's thread when a matcher moves to another thread. Returns a new buffer with the same result,
+   * or with the same request if there is no result yet. The old thread has no access to the new buffer.
    */
   copy(isAnswered: boolean): MatcherBuffer {
     const words = this.#words.length;
@@ -49,7 +49,7 @@ export class MatcherBuffer {
     return this.#words[word.token] as number;
   }
 
-  /** Time that the grammar thread took for the last answer, in ms. */
+  /** Time in ms that the grammar thread took to compute the last result. */
   get tookMs(): number {
     return (this.#words[word.tookUs] as number) / 1000;
   }
@@ -58,19 +58,19 @@ export class MatcherBuffer {
     return this.#words[word.forcedCount] as number;
   }
 
-  /** Whether the grammar does not allow the token of the question. */
+  /** Whether the grammar rejects the token of the last request. */
   get isRefused(): boolean {
     return this.#words[word.refused] === 1;
   }
 
-  /** Called on the model's thread: asks for the tokens that may come after `token`. */
+  /** Called on the model's thread: requests the tokens that may come after `token`. */
   ask(token: number): void {
     this.#words[word.token] = token;
     Atomics.add(this.#words, word.asked, 1);
   }
 
   /**
-   * Called on the model's thread: waits until the answer is ready, the grammar thread has ended, or `limitMs` have
+   * Called on the model's thread: waits until the result is ready, the grammar thread has ended, or `limitMs` have
    * passed.
    */
   wait(limitMs: number): void {
@@ -78,7 +78,7 @@ export class MatcherBuffer {
     if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);
   }
 
-  /** Called on the grammar thread: hands over the contents of `forced` and `mask`. */
+  /** Called on the grammar thread: hands over `forced` and `mask` as the result. */
   answer(forcedCount: number, tookMs: number): void {
     this.#words[word.forcedCount] = forcedCount;
     this.#words[word.tookUs] = Math.min(tookMs * 1000, 2 ** 31 - 1);
@@ -86,7 +86,7 @@ export class MatcherBuffer {
     this.rouse();
   }
 
-  /** Called on the grammar thread: answers that the grammar does not allow the token of the question. */
+  /** Called on the grammar thread: reports that the grammar does not allow the token of the request. */
   refuse(tookMs: number): void {
     this.#words[word.refused] = 1;
     this.answer(0, tookMs);

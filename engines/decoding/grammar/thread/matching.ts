@@ -6,7 +6,7 @@ import type { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { type MatcherBuffer, maxForced, noToken } from "./matcher-buffer.ts";
 
 /**
- * Maximum number of characters of forced text considered at once: encoding a text of a million characters takes a
+ * Maximum number of characters of forced text that are encoded at once, because encoding a million characters takes a
  * second.
  */
 const maxForcedCharacters = 32 * maxForced;

@@ -20,7 +20,7 @@ export interface WorkerSetup {
 
 export type WorkerOrder =
   | { readonly type: "compile"; readonly grammar: number; readonly source: GrammarSource }
-  /** Opens a matcher that has processed the tokens of `history`. The matcher writes its answers to `buffer`. */
+  /** Opens a matcher that has processed the tokens of `history`. The matcher writes its token masks to `buffer`. */
   | {
       readonly type: "open";
       readonly matcher: number;

@@ -20,8 +20,8 @@ const thread = threadNumber();
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
 /**
- * If an answer took more than this time in ms, messages are processed before the next answer, because the next matcher
- * may have been moved to another thread meanwhile.
+ * Time in ms. If computing a token mask took longer, messages are processed before the next mask is computed, because
+ * the next matcher may have been moved to another thread.
  */
 const longAnswerMs = 20;
 /** Id of the grammar that is being compiled; null: none. */
@@ -43,14 +43,14 @@ async function load(): Promise<Languages | null> {
   }
 }
 
-/** Processes messages and computes answers until the grammar engine fails. */
+/** Processes messages and computes token masks until the grammar engine fails. */
 async function serve(languages: Languages): Promise<void> {
   try {
     for (;;) {
       const seen = control.signal;
       const orders = await takeOrders(languages);
       const answers = await answerAll();
-      // In a page, the thread gets its messages in the event loop, and control.sleep() waits for them.
+      // In a web page, messages arrive in the event loop, and control.sleep() waits for them.
       if (orders + answers === 0) await control.sleep(seen);
     }
   } catch (error) {
@@ -59,7 +59,7 @@ async function serve(languages: Languages): Promise<void> {
 }
 
 /**
- * Processes the messages up to the first compilation, so that matchers get answers between two compilations.
+ * Processes the messages up to the first compilation, so that matchers get their masks between two compilations.
  * Returns the number of messages.
  */
 async function takeOrders(languages: Languages): Promise<number> {
@@ -81,7 +81,7 @@ async function answerAll(): Promise<number> {
     matching.answer(tookMs);
     count++;
     if (tookMs <= longAnswerMs) continue;
-    // Moves this matcher to the end, so that other matchers are served before its next answer.
+    // Moves this matcher to the end, so that other matchers are served before its next mask.
     matchings.delete(matcher);
     matchings.set(matcher, matching);
     return count;
@@ -133,8 +133,8 @@ function workedMs(): number {
 }
 
 /**
- * Runs `work` and marks it as the current work, so that the model's thread can check its duration. Returns the time in
- * ms.
+ * Runs `work` and records `task` as the current work, so that the model's thread can check its duration. Returns the
+ * duration in ms.
  */
 async function timed(task: number, work: () => Promise<void>): Promise<number> {
   const started = performance.now();
@@ -145,7 +145,8 @@ async function timed(task: number, work: () => Promise<void>): Promise<number> {
 }
 
 /**
- * Computes the first answer of a new grammar as part of its compilation, because some grammars fail only at this point.
+ * Computes the first token mask of a new grammar as part of its compilation, because some grammars fail only at this
+ * point.
  */
 async function tryOut(grammar: Compiled): Promise<void> {
   const buffer = MatcherBuffer.create(setup.vocabSize);

@@ -4,14 +4,11 @@ import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";
 
-/**
- * Exponent of the search step: each step lowers the floor so far that the weight at the floor
- * is 2^DEPTH_STEP times smaller.
- */
+/** Each search step lowers the floor until the weight at the floor is 2^DEPTH_STEP times smaller. */
 const DEPTH_STEP: f32 = 4;
 /** Weights of 2^-WEIGHTLESS or less, relative to the peak, are 0 (see weigh). */
 const WEIGHTLESS: f32 = 126;
-/** The search interval is halved until at most this number of tokens is in it. */
+/** The search interval is halved until it contains at most this number of tokens. */
 const FEW: i32 = 1024;
 /**
  * Maximum number of halvings. After this number, the remaining logits are equal or nearly equal. keepHeaviest() then
@@ -38,7 +35,7 @@ export function findNucleus(scale: f32, target: f64): void {
   weighAll(count, scale);
   count = keepHeaviest(count, target - massOver);
   reload(count);
-  nucleusFloor = count > 0 ? peak : floor; // count is 0 if rounding keeps all weights together below the target
+  nucleusFloor = count > 0 ? peak : floor; // count is 0 if rounding makes the sum of all weights smaller than the target
   nucleusLast = i32.MAX_VALUE;
   for (let i = 0; i < count; i++) {
     const logit = load<f32>(weights + (<usize>i << 2));

@@ -167,7 +167,7 @@ function findCut(count: i32, target: f64): void {
       bin++;
     }
     if (bin == BINS) {
-      cutWeight = Infinity; // reached only if rounding keeps the sum of all bins below the target
+      cutWeight = Infinity; // reached only if rounding makes the sum of all bins smaller than the target
       return;
     }
     cutLow += <u32>bin << shift;

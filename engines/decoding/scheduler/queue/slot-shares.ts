@@ -9,7 +9,7 @@ const changesPerPeriod = 16;
  * hand.
  */
 const looksPerPeriod = 64;
-/** Waiting time of a client without any slot, as a part of the share period. Chosen by hand. */
+/** Waiting time of a client without any slot, as a fraction of the share period. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
  * Minimum waiting time of a client before another client's sequence loses its slot and its KV, as a multiple of the
@@ -22,26 +22,26 @@ interface Client {
   /** Number of the client's sequences in the scheduler, with and without a slot. */
   sequences: number;
   slots: number;
-  /** Time at which the client last got a slot, or was made to wait for another period. */
+  /** Time in ms at which the client last got a slot, or was made to wait for another period. */
   servedMs: number;
-  /** Whether the client's sequence did not fit although other clients gave up slots. */
+  /** Whether the client was postponed: its sequence did not fit although other clients gave up slots. */
   isPostponed: boolean;
 }
 
 /**
- * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a share
- * period, other clients would have to wait until the long outputs of one client end.
+ * Fair sharing of slots between clients. A slot normally passes to another client when a sequence ends. Without a
+ * share period, other clients would have to wait until the long outputs of one client end.
  *
- * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later. The
- * client is owed a slot if it has waited for a share period and another client has at least two slots more. A client
- * without any slot waits only for a small part of the period. Then the least important sequence (see mattersLess) of
- * the client with the most slots loses its slot.
+ * A client's wait begins when its next sequence was queued or when the client last got a slot, whichever is later.
+ * The client is owed a slot if it has waited for a share period and another client has at least two slots more. A
+ * client without any slot waits only for a small fraction of the period. Then the least important sequence (see
+ * mattersLess) of the client with the most slots loses its slot.
  *
- * The required difference of two slots prevents slots from moving back and forth: after the change, the loser is not
- * owed a slot. The client with the fewest slots goes first, then the client that has waited longest. So a client gets
- * one slot in a period, and many new clients get their slots one after another. If each client has only one slot, no
- * sequence loses its slot. A new client then waits until a sequence ends, and after a share period it is the first to
- * get a free slot.
+ * The required difference of two slots prevents slots from moving back and forth: after the change, the client that
+ * lost the slot is not owed one. The client with the fewest slots goes first, then the client that has waited
+ * longest. So a client gets one slot in a period, and many new clients get their slots one after another. If each
+ * client has only one slot, no sequence loses its slot. A new client then waits until a sequence ends, and after a
+ * share period it is the first to get a free slot.
  *
  * Priorities of different clients are not compared, because a client could otherwise keep all slots by requesting a
  * high priority. Priorities decide which sequence of a client gets the slot.
@@ -52,12 +52,12 @@ export class SlotShares<S extends Sequence> {
   readonly #clients = new Map<string, Client>();
   #nextLookMs = 0;
   #nextChangeMs = 0;
-  /** Time before which no sequence loses a slot if its KV would have to be computed again. */
+  /** Time in ms before which no sequence loses a slot if its KV would have to be computed again. */
   #nextLossMs = 0;
 
   /**
-   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs`: time to compute the KV of a sequence
-   * again if this KV cannot be kept.
+   * `periodMs`: share period; 0 = slots never pass between clients. `lossMs` returns the time in ms to compute the KV
+   * of a sequence again; 0 if the KV can be kept.
    */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
     this.#periodMs = periodMs > 0 ? periodMs : Infinity;
@@ -192,7 +192,7 @@ export class SlotShares<S extends Sequence> {
     return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
   }
 
-  /** Time that the client of a sequence waits before another client must give up a slot. */
+  /** Time in ms for which the client of a sequence waits before another client must give up a slot. */
   #waitMs({ client }: S): number {
     const { slots, isPostponed } = this.#of(client);
     return slots === 0 && !isPostponed ? this.#periodMs * firstSlotPart : this.#periodMs;

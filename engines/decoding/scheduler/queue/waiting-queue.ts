@@ -39,8 +39,8 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * Returns the sequences that lose their places if a client adds `count` sequences and `free` places are left; null if
-   * too few places can be freed. Does not remove them.
+   * Returns the sequences that lose their places in the queue if a client adds `count` sequences and `free` places
+   * are left; null if too few places can be freed. Does not remove them.
    */
   displacedBy(client: string, count: number, free: number): readonly S[] | null {
     return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
@@ -161,9 +161,10 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * Yields the sequences of a client that may lose their places, one request at a time. Sequences preempted for slow
-   * reading come first, the latest first. Queued sequences follow, lowest priority and newest first. Only two kinds may
-   * lose their places: requests that have not begun, and sequences queued again after a preemption for slow reading.
+   * Yields the sequences of a client that may lose their places in the queue, one request at a time. Sequences
+   * preempted for slow reading come first, most recent first. Queued sequences follow, lowest priority and newest
+   * first. Only two kinds may lose their places: requests that have not begun, and sequences queued again after a
+   * preemption for slow reading.
    */
   *#newestRequests(client: string): Generator<readonly S[]> {
     const preempted = [...this.preempted].reverse().filter((one) => one.client === client);

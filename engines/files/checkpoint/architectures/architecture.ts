@@ -10,21 +10,21 @@ export interface Shaped {
   readonly shape: readonly number[];
 }
 
-/** Change of a tensor. Its shape has the columns first. */
+/** Change that a tensor undergoes on its way into the GGUF file. Its result's shape has the columns first. */
 export type Change = (tensor: Shaped, config: Config) => Shaped;
 
 export interface TensorTarget {
-  /** Name in the GGUF file without its last part; `{l}` is the layer. */
+  /** Name in the GGUF file without the suffix; `{l}` stands for the layer number. */
   readonly to: string;
   readonly change?: Change;
-  /** Last part of the name; by default that of the tensor, or `.weight` if it has none. */
+  /** Suffix of the name in the GGUF file. Default: the suffix of the checkpoint's tensor, or `.weight` if it has none. */
   readonly suffix?: string;
 }
 
 /**
- * Targets of a tensor by its name. Names omit the prefixes of the whole model (`model.`) and the last part (`.weight`,
- * `.bias`); `{l}` is the layer, `{e}` the expert. Tensors that differ only in `{e}` are stacked. Null: the tensor is
- * not used.
+ * GGUF tensors, by the name of the checkpoint tensor that they are made from. Names omit the prefixes of the whole model (`model.`) and the
+ * suffix (`.weight`, `.bias`); `{l}` stands for the layer number, `{e}` for the expert number. Tensors that differ only in `{e}` are
+ * stacked. null = the tensor is not used.
  */
 export type TensorTable = Readonly<Record<string, string | TensorTarget | readonly TensorTarget[] | null>>;
 
@@ -33,31 +33,31 @@ export interface CheckpointArchitecture {
   readonly name: string;
   /** Names in the field `architectures` of config.json. */
   readonly classes: readonly string[];
-  /** Whether a model with one of the classes has this architecture; if it is not given, each has. */
+  /** Whether a model of one of the classes has this architecture. Absent = every model of these classes has it. */
   readonly applies?: (config: Config) => boolean;
-  /** Values of fields that config.json may leave out, as the official class has them. */
+  /** Default values of fields that config.json may leave out, as in the official class. */
   readonly defaults?: JsonObject;
-  /** Further values of this kind, which follow from other fields. */
+  /** Further default values, which are computed from other fields. */
   readonly computedDefaults?: (config: Config) => JsonObject;
-  /** Prefixes of tensor names that are removed, before `model.`. */
+  /** Prefixes that are removed from tensor names, before the prefix `model.` is removed. */
   readonly prefixes?: readonly string[];
-  /** Adds the pairs that only this architecture has, and checks fields that no pair can express. */
+  /** Adds the key/value pairs that only this architecture has, and checks fields that no pair can express. */
   readonly addPairs?: (config: Config, pairs: Pairs) => void;
   readonly tensors: TensorTable;
-  /** Returns tensors that are in no file. */
+  /** Returns tensors that the GGUF file needs but the checkpoint's files do not have. */
   readonly addTensors?: (config: Config) => readonly (Shaped & { readonly name: string })[];
-  /** Whether layers beyond block_count are left out: they predict further tokens, which the engines do not use. */
+  /** Whether layers beyond block_count are left out. They are for multi-token prediction, which the engines do not use. */
   readonly leavesOutExtraLayers?: boolean;
-  /** Whether the model may have slices (matformer/). */
+  /** Whether the model may be a MatFormer model, from which smaller models can be sliced (matformer/). */
   readonly hasSlices?: boolean;
-  /** Returns what the user should know of the model that the engines compute. */
+  /** Returns notes for the user about how the engines compute the model, for example about its memory use. */
   readonly notes?: (config: Config) => readonly string[];
-  /** Whether the model may compute embeddings: its modules are read. */
+  /** Whether the model may compute embeddings. If so, its modules.json is read. */
   readonly pools?: boolean;
   /** Whether dense layers may follow the pooling. */
   readonly hasDenseLayers?: boolean;
-  /** Whether the model's prompts belong to task adapters, which are left out. */
+  /** Whether the model's prompts belong to task adapters. Both are then left out. */
   readonly adaptsByTask?: boolean;
-  /** Whether each token has a vector of its own, by a matrix among the tensors (ColBERT). */
+  /** Whether the model returns one vector per token (ColBERT), computed by a matrix among its tensors. */
   readonly isMultiVector?: boolean;
 }

@@ -4,14 +4,14 @@ import type { Pairs } from "../pairs.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { from } from "./changes.ts";
 
-/** Pairs of encoders. */
+/** Adds the key/value pairs that all encoders have. */
 export function addEncoderPairs(config: Config, pairs: Pairs): void {
   pairs.truth("attention.causal", false);
   pairs.set("tokenizer.ggml.token_type_count", { type: "u32", value: config.countOr(1, "type_vocab_size") });
   addLabels(config, pairs);
 }
 
-/** Whether the model gives scores, as rerankers do. */
+/** Whether the model returns scores, as rerankers do. */
 export function isClassifier(config: Config): boolean {
   const classes = config.value("architectures");
   return Array.isArray(classes) && String(classes[0]).endsWith("ForSequenceClassification");
@@ -26,7 +26,7 @@ function addLabels(config: Config, pairs: Pairs): void {
   pairs.counts({ pooling_type: 4 });
 }
 
-/** Heads of training, and the pooler of BERT, which embeddings do not use. */
+/** Tensors that embeddings do not use: the heads for training, and BERT's pooler. */
 export const bertHeads: TensorTable = {
   "pooler.dense": null,
   "cls.predictions.bias": null,
@@ -55,7 +55,7 @@ export const bertLayers: TensorTable = {
   "encoder.layer.{l}.intermediate.dense": "blk.{l}.ffn_up",
   "encoder.layer.{l}.output.dense": "blk.{l}.ffn_down",
   "encoder.layer.{l}.output.LayerNorm": "blk.{l}.layer_output_norm",
-  // The names of older files.
+  // Names in older checkpoints.
   "encoder.layer.{l}.attention.output.LayerNorm.gamma": { to: "blk.{l}.attn_output_norm", suffix: ".weight" },
   "encoder.layer.{l}.attention.output.LayerNorm.beta": { to: "blk.{l}.attn_output_norm", suffix: ".bias" },
   "encoder.layer.{l}.output.LayerNorm.gamma": { to: "blk.{l}.layer_output_norm", suffix: ".weight" },
@@ -86,14 +86,14 @@ export const bert: CheckpointArchitecture = {
   pools: true,
 };
 
-/** The pooler of BERT is the first matrix of its scoring head. */
+/** BERT with a scoring head, whose first matrix is the pooler. */
 export const bertClassifier: CheckpointArchitecture = {
   ...bert,
   classes: ["BertForSequenceClassification"],
   tensors: { ...bertTensors, "pooler.dense": "cls" },
 };
 
-/** Rows at the start of the position table that no token uses. */
+/** Returns the number of rows at the start of the position table that no token uses. */
 function unusedPositions(config: Config): number {
   return config.countOr(1, "pad_token_id") + 1;
 }
@@ -116,7 +116,7 @@ export const roberta: CheckpointArchitecture = {
   },
 };
 
-/** What ColBERT models of all encoders have in common: the class, and a matrix that projects each token. */
+/** Fields that ColBERT variants of all encoders share. `colbertProjection` is the matrix that projects each token. */
 export const colbertRules = { classes: ["HF_ColBERT"], pools: false, isMultiVector: true };
 export const colbertProjection: TensorTable = { linear: "dense_2" };
 
@@ -129,7 +129,7 @@ export const colbert: CheckpointArchitecture = {
 
 export const distilbert: CheckpointArchitecture = {
   ...bert,
-  // Its scoring head has an activation that the engines do not compute.
+  // No class with a scoring head, because its activation is not supported by the engines.
   classes: ["DistilBertModel", "DistilBertForMaskedLM"],
   prefixes: ["distilbert."],
   defaults: { layer_norm_eps: 1e-12, type_vocab_size: 1 },

@@ -1,17 +1,17 @@
-// Changes of tensors that several architectures need, and tables of tensor names that many share.
+// Tensor changes that several architectures need, and tables of tensor names that many architectures share.
 import type { Config } from "../config.ts";
 import { llama3Factors } from "../rope.ts";
 import { given, negatedExp, picked, reshaped, shifted, sliced, swapped, transposed } from "../row-changes.ts";
 import type { Change, Shaped, TensorTable, TensorTarget } from "./architecture.ts";
 
-/** Norm whose stored weight is one less than the factor. */
+/** Adds 1 to the weights of a norm whose checkpoint stores the factor minus one. */
 export const plusOne: Change = ({ rows, shape }) => ({ rows: shifted(rows, 1), shape });
 
 export const minusExp: Change = ({ rows, shape }) => ({ rows: negatedExp(rows), shape });
 
 /**
- * Rows of queries or keys in llama.cpp's order for ropes of neighbouring values: those of a head's two halves take
- * turns.
+ * Reorders the rows of queries or keys for llama.cpp, whose RoPE rotates neighbouring values: the rows of the two halves of each head are
+ * interleaved.
  */
 function ropeOrder({ rows, shape }: Shaped, heads: number): Shaped {
   const single = reshaped(rows, shape.length > 1 ? rows.columns : 1);
@@ -22,7 +22,7 @@ function ropeOrder({ rows, shape }: Shaped, heads: number): Shaped {
 export const queryOrder: Change = (tensor, config) => ropeOrder(tensor, config.heads);
 export const keyOrder: Change = (tensor, config) => ropeOrder(tensor, config.kvHeads);
 
-/** Part `index` of `count` equal parts of each matrix's rows. */
+/** Returns a change that keeps part `index` of `count` equal parts of each matrix's rows. */
 export function part(index: number, count: number): Change {
   return ({ rows, shape }) => {
     const [columns = 1, matrixRows = 1, ...more] = shape;
@@ -34,7 +34,7 @@ export function part(index: number, count: number): Change {
   };
 }
 
-/** Each matrix transposed. */
+/** Transposes each matrix. */
 export const turned: Change = ({ rows, shape }) => {
   const [columns = 1, matrixRows = 1, ...more] = shape;
   return { rows: transposed(rows, matrixRows), shape: [matrixRows, columns, ...more] };
@@ -44,10 +44,10 @@ export function both(...changes: readonly Change[]): Change {
   return (tensor, config) => changes.reduce((changed, change) => change(changed, config), tensor);
 }
 
-/** One value a row. */
+/** Puts each value into a row of its own. */
 export const column: Change = ({ rows, shape }) => ({ rows: reshaped(rows, 1), shape: [1, shape[0] ?? 1] });
 
-/** A vector in rows of equal length, one for each group. */
+/** Returns a change that splits a vector into rows of equal length, one row per group. */
 export function grouped(groups: (config: Config) => number): Change {
   return ({ rows, shape }, config) => {
     const length = (shape[0] ?? 1) / groups(config);
@@ -55,13 +55,13 @@ export function grouped(groups: (config: Config) => number): Change {
   };
 }
 
-/** Without the dimensions of 1 that a convolution has. */
+/** Removes the dimensions of length 1 that convolution weights have. */
 export const squeezed: Change = ({ rows, shape }) => {
   const kept = shape.filter((length) => length !== 1);
   return { rows: reshaped(rows, kept[0] ?? 1), shape: kept };
 };
 
-/** Rows `first` on, as for tables of positions that begin with unused rows. */
+/** Returns a change that drops the rows before row `first`, for position tables that begin with unused rows. */
 export function from(first: (config: Config) => number): Change {
   return ({ rows, shape }, config) => {
     const skipped = first(config);
@@ -69,7 +69,7 @@ export function from(first: (config: Config) => number): Change {
   };
 }
 
-/** Gate and up of a feed-forward that are one tensor. */
+/** Returns the targets of a tensor that stacks the gate and up matrices of a feed-forward. */
 export function gateAndUp(gate: string, up: string, change: Change = (tensor) => tensor): readonly TensorTarget[] {
   return [
     { to: gate, change: both(change, part(0, 2)) },
@@ -81,7 +81,7 @@ export function vector(name: string, values: readonly number[]): Shaped & { name
   return { name, rows: given(values), shape: [values.length] };
 }
 
-/** The tensor that changes the rope frequencies of Llama 3. */
+/** Returns the tensor with Llama 3's divisors of the RoPE frequencies; empty if the model has another RoPE. */
 export function llama3Tensors(config: Config): readonly (Shaped & { name: string })[] {
   const factors = llama3Factors(config);
   return factors === null ? [] : [vector("rope_freqs.weight", factors)];
@@ -96,7 +96,7 @@ export const attention: TensorTable = {
   "layers.{l}.self_attn.o_proj": "blk.{l}.attn_output",
 };
 
-/** Attention whose queries and keys llama.cpp rotates by neighbouring values. */
+/** Attention tensors whose query and key rows are reordered for llama.cpp (see ropeOrder). */
 export const turnedAttention: TensorTable = {
   ...attention,
   "layers.{l}.self_attn.q_proj": { to: "blk.{l}.attn_q", change: queryOrder },
@@ -120,7 +120,7 @@ export const preNorms: TensorTable = {
   "layers.{l}.post_attention_layernorm": "blk.{l}.ffn_norm",
 };
 
-/** Experts as one matrix each, or gate and up of all experts as one tensor. */
+/** Tensors of experts: one matrix per expert, or one tensor with the gate and up matrices of all experts. */
 export const experts: TensorTable = {
   "layers.{l}.mlp.gate": "blk.{l}.ffn_gate_inp",
   "layers.{l}.mlp.experts.{e}.gate_proj": "blk.{l}.ffn_gate_exps",

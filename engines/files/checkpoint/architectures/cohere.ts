@@ -1,5 +1,4 @@
-// Command R and its successors: attention and feed-forward side by side behind one norm; the embedding is the output
-// matrix.
+// Command R and its successors: attention and feed-forward run in parallel after one norm; the output matrix is the embedding.
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
@@ -27,10 +26,10 @@ export const commandR: CheckpointArchitecture = {
   classes: ["CohereForCausalLM"],
   defaults: { layer_norm_eps: 1e-5, logit_scale: 0.0625, use_qk_norm: false },
   addPairs(config, pairs) {
-    // The engine has these norms in models of 64 layers or more.
+    // The engines apply query and key norms only in models of 64 layers or more.
     config.mustBe("use_qk_norm", config.layers >= 64);
     addCoherePairs(config, pairs);
-    // The trained length; the other field is that of a shorter default.
+    // model_max_length is the trained length; max_position_embeddings is a shorter default.
     pairs.counts({ context_length: config.countOr(undefined, "model_max_length") });
   },
   tensors: { ...tensors, ...headNorms },

@@ -3,9 +3,9 @@ import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import { picked, transposed } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { outerTensors, experts, feedForward, preNorms } from "./changes.ts";
+import { experts, feedForward, outerTensors, preNorms } from "./changes.ts";
 
-/** Shared experts, and the bias that chooses experts. */
+/** Tensors of the shared experts, and the bias that is used to choose experts. */
 export const sharedExperts: TensorTable = {
   "layers.{l}.mlp.gate.e_score_correction_bias": { to: "blk.{l}.exp_probs_b", suffix: ".bias" },
   "layers.{l}.mlp.shared_experts.gate_proj": "blk.{l}.ffn_gate_shexp",
@@ -15,7 +15,7 @@ export const sharedExperts: TensorTable = {
 
 interface HeadSizes {
   readonly heads: number;
-  /** Rows of a head's keys that are not rotated, and of its values. */
+  /** Rows of each head: `key` is the number of key rows that are not rotated, `value` the number of value rows. */
   readonly key: number;
   readonly value: number;
 }
@@ -24,7 +24,7 @@ function headSizes(config: Config): HeadSizes {
   return { heads: config.kvHeads, key: config.count("qk_nope_head_dim"), value: config.count("v_head_dim") };
 }
 
-/** Matrix of the keys of each head, transposed: llama.cpp multiplies queries with it. */
+/** Extracts and transposes each head's key matrix, with which llama.cpp multiplies the queries. */
 const keys: Change = ({ rows, shape }, config) => {
   const { heads, key, value } = headSizes(config);
   const own = picked(rows, { period: key + value, first: 0, count: key });
@@ -65,7 +65,7 @@ export const deepseek2: CheckpointArchitecture = {
     });
     pairs.floats({ expert_weights_scale: config.numberOr(undefined, "routed_scaling_factor") });
     if (config.truth(false, "norm_topk_prob")) pairs.truth("expert_weights_norm", true);
-    // llama.cpp divides by 0.1 again.
+    // llama.cpp divides this value by 0.1.
     const mscale = ropeSettings(config).main.numberOr(undefined, "mscale_all_dim");
     if (mscale !== undefined) pairs.floats({ "rope.scaling.yarn_log_multiplier": 0.1 * mscale });
   },
@@ -90,14 +90,14 @@ export const deepseek2: CheckpointArchitecture = {
   leavesOutExtraLayers: true,
 };
 
-/** DeepSeek V3 weighs experts by another function, which newer configs do not name. */
+/** DeepSeek V3: the router has another gating function, which newer configs do not name. */
 export const deepseek3: CheckpointArchitecture = {
   ...deepseek2,
   classes: ["DeepseekV3ForCausalLM"],
   defaults: { ...deepseek2.defaults, scoring_func: "sigmoid", norm_topk_prob: true },
 };
 
-/** GLM 4.7 Flash: DeepSeek V3 that lists which layers have experts. */
+/** GLM 4.7 Flash: like DeepSeek V3, but the config lists the layers with experts. */
 export const glm4MoeLite: CheckpointArchitecture = {
   ...deepseek3,
   classes: ["Glm4MoeLiteForCausalLM"],

@@ -1,8 +1,8 @@
-// dots.llm1 and MiniMax M2: mixtures of experts that are chosen by sigmoid, with a bias.
+// dots.llm1 and MiniMax M2: mixtures of experts whose router scores are sigmoids with a bias.
 import { gatingFunctions } from "../hyperparameters.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, experts, feedForward, headNorms, preNorms } from "./changes.ts";
+import { attention, experts, feedForward, headNorms, outerTensors, preNorms } from "./changes.ts";
 import { sharedExperts } from "./deepseek2.ts";
 
 export const dots1: CheckpointArchitecture = {
@@ -10,7 +10,7 @@ export const dots1: CheckpointArchitecture = {
   classes: ["Dots1ForCausalLM"],
   defaults: { rms_norm_eps: 1e-6, norm_topk_prob: false, routed_scaling_factor: 1, first_k_dense_replace: 0 },
   addPairs(config, pairs) {
-    // The engine has as many heads of keys as of queries.
+    // The engines compute this architecture only with as many key heads as query heads.
     if (config.kvHeads !== config.heads) {
       throw config.unsupported(
         "num_key_value_heads",

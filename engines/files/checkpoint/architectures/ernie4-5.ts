@@ -1,7 +1,7 @@
-// ERNIE 4.5, dense and mixtures of experts: Llama whose heads are rotated by neighbouring values in the official class, too.
+// ERNIE 4.5, dense and mixtures of experts: like Llama, but the official class already rotates neighbouring values, as llama.cpp does.
 import { reshaped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, experts, feedForward, preNorms } from "./changes.ts";
+import { attention, experts, feedForward, outerTensors, preNorms } from "./changes.ts";
 import { sharedExperts } from "./deepseek2.ts";
 
 export const ernie45: CheckpointArchitecture = {

@@ -1,7 +1,7 @@
-// EuroBERT and NeoBERT: encoders built like Llama, with attention to both sides.
+// EuroBERT and NeoBERT: encoders built like Llama, with bidirectional attention.
 import { swapped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, feedForward, preNorms } from "./changes.ts";
+import { attention, feedForward, outerTensors, preNorms } from "./changes.ts";
 
 export const euroBert: CheckpointArchitecture = {
   name: "eurobert",
@@ -17,7 +17,7 @@ export const euroBert: CheckpointArchitecture = {
   pools: true,
 };
 
-/** Rows of queries, keys and values: the file has those of one head side by side. */
+/** Groups the rows of the fused matrix into queries, keys and values; the checkpoint stores them head by head. */
 const byKind: Change = ({ rows, shape }, config) => ({
   rows: swapped(rows, { x: config.heads, y: 3, inner: config.headLength }),
   shape,
@@ -31,7 +31,7 @@ export const neoBert: CheckpointArchitecture = {
     for (const field of ["rms_norm", "rope"]) config.mustBe(field, true);
     config.mustBe("hidden_act", "SwiGLU");
     pairs.truth("attention.causal", false);
-    // The class gives two thirds of the length, in multiples of 8, to gate and up.
+    // The official class makes gate and up two thirds as long as intermediate_size, rounded up to a multiple of 8.
     const inner = Math.trunc((2 * config.count("intermediate_size")) / 3);
     pairs.counts({ feed_forward_length: 8 * Math.ceil(inner / 8), pooling_type: 2 });
     pairs.floats({ "rope.freq_base": 10_000, "attention.layer_norm_rms_epsilon": config.number("norm_eps") });

@@ -1,10 +1,10 @@
-// EXAONE 4: norms behind both blocks, and of queries and keys; sliding windows in the large model.
+// EXAONE 4: norms after attention and feed-forward, and on queries and keys; sliding windows in the large model.
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { llama3Tensors } from "./changes.ts";
 import { unusualSlides } from "./gemma2.ts";
 import { olmo2 } from "./olmo2.ts";
 
-/** The engine has sliding windows in models with this number of layers only. */
+/** The engines apply sliding windows only in models with this number of layers. */
 const layersWithWindows = 64;
 
 export const exaone4: CheckpointArchitecture = {

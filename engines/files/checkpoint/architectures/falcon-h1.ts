@@ -1,11 +1,11 @@
-// Falcon-H1: attention and a state space (Mamba 2) side by side. The multipliers of its config go into the weights.
+// Falcon-H1: attention and a state space (Mamba 2) in parallel. The multipliers in the config are folded into the weights.
 import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import { joined, scaled, sliced } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { both, column, grouped, minusExp, squeezed } from "./changes.ts";
 
-/** Weight times the fields `names`; a name with an index is an element of a list. */
+/** Returns a change that multiplies a weight by the config fields `names`; `name.2` is element 2 of a list. */
 function times(...names: readonly string[]): Change {
   return ({ rows, shape }, config) => {
     const factor = names.reduce((product, name) => product * multiplier(config, name), 1);
@@ -35,7 +35,7 @@ function stateSizes(config: Config): StateSizes {
   };
 }
 
-/** The rows of each part of the input have a factor of their own. */
+/** Scales the state space's input projection, in which each part of the rows has its own multiplier. */
 const stateInput: Change = ({ rows, shape }, config) => {
   const { inner, groups, state } = stateSizes(config);
   const sizes = [inner, inner, groups * state, groups * state];
@@ -95,7 +95,7 @@ export const falconH1: CheckpointArchitecture = {
     "layers.{l}.mamba.D": { to: "blk.{l}.ssm_d", change: column, suffix: "" },
     "layers.{l}.mamba.norm": { to: "blk.{l}.ssm_norm", change: grouped((config) => stateSizes(config).groups) },
     "layers.{l}.mamba.out_proj": { to: "blk.{l}.ssm_out", change: times("ssm_out_multiplier") },
-    // The engine takes this norm without a last part.
+    // The engines expect this norm's name without a suffix.
     "layers.{l}.pre_ff_layernorm": { to: "blk.{l}.ffn_norm", suffix: "" },
     "layers.{l}.feed_forward.gate_proj": { to: "blk.{l}.ffn_gate", change: times("mlp_multipliers.0") },
     "layers.{l}.feed_forward.up_proj": "blk.{l}.ffn_up",

@@ -1,4 +1,4 @@
-// Gemma: norms that store the factor minus one; the embedding is the output matrix.
+// Gemma: norms store the factor minus one; the output matrix is the embedding.
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { attention, feedForward, plusOne } from "./changes.ts";
 

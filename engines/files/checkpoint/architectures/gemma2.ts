@@ -1,4 +1,4 @@
-// Gemma 2: norms around both blocks, sliding windows, capped scores and logits.
+// Gemma 2: norms before and after attention and feed-forward, sliding windows, soft-capped scores and logits.
 import type { Config } from "../config.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { plusOne } from "./changes.ts";
@@ -12,15 +12,15 @@ export const gemma2Tensors: TensorTable = {
 };
 
 /**
- * Throws if the scores are divided by another number than the engines compute. They divide by the root of the length
- * of a head, and in the model with `exception` layers by that of width / heads.
+ * Throws if the config divides attention scores by another number than the engines do. The engines divide by the square root of the head
+ * length, and in the model with `exception` layers by the square root of width / heads.
  */
 export function checkScoreScale(config: Config, exception: number): void {
   const expected = config.layers === exception ? Math.trunc(config.width / config.heads) : config.headLength;
   config.mustBe("query_pre_attn_scalar", expected);
 }
 
-/** Returns for each layer whether it has a sliding window; null if that is as in layers of a usual pattern. */
+/** Returns for each layer whether it has a sliding window; null if all layers have one but every `period`-th, as is usual. */
 export function unusualSlides(config: Config, period: number): readonly boolean[] | null {
   const types = config.layerTexts("layer_types", config.layers);
   const slides = types?.map((type) => type === "sliding_attention");

@@ -1,4 +1,4 @@
-// Gemma 3, text: norms of queries and keys; a rope of their own for sliding-window layers.
+// Gemma 3, text: norms on queries and keys; layers with a sliding window have their own RoPE.
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
@@ -58,7 +58,7 @@ export const gemma3: CheckpointArchitecture = {
   },
 };
 
-/** EmbeddingGemma: attends to both sides; two dense layers follow the pooling. */
+/** EmbeddingGemma: bidirectional attention; two dense layers follow the pooling. */
 export const gemmaEmbedding: CheckpointArchitecture = {
   ...gemma3,
   name: "gemma-embedding",

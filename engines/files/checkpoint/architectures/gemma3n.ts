@@ -1,4 +1,4 @@
-// Gemma 3n, text: alternating updates of four streams, per-layer embeddings.
+// Gemma 3n, text: four residual streams that are updated in turn (AltUp), and per-layer embeddings.
 
 import type { Config } from "../config.ts";
 import { columnRuns, joined, zeros } from "../row-changes.ts";
@@ -6,7 +6,7 @@ import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, headNorms } from "./changes.ts";
 import { addGemma3Pairs, gemma3Defaults } from "./gemma3.ts";
 
-/** Rows for the tokens of images and audio, which have no embedding here. */
+/** Appends rows of zeros for image and audio tokens, which have no embedding in this table. */
 const padded: Change = ({ rows, shape }, config) => {
   const missing = config.count("vocab_size") - rows.rows;
   if (missing <= 0) return { rows, shape };
@@ -14,8 +14,9 @@ const padded: Change = ({ rows, shape }, config) => {
 };
 
 /**
- * Feed-forward length of each layer. The engine takes one for all, so the matrices of shorter layers are filled up. Their outputs stay
- * the same: the rows of the gate are repeated, which keeps the mean and the deviation of its values, and all else is zeros.
+ * Returns the feed-forward length of each layer, or the one length of all. The engines expect one length, so the matrices of shorter layers
+ * are padded. Their outputs stay the same: if possible, the gate's rows are repeated, which keeps the mean and the standard deviation of
+ * its values; all other padding is zeros.
  */
 function lengthsOf(config: Config): readonly number[] {
   const isList = Array.isArray(config.value("intermediate_size"));
@@ -48,7 +49,10 @@ const filledColumns: Change = ({ rows, shape }, config) => {
   return { rows: columnRuns(rows, runs), shape: [rows.columns + missing, rows.rows] };
 };
 
-/** Layers whose gate sets values to 0 by their mean and deviation must fit the longest a whole number of times. */
+/**
+ * Throws if a layer with activation sparsity has a length that does not divide the longest one. Such a layer zeroes gate values by their
+ * mean and deviation, so its gate rows must be repeated a whole number of times.
+ */
 function checkLengths(config: Config): void {
   const lengths = lengthsOf(config);
   const longest = Math.max(...lengths);
@@ -72,7 +76,7 @@ function notesOf(config: Config): string[] {
   ];
 }
 
-/** Share of a feed-forward's values that the first layers set to 0, and the number of these layers. */
+/** Activation sparsity: fraction of feed-forward values that are set to 0, and the number of layers at the start that do so. */
 const sparsity = { share: 0.95, layers: 10 };
 
 function checkSparsity(config: Config): void {
@@ -83,8 +87,8 @@ function checkSparsity(config: Config): void {
 }
 
 /**
- * Throws unless the last layers share the keys and values of the layers that the engine takes: the last one before
- * them, without a sliding window, and the one before that, with one.
+ * Throws unless the layers before the last `shared` layers are those whose keys and values the engines share: the layer directly before
+ * them must have no sliding window, and the layer before that must have one.
  */
 export function checkSharedKeys(config: Config, slides: readonly boolean[], shared: number): void {
   const first = config.layers - shared;
@@ -92,7 +96,7 @@ export function checkSharedKeys(config: Config, slides: readonly boolean[], shar
   throw config.unsupported("num_kv_shared_layers", shared, "shared keys of a full layer behind a sliding one");
 }
 
-/** Number of layers with keys and values of their own, which the engine has for all models. */
+/** Number of layers with their own keys and values, which the engines assume for all models. */
 const ownKeys = 20;
 
 export const gemma3n: CheckpointArchitecture = {

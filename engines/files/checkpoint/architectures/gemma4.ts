@@ -1,5 +1,5 @@
-// Gemma 4, text: other heads in layers without a sliding window; keys and values shared by the last layers; per-layer
-// embeddings, or a mixture of experts beside the feed-forward.
+// Gemma 4, text: layers without a sliding window have heads of another size; the last layers share keys and values; per-layer embeddings,
+// or a mixture of experts in parallel with the feed-forward.
 import { Config, isObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
@@ -8,7 +8,7 @@ import { attention, feedForward, headNorms, vector } from "./changes.ts";
 import { addGemma3Pairs } from "./gemma3.ts";
 import { checkSharedKeys } from "./gemma3n.ts";
 
-/** A frequency divided by this does not rotate. */
+/** Divisor that makes a RoPE frequency so small that its values are not rotated. */
 const unrotated = 1e30;
 
 function slidesOf(config: Config): readonly boolean[] {
@@ -17,7 +17,7 @@ function slidesOf(config: Config): readonly boolean[] {
   return types.map((type) => type === "sliding_attention");
 }
 
-/** Returns a count of the layers without a sliding window: a field of its own, or that of the first such layer. */
+/** Returns a count for the layers without a sliding window: the field `own`, or else `field` of the first such layer. */
 function ofFullLayers(config: Config, own: string, field: string): number | undefined {
   if (config.value(own) !== undefined) return config.count(own);
   const slides = slidesOf(config);
@@ -108,7 +108,7 @@ export const gemma4: CheckpointArchitecture = {
     "layers.{l}.experts.down_proj": "blk.{l}.ffn_down_exps",
   },
   addTensors(config) {
-    // The rope of layers without a window turns a part of each head, and has the frequencies of the whole head.
+    // In layers without a sliding window, RoPE rotates a part of each head, with the frequencies of the whole head.
     const pairsOfHead = Math.trunc(fullHeadLength(config) / 2);
     const share = ropeSettings(config).main.numberOr(0.25, "partial_rotary_factor");
     const rotated = Math.trunc((fullHeadLength(config) * share) / 2);

@@ -3,7 +3,7 @@ import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, experts, feedForward, headNorms, preNorms } from "./changes.ts";
+import { attention, experts, feedForward, headNorms, outerTensors, preNorms } from "./changes.ts";
 import { sharedExperts } from "./deepseek2.ts";
 
 function addRotated(config: Config, pairs: Pairs): void {

@@ -3,10 +3,10 @@ import { picked, reshaped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, both, outerTensors, turned } from "./changes.ts";
 
-/** Matrices of experts: those in MXFP4 are stored by rows, others transposed. */
+/** Transposes the matrices of experts, except those in MXFP4, which are stored by rows. */
 const byRows: Change = (tensor, config) => (tensor.rows.kind === "mxfp4" ? tensor : turned(tensor, config));
 
-/** Every second row from `first` on: the rows of gate and up take turns. */
+/** Returns a change that keeps every second row from `first` on, because gate and up rows are interleaved. */
 function everySecond(first: number): Change {
   return ({ rows, shape }) => {
     const [columns = 1, matrixRows = 1, ...more] = shape;

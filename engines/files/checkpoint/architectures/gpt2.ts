@@ -6,7 +6,7 @@ import { reshaped, swapped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { attention, turned } from "./changes.ts";
 
-/** A matrix that is stored transposed, with its bias. */
+/** Returns the table entries of a matrix that is stored transposed, and of its bias. */
 function transposed(from: string, to: string): TensorTable {
   return { [`${from}.weight`]: { to, change: turned }, [`${from}.bias`]: to };
 }
@@ -39,13 +39,13 @@ export const gpt2: CheckpointArchitecture = {
     ...transposed("h.{l}.attn.c_proj", "blk.{l}.attn_output"),
     ...transposed("h.{l}.mlp.c_fc", "blk.{l}.ffn_up"),
     ...transposed("h.{l}.mlp.c_proj", "blk.{l}.ffn_down"),
-    // Masks of older files.
+    // Attention masks in older files.
     "h.{l}.attn.bias": null,
     "h.{l}.attn.masked_bias": null,
   },
 };
 
-/** Rows of queries, keys and values: the file has those of one head side by side. */
+/** Groups the rows of the fused matrix into queries, keys and values; the checkpoint stores them head by head. */
 const byKind: Change = ({ rows, shape }, config) => {
   const single = reshaped(rows, shape.length > 1 ? rows.columns : 1);
   const sorted = swapped(single, { x: config.heads, y: 3, inner: config.headLength });
@@ -77,7 +77,7 @@ export const gptNeoX: CheckpointArchitecture = {
     "layers.{l}.attention.dense": "blk.{l}.attn_output",
     "layers.{l}.mlp.dense_h_to_4h": "blk.{l}.ffn_up",
     "layers.{l}.mlp.dense_4h_to_h": "blk.{l}.ffn_down",
-    // Masks and frequencies of older files.
+    // Attention masks and RoPE frequencies in older files.
     "layers.{l}.attention.bias": null,
     "layers.{l}.attention.masked_bias": null,
   },

@@ -1,9 +1,9 @@
-// Granite 4, hybrids: a state space (Mamba 2) in most layers, attention without a rope in the others.
+// Granite 4, hybrids: a state space (Mamba 2) in most layers, attention without RoPE in the others.
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { both, column, gateAndUp, grouped, minusExp, squeezed } from "./changes.ts";
 import { addGranitePairs, attentionLayers, graniteMoe } from "./granite.ts";
 
-/** The length is not bounded by a rope. */
+/** Context length in tokens: a large number, because no RoPE limits it. */
 const contextLength = 2 ** 20;
 
 export const graniteHybrid: CheckpointArchitecture = {
@@ -32,7 +32,7 @@ export const graniteHybrid: CheckpointArchitecture = {
       "ssm.inner_size": config.count("mamba_expand") * config.width,
       "ssm.time_step_rank": config.count("mamba_n_heads"),
     });
-    // No heads: a layer with a state space.
+    // 0 heads mark a layer with a state space.
     const heads = attentionLayers(config).map((hasAttention) => (hasAttention ? kvHeads : 0));
     pairs.list("attention.head_count_kv", "i32", heads);
     pairs.truth("rope.scaling.finetuned", false);
@@ -54,7 +54,7 @@ export const graniteHybrid: CheckpointArchitecture = {
   },
 };
 
-/** Hybrids without experts: what is the shared expert of the others is the feed-forward. */
+/** Hybrids without experts, whose feed-forward is stored as the shared expert. */
 export const graniteHybridDense: CheckpointArchitecture = {
   ...graniteHybrid,
   applies: (config) => !config.countOr(0, "num_local_experts"),

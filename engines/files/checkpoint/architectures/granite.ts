@@ -1,4 +1,4 @@
-// Granite 3, and the dense ones of Granite 4: Llama with scaled embedding, residuals, scores and logits.
+// Granite 3 and the dense models of Granite 4: Llama with scaled embeddings, residuals, attention scores and logits.
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
@@ -7,7 +7,7 @@ import { addLlamaPairs, llamaTensors } from "./llama.ts";
 
 export function addGranitePairs(config: Config, pairs: Pairs): void {
   addLlamaPairs(config, pairs);
-  // The class ignores head_dim.
+  // The official class ignores head_dim.
   pairs.counts({ "rope.dimension_count": config.width / config.heads });
   pairs.remove("attention.key_length");
   pairs.remove("attention.value_length");
@@ -19,14 +19,14 @@ export function addGranitePairs(config: Config, pairs: Pairs): void {
   });
 }
 
-/** Returns for each layer whether it has attention; the others of a hybrid have a state space. */
+/** Returns for each layer whether it has attention; the other layers of a hybrid have a state space. */
 export function attentionLayers(config: Config): readonly boolean[] {
   const types = config.layerTexts("layer_types", config.layers);
   const all = Array.from({ length: config.layers }, () => true);
   return types?.map((type) => type === "attention" || type === "full_attention") ?? all;
 }
 
-/** Whether all layers have attention with a rope; the class of the hybrids has such models, too. */
+/** Whether all layers have attention. Some models of the hybrid class do, and are computed as Granite 3. */
 function hasOnlyAttention(config: Config): boolean {
   return attentionLayers(config).every((hasAttention) => hasAttention);
 }
@@ -39,7 +39,7 @@ export const granite: CheckpointArchitecture = {
   addPairs(config, pairs) {
     config.mustBe("position_embedding_type", "rope");
     addGranitePairs(config, pairs);
-    // Left over in configs of dense models.
+    // Configs of dense models have these fields, but they have no effect.
     pairs.remove("expert_count");
     pairs.remove("expert_used_count");
   },

@@ -1,14 +1,14 @@
-// Hunyuan, dense and mixtures of experts: norms of queries and keys behind the rope.
+// Hunyuan, dense and mixtures of experts: norms on queries and keys after RoPE.
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { attention, outerTensors, experts, feedForward, preNorms } from "./changes.ts";
+import { attention, experts, feedForward, outerTensors, preNorms } from "./changes.ts";
 
-/** Length of the contexts that a changed base is made for; the configs name a shorter one. */
+/** Context length in tokens for which the RoPE base is changed; the configs name a shorter one. */
 const longContext = 2 ** 18;
 
-/** The base of the rope is changed once, for contexts of all lengths. */
+/** Adds the RoPE base changed by `alpha`. The same base applies to contexts of all lengths. */
 function addBase(config: Config, pairs: Pairs): void {
   const { main } = ropeSettings(config);
   const alpha = main.numberOr(undefined, "alpha");
@@ -39,7 +39,7 @@ export const hunyuanDense: CheckpointArchitecture = {
   tensors: { ...outerTensors, ...preNorms, ...attention, ...feedForward, ...headNorms },
 };
 
-/** Returns a number that a config gives for all layers, or once for each. */
+/** Returns a number that config.json states once, or for each layer. Throws `unsupported` if the layers differ. */
 function equalCount(config: Config, fallback: number, name: string): number {
   const value = config.value(name);
   if (!Array.isArray(value)) return config.countOr(fallback, name) || fallback;

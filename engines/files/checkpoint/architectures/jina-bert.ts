@@ -6,7 +6,7 @@ import type { Change, CheckpointArchitecture, TensorTable } from "./architecture
 import { addEncoderPairs, bertEmbeddings, bertHeads, bertLayers, colbertProjection, colbertRules } from "./bert.ts";
 import { attention } from "./changes.ts";
 
-/** Gate and up in the order of the engines: the gate first. */
+/** Swaps the two halves of the rows: the engines expect the gate before up. */
 const gateFirst: Change = ({ rows, shape }) => {
   const half = rows.rows / 2;
   return { rows: joined([sliced(rows, half, half), sliced(rows, 0, half)]), shape };
@@ -29,7 +29,7 @@ export const jinaBertV2: CheckpointArchitecture = {
     "encoder.layer.{l}.mlp.gated_layers": "blk.{l}.ffn_up",
     "encoder.layer.{l}.mlp.wo": "blk.{l}.ffn_down",
     "encoder.layer.{l}.mlp.layernorm": "blk.{l}.layer_output_norm",
-    // The model for code: norms of queries and keys, and one more norm behind the attention.
+    // The code model only: norms on queries and keys, and one more norm after the attention.
     "encoder.layer.{l}.attention.self.layer_norm_q": "blk.{l}.attn_q_norm",
     "encoder.layer.{l}.attention.self.layer_norm_k": "blk.{l}.attn_k_norm",
     "encoder.layer.{l}.layer_norm_1": "blk.{l}.attn_norm_2",
@@ -40,7 +40,7 @@ export const jinaBertV2: CheckpointArchitecture = {
   pools: true,
 };
 
-/** Matrices that a task adapter may change. The adapters of all tasks are left out: the model computes without a task. */
+/** GGUF names of the matrices that task adapters change. All task adapters are left out: the model computes without a task. */
 const adapted: Readonly<Record<string, string>> = {
   "embeddings.word_embeddings": "token_embd",
   "embeddings.token_type_embeddings": "token_types",
@@ -96,7 +96,7 @@ export const jinaColbertV2: CheckpointArchitecture = {
   tensors: { ...jinaBertV3.tensors, ...colbertProjection },
 };
 
-/** Jina Embeddings 3 of the class in transformers, which writes the older names or its own. */
+/** Jina Embeddings 3 as saved by the class in transformers, which writes either the older tensor names or its own. */
 export const jinaEmbeddingsV3: CheckpointArchitecture = {
   ...jinaBertV3,
   classes: ["JinaEmbeddingsV3Model"],

@@ -8,14 +8,14 @@ function addLfm2Pairs(config: Config, pairs: Pairs): void {
   const types = config.layerTexts("layer_types", config.layers);
   if (types === undefined) throw config.invalid("layer_types", undefined, "a text for each layer");
   const { kvHeads } = config;
-  // No heads: a layer with a convolution.
+  // 0 heads mark a layer with a convolution.
   const heads = types.map((type) => (type === "full_attention" ? kvHeads : 0));
   pairs.list("attention.head_count_kv", "i32", heads);
   pairs.counts({ vocab_size: config.count("vocab_size"), "shortconv.l_cache": config.count("conv_L_cache") });
   pairs.floats({ "attention.layer_norm_rms_epsilon": config.number("norm_eps", "block_norm_eps") });
 }
 
-/** Length of the feed-forward, which older configs give before it is adjusted. */
+/** Returns the feed-forward length. Older configs state it before the adjustment that is computed here. */
 function feedForwardLength(config: Config): number {
   const given = config.count("block_ff_dim", "intermediate_size");
   if (!config.truth(false, "block_auto_adjust_ff_dim")) return given;

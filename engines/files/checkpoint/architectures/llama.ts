@@ -2,14 +2,14 @@
 import type { Config } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { outerTensors, feedForward, gateAndUp, llama3Tensors, preNorms, turnedAttention } from "./changes.ts";
+import { feedForward, gateAndUp, llama3Tensors, outerTensors, preNorms, turnedAttention } from "./changes.ts";
 
-/** Pairs of the architectures that are built like Llama. */
+/** Adds the key/value pairs of architectures that are built like Llama. */
 export function addLlamaPairs(config: Config, pairs: Pairs): void {
   pairs.counts({ vocab_size: config.count("vocab_size"), "rope.dimension_count": config.headLength });
 }
 
-/** Values of the official class of Llama, which configs of models with images leave out. */
+/** Default values of the official Llama class for fields that configs of models with images leave out. */
 const llamaDefaults = {
   ...{ hidden_size: 4096, intermediate_size: 11_008, num_hidden_layers: 32, num_attention_heads: 32 },
   ...{ max_position_embeddings: 2048, vocab_size: 32_000 },
@@ -59,7 +59,7 @@ export const llama: CheckpointArchitecture = {
   pools: true,
 };
 
-/** Llama or Mistral as the text part of LLaVA, Pixtral, Idefics 3, SmolVLM and InternVL. */
+/** Llama or Mistral as the text model of LLaVA, Pixtral, Idefics 3, SmolVLM and InternVL. */
 export const llamaOfImages: CheckpointArchitecture = {
   ...llama,
   classes: [

@@ -1,6 +1,6 @@
-// Llama 4, text: chunked attention, experts beside a shared one.
+// Llama 4, text: chunked attention, and a shared expert in addition to the chosen ones.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, gateAndUp, llama3Tensors, preNorms, turned } from "./changes.ts";
+import { attention, gateAndUp, llama3Tensors, outerTensors, preNorms, turned } from "./changes.ts";
 import { addLlamaPairs } from "./llama.ts";
 
 export const llama4: CheckpointArchitecture = {
@@ -27,14 +27,14 @@ export const llama4: CheckpointArchitecture = {
     use_qk_norm: true,
   },
   addPairs(config, pairs) {
-    // The engine has these numbers for all models.
+    // The engines use these numbers for all models.
     config.mustBe("attention_chunk_size", 8192);
     config.mustBe("floor_scale", 8192);
     config.mustBe("attn_scale", 0.1);
     config.mustBe("use_qk_norm", config.countOr(0, "num_local_experts") !== 128);
     addLlamaPairs(config, pairs);
     pairs.counts({
-      // The plain name is the length of an expert.
+      // intermediate_size is the length of an expert, not of the feed-forward.
       feed_forward_length: config.count("intermediate_size_mlp"),
       expert_feed_forward_length: config.count("intermediate_size"),
       interleave_moe_layer_step: config.count("interleave_moe_layer_step"),

@@ -4,7 +4,7 @@ import type { Pairs } from "../pairs.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { both, column, grouped, minusExp, squeezed } from "./changes.ts";
 
-/** The length is not bounded. */
+/** Context length in tokens: a large number, because the architecture does not limit it. */
 const contextLength = 2 ** 20;
 
 const common: TensorTable = {
@@ -32,7 +32,7 @@ function addStatePairs(config: Config, pairs: Pairs): void {
   pairs.floats({ "attention.layer_norm_rms_epsilon": config.number("layer_norm_epsilon") });
 }
 
-// The number of heads is that of the attention, which is replaced by 0.
+// num_attention_heads only satisfies a general check; the GGUF key gets 0.
 const defaults = { num_attention_heads: 1, hidden_act: "silu", use_bias: false, layer_norm_epsilon: 1e-5, expand: 2 };
 
 export const mamba: CheckpointArchitecture = {
@@ -60,7 +60,7 @@ export const mamba: CheckpointArchitecture = {
   },
 };
 
-/** Tensors of the state space of Mamba 2, with the prefix of its module. */
+/** Returns the tensors of Mamba 2's state space, with the prefix of its module. */
 export function mamba2State(module: string, groups: (config: Config) => number): TensorTable {
   return {
     [`${module}.in_proj`]: "blk.{l}.ssm_in",

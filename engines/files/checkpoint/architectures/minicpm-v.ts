@@ -1,4 +1,4 @@
-// MiniCPM-V: its text parts are Llama (2.5) and Qwen 2 (2.6).
+// MiniCPM-V: its text model is Llama (version 2.5) or Qwen 2 (version 2.6).
 import type { Config } from "../config.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { llama } from "./llama.ts";

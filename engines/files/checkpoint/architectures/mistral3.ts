@@ -1,4 +1,4 @@
-// Mistral Small 3 and Ministral 3: Llama, with a YaRN rope and tempered queries in Ministral.
+// Mistral Small 3 and Ministral 3: Llama; Ministral has YaRN, and scales queries by their position.
 import type { Config } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";

@@ -1,4 +1,4 @@
-// ModernBERT: an encoder with windows to both sides; gate and up in one matrix.
+// ModernBERT: an encoder with bidirectional sliding windows; gate and up are one matrix.
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { addEncoderPairs, isClassifier } from "./bert.ts";
 
@@ -16,7 +16,7 @@ export const modernBert: CheckpointArchitecture = {
     classifier_pooling: "cls",
   },
   addPairs(config, pairs) {
-    // The engines score the mean of all tokens.
+    // The engines pool classifiers by the mean of all tokens.
     if (isClassifier(config)) config.mustBe("classifier_pooling", "mean");
     addEncoderPairs(config, pairs);
     pairs.floats({ "attention.layer_norm_epsilon": config.number("norm_eps", "layer_norm_eps") });

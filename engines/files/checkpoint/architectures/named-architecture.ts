@@ -1,5 +1,5 @@
-// Architecture by a name of the user (setting `arch`), in place of the class in config.json: the name of a class, of a GGUF
-// architecture, or mistral.rs's name, which is that of the class without its ending.
+// Architecture chosen by the user (setting `arch`) in place of the class in config.json: the name of a class, the name of a GGUF
+// architecture, or mistral.rs's name, which is the class name without its ending.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import type { Config } from "../config.ts";
@@ -8,14 +8,14 @@ import { architectures } from "./registry.ts";
 
 const ending = /(?:ForCausalLM|ForConditionalGeneration|ForSequenceClassification|ForMaskedLM|LMHeadModel|Model)$/;
 
-/** Returns the architecture that a name means. Throws `config_invalid` with all names. */
+/** Returns the architecture with this name. Throws `config_invalid`, which lists all names. */
 export function architectureNamed(name: string, config: Config): CheckpointArchitecture {
   const found = architectures.find((one) => namesOf(one).includes(plain(name)) && (one.applies?.(config) ?? true));
   if (found !== undefined) return found;
   throw unknownName(name);
 }
 
-/** Returns the GGUF name of the architecture that a name means. Throws `config_invalid` with all names. */
+/** Returns the GGUF name of the architecture with this name. Throws `config_invalid`, which lists all names. */
 export function ggufArchitectureNamed(name: string): string {
   const exact = architectures.find((one) => plain(one.name) === plain(name));
   const found = exact ?? architectures.find((one) => namesOf(one).includes(plain(name)));
@@ -27,7 +27,7 @@ function namesOf({ name, classes }: CheckpointArchitecture): readonly string[] {
   return [name, ...classes, ...classes.map((one) => one.replace(ending, ""))].map(plain);
 }
 
-/** The name without case and punctuation: qwen3_5, qwen3.5 and Qwen3_5 are one name. */
+/** Removes case and punctuation from a name: qwen3_5, qwen3.5 and Qwen3_5 become one name. */
 function plain(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
 }

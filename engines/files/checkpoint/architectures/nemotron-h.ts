@@ -1,5 +1,5 @@
-// Nemotron-H, Nemotron Nano 2 and 3: layers of one kind each: a state space (Mamba 2), attention without a rope, a feed-forward
-// with squared ReLU, or a mixture of experts.
+// Nemotron-H, Nemotron Nano 2 and 3: each layer is either a state space (Mamba 2), attention without RoPE, a feed-forward with squared
+// ReLU, or a mixture of experts.
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
@@ -7,7 +7,7 @@ import { mamba2State } from "./mamba.ts";
 
 type Kind = "state" | "attention" | "feedForward" | "experts";
 
-/** Kinds of layers by their names: those of a list, and the letters of a text. */
+/** Kinds of layers by their names: words in layers_block_type, letters in hybrid_override_pattern. */
 const kinds: Readonly<Record<string, Kind>> = {
   ...{ mamba: "state", linear_attention: "state", M: "state" },
   ...{ attention: "attention", full_attention: "attention", "*": "attention" },
@@ -25,7 +25,7 @@ function kindsOf(config: Config): readonly Kind[] {
   throw config.invalid(field, value, `the kinds of the layers (${Object.keys(kinds).join(", ")})`);
 }
 
-/** Newer configs list the layers and do not count them. */
+/** Counts the layers, because newer configs list them but do not state their number. */
 const counted = (config: Config): JsonObject => ({
   num_hidden_layers: kindsOf(config).length,
   norm_eps: config.value("layer_norm_epsilon") ?? 1e-5,
@@ -53,7 +53,7 @@ function addPairs(config: Config, pairs: Pairs): void {
   };
   const listed = (values: Partial<Record<Kind, number>>) => layers.map((kind) => values[kind] ?? 0);
   pairs.list("feed_forward_length", "i32", listed(lengths));
-  // No heads: a layer without attention.
+  // 0 heads mark a layer without attention.
   pairs.list("attention.head_count_kv", "i32", listed({ attention: config.kvHeads }));
   pairs.truth("rope.scaling.finetuned", false);
 }
@@ -119,7 +119,7 @@ export const nemotronH: CheckpointArchitecture = {
   computedDefaults: counted,
   addPairs(config, pairs) {
     addPairs(config, pairs);
-    // The class has fields of experts, even if there are none.
+    // The official class writes fields of experts even if the model has none.
     for (const key of ["count", "used_count", "group_count", "group_used_count"]) pairs.remove(`expert_${key}`);
   },
   tensors: common,

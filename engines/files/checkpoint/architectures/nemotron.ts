@@ -1,9 +1,9 @@
-// Nemotron (Minitron): layer norms that store the factor minus one; squared ReLU; partly rotated heads.
+// Nemotron (Minitron): layer norms store the factor minus one; squared ReLU; RoPE on a part of each head.
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { attention, plusOne } from "./changes.ts";
 
-/** A layer norm: one is added to its weight, and not to its bias. */
+/** Returns the table entries of a layer norm: 1 is added to its weight, but not to its bias. */
 function norm(from: string, to: string): TensorTable {
   return { [`${from}.weight`]: { to, change: plusOne }, [`${from}.bias`]: to };
 }

@@ -5,7 +5,7 @@ import { transposed } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { addEncoderPairs } from "./bert.ts";
 
-/** Lengths that the models were trained for, by the field n_positions. */
+/** Context lengths in tokens that the models were trained for, by the value of n_positions. */
 const trainedLengths: Readonly<Record<number, number>> = { 8192: 2048, 2048: 512 };
 
 function addNomicPairs(config: Config, pairs: Pairs): void {
@@ -48,13 +48,13 @@ export const nomicBert: CheckpointArchitecture = {
   pools: true,
 };
 
-/** The rows of the first matrix of all experts, one expert after another. */
+/** Splits the first matrices of all experts, which the checkpoint stores one after another in one matrix. */
 const enter: Change = ({ rows, shape }, config) => {
   const inner = config.count("n_inner", "intermediate_size");
   return { rows, shape: [shape[0] ?? 1, inner, rows.rows / inner] };
 };
 
-/** The second matrix of each expert is stored transposed. */
+/** Splits the second matrices of all experts and transposes each, because they are stored transposed. */
 const leave: Change = ({ rows, shape }, config) => {
   const inner = config.count("n_inner", "intermediate_size");
   return { rows: transposed(rows, inner), shape: [inner, shape[0] ?? 1, rows.rows / inner] };
@@ -78,7 +78,7 @@ export const nomicBertMoe: CheckpointArchitecture = {
     "encoder.layers.{l}.mlp.router.layer": "blk.{l}.ffn_gate_inp",
     "encoder.layers.{l}.mlp.experts.mlp.w1": { to: "blk.{l}.ffn_up_exps", change: enter },
     "encoder.layers.{l}.mlp.experts.mlp.w2": { to: "blk.{l}.ffn_down_exps", change: leave },
-    // llama.cpp has no such tensor: its converter leaves it out, too.
+    // Left out, as in llama.cpp's converter: llama.cpp has no such tensor.
     "encoder.layers.{l}.mlp.experts.bias": null,
   },
   pools: true,

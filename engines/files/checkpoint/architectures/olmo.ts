@@ -1,4 +1,4 @@
-// OLMo 1: Llama with layer norms without weights.
+// OLMo 1: Llama with layer norms that have no weights.
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { feedForward, turnedAttention } from "./changes.ts";
 

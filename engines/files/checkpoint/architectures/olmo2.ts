@@ -1,6 +1,6 @@
-// OLMo 2 and 3: norms behind both blocks; OLMo 3 has sliding windows.
+// OLMo 2 and 3: norms after attention and feed-forward; OLMo 3 has sliding windows.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, feedForward, headNorms } from "./changes.ts";
+import { attention, feedForward, headNorms, outerTensors } from "./changes.ts";
 
 export const olmo2: CheckpointArchitecture = {
   name: "olmo2",

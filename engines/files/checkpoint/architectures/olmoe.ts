@@ -1,6 +1,6 @@
-// OLMoE: a mixture of experts with norms of queries and keys as whole rows.
+// OLMoE: a mixture of experts; the norms on queries and keys span all heads.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, experts, headNorms, preNorms } from "./changes.ts";
+import { attention, experts, headNorms, outerTensors, preNorms } from "./changes.ts";
 
 export const olmoe: CheckpointArchitecture = {
   name: "olmoe",

@@ -1,4 +1,4 @@
-// Phi 3, 3.5, 4 and 4-mini: fused matrices; rope factors of short and long contexts.
+// Phi 3, 3.5, 4 and 4-mini: fused matrices; separate RoPE factors for short and long contexts.
 import { type Config, isObject } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
@@ -10,7 +10,7 @@ function rotated(config: Config): number {
   );
 }
 
-/** Factor of the attention of contexts beyond the original length. */
+/** Returns the factor of the attention in contexts beyond the original length. */
 function attentionFactor(config: Config): number {
   const { main } = ropeSettings(config);
   const original = main.count("original_max_position_embeddings");
@@ -31,12 +31,12 @@ export const phi3: CheckpointArchitecture = {
       "rope.scaling.original_context_length": main.count("original_max_position_embeddings"),
       "attention.head_count_kv": config.kvHeads,
       "rope.dimension_count": rotated(config),
-      // 0 is written, too: it tells Phi 4 from the others.
+      // 0 is also written, because it distinguishes Phi 4 from the other models.
       "attention.sliding_window": config.countOr(0, "sliding_window"),
     });
     pairs.remove("attention.key_length");
     pairs.remove("attention.value_length");
-    // The factors are tensors.
+    // The RoPE factors are stored as tensors, so no scaling type is needed.
     pairs.remove("rope.scaling.type");
     if (isLong(config)) pairs.floats({ "rope.scaling.attn_factor": attentionFactor(config) });
   },

@@ -1,6 +1,6 @@
 // Qwen 2 and 2.5.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, feedForward, preNorms } from "./changes.ts";
+import { attention, feedForward, outerTensors, preNorms } from "./changes.ts";
 
 export const qwen2: CheckpointArchitecture = {
   name: "qwen2",

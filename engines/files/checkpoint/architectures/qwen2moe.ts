@@ -1,6 +1,6 @@
 // Qwen 1.5 and 2, mixtures of experts with a shared expert.
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
-import { attention, outerTensors, experts, preNorms } from "./changes.ts";
+import { attention, experts, outerTensors, preNorms } from "./changes.ts";
 
 export const sharedExpert: TensorTable = {
   "layers.{l}.mlp.shared_expert.gate_proj": "blk.{l}.ffn_gate_shexp",

@@ -1,4 +1,4 @@
-// Qwen 3: Qwen 2 with norms of queries and keys.
+// Qwen 3: Qwen 2 with norms on queries and keys.
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { headNorms } from "./changes.ts";
 import { qwen2 } from "./qwen2.ts";

@@ -1,6 +1,6 @@
 // Qwen 3, mixtures of experts.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, experts, headNorms, preNorms } from "./changes.ts";
+import { attention, experts, headNorms, outerTensors, preNorms } from "./changes.ts";
 
 export const qwen3moe: CheckpointArchitecture = {
   name: "qwen3moe",

@@ -13,7 +13,7 @@ interface LinearSizes {
   readonly valueHeads: number;
   readonly keyLength: number;
   readonly valueLength: number;
-  /** Heads of values for each head of keys. */
+  /** Number of value heads per key head. */
   readonly share: number;
 }
 
@@ -46,7 +46,7 @@ function addLinearPairs(config: Config, pairs: Pairs): void {
   }
 }
 
-/** Rows of each head of keys: queries, keys, values and gates. */
+/** Returns the row counts of one key head in the fused matrix, which has the rows of its queries, keys, values and gates. */
 function partsOfHead(config: Config) {
   const { keyLength, valueLength, share } = linearSizes(config);
   const values = share * valueLength;
@@ -104,7 +104,7 @@ export const qwen3next: CheckpointArchitecture = {
   },
 };
 
-/** Heads of values in llama.cpp's order: the first of each head of keys, then the second, and so on. */
+/** Reorders value heads for llama.cpp: the first value head of every key head, then the second of every key head, and so on. */
 function inTurns(rows: RowSource, config: Config, inner: number): RowSource {
   const { keyHeads, share } = linearSizes(config);
   return share === 1 ? rows : swapped(rows, { x: keyHeads, y: share, inner });

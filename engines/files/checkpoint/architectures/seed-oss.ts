@@ -1,6 +1,6 @@
-// Seed-OSS: Qwen 2 with the norm of the feed-forward under another name.
+// Seed-OSS: Qwen 2, but the norm of the feed-forward has another name.
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, feedForward } from "./changes.ts";
+import { attention, feedForward, outerTensors } from "./changes.ts";
 
 export const seedOss: CheckpointArchitecture = {
   name: "seed_oss",

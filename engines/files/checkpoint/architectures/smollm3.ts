@@ -1,4 +1,4 @@
-// SmolLM 3: Llama without a rope in every fourth layer.
+// SmolLM 3: Llama, but every fourth layer has no RoPE.
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { llama3Tensors } from "./changes.ts";
 import { addLlamaPairs, llamaTensors } from "./llama.ts";

@@ -1,7 +1,7 @@
-// StableLM: layer norms, partly rotated heads, blocks side by side in some models.
+// StableLM: layer norms, RoPE on a part of each head; attention and feed-forward run in parallel in some models.
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { attention, outerTensors, feedForward, preNorms } from "./changes.ts";
+import { attention, feedForward, outerTensors, preNorms } from "./changes.ts";
 
 export const stablelm: CheckpointArchitecture = {
   name: "stablelm",

@@ -14,9 +14,8 @@ export interface DenseLayers {
 }
 
 /**
- * Adds the sizes of the layers to the pairs, and returns their tensors. `most`: number of matrices that the engines compute,
- * behind the pooling 2, for each token 1. `firstFile`: number of files of the model before them. Throws `unsupported` for other
- * layers.
+ * Adds the sizes of the layers to the pairs, and returns the layers' tensors. `most`: number of dense layers that the engines compute, 2
+ * after pooling or 1 per token. `firstFile`: number of the model's files before those of the layers. Throws `unsupported` for other layers.
  */
 export function denseLayers(
   layers: readonly ModelTensors[],

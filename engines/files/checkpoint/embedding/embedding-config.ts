@@ -1,5 +1,5 @@
-// Embedding config: the prompts of an embedding model and the rules of a ColBERT model, from the files beside a checkpoint's
-// config.json: config_sentence_transformers.json (sentence-transformers and PyLate), and artifact.metadata (ColBERT).
+// Embedding config: the prompts of an embedding model and the rules of a ColBERT model, from files next to a checkpoint's config.json:
+// config_sentence_transformers.json (sentence-transformers and PyLate), and artifact.metadata (ColBERT).
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import {
@@ -12,12 +12,12 @@ import {
 import { JsonField } from "../../json-field.ts";
 import { readJsonObject } from "../json-file.ts";
 
-/** Length of a query of ColBERT models whose files do not name one. */
+/** Query length in tokens of ColBERT models whose files name none. */
 const defaultQueryTokens = 32;
 /** ASCII punctuation, whose vectors ColBERT leaves out. */
 const punctuation = [..."!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"];
 
-/** Reads the prompts; null: the model names none. Throws `model_file_invalid`. */
+/** Reads the prompts; null if the model has none. Throws `model_file_invalid`. */
 export async function readPrompts(folder: string): Promise<EmbeddingPrompts | null> {
   const field = await readField(join(folder, "config_sentence_transformers.json"));
   if (field === null) return null;
@@ -26,8 +26,8 @@ export async function readPrompts(folder: string): Promise<EmbeddingPrompts | nu
 }
 
 /**
- * Reads the rules of a ColBERT model. Its files may leave out any of them, but those of a model of ColBERT's own class
- * (`isStanford`) name its markers. Throws `model_file_invalid`.
+ * Reads the rules of a ColBERT model. Rules that its files leave out get defaults, but a model of ColBERT's own class (`isStanford`) must
+ * name its markers. Throws `model_file_invalid`.
  */
 export async function readMultiVector(folder: string, isStanford: boolean): Promise<MultiVectorRules> {
   const metadata = await readField(join(folder, "artifact.metadata"));

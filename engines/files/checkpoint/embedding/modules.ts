@@ -1,5 +1,5 @@
-// Modules of an embedding model: what follows the model in a checkpoint of sentence-transformers or PyLate, by modules.json.
-// Pooling is a pair of the GGUF file; dense layers are tensors.
+// Modules of an embedding model: the steps after the transformer, which modules.json lists in a checkpoint of sentence-transformers or
+// PyLate. Pooling becomes a key/value pair of the GGUF file; dense layers become tensors.
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -7,24 +7,24 @@ import { type ModelTensors, readModelTensors } from "../../safetensors/shards.ts
 import { isObject, type JsonObject } from "../config.ts";
 import { readJsonObject, readJsonValue } from "../json-file.ts";
 
-/** Values of pooling_type. */
+/** Values of the GGUF key pooling_type. */
 const kinds: Readonly<Record<string, number>> = { mean: 1, cls: 2, lasttoken: 3 };
 const flags: Readonly<Record<string, number>> = {
   ...{ pooling_mode_mean_tokens: 1, pooling_mode_cls_token: 2, pooling_mode_lasttoken: 3 },
 };
-/** Modules that change nothing here: the model itself, and the norm of the result. */
+/** Modules that need no conversion: the transformer itself, and the normalization of the result. */
 const otherModules = ["Transformer", "Normalize"];
-/** A folder beside config.json, such as `1_Pooling`. */
+/** Name of a module's folder next to config.json, such as `1_Pooling`. */
 const folderName = /^[\w-]{1,64}$/;
-/** The only activation of dense layers that engines compute: none. */
+/** The only activation of dense layers that the engines compute: the identity. */
 const noActivation = "torch.nn.modules.linear.Identity";
 
 export interface EmbeddingModules {
-  /** Null if modules.json names no pooling. */
+  /** Value of pooling_type; null if modules.json names no pooling. */
   readonly pooling: number | null;
   /** Tensors of the dense layers in order, one for each file. */
   readonly dense: readonly ModelTensors[];
-  /** Whether each token has a vector of its own (ColBERT): a dense layer follows the model without a pooling. */
+  /** Whether the model returns one vector per token (ColBERT): a dense layer follows the transformer without pooling. */
   readonly isMultiVector: boolean;
   /** Whether the pooling leaves out the tokens of a prompt, which the engines do not do. */
   readonly excludesPrompt: boolean;
@@ -32,7 +32,7 @@ export interface EmbeddingModules {
 
 export const noModules: EmbeddingModules = { pooling: null, dense: [], isMultiVector: false, excludesPrompt: false };
 
-/** Reads the modules. Throws `unsupported` naming one that no engine computes. */
+/** Reads the modules. Throws `unsupported`, which names the module that no engine computes. */
 export async function readModules(folder: string): Promise<EmbeddingModules> {
   const path = join(folder, "modules.json");
   const listed = await readJsonValue(path);

@@ -1,5 +1,6 @@
-// Slice of a MatFormer checkpoint: the config and the tensors of the smaller model, as if they were the files' own. Layers are left
-// out and renumbered, feed-forwards lose their last values, and the tables that have a part for each layer lose those parts.
+// Slice of a MatFormer checkpoint: the config and tensors of the smaller model, as if the files contained only that model. Layers are left
+// out and the others renumbered, feed-forwards are cut to their first values, and tables with a part per layer lose the parts of layers
+// that are left out.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import type { Shaped } from "../architectures/architecture.ts";
@@ -8,7 +9,7 @@ import { columnRuns, joined, sliced } from "../row-changes.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 import type { MatformerSlice } from "./slice-file.ts";
 
-/** Every fifth layer has no sliding window, if the config does not say which. */
+/** Default if config.json does not list the layer types: every fifth layer has no sliding window. */
 const period = 5;
 const tensorName = /^((?:model\.)?(?:language_model\.)?(?:model\.)?)(?:layers\.(\d{1,9})\.(.+)|(\w+)\.weight)$/;
 
@@ -39,7 +40,7 @@ export function slicedFields(slice: MatformerSlice, config: Config): JsonObject 
   };
 }
 
-/** Returns the tensors of a slice. `config`: that of the whole model. */
+/** Returns the tensors of a slice. `config`: config of the whole model. */
 export function slicedTensors(
   slice: MatformerSlice,
   config: Config,
@@ -50,7 +51,7 @@ export function slicedTensors(
   return tensors.flatMap((tensor) => {
     const [, prefix = "", layer, part = "", table = ""] = tensorName.exec(tensor.name) ?? [];
     if (layer === undefined) return [{ ...tensor, ...slicedTable(table, tensor, kept, config.layers) }];
-    // A layer beyond the last one is an error, which the tensor map describes.
+    // A tensor beyond the last layer is an error, which tensor-map.ts reports.
     if (Number(layer) >= config.layers) return [tensor];
     const place = places.get(Number(layer));
     if (place === undefined) return [];
@@ -80,7 +81,10 @@ function slicedFeedForward(
   return { rows: sliced(rows, 0, length), shape: [columns, length] };
 }
 
-/** Tables with a part for each layer: embeddings by columns, a projection by rows. Others, and misshapen ones, stay as they are. */
+/**
+ * Cuts a table that has a part for each layer: embeddings by columns, a projection by rows. Other tables, and tables of an unexpected
+ * shape, are unchanged.
+ */
 function slicedTable(name: string, { rows, shape }: Shaped, kept: readonly number[], layers: number): Shaped {
   const [columns = 1, count = 1] = shape;
   if (kept.length === layers) return { rows, shape };

@@ -1,6 +1,6 @@
-// CSV reader (RFC 4180): fields between commas, those with commas or line breaks in quotes. Empty lines are left out.
+// CSV reader (RFC 4180): fields that contain commas or line breaks are in quotes. Empty lines are skipped.
 
-/** Returns the fields of each row. Throws `problem(line, what)` for quotes that do not fit. */
+/** Returns the fields of each row. Throws `problem(line, what)` for quotes that do not enclose a whole field. */
 export function csvRows(text: string, problem: (line: number, what: string) => Error): string[][] {
   const rows: string[][] = [];
   const field = /"([^"]*(?:""[^"]*)*)"|([^",\r\n]*)/y;

@@ -26,7 +26,7 @@ const maxSlices = 1000;
 const maxLayers = 1000;
 const maxLength = 2 ** 24;
 
-/** Reads all slices of a file, in its order. Throws `config_invalid` that names the file, the slice and the column. */
+/** Reads all slices of a file, in its order. Throws `config_invalid`, which names the file, the slice and the column. */
 export async function readSlices(path: string): Promise<readonly MatformerSlice[]> {
   const text = await read(path);
   const records = text.trimStart().startsWith("[") ? jsonRecords(text, path) : csvRecords(text, path);
@@ -37,7 +37,7 @@ export async function readSlices(path: string): Promise<readonly MatformerSlice[
   return slices;
 }
 
-/** Returns a slice by its name. Throws `config_invalid` that lists the names of the file. */
+/** Returns the slice with this name. Throws `config_invalid`, which lists the names in the file. */
 export async function readSlice(path: string, name: string): Promise<MatformerSlice> {
   const slices = await readSlices(path);
   const found = slices.find((slice) => slice.name === name);
@@ -107,7 +107,7 @@ function sliceOf(record: Readonly<Record<string, unknown>>, path: string): Matfo
   return { name, feedForward, skipped: skipped.sort((one, other) => one - other) };
 }
 
-/** Returns the numbers of `[2_048 * 4, 8192]`, or of a list of numbers; null if it is neither. */
+/** Parses a list of integers, or a string such as `[2_048 * 4, 8192]`, where `*` multiplies; null for another value. */
 function numbersOf(value: unknown): number[] | null {
   if (Array.isArray(value)) return value.every((one) => Number.isSafeInteger(one)) ? value : null;
   const [, inner] = typeof value === "string" ? (/^\s*\[([^[\]]*)\]\s*$/.exec(value) ?? []) : [];

@@ -1,4 +1,4 @@
-// bitsandbytes: NF4 and FP4 in blocks, with plain or nested scales, and whole numbers of 8 bits.
+// bitsandbytes: NF4 and FP4 in blocks, with plain or nested scales, and 8-bit integers.
 import { open } from "node:fs/promises";
 import { isObject, type JsonObject } from "../config.ts";
 import { reshaped } from "../row-changes.ts";

@@ -30,7 +30,7 @@ export class OpenTensors {
     return this.#open.get(name);
   }
 
-  /** Returns a tensor that is needed, and takes it out. */
+  /** Removes a tensor and returns it. Throws if it is missing. */
   take(name: string): ShardTensor {
     const found = this.takeIfThere(name);
     if (found) return found;
@@ -43,7 +43,7 @@ export class OpenTensors {
     return found;
   }
 
-  /** Returns the rows of a tensor that is needed, and takes it out. Throws if its shape is another. */
+  /** Removes a tensor and returns its rows. Throws if it is missing or has another shape; null in `shape` = any length. */
   takeRows(name: string, shape: readonly (number | null)[]): StoredRows {
     const tensor = this.take(name);
     const isFitting =
@@ -57,7 +57,7 @@ export class OpenTensors {
     return storedRows(tensor, this.model);
   }
 
-  /** Leaves out the tensors whose names end so. */
+  /** Removes the tensors whose names have one of these endings. */
   drop(...endings: readonly string[]): void {
     for (const name of this.#open.keys()) if (endings.some((ending) => name.endsWith(ending))) this.#open.delete(name);
   }
@@ -72,12 +72,12 @@ export class OpenTensors {
 }
 
 /**
- * Returns the matrices of the quantised tensors, and takes these out of `tensors`. `settings`: quantization_config.
- * Throws `model_file_invalid` or `unsupported` naming the tensor or the field.
+ * Returns the matrices that the quantised tensors stand for, and removes these tensors from `tensors`. `settings`: quantization_config.
+ * Throws `model_file_invalid` or `unsupported`, which name the tensor or the field.
  */
 export type Method = (tensors: OpenTensors, settings: Config) => Promise<readonly SourceTensor[]>;
 
-/** Returns the GGUF type that has about the precision of matrices with such scales. */
+/** Returns the GGUF type number whose precision is about that of matrices with such scales: BF16 or F16. */
 export function typeLike(scales: StoredRows): number {
   return scales.type === "BF16" ? 30 : 1;
 }

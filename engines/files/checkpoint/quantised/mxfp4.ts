@@ -1,4 +1,4 @@
-// MXFP4 of gpt-oss: blocks of 32 numbers as tensors of codes and of scales. They stay MXFP4.
+// MXFP4 of gpt-oss: blocks of 32 numbers, with codes and scales in separate tensors. They stay MXFP4 in the GGUF file.
 import type { Method } from "./method.ts";
 
 const mxfp4Type = 39;

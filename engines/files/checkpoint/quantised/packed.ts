@@ -1,4 +1,4 @@
-// Packed whole numbers: GPTQ, AWQ, and the format pack-quantized of compressed-tensors.
+// Packed integers: GPTQ, AWQ, and the format pack-quantized of compressed-tensors.
 import type { Config } from "../config.ts";
 import type { PackedIntRows, StoredRows } from "../row-source.ts";
 import { type Method, type OpenTensors, typeLike } from "./method.ts";
@@ -54,7 +54,7 @@ export const packedRows: Method = async (tensors, settings) => {
     const words = tensors.takeRows(`${stem}.weight_packed`, [null, null]);
     const { rows } = words;
     const scales = tensors.takeRows(`${stem}.weight_scale`, [rows, null]);
-    // The number of columns is in a tensor of its own; it is needed only if the last word is not full.
+    // weight_shape has the number of columns, which is needed only if the last word of a row is not full.
     tensors.takeIfThere(`${stem}.weight_shape`);
     if (tensors.peek(`${stem}.weight_g_idx`)) throw settings.unsupported("actorder", "group", "weight or none");
     const columns = words.columns * perWord;

@@ -1,11 +1,11 @@
-// Plain tensors of a checkpoint: their rows and shapes, and the GGUF type that has their precision.
+// Plain (unquantised) tensors of a checkpoint: their rows and shapes, and the GGUF type that has their precision.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import type { ModelTensors, ShardTensor } from "../../safetensors/shards.ts";
 import { type StoredRows, type StoredType, storedBytes } from "../row-source.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 
-/** GGUF types by the type of stored numbers. Numbers of other types become F32. */
+/** GGUF type numbers by stored number type. Other number types become F32. */
 const storedTypes: Partial<Record<StoredType, number>> = { F16: 1, BF16: 30, F8_E4M3: 30, F8_E5M2: 30 };
 
 /** Returns a tensor's values as rows of its last dimension. Throws `unsupported` if their type is unknown. */

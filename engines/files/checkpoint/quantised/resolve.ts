@@ -22,7 +22,7 @@ const formats: Readonly<Record<string, Method>> = {
   "pack-quantized": packedRows,
 };
 
-/** `quantisation`: content of quantization_config; `path`: config.json, for errors. */
+/** Returns the matrices of a model. `quantisation`: content of quantization_config; `path`: config.json, for errors. */
 export async function resolveQuantisation(
   model: ModelTensors,
   quantisation: unknown,
@@ -47,7 +47,7 @@ function resolve(tensors: OpenTensors, quantisation: JsonObject, path: string): 
   throw unknown(path, "quant_method", name, { ...methods, "compressed-tensors": eightBit, "modelopt (FP8)": eightBit });
 }
 
-/** Returns the settings of the weights of the only group. */
+/** Returns the weight settings of the only config group. Throws `unsupported` if there are several groups. */
 function groupSettings({ config_groups: groups }: JsonObject, path: string): Config {
   const all = isObject(groups) ? Object.values(groups) : [];
   const [group] = all;

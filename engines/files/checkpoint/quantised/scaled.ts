@@ -1,4 +1,4 @@
-// Scaled numbers of 8 bits: FP8 with a scale a tensor, a row or a block; whole numbers with a scale a row.
+// Scaled 8-bit numbers: FP8 with one scale per tensor, row or block; integers with one scale per row.
 import type { ShardTensor } from "../../safetensors/shards.ts";
 import type { Config } from "../config.ts";
 import { reshaped, scaled } from "../row-changes.ts";
@@ -12,16 +12,16 @@ const unusedEndings = [
   ...[".activation_scale", "_activation_scale", ".input_scale", ".input_scale_ub", ".qscale_act"],
   ...[".k_scale", ".v_scale", ".q_scale", ".output_scale"],
 ];
-/** Stored type of matrices that were scaled numbers of 8 bits: BF16. */
+/** GGUF type number in which matrices of scaled 8-bit numbers are stored: BF16. */
 const bf16 = 30;
 
-/** FP8 of DeepSeek, Qwen, Mistral, FBGEMM and ModelOpt, and whole numbers of 8 bits of compressed-tensors. */
+/** FP8 of DeepSeek, Qwen, Mistral, FBGEMM and ModelOpt, and 8-bit integers of compressed-tensors. */
 export const eightBit: Method = async (tensors, settings) => {
   const made: SourceTensor[] = [];
   for (const ending of scaleEndings) {
     for (const stem of tensors.stems(ending)) made.push(scaledMatrix(tensors, stem, ending, settings));
   }
-  // Tensors of stacked experts have no last part.
+  // The names of stacked experts have no suffix `.weight`.
   for (const stem of tensors.stems("_scale_inv")) made.push(scaledMatrix(tensors, stem, "_scale_inv", settings));
   tensors.drop(...unusedEndings);
   return made;
@@ -82,7 +82,7 @@ function inferred(scales: ShardTensor, matrixRows: number, columns: number): rea
   return [matrixRows / down, columns / across];
 }
 
-/** Whole numbers of 8 bits of bitsandbytes: a largest magnitude a row. */
+/** Returns the rows of bitsandbytes' 8-bit integers. `largest`: the largest magnitude of each row. */
 export function rowScaled(source: StoredRows, largest: StoredRows): RowSource {
   return {
     kind: "blockScaled",

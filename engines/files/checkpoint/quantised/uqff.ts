@@ -8,7 +8,7 @@ import { sliced } from "../row-changes.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 import { plainTensor } from "./plain.ts";
 
-/** Field of config.json that tells the order of the rows of queries and keys, if the file was made from a GGUF file. */
+/** Field of config.json that states the row order of queries and keys, if the UQFF file was made from a GGUF file. */
 const ropeLayout = "_mistralrs_qk_rope_layout";
 const stack = /^(.*\.experts)\.(gate|up|down)_proj$/;
 
@@ -29,8 +29,8 @@ export function uqffTensors(files: UqffFiles): SourceTensor[] {
 }
 
 /**
- * Returns the architecture for the files of UQFF of a model: with the names of experts. If the files were made from a GGUF file, the
- * rows of queries and keys may have that file's order already.
+ * Returns the architecture to use for a model's UQFF files, with UQFF's names of experts. If the files were made from a GGUF file, the rows
+ * of queries and keys may already have GGUF's order.
  */
 export function uqffArchitecture(architecture: CheckpointArchitecture, config: Config): CheckpointArchitecture {
   const layout = config.text(ropeLayout) ?? "half_split";

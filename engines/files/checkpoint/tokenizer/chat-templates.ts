@@ -1,4 +1,4 @@
-// Chat templates of a folder: found in up to three places, copied as texts, never run.
+// Chat templates of a folder: found in up to three places, copied as strings, never rendered.
 import type { JsonField } from "../../json-field.ts";
 import type { TokenizerFolder } from "./source/tokenizer-folder.ts";
 import type { Pairs } from "./token-pairs.ts";
@@ -9,7 +9,7 @@ const maxTemplateBytes = 4 * 2 ** 20;
 const maxTemplates = 256;
 const maxName = 64;
 
-/** Adds the templates to `pairs`. A file of its own counts before a field of a config, as in the transformers library. */
+/** Adds the templates to `pairs`. A template file takes precedence over a field of a config, as in the transformers library. */
 export async function setChatTemplates(pairs: Pairs, folder: TokenizerFolder, config: JsonField | null): Promise<void> {
   const templates = (await fileTemplates(folder)) ?? (await fieldTemplates(folder, config));
   const named = new Map<string, string>();
@@ -42,7 +42,7 @@ async function fieldTemplates(folder: TokenizerFolder, config: JsonField | null)
   return other === null ? [] : templatesIn(other.get("chat_template"));
 }
 
-/** Returns the templates of a field: one text, or a list of named ones. */
+/** Returns the templates of a field: one string, or a list of named ones. */
 function templatesIn(field: JsonField): Templates {
   if (!Array.isArray(field.value)) {
     const template = field.text();

@@ -1,5 +1,5 @@
-// Exact rules of a tokenizer.json: its steps as data for troupe's own tokenizer, for the cases in which the keys of a GGUF file
-// can only say them approximately. Written into the file under a key of troupe's; llama.cpp ignores it.
+// Exact rules of a tokenizer.json: its steps as data for troupe's own tokenizer, for cases that GGUF keys can express only approximately.
+// The rules are written into the GGUF file under troupe's own key, which llama.cpp ignores.
 
 import type { JsonField } from "../../json-field.ts";
 import {
@@ -15,15 +15,15 @@ import { type TokenizerJson, typeOf } from "./source/tokenizer-json.ts";
 import { keyPrefix, type Pairs } from "./token-pairs.ts";
 import { spaceSymbol, tokenTypes } from "./token-table.ts";
 
-/** Longest word of WordPiece in characters, if a file names none. */
+/** Maximum word length of WordPiece in characters, if a file names none. */
 const usualWord = 100;
 
-/** A step that has no exact rule. */
+/** Thrown for a step that has no exact rule. */
 class NoRule extends Error {}
 
 /**
- * Adds the exact rules of a tokenizer to its pairs. Returns false, and adds nothing, if a step is not known: then the
- * tokenizer works by llama.cpp's rules.
+ * Adds the exact rules of a tokenizer to its pairs. Returns false and adds nothing if a step is unknown. The tokenizer then follows
+ * llama.cpp's rules.
  */
 export function addExactRules(vocabulary: VocabularyPairs, json: TokenizerJson): boolean {
   try {
@@ -64,7 +64,7 @@ function modelOf(model: JsonField, unknown: number | null): ExactRules["model"] 
   };
 }
 
-/** Longest words are cut in quadratic time, so other lengths than the usual ones have no exact rule. */
+/** Returns the maximum word length in characters. Splitting a word takes quadratic time, so a much larger maximum has no exact rule. */
 function longestWordOf(model: JsonField): number {
   const longest = model.get("max_input_chars_per_word").count(Number.MAX_SAFE_INTEGER) ?? usualWord;
   if (longest > 10 * usualWord) throw new NoRule("max_input_chars_per_word");
@@ -131,7 +131,7 @@ function wordRule(step: JsonField): WordRule {
     }
     case "Split": {
       const behavior = step.get("behavior").text();
-      // A cut before spaces, which were already replaced, changes nothing.
+      // Splits after spaces. This has no effect if an earlier step replaced all spaces.
       if (step.get("pattern").get("String").text() === " " && behavior === "MergedWithPrevious")
         return { type: "Spaces" };
       throw new NoRule(type);
@@ -141,7 +141,7 @@ function wordRule(step: JsonField): WordRule {
   }
 }
 
-/** The patterns of byte-level files are known by a name. */
+/** Returns the word rules of a byte-level tokenizer. Its patterns are identified by the name of the pre-tokenizer. */
 function byteLevelWords({ preTokenizers }: TokenizerJson, pairs: Pairs): WordRule[] {
   const name = pairs.get(`${keyPrefix}pre`)?.value;
   const byteLevel = preTokenizers.find((step) => typeOf(step) === "ByteLevel");
@@ -154,7 +154,7 @@ function byteLevelWords({ preTokenizers }: TokenizerJson, pairs: Pairs): WordRul
   throw new NoRule("ByteLevel");
 }
 
-/** Pieces inside a word whose text begins like that of a piece at the start of one. */
+/** Returns the ids of pieces inside a word ("##…") that begin with U+2581 after the prefix, as pieces at the start of a word do. */
 function insidePieces({ model }: TokenizerJson, types: readonly number[]): number[] {
   const inside = model.get("continuing_subword_prefix").text() ?? "##";
   const vocabulary = Object.entries(model.get("vocab").record() ?? {}) as [string, number][];

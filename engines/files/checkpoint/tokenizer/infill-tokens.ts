@@ -2,7 +2,7 @@
 import type { VocabularyPairs } from "./kinds/vocabulary.ts";
 import { setToken } from "./token-pairs.ts";
 
-/** Known names by key. If a vocabulary has several, the first counts. */
+/** Known token names by GGUF key. If a vocabulary has several of them, the first in the list is used. */
 const namesByKey: Readonly<Record<string, readonly string[]>> = {
   fim_pre: ["<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>"],
   fim_suf: ["<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>"],
@@ -12,7 +12,7 @@ const namesByKey: Readonly<Record<string, readonly string[]>> = {
   fim_sep: ["<|file_sep|>"],
 };
 
-/** Sets the keys, if the vocabulary has the three tokens before the parts of a prompt. */
+/** Sets the keys if the vocabulary has the three tokens that precede the parts of an infill prompt. */
 export function setInfillTokens({ ids, size, pairs }: VocabularyPairs): void {
   const found = new Map<string, number>();
   for (const [key, names] of Object.entries(namesByKey)) {

@@ -5,16 +5,16 @@ import { type TokenizerJson, typeOf } from "./source/tokenizer-json.ts";
 import type { Warn } from "./token-table.ts";
 
 export interface Wrapping {
-  /** Token before a text, and the one after it; null: none. */
+  /** Token before a text (`first`) and token after it (`last`); null = none. */
   readonly first: string | null;
   readonly last: string | null;
-  /** Tokens between two texts; null: unknown. */
+  /** Tokens between two texts; null = unknown. */
   readonly between: readonly string[] | null;
 }
 
 const maxParts = 64;
 
-/** Returns what is put around a text; nothing if no step says it. */
+/** Returns the special tokens around a text; none if no step adds any. */
 export function wrappingOf({ postProcessors }: TokenizerJson, warn: Warn): Wrapping {
   let wrapping: Wrapping = { first: null, last: null, between: null };
   for (const step of postProcessors) {

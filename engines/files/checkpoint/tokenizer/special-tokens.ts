@@ -1,5 +1,5 @@
-// Special tokens: the keys with their ids, and whether they are added to a text. The rules follow llama.cpp's converter;
-// beyond it, a tokenizer.json without other files is enough.
+// Special tokens: sets the keys of their ids, and whether they are added to a text. The rules follow llama.cpp's converter. In contrast to
+// it, a tokenizer.json without other files is sufficient.
 
 import { ServerError } from "../../../../runtime/errors.ts";
 import { endNames } from "../../gguf/end-of-generation.ts";
@@ -12,7 +12,7 @@ import { type Role, roles } from "./source/roles.ts";
 import { keyPrefix, setFlag, setToken } from "./token-pairs.ts";
 import { tokenTypes, type Warn } from "./token-table.ts";
 
-/** Names of the roles in keys. The format spells "separator" so; it has no key for "cls". */
+/** Names of the roles in GGUF keys. The format misspells "separator", and has no key for "cls". */
 const keys: Readonly<Record<Role, string | null>> = {
   bos: "bos",
   eos: "eos",
@@ -23,10 +23,10 @@ const keys: Readonly<Record<Role, string | null>> = {
   mask: "mask",
 };
 
-/** End token of a vocabulary without that key. */
+/** Id of the end token by vocabulary type, used if no file names the end token. */
 const defaultEnds: Readonly<Record<string, number>> = { gpt2: 11, llama: 2, t5: 1 };
 
-/** Adds the keys of special tokens to the vocabulary's. `path`: the folder, for errors. */
+/** Adds the keys of special tokens to those of the vocabulary. `path`: the folder, for errors. */
 export function setSpecialTokens(vocabulary: VocabularyPairs, content: FolderContent, path: string, warn: Warn): void {
   const wrapping = content.json === null ? null : wrappingOf(content.json, warn);
   const names = namesOf(content.names, wrapping);
@@ -46,7 +46,7 @@ export function setSpecialTokens(vocabulary: VocabularyPairs, content: FolderCon
   setInfillTokens(vocabulary);
 }
 
-/** Returns the tokens' texts by role, completed by what the post-processor adds. */
+/** Returns the special tokens' texts by role, completed by the tokens that the post-processor adds. */
 function namesOf(given: ReadonlyMap<string, string>, wrapping: Wrapping | null): Map<string, string> {
   const names = new Map(given);
   const fill = (role: string, name: string | null | undefined) => {
@@ -58,7 +58,7 @@ function namesOf(given: ReadonlyMap<string, string>, wrapping: Wrapping | null):
   fill("cls", wrapping?.first);
   const last = wrapping?.last ?? null;
   if (last !== null && names.get("eos") !== last) {
-    // What follows every text is its end. The other token still ends a generation.
+    // The token after every text becomes the end token. The former end token still ends a generation.
     fill("eot", names.get("eos"));
     names.set("eos", last);
   }
@@ -67,8 +67,8 @@ function namesOf(given: ReadonlyMap<string, string>, wrapping: Wrapping | null):
 }
 
 /**
- * Returns whether a separator follows the end of the first of two texts; null: unknown. With a token after every text, a
- * single token between two texts is that token.
+ * Returns whether a separator follows the end token between two texts; null = unknown. If a token is added after every text, a single token
+ * between two texts is that token.
  */
 function addsSeparator(wrapping: Wrapping | null, names: ReadonlyMap<string, string>): boolean | null {
   if (wrapping === null || wrapping.between === null) return null;
@@ -100,7 +100,7 @@ function idsOf(
   return found;
 }
 
-/** Returns the ids that a model's config gives a role: one, a list, or none. */
+/** Returns the ids that a model's config lists for a role: one id, a list, or none. */
 function listedIds(config: JsonField | null, role: string): number[] {
   if (config === null) return [];
   const field = config.get(`${role}_token_id`);
@@ -109,7 +109,7 @@ function listedIds(config: JsonField | null, role: string): number[] {
   return values.filter((id) => Number.isInteger(id) && (id as number) >= 0) as number[];
 }
 
-/** Returns the end token of a vocabulary that no file names: one with the usual name. */
+/** Returns the end token if no file names it: a token with a usual name, or the default of the vocabulary. */
 function endOf({ ids, pairs, model, size }: VocabularyPairs, path: string): number {
   const types = pairs.get(`${keyPrefix}token_type`)?.value as readonly number[];
   const isControl = (id: number) => id < size && types[id] === tokenTypes.control;
@@ -122,7 +122,7 @@ function endOf({ ids, pairs, model, size }: VocabularyPairs, path: string): numb
   );
 }
 
-/** Adds end tokens that only the configs of the model list. Those with a usual name are found without a key. */
+/** Adds end tokens that are listed only in the configs of the model. End tokens with a usual name need no key. */
 function setFurtherEnds(
   found: Map<string, number>,
   names: ReadonlyMap<string, string>,

@@ -10,14 +10,14 @@ import { keyPrefix, type Pairs } from "./token-pairs.ts";
 export const tokenTypes = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
 /**
- * Receives what the result does differently from the tokenizer of the folder. `remains`: also with exact rules
- * (exact-rules.ts); the other differences are those of llama.cpp's tokenizer.
+ * Receives a difference between the resulting tokenizer and the folder's tokenizer. `remains`: the difference also exists with exact rules
+ * (exact-rules.ts); other differences concern only llama.cpp's tokenizer.
  */
 export type Warn = (difference: string, remains?: boolean) => void;
 
 export const spaceSymbol = "\u2581";
 
-/** Returns a token's text with spaces, as it is searched in a text. */
+/** Returns a token's text with spaces in place of U+2581, as it occurs in a text. */
 export function withSpaces(text: string): string {
   return text.replaceAll(spaceSymbol, " ");
 }
@@ -57,7 +57,7 @@ export class TokenTable {
     this.#scores[id] = score;
   }
 
-  /** Sets an added token. `spells`: how a token of text is spelled in the table. Ids that the model lacks are left out. */
+  /** Sets an added token. `spells` converts the text of a normal token to its spelling in the table. Ignores ids that the model lacks. */
   setAdded(token: AddedToken, warn: Warn, spells: (text: string) => string = (text) => text): void {
     const { id, text, isSpecial } = token;
     if (id >= this.size) {

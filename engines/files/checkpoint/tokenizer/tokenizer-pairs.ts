@@ -17,7 +17,7 @@ import type { Warn } from "./token-table.ts";
 
 /**
  * Returns the pairs of the tokenizer in a folder, or in a file in the format of tokenizer.json. `vocabSize`: number of
- * tokens of the model; null: as many as the tokenizer has. `warn` is called with every difference between the tokenizer
+ * tokens of the model; null = as many as the tokenizer has. `warn` is called with every difference between the tokenizer
  * of the folder and the result. Throws ServerError `model_file_invalid`, naming the file and the field.
  */
 export async function tokenizerPairs(path: string, vocabSize: number | null, warn: Warn = () => {}): Promise<Pairs> {
@@ -28,7 +28,7 @@ export async function tokenizerPairs(path: string, vocabSize: number | null, war
     if (remains) warn(difference);
     else differences.push(difference);
   });
-  // With exact rules, the differences are those of llama.cpp's tokenizer, which troupe does not use.
+  // With exact rules, the differences concern only llama.cpp's tokenizer, which troupe does not use.
   const isExact = content.json !== null && addExactRules(vocabulary, content.json);
   if (!isExact) for (const difference of differences) warn(difference);
   setSpecialTokens(vocabulary, content, path, warn);
@@ -51,7 +51,7 @@ function vocabularyIn({ json, pieces, added }: FolderContent, size: number | nul
     .invalid(`is ${JSON.stringify(json.kind.slice(0, 64))}; expected BPE, Unigram or WordPiece`);
 }
 
-/** True if the pieces of a tokenizer.model are the tokens of the tokenizer.json beside it. */
+/** Whether the pieces of a tokenizer.model are the tokens of the tokenizer.json in the same folder. */
 function hasPieces(
   {
     json,

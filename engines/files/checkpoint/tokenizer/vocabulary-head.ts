@@ -1,5 +1,5 @@
-// Vocabulary head: the tokenizer of a folder in Hugging Face's format, as a GGUF file without tensors. It is all that is needed of
-// a model whose weights are on another server.
+// Vocabulary head: a GGUF file without tensors, made from the tokenizer of a folder in Hugging Face's format. A model whose weights are on
+// another server needs no more.
 import { stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { TypedValue } from "../../gguf/typed-value.ts";
@@ -13,8 +13,8 @@ import { tokenizerPairs } from "./tokenizer-pairs.ts";
 const unknownArchitecture = "remote";
 
 /**
- * Returns the bytes of the file. `path`: a folder with a tokenizer, or a file in the format of tokenizer.json. The sampling
- * settings are those of generation_config.json beside it. Throws `model_file_invalid`.
+ * Returns the bytes of the GGUF file. `path`: a folder with a tokenizer, or a file in the format of tokenizer.json. The sampling settings
+ * are read from generation_config.json in the same folder. Throws `model_file_invalid`.
  */
 export async function vocabularyHead(path: string, warn: (message: string) => void): Promise<Buffer> {
   const folder = (await stat(path).catch(() => null))?.isDirectory() ? path : dirname(path);

@@ -1,4 +1,4 @@
-// InternVL in the format of transformers: layers with scales, and a class embedding that has the first position.
+// InternVL in the format of transformers: layers with scales, and a class embedding at the first position.
 import { squeezed } from "../architectures/changes.ts";
 import type { Config } from "../config.ts";
 import { encoderPrefixes } from "./siglip.ts";
@@ -46,7 +46,7 @@ export const internvlVision: VisionClass = {
   },
 };
 
-/** Side of squares whose size is a number or a list of two. */
+/** Returns the side length of a square. The field is one number or a list of two equal numbers. */
 function sideOf(encoder: Config, name: string): number {
   const value = encoder.value(name);
   const [side, other] = Array.isArray(value) ? value : [value, value];

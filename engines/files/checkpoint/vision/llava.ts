@@ -15,7 +15,7 @@ export const llavaVision: VisionClass = {
   tensors: {
     ...encoderTensors,
     "embeddings.class_embedding": { to: "v.class_embd", suffix: "" },
-    // The official class has this name.
+    // The misspelled name is that of the official class.
     pre_layrnorm: "v.pre_ln",
     post_layernorm: null,
     "multi_modal_projector.linear_1": "mm.0",
@@ -28,7 +28,7 @@ export const llavaVision: VisionClass = {
     return { num_hidden_layers: usedLayers(model, encoder, -2) };
   },
   addPairs({ encoder }, pairs) {
-    // Encoders of LLaVA leave out the last layer that the key counts.
+    // The engines skip the last layer that this key counts.
     pairs.counts({ block_count: encoder.layers + 1 });
   },
 };
@@ -43,7 +43,7 @@ export const llavaNextVision: VisionClass = {
   },
 };
 
-/** Width and height of each grid in turn. The config has the height first. */
+/** Returns the width and height of each grid, one after the other. The config has the height first. */
 function gridSizes({ model, images }: VisionConfigs): number[] {
   const name = "image_grid_pinpoints";
   const given = model.value(name) ?? images.value(name);
@@ -53,8 +53,8 @@ function gridSizes({ model, images }: VisionConfigs): number[] {
 }
 
 /**
- * Number of layers before the states that are taken: those of layer `vision_feature_layer`, counted from the end. `standard`:
- * the layer if config.json names none.
+ * Returns the number of encoder layers to compute. The last one is `vision_feature_layer`, counted from the end, whose hidden states are
+ * used. `standard`: the value if config.json does not state it.
  */
 export function usedLayers(model: Config, encoder: Config, standard: number): number {
   const layer = model.numberOr(standard, "vision_feature_layer");

@@ -6,7 +6,7 @@ import { reshaped, sliced } from "../row-changes.ts";
 import { encoderTensors } from "./siglip.ts";
 import type { VisionClass } from "./vision-class.ts";
 
-/** Numbers of the versions in projector files. */
+/** Version numbers in projector files. */
 const numbers = { "2.5": 2, "2.6": 3 } as const;
 
 const names = ["q", "k", "v"];
@@ -45,7 +45,7 @@ export const minicpmVision: VisionClass = {
   tensors: { ...encoderTensors, post_layernorm: "v.post_ln", ...resampler },
   encoderFields({ model }) {
     model.mustBe("drop_vision_last_layer", false);
-    // The size of the encoder's own config is that of its table of positions.
+    // image_size of the encoder's own config is the size of its position table.
     return { image_size: model.countOr(448, "image_size") };
   },
   addPairs({ model }, pairs) {

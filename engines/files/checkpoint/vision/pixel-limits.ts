@@ -1,8 +1,8 @@
-// Pixel limits: how small and how large the tile of an image of variable size may be, from preprocessor_config.json.
+// Pixel limits: minimum and maximum area of the tile of an image of variable size, from preprocessor_config.json.
 import type { Pairs } from "../pairs.ts";
 import type { VisionConfigs } from "./vision-class.ts";
 
-/** Adds the areas in pixels, `min_pixels` and `max_pixels`, which newer files have as edges of `size`. */
+/** Adds the minimum and maximum area in pixels. Newer files store these areas as `shortest_edge` and `longest_edge` of `size`. */
 export function addPixelLimits({ images }: VisionConfigs, pairs: Pairs): void {
   const size = images.object("size") ?? {};
   const limit = (name: string, edge: string): number | undefined => {

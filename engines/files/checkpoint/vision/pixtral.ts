@@ -1,4 +1,4 @@
-// Pixtral's encoder: Mistral 3, and Pixtral in the format of LLaVA. The embedding of a token of the text model ends each row.
+// Pixtral's encoder: Mistral 3, and Pixtral in the format of LLaVA. Each row of an image ends with the embedding of a text token.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
 import { keyOrder, queryOrder } from "../architectures/changes.ts";
 import type { Pairs } from "../pairs.ts";
@@ -45,7 +45,7 @@ const pixtral = {
   rowEnd: "[IMG_BREAK]",
 } as const;
 
-/** Pixtral in the format of LLaVA, whose embeddings are not merged. */
+/** Pixtral in the format of LLaVA: each patch becomes one embedding. */
 export const pixtralVision: VisionClass = {
   ...pixtral,
   classes: ["LlavaForConditionalGeneration"],

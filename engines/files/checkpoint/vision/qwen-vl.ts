@@ -1,4 +1,4 @@
-// Qwen2-VL and Qwen2.5-VL: a patch spans two frames; an image is used for both. 2 x 2 patches become one embedding.
+// Qwen2-VL and Qwen2.5-VL: a patch spans two frames; an image is used as both frames. 2 x 2 patches become one embedding.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
@@ -8,10 +8,10 @@ import type { VisionClass, VisionConfigs } from "./vision-class.ts";
 
 const frames = 2;
 const mergeSide = 2;
-/** The file must name a size of images; tiles have any size. */
+/** Image side in pixels that the file must state, although tiles may have any size. */
 const imageSize = 560;
 const layerNormEpsilon = 1e-6;
-/** Side in pixels of the windows that the encoder computes. */
+/** Side in pixels of the encoder's attention windows. */
 const windowSide = 112;
 
 const tensors: TensorTable = {
@@ -103,7 +103,7 @@ function addQwenPairs(configs: VisionConfigs, pairs: Pairs): void {
   addPixelLimits(configs, pairs);
 }
 
-/** Every n-th layer attends to the whole image; returns n. */
+/** Returns n if every n-th layer attends to the whole image. */
 function windowInterval(encoder: Config): number {
   const name = "fullatt_block_indexes";
   const whole = encoder.numbers(name) ?? [];

@@ -3,7 +3,7 @@ import type { TensorTable } from "../architectures/architecture.ts";
 import { plusOne } from "../architectures/changes.ts";
 import type { VisionClass } from "./vision-class.ts";
 
-/** Prefixes of the encoder's tensors, in the order in which names have them. */
+/** Prefixes of the names of the encoder's tensors, in the order in which they occur in a name. */
 export const encoderPrefixes = ["model.", "vision_tower.", "vision_model."];
 
 /** Tensors of the encoders CLIP and SigLIP. */

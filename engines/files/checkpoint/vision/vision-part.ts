@@ -25,7 +25,7 @@ const visionClasses: readonly VisionClass[] = [
   ...[gemma3Vision, idefics3Vision, internvlVision, pixtralVision, llavaVision, llavaNextVision],
   ...[mistral3Vision, qwen2vlVision, qwen25vlVision, minicpmVision],
 ];
-/** Names of tensors of the encoder and the projector. A pooling head behind the encoder is not used. */
+/** Matches the tensor names of the encoder and the projector. A pooling head after the encoder is not used. */
 const partOfVision =
   /(?:^|\.)(?:vision_tower|vision_model|visual|vpm|multi_modal_projector|connector|resampler)\.(?!(?:vision_model\.)?head\.)/;
 const textEmbedding = /(?:^|\.)embed_tokens\.weight$/;
@@ -39,8 +39,8 @@ export async function hasVisionPart(folder: string, overrides: JsonObject = {}):
 }
 
 /**
- * Reads the configs and the heads of the safetensors in a folder. `tokenizer`: folder or file that has the tokenizer. Throws `model_file_invalid` naming the file and the field,
- * and `unsupported` for a class whose vision part cannot be read.
+ * Reads the configs and the headers of the safetensors in a folder. `tokenizer`: folder or file with the tokenizer. Throws
+ * `model_file_invalid`, which names the file and the field, and `unsupported` for a class whose vision part cannot be read.
  */
 export async function openVisionPart(
   folder: string,
@@ -85,7 +85,7 @@ function withFieldsOf({ encoderFields }: VisionClass, configs: VisionConfigs): V
   return { ...configs, encoder: configs.encoder.withFields(encoderFields?.(configs) ?? {}) };
 }
 
-/** Reads how images are prepared. Newer processors keep it in a field of their own file. */
+/** Reads the config of the image preprocessing. Newer processors store it as a field of their own config file. */
 async function readImageConfig(folder: string): Promise<Config> {
   for (const name of imageFiles) {
     const path = join(folder, name);
@@ -134,7 +134,7 @@ function addActivation(encoder: Config, pairs: Pairs): void {
   if (key !== null) pairs.set(key, { type: "bool", value: true });
 }
 
-/** Keys of a projector file by activation; null: the default, quick gelu. */
+/** Keys of a projector file by activation; null = the default, quick gelu. */
 const activationKeys: ReadonlyMap<string | undefined, string | null> = new Map([
   ["gelu", "clip.use_gelu"],
   ["gelu_pytorch_tanh", "clip.use_gelu"],

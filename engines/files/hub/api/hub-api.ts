@@ -50,7 +50,7 @@ export async function listRepo(context: HubContext, source: HubSource): Promise<
   });
 }
 
-/** Asks the hub for the commit, etag and size of one file. `listedBytes` is its size in the repository's listing. */
+/** Requests the commit, etag and size of one file from the hub. `listedBytes` is its size in the repository's listing. */
 export async function describeFile(
   context: HubContext,
   source: HubSource,

@@ -30,7 +30,7 @@ async function openProxy(proxy: URL): Promise<Fetch> {
   return (url, init) => fetchThrough(url, { ...init, dispatcher } as object) as unknown as Promise<Response>;
 }
 
-/** Returns the proxy for a URL; null: none. Variables with lower-case names have precedence, as in other programs. */
+/** Returns the proxy for a URL; null if there is none. Variables with lower-case names have precedence, as in other programs. */
 export function proxyOf({ protocol, hostname, port }: URL, environment: Environment): URL | null {
   const read = (name: string) => environment[name.toLowerCase()] || environment[name] || "";
   const name = protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY";

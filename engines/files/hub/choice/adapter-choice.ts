@@ -19,7 +19,7 @@ interface AdapterFiles {
 export interface AdapterChoice {
   /** Name of the repository or folder, as shown in error messages. */
   readonly place: string;
-  /** Name of a folder or of a .gguf file; null: the repository itself, or its only adapter. */
+  /** Name of a folder or of a .gguf file; null = the repository itself, or its only adapter. */
   readonly wanted: string | null;
 }
 

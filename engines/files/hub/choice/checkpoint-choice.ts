@@ -4,7 +4,7 @@ import { basename } from "node:path";
 import { isUqff, residualFile } from "../../uqff/names.ts";
 import { chooseShards, missingFile, type UqffChoice } from "./uqff-choice.ts";
 
-/** File that stands for the whole model: its path names a checkpoint. */
+/** File whose path stands for the whole checkpoint. */
 export const checkpointFile = "config.json";
 
 const indexFile = "model.safetensors.index.json";
@@ -17,7 +17,7 @@ const others: ReadonlySet<string> = new Set([
   ...["vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json"],
   ...["preprocessor_config.json", "processor_config.json"],
 ]);
-/** Parts of sentence-transformers, such as 1_Pooling/config.json and 2_Dense/model.safetensors. */
+/** Files of sentence-transformers modules, such as 1_Pooling/config.json and 2_Dense/model.safetensors. */
 const parts = /^\d+_\w+\/(?:config\.json|model\.safetensors)$/;
 const templates = /^additional_chat_templates\/[^/]+\.jinja$/;
 
@@ -27,15 +27,15 @@ export function checkpointFiles(paths: readonly string[]): readonly string[] | n
   if (!isCheckpoint) return null;
   const small = smallFiles(paths);
   const shards = paths.filter((path) => weights.test(path));
-  // With an index the shards are the model; a single file beside them is a copy.
+  // If there is an index, the model is in the shards, and a single file next to them is a copy.
   const isSharded = paths.includes(indexFile) && shards.length > 1;
   const needed = isSharded ? shards.filter((path) => path !== singleFile) : shards.filter(isOnly(shards));
   return [checkpointFile, ...small, ...needed.sort()];
 }
 
 /**
- * Returns the files of a model whose weights are in UQFF: the first shard, the further ones, and the files that are not quantized.
- * Throws `model_file_invalid` if no shards fit, or if a file is missing.
+ * Returns the files of a model whose weights are in UQFF: the first shard, the other shards, and the files that are not quantized. Throws
+ * `model_file_invalid` if no shards match the choice, or if a file is missing.
  */
 export function uqffFiles(paths: readonly string[], choice: UqffChoice): readonly string[] {
   const shards = chooseShards(paths, choice);
@@ -49,12 +49,12 @@ function smallFiles(paths: readonly string[]): string[] {
   return paths.filter((path) => others.has(path) || parts.test(path) || templates.test(path)).sort();
 }
 
-/** Without an index, the single file is the model if there is one. */
+/** Returns a filter for weight files if there is no index: only the single file if it exists, else all files. */
 function isOnly(shards: readonly string[]): (path: string) => boolean {
   return shards.includes(singleFile) ? (path) => path === singleFile : () => true;
 }
 
-/** Whether a resolved path stands for a checkpoint: config.json, or a shard of UQFF. Its folder has the other files. */
+/** Whether a resolved path stands for a checkpoint: a config.json or a UQFF shard. The other files are in the same folder. */
 export function isCheckpoint(path: string): boolean {
   return basename(path) === checkpointFile || isUqff(path);
 }

@@ -15,11 +15,11 @@ interface ModelFiles {
 export interface Choice {
   /** Name of the repository or folder, as shown in error messages. */
   readonly place: string;
-  /** A file name or a quantisation; null: the only model, or the first available quantisation of `preferred`. */
+  /** A file name or a quantisation; null = the only model, or the first available quantisation of `preferred`. */
   readonly wanted: string | null;
   /** Quantisations that may be chosen without being named, best first. */
   readonly preferred: readonly string[];
-  /** If it is set, the size decides in place of `preferred`. */
+  /** If set, the model is chosen by size instead of by `preferred`. */
   readonly room?: Room | undefined;
 }
 
@@ -30,7 +30,7 @@ export interface Room {
   readonly sizes: ReadonlyMap<string, number | null>;
 }
 
-/** Types that are not quantized, the best to quantize first. */
+/** Unquantized number types, in the order of preference as a source for quantization. */
 const floats = ["BF16", "F16", "F32"];
 
 /** Default quantisations. They are small enough for most machines and precise enough for most uses. */
@@ -43,7 +43,7 @@ const listedLimit = 30;
 
 /** Returns the files of the chosen model. Throws `model_file_invalid` with a list of the available models. */
 export function chooseModel(paths: readonly string[], choice: Choice): readonly string[] {
-  // A file in the format before GGUF is taken by its full name only.
+  // A .bin file, which has the format before GGUF, is chosen only by its full name.
   const named = paths.find((path) => path === choice.wanted && /\.bin$/i.test(path));
   if (named !== undefined) return [named];
   const models = groupModels(paths);
@@ -74,7 +74,10 @@ function chooseOne(models: readonly ModelFiles[], paths: readonly string[], choi
   throw invalid(`there are several models in ${place}; name one of them${list(models)}`);
 }
 
-/** Returns the largest quantized model that fits, else the smallest; of floats the best source. null: no size is known. */
+/**
+ * Returns the largest quantized model that fits, or else the smallest. If no model is quantized, returns the best source for quantization.
+ * null = no size is known.
+ */
 function chooseBySize(models: readonly ModelFiles[], { bytes, sizes }: Room): ModelFiles | null {
   const sized = models.flatMap((model) => {
     const parts = model.files.map((file) => sizes.get(file) ?? null);

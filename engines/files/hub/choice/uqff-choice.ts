@@ -7,8 +7,8 @@ export interface UqffChoice {
   /** Name of the repository or folder, as shown in error messages. */
   readonly place: string;
   /**
-   * Names of one or more shards of one set, or a quantization such as 4 or q4k (setting `from_uqff`); empty: the only set, or the
-   * first of `preferred`.
+   * Names of one or more shards of one set, or a quantization such as 4 or q4k (setting `from_uqff`). Empty = the only set, or the first
+   * available one of `preferred`.
    */
   readonly wanted: readonly string[];
   /** Quantizations that may be chosen without being named, best first. */
@@ -31,7 +31,7 @@ export function hasUqff(paths: readonly string[]): boolean {
   return paths.some((path) => isUqff(path) && !path.includes("/"));
 }
 
-/** Returns the shards of the chosen set in order. Throws `model_file_invalid` with a list of what there is. */
+/** Returns the shards of the chosen set in order. Throws `model_file_invalid` with a list of the available sets. */
 export function chooseShards(paths: readonly string[], choice: UqffChoice): readonly string[] {
   const sets = shardSets(paths.filter((path) => !path.includes("/")));
   const { files, missing } = chooseSet(sets, choice);
@@ -39,7 +39,7 @@ export function chooseShards(paths: readonly string[], choice: UqffChoice): read
   throw missingFile(missing[0] as string, files.find((file) => !missing.includes(file)) ?? "", choice);
 }
 
-/** Returns the error for a file without which shards cannot be used. */
+/** Returns the error for a missing file that the shards need. */
 export function missingFile(name: string, shard: string, { place }: UqffChoice): ServerError {
   return invalid(`"${shard}" in ${place} expects "${name}" beside it, which is missing; fetch all files of the model`);
 }
@@ -64,7 +64,7 @@ function chooseSet(sets: readonly ShardSet[], choice: UqffChoice): ShardSet {
   );
 }
 
-/** Returns the set that a name means: that of a file, a stem, a type, or a number of bits. */
+/** Returns the set of shards with this name: a file name, a stem, a type, or a number of bits. */
 function named(sets: readonly ShardSet[], name: string): ShardSet | undefined {
   const exact = sets.find(
     ({ stem, files }) => stem === name || files.some((file) => file === name || file === `${name}.uqff`),

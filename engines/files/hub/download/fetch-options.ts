@@ -38,17 +38,17 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export interface FetchOptions {
   /** Folder of the package cache; default: the user's cache directory. */
   readonly cacheDirectory?: string;
-  /** Folder of the hub cache, shared with the Python library; absent or null: taken from the environment. */
+  /** Folder of the hub cache, shared with the Python library; absent or null = taken from the environment. */
   readonly hfCache?: string | null | undefined;
   /** File or quantisation to use if the model's source names none. */
   readonly quantizedFile?: string | null | undefined;
-  /** Format to take if a place has both: "plain" is config.json with safetensors, "gguf" (default) GGUF files. */
+  /** Format to fetch if a repository or folder has both: "plain" = config.json with safetensors, "gguf" (default) = GGUF files. */
   readonly format?: "plain" | "gguf" | undefined;
-  /** Quantisations to take if a place has several models, best first; they come before the default ones. */
+  /** Quantisations to choose from if there are several models, best first. They take precedence over the default ones. */
   readonly quantisations?: readonly string[] | undefined;
-  /** Size in bytes that the chosen model should not exceed: the largest quantized one below is taken, else the smallest. */
+  /** Size in bytes that the chosen model should not exceed: the largest quantized model that fits is chosen, or else the smallest. */
   readonly roomBytes?: number | undefined;
-  /** Shards, or a quantization, whose weights in UQFF are taken; absent or empty: other files come first. */
+  /** UQFF shards or a UQFF quantization to fetch; absent or empty = other formats are preferred. */
   readonly fromUqff?: readonly string[] | undefined;
   /** Source of the hub's token: `literal:…`, `env:…`, `path:…`, `cache` (default) or `none`. */
   readonly tokenSource?: string | undefined;

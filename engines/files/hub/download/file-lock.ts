@@ -50,8 +50,8 @@ async function take(path: string): Promise<boolean> {
 }
 
 /**
- * Whether the lock's holder is gone: its process on this machine has ended, or it has stopped updating the lock file. In a
- * container each start may have the process number of the one before.
+ * Whether the lock's holder is gone: its process on this machine has ended, or it has stopped updating the lock file. In a container, each
+ * start may have the same process id as the previous start.
  */
 async function isAbandoned(path: string): Promise<boolean> {
   const found = await stat(path).catch(() => null);

@@ -19,7 +19,7 @@ export interface MixtureOptions {
   readonly source: string;
   /**
    * Path of a JSON file with two keys: `order`, the names of the adapters; `layers`, the layer of each module in the
-   * classifier's outputs. null: none.
+   * classifier's outputs. null = none.
    */
   readonly orderFile: string | null;
   /** Path of the model's GGUF file, from which names, shapes and architecture are read. */
@@ -72,7 +72,7 @@ export async function prepareMixture(options: MixtureOptions): Promise<MixtureSp
 
 interface LayerQuestion extends Omit<LayerFacts, "layerCount"> {
   readonly options: MixtureOptions;
-  /** Number of layers for which the classifier gives separate weights; null: all layers have the same weights. */
+  /** Number of layers for which the classifier gives separate weights; null = all layers have the same weights. */
   readonly layerCount: number | null;
   /** Classifier layer of each module, from the order file. */
   readonly said: Readonly<Record<string, number>> | undefined;

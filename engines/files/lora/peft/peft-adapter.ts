@@ -1,5 +1,5 @@
 // PEFT adapter: reads adapter_config.json and adapter_model.safetensors and checks them against the model. Adapters
-// with features that cannot be reproduced exactly are rejected; the error names the feature. Only the heads are read
+// with features that cannot be reproduced exactly are rejected; the error names the feature. Only the headers are read
 // here; the values are read when the prepared adapter is written.
 import { quote } from "../../gguf/invalid-file.ts";
 import type { TensorTable } from "../../gguf/tensors.ts";
@@ -26,7 +26,7 @@ const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
   ["modules_to_save", "a whole module"],
 ];
 
-/** Reads the head of a PEFT adapter. Throws `invalid_lora_adapter` if it is unsupported or does not fit the model. */
+/** Reads the header of a PEFT adapter. Throws `invalid_lora_adapter` if it is unsupported or does not fit the model. */
 export async function readPeftAdapter(
   { config, weights }: { readonly config: SourceFile; readonly weights: SourceFile },
   model: TensorTable,

@@ -5,12 +5,12 @@ import type { Batch } from "../../../batch.ts";
 import type { LlamaFunctions, NativeBatch } from "../abi.ts";
 import type { Pointer } from "../pointer.ts";
 
-/** Number of coordinates of an embedding of an image: time, row and column. */
+/** Number of coordinates of an image embedding: time, row and column. */
 const gridAxes = 3;
 
 export class NativeBatchView {
   readonly batch: NativeBatch;
-  /** Number of positions of an embedding. */
+  /** Number of positions that llama.cpp needs for each embedding. */
   readonly #axes: number;
   readonly #token: Int32Array;
   readonly #position: Int32Array;
@@ -21,11 +21,12 @@ export class NativeBatchView {
   #count = 0;
 
   /**
-   * `width`: number of floats of an embedding, if the batch takes embeddings in place of tokens; 0: it takes tokens. `axes`:
-   * number of positions of an embedding; a token has one.
+   * `width`: number of floats in an embedding, for a batch of embeddings; 0 for a batch of tokens. `axes`: number of positions of each
+   * embedding; a token always has one.
    */
   constructor(functions: LlamaFunctions, maxTokens: number, width = 0, axes = 1) {
-    // llama.cpp allocates one position for each token. The memory of embeddings that are never written is not used.
+    // llama.cpp allocates only one position per token or embedding, so `axes` times as many are requested. The additional memory for
+    // embeddings is never written, so it uses no physical memory.
     this.batch = functions.batchInit(maxTokens * axes, width, 1);
     this.#axes = axes;
     const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * axes * bytes);
@@ -64,22 +65,22 @@ export class NativeBatchView {
     this.#wanted[i] = wantOutput;
   }
 
-  /** Adds the tokens of a batch row, from its token number `first` on. */
+  /** Adds the tokens of a batch row, from index `first` of the row on. */
   addRow(batch: Batch, row: number, sequence: number, first = 0): void {
     const length = batch.length[row] as number;
     const firstWanted = length - (batch.logitsCount[row] as number);
     for (let i = first; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
   }
 
-  /** Adds one token of a batch row; `index` is counted from the row's first token. */
+  /** Adds one token of a batch row. `index` is the token's index in the row. */
   addToken(batch: Batch, row: number, sequence: number, index: number, wantOutput: number): void {
     const token = batch.tokens[(batch.offset[row] as number) + index] as number;
     this.add(token, batch.coordinate(row, index, 0), sequence, wantOutput);
   }
 
   /**
-   * Adds `count` embeddings of a batch row in place of all tokens; `first` is counted from the row's first token. llama.cpp
-   * takes all positions in time, then all rows, all columns, and a fourth position that is 0.
+   * Replaces the content of the batch by `count` embeddings of a batch row, from index `first` of the row on. llama.cpp expects all
+   * positions in time first, then all rows, then all columns, then a fourth position, which is 0.
    */
   setEmbeddings(batch: Batch, row: number, sequence: number, first: number, count: number): void {
     this.clear();

@@ -7,7 +7,7 @@ import { float } from "./floats";
 import { addToFloats, storeFloats } from "./levels";
 import { biasOf as superBiasOf, hasMins as hasSuperMins, lengthOf, SUPER } from "./super-blocks";
 
-/** A super-block taken apart: its levels, and the bytes of its scales. */
+/** An unpacked super-block: its levels, and the bytes of its scales. */
 const LEVELS: usize = memory.data(256, 16);
 const SCALES: usize = memory.data(16, 16);
 

@@ -4,7 +4,7 @@ import { BF16, F16, F32 } from "../../../wasm/kernels/types";
 
 /** Bits of 2^-14, the smallest F16 that is not subnormal. */
 const SMALLEST_NORMAL: i32 = 0x38800000;
-/** Difference of the exponents' biases in the position of the exponent, less half a unit of the result. */
+/** Difference between the exponent biases of F32 and F16 at the bit position of the exponent, minus half a unit of the result. */
 const REBIAS: i32 = 0x37fff001;
 const LARGEST_HALF: i32 = 0x7bff;
 /** Exponent of an F16 that is infinite or NaN, in the position that HALF_MASK leaves it in. */
@@ -34,7 +34,7 @@ export function fourFloats(halves: v128): v128 {
   return v128.or(f32x4.mul(shifted, i32x4.splat(HALF_FACTOR)), v128.and(notFinite, i32x4.splat(0x7f800000)));
 }
 
-/** Converts one float to F16, as fourHalves(). */
+/** Converts one float to F16, like fourHalves(). */
 export function half(x: f32): u16 {
   return <u16>i32x4.extract_lane(fourHalves(f32x4.splat(x)), 0);
 }

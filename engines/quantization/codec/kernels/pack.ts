@@ -77,7 +77,7 @@ function packSixBits(levels: usize, block: usize): void {
   }
 }
 
-/** Packs eight scales and eight mins of 6 bits into 12 bytes. Those of the last four blocks are split in two parts. */
+/** Packs eight scales and eight mins of 6 bits into 12 bytes. The numbers of the last four blocks are split into two parts. */
 export function packScalesAndMins(scales: usize, mins: usize, out: usize): void {
   for (let b: usize = 0; b < 4; b++) {
     const scale = load<u8>(scales + b), least = load<u8>(mins + b);

@@ -20,10 +20,10 @@ export const SUPER: i32 = 256;
 const SUPER_FLOATS: usize = 1024;
 /** Levels of a super-block, one byte each. */
 const LEVELS: usize = memory.data(256, 16);
-/** Number of times that integers of scales and super-scale are adapted to each other. */
+/** Number of rounds in which the integers of the scales and the super-scale are fitted to each other. */
 const REFINEMENTS: i32 = 2;
 
-/** Super-scales of the super-block that is encoded. Values are divided by its unit. */
+/** Super-scales of the current super-block, whose values are divided by its unit. */
 let superScale: f32 = 0;
 let superMin: f32 = 0;
 
@@ -106,7 +106,7 @@ function encodeSuper(type: i32, x: usize, importance: usize, out: usize): void {
   packLevels(type, LEVELS, out);
 }
 
-/** Returns the part of the super-block's mean square in the weights of importance. Values are divided by `unit`. */
+/** Returns the super-block's mean square times a factor of the type, for weighImportance(). Values are divided by `unit`. */
 // @ts-expect-error: decorator
 @inline
 function spreadOf(type: i32, x: usize, unit: f32): f32 {
@@ -139,7 +139,7 @@ function searchScales(type: i32, x: usize, importance: usize, unit: f32, spread:
   }
 }
 
-/** Improves the integers of scales and mins, and the super-scales. */
+/** Improves the integers of scales and mins, and then the super-scales. */
 // @ts-expect-error: decorator
 @inline
 function refineScales(type: i32, x: usize, importance: usize, unit: f32, spread: f32): void {
@@ -160,7 +160,7 @@ function refineScales(type: i32, x: usize, importance: usize, unit: f32, spread:
   superScale = refinedScale(superScale, superMin);
 }
 
-/** Finds scales and mins of a tile. The grid is finer if there is an importance. */
+/** Finds scales and mins of a tile. With importance (`isFine`), the grid of trial scales is finer. */
 // @ts-expect-error: decorator
 @inline
 function searchMins(type: i32, isFine: bool, at: usize): void {

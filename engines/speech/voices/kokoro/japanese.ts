@@ -1,5 +1,5 @@
-// Japanese phonemes for Kokoro. The program mecab cuts a sentence into words and reads their kanji; the rest are tables. Its dictionary
-// is ipadic in UTF-8. The phonemes have no pitch, as the model was trained.
+// Japanese phonemes for Kokoro. The program mecab, with the dictionary ipadic in UTF-8, splits a sentence into words and returns the
+// readings of kanji; the rest is done with tables. The phonemes have no pitch, because the model was trained without pitch.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { type Program, runProgram } from "../program.ts";
 import { katakana, phonemesOfKana } from "./kana.ts";
@@ -9,7 +9,7 @@ const mecab: Program = {
   name: "mecab",
   advice: "Japanese voices need it; install it, for example with: apt-get install mecab mecab-ipadic-utf8",
 };
-/** Input bytes of a line: 300 characters of 4 bytes, and more. */
+/** Size of mecab's input buffer in bytes. A line has up to 300 characters of 4 bytes. */
 const bufferBytes = 16_384;
 
 const marks: Readonly<Record<string, string>> = {
@@ -62,8 +62,8 @@ export async function japanesePhonemes(
 }
 
 /**
- * Returns the signs of a word of punctuation; null: it has others. mecab takes neighbouring signs of ASCII as one word, as `!?`, and
- * NFKC writes … as three dots.
+ * Returns the marks of a word of punctuation; null if the word has other characters. mecab treats neighbouring ASCII marks, such as `!?`,
+ * as one word, and NFKC writes … as three dots.
  */
 function signsOf(surface: string): readonly string[] | null {
   const signs = [...surface.replaceAll("...", "…")];
@@ -95,7 +95,7 @@ function isNumber({ kind }: Word): boolean {
 }
 
 /**
- * Joins what is spoken as one word: the numerals of a number, whose sounds change between them, and the endings of a verb or an
+ * Joins words that are spoken as one word: the numerals of a number, whose sounds change between them, and the endings of a verb or an
  * adjective, such as the た of 行きました. The う of 行こう lengthens the sound before it.
  */
 function joined(words: readonly Word[]): readonly Word[] {
@@ -115,7 +115,7 @@ function isEnding({ surface, kind }: Word, before: Word): boolean {
   return kind.startsWith("助動詞") ? "ただう".includes(surface) : kind === "助詞,接続助詞" && "てで".includes(surface);
 }
 
-/** Returns the words of a text. Its first line alone is read, because a sentence is one line. */
+/** Returns the words of a text. The text is passed to mecab as one line, because mecab treats each line as a sentence. */
 async function wordsOf(text: string, signal: AbortSignal): Promise<readonly Word[]> {
   const line = text.replaceAll(/\s+/gu, " ");
   const fields = (pronunciation: string): string => `%m\\t%f[0],%f[1]\\t${pronunciation}\\n`;

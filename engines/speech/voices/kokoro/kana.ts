@@ -1,4 +1,4 @@
-// Kana: the phonemes of Japanese syllables in the signs of Kokoro (those of misaki's Japanese).
+// Kana: the phonemes of Japanese syllables in Kokoro's symbols (those of misaki's Japanese).
 
 /** Phonemes of single kana. */
 const rows = `
@@ -35,7 +35,7 @@ const whole = new Map<string, string>();
 const words = rows.trim().split(/\s+/u);
 for (let i = 0; i < words.length; i += 2) whole.set(words[i] ?? "", words[i + 1] ?? "");
 
-/** Returns the phonemes of a word in kana. Other signs are left out. */
+/** Returns the phonemes of a word in kana. Other characters are left out. */
 export function phonemesOfKana(word: string): string {
   const kana = [...katakana(word)];
   const syllables: string[] = [];
@@ -54,7 +54,7 @@ export function katakana(text: string): string {
   return text.replaceAll(/[ぁ-ゖ]/gu, (sign) => String.fromCodePoint((sign.codePointAt(0) ?? 0) + 0x60));
 }
 
-/** Returns the phonemes of a kana and a small one after it, such as キャ or ティ. */
+/** Returns the phonemes of a kana followed by a small kana, such as キャ or ティ. */
 function contracted(sign: string, next: string): string | undefined {
   const full = whole.get(sign);
   if (full === undefined) return undefined;
@@ -71,7 +71,7 @@ function contracted(sign: string, next: string): string | undefined {
   return `${consonant}${isSoftened ? "ʲ" : ""}${vowel}`;
 }
 
-/** Returns ン as it is spoken before a syllable. */
+/** Returns the phoneme of ン before a syllable. */
 function nasalBefore(next: string): string {
   if (/^[mpb]/u.test(next)) return "m";
   if (/^[kɡ]/u.test(next)) return "ŋ";

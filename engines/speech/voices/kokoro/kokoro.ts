@@ -1,4 +1,4 @@
-// Kokoro: a StyleTTS2 model in ONNX. Its inputs are the ids of phonemes, the style of a voice for that number of phonemes, and a speed.
+// Kokoro: a StyleTTS2 model in ONNX. Its inputs are the ids of phonemes, a voice's style for that number of phonemes, and a speed.
 import { readFile, stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
@@ -12,11 +12,11 @@ import { kokoroLanguages, kokoroPhonemes } from "./phonemes.ts";
 import { openStyles, type Styles, styleLength } from "./styles.ts";
 
 const sampleRate = 24_000;
-/** Maximum number of phonemes of a pass: the model has 512 positions, and a zero at both ends. */
+/** Maximum number of phonemes per pass: the model has 512 positions, two of which are for the zeros at both ends. */
 const maxPhonemes = 510;
-/** Voice that its author graded best; it is the default. */
+/** Default voice, which the model's author graded best. */
 const bestVoice = "af_heart";
-/** Name of the input of phonemes, in newer and in older exports. */
+/** Names of the input for phonemes, in newer and in older exports. */
 const idNames = ["input_ids", "tokens"];
 const vocabularyOf = z.record(z.string(), z.int().min(0));
 const vocabularyFile = z
@@ -94,7 +94,7 @@ export class KokoroModel implements SpeakingModel {
     throw new ServerError("invalid_value", message, { param: "input" });
   }
 
-  /** Speaks phonemes. Signs that the model does not know are left out, as its author's program does. */
+  /** Speaks phonemes. Symbols that the model does not know are left out, as in its author's program. */
   async speakPhonemes(phonemes: string, voice: string, speed: number, signal: AbortSignal): Promise<Float32Array> {
     const known = [...phonemes].filter((sign) => this.#vocabulary.has(sign)).join("");
     const styles = await this.#stylesOf(voice);
@@ -132,7 +132,7 @@ export class KokoroModel implements SpeakingModel {
   }
 }
 
-/** Cuts phonemes into parts for one pass each: after the last mark that fits, or at the last space, or anywhere. */
+/** Splits phonemes into parts for one pass each: after the last punctuation mark that fits, else at the last space, else anywhere. */
 export function partsOf(phonemes: string, longest = maxPhonemes): string[] {
   const parts: string[] = [];
   let rest = [...phonemes];
@@ -169,7 +169,7 @@ function portsOf(session: OnnxSession, path: string): KokoroInputs {
   return { ids: ids ?? named(""), style: named("style"), speed: named("speed") };
 }
 
-/** Returns the speed as the model takes it. Some exports take whole numbers only. */
+/** Returns the speed in the form that the model accepts. Some exports accept only integers. */
 function speedFor({ type }: OnnxPort, speed: number): number {
   if (type.startsWith("float") || Number.isInteger(speed)) return speed;
   const message = `this export of Kokoro takes whole speeds only (1, 2, 3, 4); got ${speed}`;

@@ -1,10 +1,13 @@
-// Japanese numerals: digits become kanji, which the dictionary segments as words, and kanji become kana with their sound changes.
+// Japanese numerals: digits become kanji, which the dictionary splits into words, and kanji become kana with their sound changes.
 
 const digits = "〇一二三四五六七八九";
 const ones = ["", "十", "百", "千"];
 const groups = ["", "万", "億", "兆"];
 
-/** Writes the numbers of a text in kanji: 2,026 as 二千二十六, 3.5 as 三点五. Numbers with a leading zero or 17 digits or more are written digit by digit. */
+/**
+ * Writes the numbers of a text in kanji: 2,026 as 二千二十六, 3.5 as 三点五. Numbers with a leading zero or 17 digits or more are written digit by
+ * digit.
+ */
 export function kanjiNumbers(text: string): string {
   return text
     .replaceAll(/(?<=\d),(?=\d{3}(?!\d))/gu, "")
@@ -25,7 +28,7 @@ function kanjiOf(number: string): string {
     const part = number.slice(Math.max(0, end - 4), end);
     const kanji = [...part].map((digit, i) => {
       const one = ones[part.length - 1 - i] ?? "";
-      // A one is silent before ten, hundred and thousand: 十, but 一万 and 一千万.
+      // A one is not spoken before ten, hundred and thousand: 十, but 一万 and 一千万.
       const isSilent = digit === "1" && one !== "" && !(one === "千" && group > 0);
       return digit === "0" ? "" : `${isSilent ? "" : (digits[Number(digit)] ?? "")}${one}`;
     });
@@ -35,7 +38,7 @@ function kanjiOf(number: string): string {
   return parts.join("");
 }
 
-/** Readings of numerals; a longer one goes before a shorter one. */
+/** Readings of numerals. Longer numerals precede shorter ones. */
 const readings: readonly (readonly [string, string])[] = [
   ["三百", "サンビャク"],
   ["六百", "ロッピャク"],
@@ -66,7 +69,7 @@ const readings: readonly (readonly [string, string])[] = [
   ["九", "キュー"],
 ];
 
-/** Whether a word is written with these numerals alone. */
+/** Whether a word consists only of these numerals. */
 export function isNumeral(word: string): boolean {
   return /^[〇一二三四五六七八九十百千万億兆点]+$/u.test(word);
 }

@@ -1,9 +1,9 @@
-// Phonemes of Kokoro: those of espeak-ng in the signs that the model was trained with, for the languages that espeak-ng reads for it;
-// and Japanese. The signs are those of misaki, the phonemizer of the model's author.
+// Phonemes of Kokoro: espeak-ng's phonemes converted to the symbols that the model was trained with, and for Japanese those of japanese.ts.
+// The symbols are those of misaki, the phonemizer of the model's author.
 import { phonemesOf } from "../phonemes.ts";
 import { japanesePhonemes } from "./japanese.ts";
 
-/** Languages by the first letter of a voice. Chinese (z) is not read. */
+/** Languages by the first letter of a voice. Chinese (z) is not supported. */
 export const kokoroLanguages: Readonly<Record<string, string>> = {
   a: "en-us",
   b: "en-gb",
@@ -17,7 +17,7 @@ export const kokoroLanguages: Readonly<Record<string, string>> = {
 
 const tie = "^";
 
-/** Signs of English, by the phonemes of espeak-ng. A longer key goes before a shorter one. */
+/** Symbols of English by espeak-ng's phonemes. Longer keys precede shorter ones. */
 const english: readonly (readonly [string, string])[] = [
   ["ʔˌn̩", "ʔn"],
   ["ʔn̩", "ʔn"],
@@ -75,7 +75,7 @@ const others: readonly (readonly [string, string])[] = [
   ["-", ""],
 ];
 
-/** Returns the phonemes of a sentence in the signs of Kokoro. */
+/** Returns the phonemes of a sentence in Kokoro's symbols. */
 export async function kokoroPhonemes(sentence: string, language: string, signal: AbortSignal): Promise<string> {
   if (language === "ja") {
     return await japanesePhonemes(sentence, signal, (words) => kokoroPhonemes(words, "en-us", signal));
@@ -83,7 +83,7 @@ export async function kokoroPhonemes(sentence: string, language: string, signal:
   return kokoroSigns(await phonemesOf(sentence, language, signal, tie), language);
 }
 
-/** Returns phonemes of espeak-ng, with ties, in the signs of Kokoro. */
+/** Converts espeak-ng's phonemes, with ties, to Kokoro's symbols. */
 export function kokoroSigns(phonemes: string, language: string): string {
   if (!language.startsWith("en")) return replaced(phonemes, others);
   const syllables = replaced(phonemes, english).replaceAll(/(\S)\u0329/gu, "ᵊ$1");

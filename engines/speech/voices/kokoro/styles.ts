@@ -1,14 +1,14 @@
-// Styles: the vectors of the voices. A voice has one vector for each number of phonemes, row n - 1 for n phonemes. They are files of
-// 32-bit floats in a folder, or arrays of numpy in one archive (.npz).
+// Styles: the vectors of the voices. A voice has one vector for each number of phonemes, row n - 1 for n phonemes. Voices are files of
+// 32-bit floats in a folder, or numpy arrays in one archive (.npz).
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { type Entry, openPromise } from "yauzl";
 import { ServerError } from "../../../../runtime/errors.ts";
 
-/** Floats of a vector. */
+/** Number of floats of a vector. */
 export const styleLength = 256;
-/** Maximum size of a voice. Known ones have 510 vectors, 0.5 MB. */
+/** Maximum size of a voice in bytes. Known ones have 510 vectors, 0.5 MB. */
 const maxBytes = 8 * 2 ** 20;
 
 export interface Styles {
@@ -19,7 +19,7 @@ export interface Styles {
   close(): void;
 }
 
-/** Opens the voices at a path: a folder of .bin files, or an archive of numpy. Throws `model_file_invalid`. */
+/** Opens the voices at a path: a folder of .bin files, or a numpy archive. Throws `model_file_invalid`. */
 export async function openStyles(path: string, isFolder: boolean): Promise<Styles> {
   return isFolder ? await openFolder(path) : await openArchive(path);
 }
@@ -57,7 +57,7 @@ async function openArchive(path: string): Promise<Styles> {
   };
 }
 
-/** Returns the bytes of an array of numpy, which are 32-bit floats in the order of rows. */
+/** Returns the bytes of a numpy array of 32-bit floats in row-major order. */
 function arrayOf(file: Buffer, id: string): Buffer {
   const isLong = file[6] !== 1;
   const start = isLong ? 12 : 10;

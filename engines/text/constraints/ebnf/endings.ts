@@ -1,13 +1,13 @@
-// Endings: finds the expressions of a grammar that match at least one finite text. Removes all other parts, for example
-// a rule that always calls itself. Takes linear time, because each expression is visited once, however often it is
-// used. No side effects.
+// Endings: finds the expressions of a grammar that match at least one finite string. Removes all other parts, for
+// example a rule that always refers to itself. Takes linear time, because each expression is visited once, however
+// often it is used. No side effects.
 
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./expressions.ts";
 
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
-/** Checks whether expressions match at least one finite text. */
+/** Checks whether expressions match at least one finite string. */
 export class Endings {
   readonly #rules: ReadonlySet<string>;
   readonly #known = new Map<Composite, boolean>();
@@ -43,17 +43,19 @@ function isComposite(expression: Expression): expression is Composite {
   return expression.kind === "sequence" || expression.kind === "choice" || expression.kind === "repeat";
 }
 
-/** A rule or expression that is not yet known to match a finite text. */
+/** A rule or expression that is not yet known to match a finite string. */
 interface Waiting {
-  /** Number of parts that are not yet known to match a finite text. At 0, the whole rule or expression matches one. */
+  /**
+   * Number of parts that are not yet known to match a finite string. At 0, the whole rule or expression matches one.
+   */
   left: number;
   readonly users: Waiting[];
   readonly rule: string | null;
 }
 
 /**
- * Finds the rules that match a finite text. When a rule is found, `left` decreases in every rule and
- * expression that uses this rule.
+ * Finds the rules that match a finite string. When a rule is found, `left` decreases in every rule and expression
+ * that uses this rule.
  */
 class Search {
   readonly #rules = new Map<string, Waiting>();
@@ -88,8 +90,8 @@ class Search {
   }
 
   /**
-   * Returns the entry that decides whether `expression` matches a finite text; null if `expression` is known to match
-   * one.
+   * Returns the entry that decides whether `expression` matches a finite string; null if `expression` is known to
+   * match one.
    */
   #blocker(expression: Expression): Waiting | null {
     if (expression.kind === "rule") return this.#rule(expression.name);
@@ -116,8 +118,8 @@ class Search {
 }
 
 /**
- * Returns the rules that `root` needs, without parts that match no finite text. Returns null if `root` matches no
- * finite text.
+ * Returns the rules that `root` needs, without parts that match no finite string. Returns null if `root` matches no
+ * finite string.
  */
 export function pruned(
   rules: Rules,
@@ -144,8 +146,8 @@ class Pruner {
   }
 
   /**
-   * Returns the expression without the parts that match no finite text. On the first call for an expression, adds the
-   * names of the rules that it uses to `used`.
+   * Returns the expression without the parts that match no finite string. On the first call for an expression, adds
+   * the names of the rules that it refers to to `used`.
    */
   without(expression: Expression, used: string[]): Expression {
     if (expression.kind === "rule") used.push(expression.name);

@@ -1,9 +1,9 @@
 // Grammar rules: named expressions. The translators build them; writer.ts writes them for the grammar engine. No side
 // effects.
 //
-// Speed: the engine tests a token only once for each state of a rule if the token ends within the rule. So repeated
-// text should be written as one rule that calls itself at its end (s ::= "\"" | [^"] s). A small rule that is repeated
-// (c* with c ::= [^"]) is slow, because the engine tests every token again at each step.
+// Speed: if a token ends within one rule, the engine tests the token only once for each state of the rule. So
+// repeated text should be written as one rule that refers to itself at its end (s ::= "\"" | [^"] s). A small rule
+// that is repeated (c* with c ::= [^"]) is slow, because the engine tests every token again at each step.
 import type { CharSet } from "../../../../runtime/regex/char-set.ts";
 import { spendOn } from "../../../../runtime/regex/work.ts";
 
@@ -11,8 +11,8 @@ export type Expression =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "set"; readonly set: CharSet }
   /**
-   * One byte from a set, which is given as sorted, disjoint ranges [lo, hi, lo, hi, …] with both ends inclusive.
-   * byte-sets.ts converts character sets to such byte sets.
+   * One byte of a set. The set is given as sorted, disjoint ranges [lo, hi, lo, hi, …] with inclusive bounds.
+   * byte-sets.ts converts character sets to these byte sets.
    */
   | { readonly kind: "bytes"; readonly ranges: readonly number[] }
   | { readonly kind: "rule"; readonly name: string }
@@ -78,12 +78,12 @@ export function repeat(of: Expression, min: number, max: number | null): Express
   return { kind: "repeat", of, min, max };
 }
 
-/** Matches any text up to and including the first `mark`. */
+/** Matches any text up to and including the first occurrence of `mark`. */
 export function through(mark: string): Expression {
   return { kind: "any", mark, next: null };
 }
 
-/** Matches any text. If `mark` occurs, the rule `next` must match all text after it. */
+/** Matches any text. After the first occurrence of `mark`, the rule `next` must match all remaining text. */
 export function freeText(mark: string, next: string): Expression {
   return { kind: "any", mark, next };
 }
@@ -98,7 +98,7 @@ export function isNever(expression: Expression): boolean {
 export class Rules {
   readonly byName = new Map<string, Expression>();
   /**
-   * Lookahead by rule name: an expression that the engine assumes for the text after the rule. See
+   * Lookahead by rule name: an expression that the engine assumes to match the text after the rule. See
    * json-schema/rules/counted-strings.ts.
    */
   readonly lookaheads = new Map<string, Expression>();

@@ -12,8 +12,8 @@ type Parts = readonly Expression[];
 type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
 
 /**
- * Returns equivalent rules. The expressions must contain no character sets. The names of the rules that are added
- * contain a hyphen.
+ * Returns equivalent rules. The expressions must contain no character sets. The names of the added rules contain a
+ * hyphen.
  */
 export function factored(rules: ReadonlyMap<string, Expression>): ReadonlyMap<string, Expression> {
   return new Factoring(rules).run();
@@ -65,8 +65,9 @@ class Factoring {
   }
 
   /**
-   * The engine writes a limited repetition as a choice between its lengths. All options of this choice begin with the
-   * repeated part.
+   * Rewrites a repetition. The engine expands a bounded repetition into a choice of its lengths, and all options of
+   * this choice begin with the repeated part. So a repeated part other than a text or byte set becomes a rule that
+   * the engine does not inline.
    */
   #repeat({ of, min, max }: Expression & { kind: "repeat" }): Expression {
     const isLoop = max === 1 || (min <= 1 && max === null);
@@ -92,7 +93,7 @@ class Factoring {
     return head === undefined ? "" : head.kind === "text" ? byteKey(utf8(head.text)[0] as number) : this.#partKey(head);
   }
 
-  /** Returns the same key for equal parts. Not used for texts, which have one key for each byte. */
+  /** Returns the same key for equal parts. Not used for texts, which are compared byte by byte. */
   #partKey(part: Expression): string {
     if (part.kind === "rule") return `rule ${part.name}`;
     if (part.kind === "bytes") {
@@ -106,7 +107,7 @@ class Factoring {
     return `part ${id}`;
   }
 
-  /** Returns one option for all options of a group, which begin with the same byte or part. */
+  /** Merges the options of a group into one option. All of them begin with the same byte or part. */
   #merged(group: readonly Parts[]): Parts {
     const [first, ...others] = group as [Parts, ...Parts[]];
     if (others.length === 0) return first;
@@ -135,9 +136,10 @@ class Factoring {
   }
 
   /**
-   * The engine replaces a rule at the start of an option by the options of that rule. `#apart` prevents the replacement
-   * if the rule can begin with the same byte as another option. It also prevents the replacement if the rule can be
-   * empty and the parts after the rule can begin with the same byte as the rule.
+   * Wraps the first part of an option in `#apart` where necessary. The engine replaces a rule at the start of an
+   * option by the options of that rule. `#apart` prevents the replacement if the rule can begin with the same byte as
+   * another option. It also prevents the replacement if the rule can be empty and the parts after the rule can begin
+   * with the same byte as the rule.
    */
   #guarded(options: readonly Parts[]): readonly Parts[] {
     if (options.every(([head]) => isNeverReplaced(head))) return options;
@@ -164,8 +166,8 @@ class Factoring {
 }
 
 /**
- * Rewrites `x* x` as `x x*`. The first form begins with a loop and an exit for the same byte, and the engine merges the
- * two.
+ * Rewrites `x* x` as `x x*`. In the first form, the same byte can continue the loop or leave it, and the engine
+ * merges these two states.
  */
 function starLast(parts: Parts): Parts {
   const [star] = parts;
@@ -177,17 +179,17 @@ function starLast(parts: Parts): Parts {
 }
 
 /**
- * True for a part that the engine does not treat as a rule (text, bytes, any text), and for a repetition that can be
- * empty.
+ * Whether the engine never replaces this first part of an option by its options: it is a text, bytes, any text, or a
+ * repetition that can be empty.
  */
 function isNeverReplaced(part: Expression | undefined): boolean {
   if (part === undefined || part.kind === "repeat") return part === undefined || part.min === 0;
   return part.kind === "text" || part.kind === "bytes" || part.kind === "any";
 }
 
-/** Set of possible first bytes of the texts that an expression matches. */
+/** Set of possible first bytes of the strings that an expression matches. */
 interface Beginning {
-  /** Sorted, disjoint ranges lo, hi, lo, hi, both ends inclusive. */
+  /** Sorted, disjoint ranges [lo, hi, lo, hi, …] with inclusive bounds. */
   readonly bytes: readonly number[];
   readonly canBeEmpty: boolean;
 }
@@ -280,8 +282,8 @@ function utf8(value: string): Uint8Array {
 }
 
 /**
- * Splits a sequence of parts in two after `count` units. A unit is one byte of a text, or one part of another kind. A
- * character that is split becomes bytes.
+ * Splits a sequence of parts into two after `count` units. A unit is one byte of a text, or one part of another kind.
+ * If the split is inside a character, the bytes of the character become separate parts.
  */
 function split(parts: Parts, count: number): [Parts, Parts] {
   let left = count;

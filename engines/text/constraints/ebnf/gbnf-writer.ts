@@ -1,11 +1,11 @@
-// GBNF text: writes rules in llama.cpp's notation, for models on other servers. Unlike the grammar engine's EBNF, it has sets of
-// characters and not of bytes, and no expression for free text. No side effects.
+// GBNF writer: writes rules in llama.cpp's notation, for models on other servers. Unlike the EBNF of the grammar
+// engine, GBNF has sets of characters instead of sets of bytes, and no expression for free text. No side effects.
 import { rangesOf } from "../../../../runtime/regex/char-set.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { Endings, pruned } from "./endings.ts";
 import { type Expression, isNever, type Rules } from "./expressions.ts";
 
-/** Writes the grammar from `root` as text. Returns null if no text matches it. */
+/** Writes the rules that `root` needs as a grammar. Returns null if no string matches `root`. */
 export function gbnfText(rules: Rules, root: string, endings = new Endings(rules)): string | null {
   const live = pruned(rules, root, endings);
   if (live === null) return null;
@@ -17,7 +17,10 @@ export function gbnfText(rules: Rules, root: string, endings = new Endings(rules
   return lines.join("\n");
 }
 
-/** llama.cpp's names have letters, digits and dashes. No name of a rule here has two dashes in a row. */
+/**
+ * Returns the GBNF name of a rule, with "--" for "_". GBNF names have only letters, digits and dashes. No rule name
+ * contains two dashes in a row, so the GBNF names are unique.
+ */
 function ruleName(name: string): string {
   return name.replaceAll("_", "--");
 }
@@ -48,8 +51,8 @@ function part(expression: Expression): string {
 }
 
 /**
- * Writes free text as an automaton: its state is the number of characters of the mark that the text ends with (the failure
- * function of Knuth, Morris and Pratt).
+ * Writes free text as the rules of an automaton. The state of the automaton is the length of the longest prefix of
+ * `mark` that the text so far ends with (the failure function of Knuth, Morris and Pratt).
  */
 function anyRules(name: string, { mark, next }: Extract<Expression, { kind: "any" }>): readonly string[] {
   if (mark === null) return [`${name} ::= [^\\u0000]*`];
@@ -64,12 +67,12 @@ function anyRules(name: string, { mark, next }: Extract<Expression, { kind: "any
       return `${quoted(char)}${reached === chars.length ? after : ` ${state(reached)}`}`;
     });
     const others = `[^${distinct.map(setChar).join("")}] ${state(0)}`;
-    // Text that need not contain the mark may end at any character.
+    // Text that need not contain `mark` may end after any character.
     return `${state(matched)} ::= ${[...options, others, ...(next === null ? [] : ['""'])].join(" | ")}`;
   });
 }
 
-/** Returns the length of the longest beginning of `mark` that `text` ends with. */
+/** Returns the length of the longest prefix of `mark` that `text` ends with. */
 function overlap(mark: readonly string[], text: readonly string[]): number {
   for (let length = Math.min(mark.length, text.length); length > 0; length--) {
     if (mark.slice(0, length).every((char, i) => char === text[text.length - length + i])) return length;

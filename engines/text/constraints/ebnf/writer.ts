@@ -1,5 +1,5 @@
-// EBNF text: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite text. No side
-// effects.
+// EBNF writer: writes rules in the grammar engine's EBNF. Omits rules and alternatives that match no finite string.
+// No side effects.
 //
 // Quirks of the grammar engine:
 // - It reads a range of characters beyond ASCII as a range of bytes. See byte-sets.ts.
@@ -20,8 +20,8 @@ const maxElements = 50_000;
 const maxCharacters = 4_000_000;
 
 /**
- * Writes the grammar from `root` as text. Returns null if no text matches it. Throws `unsupported` if the grammar has
- * more than `limit` elements or is too long.
+ * Writes the rules that `root` needs as a grammar. Returns null if no string matches `root`. Throws `unsupported` if
+ * the grammar has more than `limit` elements or is too long.
  */
 export function ebnfText(rules: Rules, root: string, limit = maxElements, endings = new Endings(rules)): string | null {
   const live = pruned(rules, root, endings);
@@ -69,8 +69,8 @@ interface Size {
 }
 
 /**
- * Computes the sizes of expressions. An expression with several uses counts at each use, but its size is computed only
- * once.
+ * Computes the sizes of expressions. An expression that is used several times counts each time, but its size is
+ * computed only once.
  */
 class Sizes {
   readonly #known = new Map<Expression, Size>();
@@ -166,8 +166,8 @@ function classByte(byte: number): string {
 }
 
 /**
- * Returns an escape with four or eight digits. \x is unsuitable, because the engine reads all hexadecimal digits after
- * it.
+ * Returns a \u or \U escape, which has four or eight digits. \x is unsuitable, because the engine reads all
+ * hexadecimal digits after it.
  */
 function hexEscape(code: number): string {
   const hex = code.toString(16);
@@ -175,7 +175,7 @@ function hexEscape(code: number): string {
 }
 
 /**
- * Writes an expression for any text. The engine itself searches for `mark`: it allows every token as long as the text
+ * Writes an expression for any text. The engine itself searches for `mark`: it allows every token while the text
  * cannot be the start of `mark`.
  */
 function anyText(mark: string | null, next: string | null): string {

@@ -22,8 +22,8 @@ const require = createRequire(import.meta.url);
 const multiplePrecision = 6;
 
 /**
- * Creates the check for a schema. `subject` is the name of the texts in the reasons. Throws `invalid_value`, or
- * `unsupported` if the schema is too large to be checked.
+ * Creates the check for a schema. `subject`: the words for the checked text in error messages. Throws
+ * `invalid_value`, or `unsupported` if the schema is too large to be checked.
  */
 export function schemaCheck(schema: unknown, subject = "the output"): Check {
   const matches = compiled(schema);
@@ -69,7 +69,7 @@ function compiled(schema: unknown) {
   }
 }
 
-/** Cost of compiling a schema, in units of work: per schema, per value, and per pair of values. */
+/** Cost of compiling a schema, in units of work: per schema, per value, and per pair of values in the schema. */
 const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
@@ -109,8 +109,8 @@ function valuesIn(schema: unknown): number {
 }
 
 /**
- * Regular expressions for ajv that match in linear time. JavaScript's own regular expressions can take exponential
- * time.
+ * Creates the regular expressions for ajv. They match in linear time, while JavaScript's own regular expressions can
+ * take exponential time.
  */
 const linearRegExp = Object.assign(
   (pattern: string) => {

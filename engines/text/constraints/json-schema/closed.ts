@@ -1,6 +1,6 @@
-// Closed tool schemas: adds `additionalProperties: false` to objects whose schema names properties and has no keyword
-// for unnamed ones. Text generated this way still matches the original schema. Closing a schema saves engine time,
-// because unnamed keys are the most expensive part of a grammar. Called by calls.ts. No side effects.
+// Closed tool schemas: adds `additionalProperties: false` to objects whose schema lists properties and has no keyword
+// for other properties. Text generated from the closed schema still matches the original schema. Closing saves engine
+// time, because unlisted keys are the most expensive part of a grammar. Called by calls.ts. No side effects.
 
 /** Maximum depth of a schema. The compiler rejects a deeper one. */
 const maxDepth = 100;
@@ -22,12 +22,12 @@ const joining = new Set(
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
 const ofParts =
   "properties required additionalProperties propertyNames minProperties dependentRequired items prefixItems".split(" ");
-/** Keywords that prevent closing, because they concern properties that `properties` does not name. */
+/** Keywords that prevent closing, because they apply to properties that `properties` does not list. */
 const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
 /**
- * Keywords with lists of schemas that are closed too. `oneOf` is excluded: an object that matches two of its schemas is
- * invalid, but it might match exactly one of the closed schemas.
+ * Keywords with lists of schemas that are closed too. `oneOf` is excluded: an object that matches two of its schemas
+ * is invalid, but it might match exactly one of the closed schemas.
  */
 const lists = new Set(["anyOf", "prefixItems"]);
 
@@ -39,8 +39,8 @@ export function closed(schema: unknown): unknown {
 }
 
 /**
- * True if several schemas apply to the value or to a value inside it. `isOneOf`: the value is inside `oneOf`; a schema
- * that the value references must then not be closed.
+ * True if `value`, a part of the schema, or a part inside it applies several schemas to the same data. `isOneOf`:
+ * `value` is inside `oneOf`, where a $ref also counts, because the schema that it references must not be closed.
  */
 function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (typeof value !== "object" || value === null) return false;

@@ -33,7 +33,7 @@ export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
   /** Schema of the items that follow the prefix. */
   readonly rest: Literal | null;
-  /** True if the items that this layer constrains count as evaluated for the keyword `unevaluatedItems`. */
+  /** Whether the keyword `unevaluatedItems` ignores the items that this layer constrains. */
   readonly evaluates: boolean;
 }
 

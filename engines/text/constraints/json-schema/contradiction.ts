@@ -7,7 +7,7 @@ import { keyGoal } from "./object-keys.ts";
 
 const lookAhead = 4;
 
-/** Checks whether no value matches a goal (a set of schemas). Examines at most `depth` levels of nested schemas. */
+/** Checks whether no value can match a goal (a set of schemas). Examines at most `depth` levels of nested schemas. */
 interface GoalCheck {
   isNever(goal: Goal, depth: number): boolean;
 }

@@ -169,7 +169,7 @@ export class SchemaDocument {
     this.#index(this.root.value, () => this.#places, defaultBase);
   }
 
-  /** Returns a node for a schema outside the document. */
+  /** Returns a node for an additional schema that is not part of the document. */
   beside(name: string, value: SchemaNode["value"]): SchemaNode {
     return this.node(this.#places.at(name), value, this.root.base);
   }

@@ -1,6 +1,6 @@
 // Schema expansion: turns schemas into alternatives by resolving `anyOf`, `oneOf`, `not`, `if`, `dependent…` and
-// `$ref`. All constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are omitted.
-// Then fewer texts match, but no invalid text matches. The number of alternatives is bounded. No side effects.
+// `$ref`. All constraints of an alternative must hold. If a negation cannot be expressed, its alternatives are
+// omitted, so that fewer texts match, but no invalid text. The number of alternatives is bounded. No side effects.
 
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import {
@@ -32,9 +32,7 @@ const outdated: ReadonlyMap<string, string> = new Map([
 class TooMany extends Error {}
 
 export class Expander {
-  /**
-   * Called with each keyword that the alternatives do not cover. The finished text must be checked for this keyword.
-   */
+  /** Called with each keyword that the alternatives do not enforce, so that the finished text is checked for it. */
   readonly #checkLater: (keyword: string) => void;
   /** Keywords whose negation was omitted. If no alternative remains, the error names the first of these keywords. */
   readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];

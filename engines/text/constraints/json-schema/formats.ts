@@ -1,6 +1,6 @@
-// Formats of JSON schema: patterns of the texts (or bounds of the numbers) that a model may write. Each pattern
-// allows only valid texts of the format, but not all valid texts. A format without an entry is an annotation,
-// as the draft defines it. No side effects.
+// Formats of JSON schema: patterns of the strings (or bounds of the numbers) that a model may write. Each pattern
+// allows only valid strings of the format, but not all valid strings. A format without an entry is an annotation, as
+// the JSON schema draft defines it. No side effects.
 
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
 import { parseRegex } from "../../../../runtime/regex/parse.ts";

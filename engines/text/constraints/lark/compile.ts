@@ -25,12 +25,15 @@ import { larkError } from "./problem.ts";
 /** Maximum length in characters of one stretch of ignored text, so that a model cannot emit white space forever. */
 const maxIgnored = 40;
 
-/** Compiles the grammar into a part of the rules. `extensions`: accept the extensions of llguidance. */
+/**
+ * Compiles the grammar and adds its rules to `rules`. Returns the expression of the start rule. `extensions`: accept
+ * the extensions of llguidance.
+ */
 export function compileLarkInto(grammar: string, extensions: boolean, rules: Rules): Expression {
   return new LarkCompiler(parseLark(grammar, extensions), rules).compile();
 }
 
-/** Creates the error for a grammar that no text matches. */
+/** Creates the error for a grammar that no string matches. */
 export function noLarkText(): Error {
   return larkError("invalid_value", 1, "no text can match it, because its rules never end");
 }

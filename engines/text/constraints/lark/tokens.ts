@@ -18,7 +18,7 @@ export type TokenKind =
 export interface Token {
   readonly kind: TokenKind;
   readonly text: string;
-  /** Flags: the letters after a string or a regular expression. */
+  /** The letters after a string or a regular expression, for example "i". */
   readonly flags: string;
   readonly line: number;
 }
@@ -73,7 +73,7 @@ class Tokenizer {
     this.#tokens.push({ kind, text, flags, line: this.#line });
   }
 
-  /** Consumes the end of a line and the empty lines and comments after it. If "|" follows, the rule continues. */
+  /** Consumes a line end and the empty lines and comments after it. If "|" follows, the rule continues. */
   #lines(): void {
     const end = endOfLines(this.#text, this.#at);
     if (this.#text[end] !== "|") this.#push("line", "");
@@ -98,13 +98,13 @@ class Tokenizer {
     throw larkError("invalid_value", this.#line, `expected a token, got ${rest}`);
   }
 
-  /** Pushes the text without its delimiters, and the flags after the second delimiter. */
+  /** Adds a token with the text between the delimiters, and the flags after the second delimiter. */
   #pushQuoted(kind: TokenKind, found: string): void {
     const end = found.lastIndexOf(found[0] as string);
     this.#push(kind, found.slice(1, end), found.slice(end + 1));
   }
 
-  /** Consumes the JSON object that follows, through its closing brace. */
+  /** Consumes the JSON object that follows, up to and including its closing brace. */
   #json(): void {
     const end = endOfJson(this.#text, this.#at);
     if (end === null)

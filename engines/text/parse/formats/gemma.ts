@@ -1,4 +1,4 @@
-// Gemma format: calls are `call:name{key:value,…}` between marks, with special quotes around strings. Arguments are
+// Gemma format: calls are `call:name{key:value,…}` between tags, with special quotes around strings. Arguments are
 // converted to JSON as they arrive. Arguments that are already JSON are accepted too, because constrained decoding
 // produces them.
 import { giveString } from "../bare-text.ts";

@@ -13,7 +13,7 @@ const maxHeaderLength = 256;
 const tools = "functions.";
 const toTool = `to=${tools}`;
 
-/** Reads a header. `read` is the part of the header that was already read. */
+/** Reads the rest of a message header. `read`: the part of the header that was already read. */
 function* readHeader(reading: Reading, read: string): Wait<void> {
   const rest = yield* reading.until(message, maxHeaderLength);
   if (rest === null) return read === "" ? dropCutHeader(reading) : undefined;
@@ -51,14 +51,14 @@ const syntax: CallSyntax = {
   trigger: ` ${toTool}`,
   open: ` ${toTool}`,
   between: null,
-  // The closing text is empty, because the mark that ends a call also ends the output. This mark is a control token,
+  // The closing text is empty, because the tag that ends a call also ends the output. This tag is a control token,
   // which a grammar cannot express as text.
   close: "",
   before: (name) => `${name} <|constrain|>json${message}`,
   after: () => "",
 };
 
-/** Creates the format. `thinking`: the texts around the model's thinking, which is in the analysis channel. */
+/** Creates the format. `thinking`: the tags around the model's reasoning, which is in the analysis channel. */
 export function harmony(thinking: ThinkingTags | null): ToolFormat {
   return {
     name: "harmony",

@@ -1,4 +1,4 @@
-// JSON call formats: calls are JSON objects, with or without a mark before them. Used by Hermes and Qwen, Granite 3,
+// JSON call formats: calls are JSON objects, with or without a tag before them. Used by Hermes and Qwen, Granite 3,
 // Phi-4, Nemotron, Command R, FireFunction and Llama 3.
 import { beforeJsonArguments, readJsonCalls } from "../json-call.ts";
 import type { Mark } from "../output-parser.ts";
@@ -9,8 +9,8 @@ import type { MarkedFormat } from "./marked-format.ts";
 const closeBrace = 0x7d;
 
 /**
- * Reads JSON calls and the optional mark after them. Accepts extra or missing closing braces, because models make such
- * errors.
+ * Reads JSON calls and the optional closing tag after them. Accepts extra or missing closing braces, because models
+ * make such errors.
  */
 export function* readCallsUntil(reading: Reading, close: string): Wait<void> {
   if (!(yield* readJsonCalls(reading)) || close === "") return;

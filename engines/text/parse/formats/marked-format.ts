@@ -1,5 +1,5 @@
-// Marked format: the common part of most tool-call formats. Thinking is between tags, and a call
-// begins with a fixed text, its mark.
+// Marked format: the common part of most tool-call formats. Reasoning is between two tags, and a call begins with a
+// tag.
 import { type Mark, MarkedParser } from "../output-parser.ts";
 import { Reading, type Wait } from "../reading.ts";
 import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
@@ -7,18 +7,18 @@ import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
 export interface MarkedFormat {
   readonly name: string;
   readonly syntax: CallSyntax;
-  /** Marks that begin a call. They are ignored if the request has no tools. */
+  /** Tags that begin a call. They are ignored if the request has no tools. */
   readonly marks: readonly Mark[];
-  /** Other marks that may occur in content. */
+  /** Other tags that may occur in content. */
   readonly plainMarks?: readonly Mark[];
-  /** Marks that are recognized only before content. White space, thinking and calls may precede them. */
+  /** Tags that are recognized only before content. White space, reasoning and calls may precede them. */
   readonly firstMarks?: (reading: Reading) => readonly Mark[];
-  /** Other texts that occur in calls; they may contain control tokens. */
+  /** Other fixed texts of calls that may be control tokens. */
   readonly texts?: readonly string[];
   readonly answerOpen?: string;
 }
 
-/** Creates a format in which optional thinking comes before content and calls. */
+/** Creates a format in which optional reasoning comes before content and calls. */
 export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null): ToolFormat {
   const { name, syntax, marks } = format;
   const inReasoning = thinking === null ? [] : [turnMark(thinking.end, "content")];
@@ -46,7 +46,7 @@ export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null
   };
 }
 
-/** Returns a mark that begins or ends thinking. */
+/** Returns a tag that begins or ends the reasoning. */
 export function turnMark(text: string, mode: "content" | "reasoning"): Mark {
   return { text, read: (reading) => turn(reading, mode) };
 }
@@ -64,8 +64,8 @@ function think(reading: Reading): void {
 }
 
 /**
- * Returns the substrings of `texts` that look like control tokens. Only the vocabulary shows which of them are control
- * tokens.
+ * Returns the substrings of `texts` that look like control tokens. Whether they are control tokens depends on the
+ * vocabulary.
  */
 export function tokenNames(texts: readonly string[]): readonly string[] {
   return [...new Set(texts.flatMap((text) => text.match(/<[^<>\s=]+>|\[[A-Z_/]+\]/g) ?? []))];

@@ -1,4 +1,4 @@
-// Named call formats: a call consists of the tool's name, special marks, and the arguments as JSON. Used by DeepSeek,
+// Named call formats: a call consists of the tool's name, special tags, and the arguments as JSON. Used by DeepSeek,
 // Kimi, Mistral and Functionary.
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
@@ -69,7 +69,7 @@ const kimiMarks = {
 };
 
 /**
- * Reads calls after the begin mark. The id of a call contains the tool's name and the number of the call in the
+ * Reads calls after the begin tag. The id of a call contains the tool's name and the number of the call in the
  * conversation.
  */
 function* readKimiCalls(reading: Reading): Wait<void> {
@@ -110,7 +110,7 @@ export const kimi: MarkedFormat = {
 
 const toolCalls = "[TOOL_CALLS]";
 
-/** Reads a list of JSON calls, or a name and its arguments. In the second form, each call has its own mark. */
+/** Reads a list of JSON calls, or a name and its arguments. In the second form, each call has its own tag. */
 function* readMistralCall(reading: Reading): Wait<void> {
   const code = yield* reading.space();
   if (code === openBracket || code === openBrace) return yield* readCallsUntil(reading, "");
@@ -174,7 +174,7 @@ function* readRecipient(reading: Reading): Wait<void> {
   if (found !== null) yield* reading.callWithArguments(found.name, null);
 }
 
-/** Format of Functionary 3.2: every message names its recipient. The prompt ends with the mark of the first message. */
+/** Format of Functionary 3.2: every message names its recipient. The prompt ends with the tag of the first message. */
 export const recipients: MarkedFormat = {
   name: "recipients",
   answerOpen: "all\n",

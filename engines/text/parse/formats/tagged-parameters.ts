@@ -14,8 +14,8 @@ interface Tags {
   readonly open: string;
   readonly close: string;
   /**
-   * Texts around a tool's name. If `nameOpen` is empty, the text after the name also begins the first argument or ends
-   * the call, so this text is read twice.
+   * Texts around a tool's name. If `nameOpen` is empty, the text after the name also begins the first argument or
+   * ends the call, so it is read again as part of the argument or of the call.
    */
   readonly nameOpen: string;
   readonly nameEnds: readonly string[];

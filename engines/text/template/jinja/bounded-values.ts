@@ -2,7 +2,7 @@
 // string does not fit in the heap, V8 ends the whole process.
 import { Environment, Interpreter } from "@huggingface/jinja";
 
-/** Maximum number of characters of a text. It is larger than the number of bytes in a request body. */
+/** Maximum number of characters of a string. It is larger than the number of bytes in a request body. */
 const maxTextLength = 2 ** 26;
 /** Maximum number of entries of a list. It is larger than the number of values in a request body. */
 const maxListLength = 2 ** 22;
@@ -10,8 +10,8 @@ const maxListLength = 2 ** 22;
 type Evaluate = Interpreter["evaluate"];
 
 /**
- * Bounds every value of all templates. It patches the interpreter's prototype, because the library's Template
- * class creates its own interpreters.
+ * Limits the size of every value of all templates. It patches the interpreter's prototype, because the library's
+ * Template class creates its own interpreters.
  */
 export function boundValues(): void {
   const { evaluate, run } = Interpreter.prototype;

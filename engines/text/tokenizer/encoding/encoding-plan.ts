@@ -29,7 +29,7 @@ interface EncodingPlan {
   readonly bos: number | null;
   /** Token added after a complete text; null: none. */
   readonly closing: number | null;
-  /** Exact rules of a tokenizer.json, by which the encoder works; absent: llama.cpp's rules. */
+  /** Exact rules of a tokenizer.json that the encoder follows; absent: it follows llama.cpp's rules. */
   readonly rules?: ExactRules;
 }
 

@@ -1,6 +1,5 @@
-// Unigram encoder ("t5" vocabularies): cuts a text into the pieces with the highest sum of scores. The text is
-// normalized first (engines/text/tokenizer/encoding/unigram-text.ts). Takes time linear in the text. Created by
-// encoding-plan.ts.
+// Unigram encoder ("t5" vocabularies): cuts a text into the pieces with the highest sum of scores. The text is first
+// normalized by unigram-text.ts. Takes time linear in the length of the text. Created by encoding-plan.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { absent, ByteTrie } from "../byte-trie.ts";
 import type { TokenKind } from "../token-kinds.ts";
@@ -26,7 +25,7 @@ export function unigramEncoder(pieces: UnigramPieces, normalize: Normalizer): En
   };
 }
 
-/** Returns a function that cuts a word into pieces. The word is already normalized. */
+/** Returns a function that cuts a normalized word into pieces. */
 export function unigramWords(pieces: UnigramPieces): (word: string) => number[] {
   const lattice = new Lattice(pieces);
   return (word) => {

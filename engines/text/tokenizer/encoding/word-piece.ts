@@ -20,7 +20,8 @@ const marks = String.raw`[\p{M}--[${laterCharacters}]]`;
 const spaces = String.raw`\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
 // Ideographs, each of which is a word of its own. U+2B820 to U+2B91F are omitted, because llama.cpp omits them too.
 export const ideographs = String.raw`\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}\u{2b920}-\u{2ceaf}\uf900-\ufaff\u{2f800}-\u{2fa1f}`;
-// llama.cpp knows ideographs by their ranges alone, so those that were added later count too.
+// llama.cpp identifies ideographs only by their code point ranges, so ideographs added after Unicode 15.0 are
+// included.
 const alone = String.raw`[\p{P}--[${laterCharacters}]]$+<=>^${"`"}\|~${ideographs}`;
 const words = new RegExp(`[${alone}]|[^${spaces}[${alone}]]+`, "gv");
 

@@ -39,16 +39,16 @@ const spaceOutsideAscii = /[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u2
 const later = new RegExp(`[${laterCharacters}]`, "gu");
 
 /**
- * Returns `text` with some characters (those added after Unicode 15.0) replaced by unassigned ones of the same length (one or
- * two code units).
+ * Returns `text` with the characters that match `unassigned` replaced by unassigned characters of the same length
+ * (one or two code units).
  */
 function shapeOf(text: string, unassigned: RegExp): string {
   return text.replace(unassigned, (char) => (char.length === 1 ? "\u0378" : "\u{e0080}"));
 }
 
 /**
- * Calls `emit` with the words of `text` in order. Joined, the words equal `text`. `unassigned`: characters that
- * have no category.
+ * Calls `emit` with the words of `text` in order. Joined, the words equal `text`. `unassigned`: matches the
+ * characters that rules must treat as unassigned.
  */
 export function splitWords(
   text: string,

@@ -1,5 +1,6 @@
-// Added tokens by exact rules: found where they begin first in a text, the longest of those, as in the Python package. A token
-// can take the white space beside it, or count only as a whole word.
+// Exact added tokens: finds the added tokens of a vocabulary in a text as Hugging Face's tokenizers package does:
+// leftmost first, and the longest at each position. A token may absorb the white space next to it, or match only as a
+// whole word.
 import { absent, ByteTrie } from "../byte-trie.ts";
 import { isSpace } from "./normalizers.ts";
 
@@ -23,7 +24,10 @@ export class AddedTokens {
     this.#firstCharacters = new Set(this.#tokens.map(({ text }) => text.charAt(0)));
   }
 
-  /** Calls `onToken` and `onText` for the parts of a text in order. `isFirst`: the text between is at the beginning. */
+  /**
+   * Splits a text at its added tokens. Calls `onText` and `onToken` for the parts in order. `isFirst`: the part is at
+   * the beginning of `text`.
+   */
   split(text: string, onText: (part: string, isFirst: boolean) => void, onToken: (id: number) => void): void {
     let last = 0;
     const emit = (end: number) => {

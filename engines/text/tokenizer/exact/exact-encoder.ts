@@ -1,5 +1,5 @@
-// Exact encoder: turns text into tokens by the exact rules of a tokenizer.json. Control tokens were already removed from the
-// text; the other added tokens are found here. Created by encoding-plan.ts.
+// Exact encoder: converts text to tokens by the exact rules of a tokenizer.json. Control tokens were already removed
+// from the text; the other added tokens are found here. Created by encoding-plan.ts.
 
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import type { ExactRules } from "../../../files/tokenizer-rules.ts";
@@ -36,7 +36,10 @@ export function exactEncoder(
   };
 }
 
-/** Tokens of text that are found before a text is normalized, and those that are found in the normalized text. */
+/**
+ * Returns the user-defined tokens: `plain` are searched before a text is normalized, `normalized` in the normalized
+ * text.
+ */
 function addedTokens(
   { tokens }: TokenizerMetadata,
   kinds: readonly TokenKind[],

@@ -1,26 +1,30 @@
-// Replacement of graphemes by the compiled map of a Unigram vocabulary, as the Python package does it. JavaScript's segmenter takes
-// quadratic time, so it gets short pieces of a text, cut where a grapheme certainly ends.
+// Grapheme replacement: replaces graphemes by the compiled character map of a Unigram vocabulary, as Hugging Face's
+// tokenizers package does. JavaScript's segmenter takes quadratic time, so it gets short pieces of a text, cut at
+// positions where a grapheme certainly ends.
 import type { CharactersMap } from "../encoding/characters-map.ts";
 
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
-/** Longest grapheme in bytes that is replaced as a whole. */
+/** Maximum number of UTF-8 bytes of a grapheme that is replaced as a whole. */
 const longestGrapheme = 5;
-/** Number of code units of a piece from which on a cut is looked for, and after which it is made anywhere. */
+/**
+ * Piece lengths in code units. A piece ends at the first safe cut after `usualPiece` units, and always after
+ * `longestPiece`.
+ */
 const [usualPiece, longestPiece] = [128, 4096];
 const capacity = 16_384;
 
-/** Characters that neither join with the same kind before them nor with one behind them. */
+/** Characters that certainly form no grapheme with another such character before or after them. */
 const alone = String.raw`[\x20-\x7e]|(?![\u1100-\u11ff\u3099\u309a\uff9e\uff9f])[\p{L}&&[\p{sc=Latn}\p{sc=Grek}\p{sc=Cyrl}\p{sc=Hani}\p{sc=Hira}\p{sc=Kana}\p{sc=Arab}\p{sc=Hebr}\uac00-\ud7a3\u0e01-\u0e30]]`;
 const border = new RegExp(String.raw`(?<=${alone})(?=${alone})|(?<=[ \n])(?=[\p{L}\p{N}])`, "gv");
 const asciiCharacter = /\r\n|./gs;
 const onlyAscii = /^[\0-\x7f]*$/;
 
 /**
- * Returns a function that replaces graphemes: as a whole by the replacement of their shortest beginning that has one, or else
- * character by character. Only short graphemes are replaced as a whole.
+ * Returns a function that replaces the graphemes of a text. A short grapheme is replaced by the replacement of its
+ * shortest prefix that has one. A long grapheme, or one without a replacement, is replaced character by character.
  */
 export function graphemeReplacer(map: CharactersMap): (text: string) => string {
-  /** Replacements of graphemes and characters; themselves if they have none. Cleared when full. */
+  /** Replacement of each grapheme; the grapheme itself if it has none. Cleared when full. */
   const known = new Map<string, string>();
   const replace = (text: string): string | null => map.shortest(Buffer.from(text, "utf8"));
   const replacement = (grapheme: string): string => {
@@ -48,7 +52,7 @@ function* pieces(text: string): Generator<string> {
     let end = start + usualPiece;
     if (end < text.length) {
       border.lastIndex = end;
-      // Looks no further than the longest piece, so that a text without borders takes linear time.
+      // The search ends at the maximum piece length, so that a text without safe cuts takes linear time.
       const found = border.exec(text.slice(0, start + longestPiece));
       end = found?.index ?? start + longestPiece;
     }

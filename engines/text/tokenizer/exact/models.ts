@@ -1,5 +1,5 @@
-// Models by exact rules: turn a word into tokens as the models of the Python package do. Pairs are joined as in
-// encoding/encoders.ts; only what happens to unknown text differs.
+// Exact models: convert a word to tokens as the models of Hugging Face's tokenizers package do (BPE, Unigram,
+// WordPiece). Pairs are merged as in encoding/encoders.ts; only unknown characters are handled differently.
 
 import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
 import type { ExactRules } from "../../../files/tokenizer-rules.ts";
@@ -16,7 +16,7 @@ export type WordEncoder = (word: string, output: number[]) => void;
 interface ModelParts {
   readonly tokenizer: TokenizerMetadata;
   readonly kinds: readonly TokenKind[];
-  /** Ids of tokens that are text, by the text in the file. */
+  /** Ids of the text tokens, by their text in the model file. */
   readonly ids: ReadonlyMap<string, number>;
   readonly rules: ExactRules;
 }
@@ -54,7 +54,7 @@ function pairs({ tokenizer, ids, rules }: ModelParts): WordEncoder {
     return tokens;
   });
   if (isByteLevel || pre === null) return (word, output) => remembered.append(word, output);
-  // Cuts that change no token, so that words of a long text are remembered.
+  // These cuts do not change the tokens, and they allow caching the tokens of each word of a long text.
   const joined = kind === "llama" ? ids.keys() : merges.map((merge) => merge.replace(" ", ""));
   const split = spacedWordSplitter(joined);
   const { fusesUnknown, unknown: id } = rules.model;
@@ -62,7 +62,7 @@ function pairs({ tokenizer, ids, rules }: ModelParts): WordEncoder {
     split(text, (word) => {
       const first = output.length;
       remembered.append(word, output);
-      // A run of unknown characters is one token, also across a cut.
+      // A run of unknown characters is one token, even if a cut divides the run.
       if (fusesUnknown && first > 0 && output[first] === id && output[first - 1] === id) output.splice(first, 1);
     });
   };
@@ -84,7 +84,10 @@ function mergeRank(merges: readonly string[]): PairRank {
     ranks.get(`${text.slice(start, middle)} ${text.slice(middle, end)}`) ?? Number.POSITIVE_INFINITY;
 }
 
-/** Returns a function that pushes the tokens of an unknown character. It returns whether that was the unknown token. */
+/**
+ * Returns a function that appends the tokens of a character that is not in the vocabulary: its byte tokens, or the
+ * unknown token. The function returns true in the second case.
+ */
 function unknownPusher(ids: ReadonlyMap<string, number>, { unknown, fusesUnknown, hasBytes }: ExactRules["model"]) {
   const bytes = Array.from({ length: 256 }, (_, byte) => {
     return ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
@@ -125,7 +128,7 @@ function wordPieces({ ids, rules }: ModelParts): WordEncoder {
   return (word, output) => remembered.append(word, output);
 }
 
-/** Cuts a word into its longest pieces from left to right; null if a part of it has none. */
+/** Cuts a word into its longest pieces from left to right. Returns null if a part of the word has no piece. */
 function longestPieces(
   characters: readonly string[],
   starts: ReadonlyMap<string, number>,

@@ -1,4 +1,4 @@
-// Normalizers by exact rules: changes of a text as the Python package makes them. Each takes time linear in the text.
+// Exact normalizers: change a text as the normalizers of Hugging Face's tokenizers package do, in linear time.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { exactRulesKey, type NormalizerRule } from "../../../files/tokenizer-rules.ts";
 import type { CharactersMap } from "../encoding/characters-map.ts";
@@ -14,7 +14,7 @@ const spaces = new RegExp(`[${whiteSpace}]`, "gu");
 const leading = new RegExp(`^[${whiteSpace}]+`, "u");
 const separate = new RegExp(`[${ideographs}]`, "gu");
 
-/** Returns the normalizer of a rule. `map`: the compiled replacements of the file. */
+/** Returns the normalizer of a rule. `map`: the compiled character map of the model file. */
 export function normalizerOf(rule: NormalizerRule, map: CharactersMap | null): Normalize {
   switch (rule.type) {
     case "NFC":
@@ -54,13 +54,16 @@ export function normalizerOf(rule: NormalizerRule, map: CharactersMap | null): N
   }
 }
 
-/** Longest run of marks. The marks of a run are put in order in quadratic time; in words there are fewer than ten. */
+/**
+ * Maximum number of code units in a run of combining marks. Normalization sorts the marks of a run in quadratic time.
+ * Words have runs of fewer than ten.
+ */
 const longestMarks = 512;
 
 function normalized(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string {
   if (onlyAscii.test(text)) return text;
   for (const [marks] of text.matchAll(/\p{M}+/gu)) {
-    // Shown by the vocabulary as an error about the text.
+    // vocabulary.ts converts this error to an `invalid_value` error about the text.
     if (marks.length > longestMarks) throw new RangeError(`a run of ${marks.length} combining marks`);
   }
   return text.replace(decomposable, (part) => part.normalize(form));
@@ -68,7 +71,7 @@ function normalized(text: string, form: "NFC" | "NFD" | "NFKC" | "NFKD"): string
 
 const onlyAscii = /^[\0-\x7f]*$/;
 
-/** Lower case, character by character: a sigma at the end of a word is a sigma like others. */
+/** Converts a text to lower case character by character, so that a sigma at the end of a word becomes σ, not ς. */
 function lowerCase(text: string): string {
   return text.replaceAll("\u03a3", "\u03c3").toLowerCase();
 }
@@ -76,7 +79,7 @@ function lowerCase(text: string): string {
 function stripped(text: string, left: boolean, right: boolean): string {
   const start = left ? (leading.exec(text)?.[0].length ?? 0) : 0;
   let end = text.length;
-  // Not a pattern: one that ends at the end takes quadratic time for many spaces.
+  // A regular expression that matches at the end takes quadratic time for many spaces, so this is a loop.
   if (right) while (end > start && isSpace(text.charCodeAt(end - 1))) end--;
   return text.slice(start, end);
 }

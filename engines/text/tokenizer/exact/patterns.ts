@@ -1,4 +1,4 @@
-// Exact patterns of pre-tokenizers whose rules in llama.cpp differ from those of the files. Data only.
+// Exact patterns of the pre-tokenizers for which llama.cpp's rules differ from those in tokenizer.json. Data only.
 import { compileRule, inThrees, type Rule } from "../encoding/word-rules.ts";
 
 const contraction = "(?:'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL]))?";
@@ -6,7 +6,7 @@ const upper = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
 const lower = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
 const rest = String.raw` ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
 
-/** Words that begin with capitals. */
+/** Returns a pattern for words that may begin with capitals. */
 function casedWords(digits: string, ending: string): string {
   const before = String.raw`[^\r\n\p{L}\p{N}]?`;
   return `${before}${upper}*${lower}+${ending}|${before}${upper}+${lower}*${ending}|${digits}|${rest}`;
@@ -31,8 +31,8 @@ const patterns: Readonly<Record<string, readonly (string | Rule)[]>> = {
 };
 
 /**
- * Cuts runs of digits into groups of three from the right, where the run ends a word: \d{1,3}(?=(?:\d{3})*\b). As a pattern
- * this takes quadratic time.
+ * Cuts a run of digits into groups of three from the right, unless a word character follows the run. Equivalent to
+ * \d{1,3}(?=(?:\d{3})*\b), which takes quadratic time as a regular expression.
  */
 function groupsBeforeBorder(shape: string, cut: (start: number, end: number) => void): void {
   let last = 0;
@@ -61,7 +61,7 @@ function isWordCharacter(text: string, at: number): boolean {
 
 const compiled = new Map<string, readonly Rule[]>();
 
-/** Returns the rules of a name; null if llama.cpp's rules of this name are the patterns. */
+/** Returns the exact rules of the pre-tokenizer with this name; null if llama.cpp's rules are exact. */
 export function exactPatterns(name: string): readonly Rule[] | null {
   if (!Object.hasOwn(patterns, name)) return null;
   let rules = compiled.get(name);

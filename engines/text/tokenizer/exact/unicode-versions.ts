@@ -1,8 +1,8 @@
-// Characters of which the Python package has other categories than JavaScript: its tables are of Unicode 16 (patterns) and of
-// Unicode 8 or 9 (BERT's steps, accents, normalization forms). Found by asking the package about every character, with the tables
-// of Unicode 17 in JavaScript. Data only.
+// Characters whose categories in Hugging Face's tokenizers package differ from those in JavaScript. The package uses
+// the tables of Unicode 16 (patterns) and of Unicode 8 or 9 (BERT's steps, accents, normalization forms). The lists
+// were found by testing every character with the package and with JavaScript's tables of Unicode 17. Data only.
 
-/** Letters, marks, numbers and signs that patterns do not know. */
+/** Letters, marks, numbers and symbols that the package's patterns treat as unassigned. */
 const afterSixteen = [
   "88f c5c cdc 1acf-1add 1ae0-1aeb 20c1 2b96 a7ce-a7cf a7d2 a7d4 a7f1 fbc3-fbd2 fd90-fd91 fdc8-fdce 10940-10959",
   "10ec5-10ec7 10ed0-10ed8 10efa-10efb 11b60-11b67 11db0-11ddb 11de0-11de9 16ea0-16eb8 16ebb-16ed3 16ff2-16ff6",
@@ -11,7 +11,7 @@ const afterSixteen = [
   "323b0-33479",
 ].join(" ");
 
-/** Nonspacing marks that BERT's steps keep. */
+/** Nonspacing marks that the package's BERT normalizer does not remove as accents. */
 const laterNonspacing = [
   "7fd 897-89f 8ca-8e1 9fe afa-aff b55 c04 c3c d00 d3b-d3c d81 eba ece 180f 1885-1886 1abf-1add 1ae0-1aeb 1df6-1dfb",
   "a82c a8c5 a8ff a9bd 10d24-10d27 10d69-10d6d 10eab-10eac 10efa-10eff 10f46-10f50 10f82-10f85 11070 11073-11074",
@@ -25,7 +25,7 @@ const laterNonspacing = [
   "1e944-1e94a",
 ].join(" ");
 
-/** Marks that the step for accents keeps. */
+/** Combining marks that the package's accent removal (StripAccents) keeps. */
 const laterMarks = [
   "7fd 897-89f 8ca-8d3 9fe afa-aff b55 c04 c3c cf3 d00 d3b-d3c d81 eba ece 1715 180f 1abf-1add 1ae0-1aeb 1cf7",
   "1df6-1dfa a82c a8ff 10d24-10d27 10d69-10d6d 10eab-10eac 10efa-10eff 10f46-10f50 10f82-10f85 11070 11073-11074",
@@ -37,7 +37,7 @@ const laterMarks = [
   "1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5",
 ].join(" ");
 
-/** Punctuation that BERT's steps do not know. */
+/** Punctuation that the package's BERT pre-tokenizer does not treat as punctuation. */
 const laterPunctuation = [
   "61d 9fd a76 c77 c84 1b4e-1b4f 1b7d-1b7f 2e43-2e4f 2e52-2e5d 10d6e 10ead 10ed0 10f55-10f59 10f86-10f89",
   "113d4-113d5 113d7-113d8 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 11a3f-11a46",
@@ -45,25 +45,28 @@ const laterPunctuation = [
   "16d6d-16d6f 16e97-16e9a 16fe2 1e5ff 1e95e-1e95f",
 ].join(" ");
 
-/** Letters that the normalization forms do not take apart. */
+/** Letters that the package's normalization forms do not decompose. */
 const laterCompositions = "105c9 105e4 11383 11385 1138e 11391 113c5 113c7-113c8 11938 16d68-16d6a";
-/** Invisible characters that BERT's steps keep. */
+/** Invisible characters that the package's BERT normalizer keeps. */
 const laterInvisible = "890-891 8e2 110cd 13430-1343f";
 
-/** Returns ranges of hexadecimal numbers as the content of a character class. */
+/** Converts ranges of hexadecimal code points to the content of a regular expression's character class. */
 function classOf(ranges: string): string {
   return ranges.replace(/[0-9a-f]+/g, (digits) => `\\u{${digits}}`).replaceAll(" ", "");
 }
 
-/** Characters that count as unassigned in patterns. */
+/** Characters that the package's patterns treat as unassigned. */
 export const unknownToPatterns = new RegExp(`[${classOf(afterSixteen)}]`, "gu");
 export const nonspacingMarks = new RegExp(String.raw`[[\p{Mn}--[${classOf(laterNonspacing)}]]\u1734\u{1171e}]`, "gv");
 export const combiningMarks = new RegExp(String.raw`[[\p{M}--[${classOf(laterMarks)}]]\u1cf2\u1cf3]`, "gv");
-/** Everything between letters that stay whole and marks that are not put in order. */
+/**
+ * Matches text that normalization may change: all text except the letters that are not decomposed and the marks that
+ * are not reordered.
+ */
 export const decomposable = new RegExp(`[^${classOf(laterCompositions)}${classOf(laterMarks)}]+`, "gu");
-/** Content of a character class: characters that are words of their own. */
+/** Content of a character class: the characters that are words of their own for BERT. */
 export const bertPunctuation = String.raw`[\p{P}--[${classOf(laterPunctuation)}]]\u166d\u{111c9}$+<=>^${"`"}\|~`;
-/** Characters that BERT's steps remove. */
+/** Characters that the BERT normalizer removes. */
 export const invisible = new RegExp(
   String.raw`[\0\ufffd[[\p{Cc}\p{Cf}\p{Co}]--[\t\n\r${classOf(laterInvisible)}]]]`,
   "gv",

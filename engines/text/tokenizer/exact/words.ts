@@ -1,4 +1,4 @@
-// Words by exact rules: cuts of a text as the pre-tokenizers of the Python package make them.
+// Exact words: cut a text into words as the pre-tokenizers of Hugging Face's tokenizers package do.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { exactRulesKey, type WordRule } from "../../../files/tokenizer-rules.ts";
 import { spaceSymbol } from "../encoding/encoders.ts";
@@ -8,13 +8,16 @@ import { whiteSpace } from "./normalizers.ts";
 import { exactPatterns } from "./patterns.ts";
 import { bertPunctuation, unknownToPatterns } from "./unicode-versions.ts";
 
-/** Calls `emit` with the words of a part of a text. `isFirst`: whether the part is at the beginning of the whole text. */
+/**
+ * Calls `emit` with the words of a part of a text. `isFirst`: the part, or the word, is at the beginning of the whole
+ * text.
+ */
 type Cut = (part: string, isFirst: boolean, emit: (word: string, isFirst: boolean) => void) => void;
 
 const visible = new RegExp(`[^${whiteSpace}]+`, "gu");
 const bertWords = new RegExp(`[${bertPunctuation}]|[^${whiteSpace}[${bertPunctuation}]]+`, "gv");
 
-/** Returns a function that applies the rules one after the other. */
+/** Returns a function that applies the rules in order. Each rule cuts the words of the previous rule. */
 export function wordCutter(rules: readonly WordRule[]): Cut {
   const cuts = rules.map(cutOf);
   const apply = (
@@ -87,7 +90,7 @@ function matches(pattern: RegExp): Cut {
   };
 }
 
-/** Cuts before each `mark`. */
+/** Cuts `text` before each occurrence of the character `mark`. */
 function splitBefore(text: string, mark: string, isFirst: boolean, emit: Parameters<Cut>[2]): void {
   let start = 0;
   for (let at = text.indexOf(mark, 1); at > 0; at = text.indexOf(mark, at + 1)) {
@@ -97,7 +100,7 @@ function splitBefore(text: string, mark: string, isFirst: boolean, emit: Paramet
   emit(text.slice(start), isFirst && start === 0);
 }
 
-/** Cuts after each `mark`. */
+/** Cuts `text` after each occurrence of the character `mark`. */
 function splitAfter(text: string, mark: string, isFirst: boolean, emit: Parameters<Cut>[2]): void {
   let start = 0;
   for (let at = text.indexOf(mark); at >= 0; at = text.indexOf(mark, at + 1)) {

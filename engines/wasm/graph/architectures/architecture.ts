@@ -99,11 +99,11 @@ export interface EncoderRules {
   readonly outputNorm: string | null;
   /** Whether attention is bidirectional even if the file does not say so. Otherwise the file must say so. */
   readonly needsNoCausalKey?: boolean;
-  /** Whether two matrices may follow the pooling. */
+  /** Whether the model may have two dense layers after the pooling. */
   readonly takesDenseLayers?: boolean;
 }
 
-/** How a model scores a text (pooling kind rank). */
+/** Scoring rules: how a reranker computes the score of a text (pooling kind rank). */
 export interface ScoringRules {
   /** Input of the scoring head: the hidden state of the first token, of the last token, or the mean of all. */
   readonly of: "first" | "last" | "mean";
@@ -115,7 +115,10 @@ export interface ScoringRules {
 export interface Architecture {
   /** Value of `general.architecture` in the files of this architecture. */
   readonly name: string;
-  /** Which floats of a head the rope rotates as a pair: neighbours (2i and 2i + 1), or i and i + rotated / 2. */
+  /**
+   * Which floats of a head the rope rotates as a pair. "neighbours": floats 2i and 2i + 1. "halves": floats i and i +
+   * rotated / 2.
+   */
   readonly pairing: "neighbours" | "halves";
   /** Kind of all norms of the model: RMS norm or layer norm. */
   readonly norm: "rms" | "layer";

@@ -65,7 +65,7 @@ export function slidingAttention(facts: LayerFacts, differing: Partial<Attention
   return wholeAttention(facts, ropes.length > 1 ? 1 : 0, { behind: side, ahead: side, ...differing });
 }
 
-/** Post-norm: each block takes the hidden state as its input, and the sum of hidden state and result is normed. */
+/** Returns a post-norm layer: the input of each block is the hidden state, and the sum of hidden state and block result is normed. */
 export function postNormed(attention: AttentionStep, feedForward: FeedForwardStep | ExpertsStep): LayerStep[] {
   return [
     { kind: "norm", weight: null },

@@ -1,4 +1,4 @@
-// eurobert and neo-bert: encoders built like llama, with attention to both sides.
+// eurobert and neo-bert: encoders with the layers of llama, but bidirectional attention.
 import type { Architecture } from "./architecture.ts";
 import { wholeAttention } from "./bert.ts";
 import { gatedFeedForward, preNormed } from "./decoder.ts";

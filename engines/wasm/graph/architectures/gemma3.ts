@@ -39,7 +39,7 @@ export const gemma3: Architecture = {
     preNormed(causalAttention(facts, { norms: headNorms, postNorm: "post_attention_norm" }), feedForward),
 };
 
-/** EmbeddingGemma: attends to both sides; two dense layers may follow the pooling. */
+/** EmbeddingGemma: Gemma 3 with bidirectional attention. It may have two dense layers after the pooling. */
 export const gemmaEmbedding: Architecture = {
   ...gemma3,
   name: "gemma-embedding",

@@ -3,7 +3,9 @@ import type { Architecture, AttentionStep } from "./architecture.ts";
 import { postNormed, wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 
-/** Maximum slope of the position bias; files do not state it. */
+/**
+ * Value of Hyperparameters.alibi (position bias), which files do not state: the slopes of the heads go down to 2^-8.
+ */
 const alibi = 8;
 const rowNorms: AttentionStep["norms"] = { query: "attn_q_norm", key: "attn_k_norm", span: "row" };
 

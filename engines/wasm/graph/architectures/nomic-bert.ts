@@ -31,7 +31,7 @@ export const nomicBertMoe: Architecture = {
   },
 };
 
-/** Jina Embeddings 3: its task adapters are files of their own. */
+/** Jina Embeddings 3: nomic-bert whose task adapters are in separate files. */
 export const jinaBertV3: Architecture = {
   ...nomicBert,
   name: "jina-bert-v3",

@@ -1,5 +1,5 @@
-// Qwen2-VL and Qwen2.5-VL: qwen2 with a rope in three dimensions (M-RoPE). Sections of the rotated pairs turn with a token's
-// time, row and column; in text, all three are its position.
+// Qwen2-VL and Qwen2.5-VL: qwen2 with a rope in three dimensions (M-RoPE). The rotated pairs are divided into three sections, which are
+// rotated by a token's time, row and column. For text tokens, all three are the token's position.
 import type { Keys } from "../keys.ts";
 import type { CommonShape } from "../shape.ts";
 import type { Architecture } from "./architecture.ts";
@@ -11,7 +11,10 @@ export const qwen2vl: Architecture = {
   readTraits: (keys, shape) => ({ ropeAxes: readAxes(keys, shape) }),
 };
 
-/** Reads the numbers of pairs of each section: time, row, column, and a fourth section that must be empty. */
+/**
+ * Reads the number of pairs in each section (time, row, column) and returns the coordinate that rotates each pair. A fourth section must be
+ * empty.
+ */
 function readAxes(keys: Keys, { rotated }: CommonShape): Uint8Array {
   const key = "rope.dimension_sections";
   const sections = keys.value(key);

@@ -52,8 +52,8 @@ export function kvPageBytes(kvType: i32, kvHeads: i32, headLength: i32, blockTok
 }
 
 /**
- * Each of these four functions returns an address in one KV head's part of a page: that of the keys, values, key scales
- * or value scales of token `first`. For keys, `first` is a multiple of 8.
+ * Each of these four functions returns the address of the keys, values, key scales or value scales in one KV head's
+ * part of a page, for the tokens from `first` on. For keys, `first` is a multiple of 8.
  */
 export function keysAt(kvType: i32, part: usize, first: i32, headLength: i32): usize {
   return part + <usize>(first >> 3) * keyEightBytes(kvType, headLength);
@@ -83,7 +83,7 @@ export function valueEightBytes(kvType: i32, tokens: i32): usize {
   return <usize>(tokens * 8 * valueBytes(kvType));
 }
 
-/** Returns the number of bytes from the scales of one group of 32 dimensions to those of the next group. */
+/** Returns the number of bytes from the scales of one group of 32 dimensions to the scales of the next group. */
 export function scaleStride(blockTokens: i32): usize {
   return <usize>(wholeEights(blockTokens) << 2);
 }
@@ -106,8 +106,8 @@ export function unpackKeys(
 }
 
 /**
- * Converts the values of `count` tokens to floats in the same order. In the target, each group of 8 dimensions has room
- * for `room` tokens.
+ * Converts the values of `count` tokens to floats in the same order. Each group of 8 dimensions at `to` has space for
+ * `room` tokens.
  */
 export function unpackValues(
   kvType: i32, from: usize, eightBytes: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,

@@ -67,7 +67,7 @@ function toBfloat(x: v128): v128 {
   return i32x4.shr_u(i32x4.add(x, i32x4.add(even, i32x4.splat(0x7fff))), 16);
 }
 
-/** Values beyond the largest float16 are set to the largest float16, because an infinity would make a whole row NaN. */
+/** Limits values beyond the largest float16 to the largest float16, because an infinity would make a whole row NaN. */
 // @ts-expect-error: decorator
 @inline
 function toFloat16(x: v128): v128 {

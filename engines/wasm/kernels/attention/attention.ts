@@ -22,8 +22,8 @@ export { kvWrite } from "./attention-write";
 const TILE_TOKENS: i32 = 32;
 const TILE_FLOATS: i32 = 4096;
 /**
- * Maximum number of queries for which a tile is read without conversion. For more queries, the tile is converted to
- * floats.
+ * Maximum number of queries for which the products read a tile without conversion. For more queries, the tile is first
+ * converted to floats.
  */
 const FEW_QUERIES: i32 = 8;
 /** Number of bytes of one query's scores in a tile. */
@@ -57,7 +57,7 @@ let recordStep: usize = 0;
 let scaleStep: usize = 0;
 /** Slopes of the query heads of the current KV head; 0 = no position bias. */
 let headSlopes: usize = 0;
-/** Number of tokens after a row's own token up to which the row attends, plus 1. */
+/** 1 + the number of tokens after its own token to which a row attends. */
 let seenFromOwn: i32 = 0;
 
 // State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i
@@ -108,8 +108,8 @@ export function attend(
 }
 
 /**
- * Computes attention of all queries over a page in which `written` tokens have been written. A value less than 1 means
- * that the page has no written tokens.
+ * Computes attention of all queries over a page. `written` is the number of tokens that have been written to the page;
+ * the page is empty if it is less than 1.
  */
 function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
   if (hiddenToFirst >= written) return;
@@ -187,7 +187,7 @@ function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   }
 }
 
-/** Fills the row tables of both products for `count` queries. Returns the row of the last query. */
+/** Fills the row tables of both matrix products for `count` queries. Returns the row number of the last query. */
 // @ts-expect-error: decorator
 @inline
 function beginRows<T>(query: i32, count: i32): i32 {

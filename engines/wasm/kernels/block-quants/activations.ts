@@ -16,8 +16,8 @@ import {
 } from "./layout";
 
 /**
- * Minimum magnitude. If the largest magnitude of a block is smaller, the block counts as zero, because 127 / magnitude
- * must be finite.
+ * Minimum of the largest magnitude in a block. If the largest magnitude is smaller, all values of the block count as
+ * zero, because 127 / magnitude must be finite.
  */
 export const SMALLEST: f32 = 1e-30;
 /**

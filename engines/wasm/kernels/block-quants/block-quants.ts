@@ -9,8 +9,8 @@ export { readRow } from "./reading";
 export { matrixBytes, packRows } from "./rows";
 
 /**
- * Size of a chunk of activations. A chunk is read again for every 16 rows of the matrix, so it should stay in the L2
- * cache.
+ * Size in bytes of a chunk of activations. A chunk is read again for every 16 rows of the matrix, so it should stay in
+ * the L2 cache.
  */
 const CHUNK_BYTES: i32 = 192 * 1024;
 /** Minimum number of columns in a chunk, because the matrix is read from memory once per chunk. */

@@ -26,7 +26,7 @@
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../types";
 
 export const BLOCK: i32 = 32;
-/** Number of rows in a group. */
+/** Number of matrix rows in a group. */
 export const ROWS: i32 = 4;
 /** Number of bytes from a block's scales to its mins. */
 export const MINIMUMS_AT: usize = 8;
@@ -99,9 +99,9 @@ export function biasOf(type: i32): i32 {
 }
 
 /**
- * Whether a column's offset is the sum of its activations, as a float. This is false for Q5_1 with method NARROW,
- * because the operands need a bias to fit in 16 bits. In that case, finish() computes the sum of the activations from
- * the offset.
+ * Whether the offset in a column of activations is the sum of the activations, as a float. This is false for Q5_1 with
+ * method NARROW, because its operands need a bias to fit in 16 bits. In that case, finish() computes the sum of the
+ * activations from the offset.
  */
 // @ts-expect-error: decorator
 @inline

@@ -1,8 +1,10 @@
-// Products of float matrices with prepared activations (layout: floats.ts). A tile is the part of the results that one
-// loop computes; it has as many sums as fit in the registers. An iteration of this loop processes one column of the
-// matrix. A longer iteration would need too many registers, because V8 moves all loads of an iteration before its sums.
+// Products of float matrices with prepared activations; floats.ts defines the layout. A tile is the part of the results
+// that one loop computes; it has as many sums as fit in the registers. An iteration of this loop processes one column
+// of the matrix. A longer iteration would need too many registers, because V8 moves all loads of an iteration before
+// its sums.
 //
-// Every sum adds the columns of the matrix in order, so a sequence gets the same results in a batch as alone.
+// Every sum adds the columns of the matrix in the same order. Therefore a sequence gets the same results in a batch and
+// alone.
 //
 // T selects how the values of the matrix are loaded: f32 for F32, i16 for F16, u16 for BF16.
 import { multiplyAdd } from "../arithmetic";
@@ -17,7 +19,10 @@ const BLOCK_BYTES: i32 = 256 << 10;
  * constant in every iteration.
  */
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
-/** Size in bytes of the factor of the sums, in all lanes. F16 has it after the values of each group (floats.ts). */
+/**
+ * Size in bytes of the factor of the sums, which F16 stores after the values of each group (floats.ts): one vector with
+ * the factor in all lanes.
+ */
 export const FACTOR_BYTES: usize = 16;
 
 /**
@@ -57,14 +62,17 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   }
 }
 
-/** Returns whether the sums have to be multiplied by a factor: only F16. */
+/** Whether the sums must be multiplied by the factor of their group. This is true only for F16. */
 // @ts-expect-error: decorator
 @inline
 function isFactored<T>(): bool {
   return !isFloat<T>() && isSigned<T>();
 }
 
-/** Returns the values of a group of rows in one column. For F16, they lack a factor; see floats.ts. */
+/**
+ * Returns the values of a group of rows in one column as floats. For F16, the factor of the group is not yet applied
+ * (see floats.ts).
+ */
 // @ts-expect-error: decorator
 @inline
 function column<T>(at: usize, mask: v128): v128 {
@@ -73,7 +81,7 @@ function column<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask);
 }
 
-/** Returns the values of a group of rows in the column after `at`. */
+/** Like column(), for the column after the one at `at`. */
 // @ts-expect-error: decorator
 @inline
 function nextColumn<T>(at: usize, mask: v128): v128 {
@@ -82,7 +90,7 @@ function nextColumn<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at, 8), 13), mask);
 }
 
-/** Stores sums, multiplied by the factor at the address `factor`, where the values of the group end. */
+/** Stores sums. For F16, first multiplies them by the factor at the address `factor`, the end of the group's values. */
 // @ts-expect-error: decorator
 @inline
 function storeSums<T>(y: usize, sums: v128, factor: usize): void {

@@ -1,23 +1,22 @@
-// Float matrices: F32, F16 and BF16, each stored in its own type. Rows are stored in groups of four. A group has a
-// vector for each column, with one row per lane. Each activation is copied to all lanes, so products need no sums
-// across lanes.
+// Float matrices: F32, F16 and BF16, each stored in its own type. Rows are stored in groups of four. A group has a vector for each column,
+// with one row per lane. Each activation is copied to all lanes, so products need no sums across lanes.
 //
-// F16: the bits of a value, moved to their positions in an F32, give the value times 2^-112. A subnormal F16 would give
-// a subnormal F32, and a product of such a number takes 100 cycles and more on Intel CPUs. Groups of rows without
-// values of 128 and above, so nearly all groups, are therefore stored with an exponent that is larger by 10: then
-// all values are normal, exact, and multiplied by 2^-102. After its values, each group has the factor of its sums.
+// F16: the bits of a value, moved to their positions in an F32, represent the value times 2^-112. A subnormal F16 would become a subnormal
+// F32, and a product with a subnormal number takes 100 cycles or more on Intel CPUs. Therefore, if all values of a group are below 128, as
+// in nearly all groups, the group is stored with exponents that are larger by 10. Then all values are normal and still exact, and represent
+// the weights times 2^-102. Each group is followed by the factor by which its sums must be multiplied.
 
 import { F16, F32 } from "../types";
 import { FACTOR_BYTES, multiplyFloats } from "./float-products";
 
 /**
- * Part of the factor 2^112 or 2^102 that is applied to the activations: 2^80. The other part is applied to the sums.
- * Activations, products and sums thus stay in range.
+ * Factor of the activations for F16: 2^80, a part of the total factor 2^112 or 2^102. The other part is applied to the sums. Activations,
+ * products and sums thus stay in range.
  */
 const F16_ACTIVATION_FACTOR: f32 = 1.2089258196146292e24;
-/** Factor of the sums for values in F16's own encoding: 2^32. */
+/** Factor of the sums for a group with the original exponents of F16: 2^32. */
 const F16_SUM_FACTOR: f32 = 4294967296.0;
-/** Factor of the sums for values with a larger exponent: 2^22. */
+/** Factor of the sums for a group with exponents that are larger by 10: 2^22. */
 const SHIFTED_SUM_FACTOR: f32 = 4194304.0;
 
 // @ts-expect-error: decorator
@@ -26,7 +25,7 @@ function valueBytes(type: i32): i32 {
   return type == F32 ? 4 : 2;
 }
 
-/** Returns the bytes of a group of four rows. */
+/** Returns the size in bytes of a packed group of four rows. */
 // @ts-expect-error: decorator
 @inline
 function groupBytes(type: i32, k: i32): usize {
@@ -94,14 +93,16 @@ function packGroup(type: i32, source: usize, target: usize, rowBytes: usize, pre
   return v128.any_true(badD) ? 4 : 0;
 }
 
-/** Makes the exponents of the packed F16 values from `at` to `end` larger by 10 if possible, and stores the factor. */
+/**
+ * Adds 10 to the exponents of the packed F16 values from `at` to `end` if all values are below 128. Stores the factor of the sums at `end`.
+ */
 function shiftExponents(at: usize, end: usize): void {
   const withoutSign = i16x8.splat(0x7fff);
   let largest = i16x8.splat(0);
   for (let from = at; from != end; from += 16) {
     largest = i16x8.max_s(largest, v128.and(v128.load(from), withoutSign));
   }
-  // Exponents have five bits; 128 has the exponent 22.
+  // Exponents have five bits, so only exponents up to 21 can be increased by 10. The exponent of 128 is 22.
   const isShifted = !v128.any_true(i16x8.ge_s(largest, i16x8.splat(22 << 10)));
   v128.store(end, f32x4.splat(isShifted ? SHIFTED_SUM_FACTOR : F16_SUM_FACTOR));
   if (!isShifted) return;
@@ -114,7 +115,7 @@ function shiftExponents(at: usize, end: usize): void {
   }
 }
 
-/** Returns subnormal F16 values and zeros with an exponent that is larger by 10. Other values give undefined results. */
+/** Adds 10 to the exponents of subnormal F16 values, which become normal; zeros stay zero. Other values give undefined results. */
 function shiftedSubnormals(values: v128): v128 {
   const multiples = v128.and(values, i16x8.splat(0x03ff)); // of 2^-24
   const lower = normalized(i32x4.extend_low_i16x8_u(multiples));
@@ -122,7 +123,7 @@ function shiftedSubnormals(values: v128): v128 {
   return v128.or(i16x8.narrow_i32x4_s(lower, upper), v128.and(values, i16x8.splat(-0x8000)));
 }
 
-/** Returns the exponents and fractions of multiples of 2^-24, at the positions of F16. An exponent of 1 means 2^-24. */
+/** Returns the bits of the numbers multiples * 2^-24 in F16 format, with exponents larger by 10: 2^-24 has the exponent 1. */
 // @ts-expect-error: decorator
 @inline
 function normalized(multiples: v128): v128 {
@@ -176,7 +177,7 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   }
 }
 
-/** Returns a value; for F16 it lacks the factor. */
+/** Returns a value of the matrix as a float. For F16, the factor of the group is not yet applied. */
 // @ts-expect-error: decorator
 @inline
 function readValue(type: i32, at: usize): f32 {

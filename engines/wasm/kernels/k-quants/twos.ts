@@ -138,10 +138,7 @@ function addProductsOfTwo(
   addRows(superScales + superGap * 2, superGap, u21, u31, y + stride + below * 2, below);
 }
 
-/**
- * Adds the part of the mins to y, for one record of four groups of rows: the mins of the rows, times the sums of two columns of
- * activations.
- */
+/** Adds the mins of one record of four groups of rows, times the sums of two columns of activations, to y. */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfTwo(

@@ -1,5 +1,5 @@
-// MCP servers in requests: their names, their schemas, and the server tools that a request gets from them. The operator
-// configures the servers; a request only names them.
+// MCP servers in requests: their names, their schemas, and the tools that they add to a request. The operator configures the
+// servers; requests only name them.
 import { z } from "zod";
 import type { OfferedServerTool } from "../../../../actors/api/agent/agents.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -10,12 +10,12 @@ import { ignored, refused } from "../fields.ts";
 const MAX_LABEL_LENGTH = 256;
 const MAX_ALLOWED = 256;
 
-/** An MCP server that a request names. */
+/** MCP server that a request names. */
 export interface NamedServer {
   readonly label: string;
-  /** Names of the tools to offer; null: all tools of the server. */
+  /** Names of the tools to offer; null: all tools of this MCP server. */
   readonly allowed: readonly string[] | null;
-  /** Names of tools not to offer. */
+  /** Names of the tools not to offer. */
   readonly denied?: readonly string[];
 }
 
@@ -28,7 +28,7 @@ const toolFilter = z.strictObject({
   read_only: refused("tools are not known to be read-only; list them in tool_names", (value) => value === false),
 });
 
-/** Tool type that offers the tools of a configured MCP server. */
+/** Schema of the tool type that offers the tools of a configured MCP server. */
 export const mcpTool = z.strictObject({
   type: z.literal("mcp"),
   server_label: serverLabel.meta({ description: "Name of an MCP server in the server's settings." }),
@@ -63,14 +63,14 @@ export function namedServer({ server_label: label, allowed_tools: allowed }: Mcp
   return { label, allowed: list ?? null };
 }
 
-/** Choice of a tool of an MCP server. */
+/** Schema of a tool choice that names a tool of an MCP server. */
 export const mcpChoice = z.strictObject({
   type: z.literal("mcp"),
   server_label: serverLabel,
   name: z.string().min(1).max(MAX_LABEL_LENGTH).meta({ description: "Name of the tool." }),
 });
 
-/** Returns whether calls of the tool need an approval. */
+/** Returns whether calls of tools of an MCP server need an approval. */
 export function asksForApproval({ require_approval: required }: McpTool): boolean {
   if (typeof required === "object") return required?.always !== null && required?.always !== undefined;
   return required === "always";
@@ -87,16 +87,14 @@ export function* approvalConflicts(
   ];
 }
 
-/** Returns whether the named servers offer a tool; null if the tool's server is not among them. */
+/** Returns whether the named servers offer a tool; null if the request does not name the tool's server. */
 export function isOfServers({ spec, server }: OfferedServerTool, servers: readonly NamedServer[]): boolean | null {
   const own = servers.filter(({ label }) => label === server);
   if (own.length === 0) return null;
   return own.some(({ allowed, denied = [] }) => (allowed?.includes(spec.name) ?? true) && !denied.includes(spec.name));
 }
 
-/**
- * Throws invalid_value for an unknown server, a server that currently has no tools, and an unknown tool of a server.
- */
+/** Throws invalid_value for an unknown MCP server, a server that currently has no tools, or an unknown tool of a server. */
 export function requireServers(servers: readonly NamedServer[], offered: readonly OfferedServerTool[]): void {
   for (const { label, allowed, denied } of servers) {
     const tools = offered.filter(({ server }) => server === label).map(({ spec }) => spec.name);

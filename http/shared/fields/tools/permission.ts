@@ -1,5 +1,5 @@
-// Request field `agent_permission`: whether tools may run on the server. The value "ask" is rejected if the response is not
-// streamed, because the server asks for approvals in the stream.
+// Request field `agent_permission`: whether tools may run on the server. The value "ask" is valid only for streamed responses,
+// because the server asks for approvals in the stream.
 import { z } from "zod";
 import type { Conflict } from "../conflicts.ts";
 

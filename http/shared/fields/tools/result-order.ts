@@ -1,9 +1,9 @@
-// Order of tool results: sorts the results of a message's calls into the order of the calls. Clients that run calls
-// concurrently may send the results in the order in which the calls ended. Most chat templates write results without
-// call ids, so the model can only match them by order.
+// Order of tool results: sorts the results of a message's tool calls into the order of the calls. Clients that run calls
+// concurrently may send results in the order in which the calls ended. Most chat templates omit call ids, so the model can
+// match results only by order.
 import type { ChatMessage } from "../../../../engines/generation.ts";
 
-/** Returns the messages with sorted results. A result without a call stays after the other results. */
+/** Returns the messages with sorted tool results. Results without a call stay after the other results. */
 export function resultsInCallOrder(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const ordered = [...messages];
   for (const [i, { toolCalls = [] }] of messages.entries()) {

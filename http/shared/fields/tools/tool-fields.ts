@@ -1,5 +1,5 @@
-// Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also
-// lists the types of hosted tools that this server runs, and the types that it rejects with an error that names them.
+// Tool schemas that the protocols share: names and limits, the declaration of a function, and the tool choice. Also lists the
+// hosted tool types that this server runs, and those that it rejects with an error that names them.
 import { z } from "zod";
 import type { SkillReference, ToolGroup } from "../../../../actors/api/agent/agents.ts";
 import type { ToolSpec } from "../../../../engines/generation.ts";
@@ -19,7 +19,7 @@ export function toolName(maxLength: number) {
 
 export const toolDescription = z.string().max(MAX_DESCRIPTION_LENGTH);
 
-/** Fields of a function in OpenAI's protocols, except its name. */
+/** Fields of a function declaration in OpenAI's protocols, except the name. */
 export const declaration = {
   description: toolDescription.nullish(),
   parameters: z
@@ -65,7 +65,7 @@ const skillReference = z.strictObject({
 
 const fileIds = z.array(z.string().min(1).max(MAX_ID_LENGTH)).max(MAX_CONTAINER_FILES);
 
-/** Tool that runs Python code on the server. */
+/** Schema of the tool that runs Python code on the server. */
 export const codeInterpreterTool = z.strictObject({
   type: z.literal("code_interpreter"),
   container: z
@@ -84,7 +84,7 @@ export const codeInterpreterTool = z.strictObject({
     .nullish(),
 });
 
-/** Tool that runs shell commands on the server. */
+/** Schema of the tool that runs shell commands on the server. */
 export const shellTool = z.strictObject({
   type: z.literal("shell"),
   environment: z
@@ -100,7 +100,7 @@ export const shellTool = z.strictObject({
 
 export type ServerTool = z.output<typeof codeInterpreterTool> | z.output<typeof shellTool>;
 
-/** Maps the tool types that the server runs to their features. */
+/** Maps the tool types that the server runs to features. */
 export const serverToolGroups = { code_interpreter: "code_execution", shell: "shell" } as const satisfies Record<
   ServerTool["type"],
   ToolGroup
@@ -112,22 +112,22 @@ export const serverToolNames = {
   shell: "service_shell",
 } as const satisfies Record<ServerTool["type"], string>;
 
-/** Tool choice that names a tool of the server. */
+/** Schema of a tool choice that names a tool of the server. */
 export const serverChoice = z.strictObject({ type: z.enum(["code_interpreter", "shell"]) });
 
-/** Returns the ids of the files that a server tool lists. */
+/** Returns the ids of the files that a server tool in a request lists. */
 export function filesOfTool(tool: ServerTool): readonly string[] {
   const environment = tool.type === "shell" ? tool.environment : tool.container;
   return typeof environment === "object" ? (environment?.file_ids ?? []) : [];
 }
 
-/** Returns the skills that a server tool lists. */
+/** Returns the skills that a server tool in a request lists. */
 export function skillsOfTool(tool: ServerTool): readonly SkillReference[] {
   const skills = tool.type === "shell" ? (tool.environment?.skills ?? []) : [];
   return skills.map(({ skill_id: id, version }) => ({ id, version: versionOf(version) }));
 }
 
-/** Returns the session of a container. Throws not_found if the id does not have the form of a container id. */
+/** Returns the session of a container. Throws not_found if the text is not a container id. */
 export function sessionOfContainer(id: string): string {
   const session = id.startsWith(containerPrefix) ? id.slice(containerPrefix.length) : "";
   if (/^[A-Za-z0-9_-]{1,128}$/.test(session)) return session;
@@ -136,10 +136,10 @@ export function sessionOfContainer(id: string): string {
   });
 }
 
-/** Prefix of container ids, which is followed by the session id. */
+/** Prefix of container ids. The session id follows it. */
 export const containerPrefix = "cntr_";
 
-/** Names of the web search tool of OpenAI. */
+/** Type names of OpenAI's web search tool. */
 export const webSearchTypes = [
   "web_search",
   "web_search_2025_08_26",
@@ -147,7 +147,7 @@ export const webSearchTypes = [
   "web_search_preview_2025_03_11",
 ] as const;
 
-/** Tool types of OpenAI that this server does not run. */
+/** OpenAI's hosted tool types that this server does not run. */
 export const hostedTypes = [
   "file_search",
   "local_shell",
@@ -175,8 +175,8 @@ export function refusedChoices<const Types extends readonly [string, ...string[]
 }
 
 /**
- * Schema of a tool choice that names a function, nested (chat completions) or flat (responses). `example` is the form that the
- * error message shows.
+ * Creates the schema of a tool choice that names a function, nested (chat completions) or flat (responses). `example`: form
+ * shown in the error message.
  */
 export function namedFunction(name: z.ZodString, example: string) {
   return z
@@ -203,8 +203,8 @@ export function nameOf(named: Named): string {
 const modes = z.enum(["none", "auto", "required"]);
 
 /**
- * Creates the fields of the tool choice. `choice` is the schema of the object form. It is the first member of the union, so
- * that the error for an invalid object comes from this schema.
+ * Creates the fields of the tool choice. `choice`: schema of the object form. It is the first member of the union, so that
+ * errors about an invalid object come from this schema.
  */
 export function choiceFields<Choice extends z.ZodType>(choice: Choice) {
   return {

@@ -3,7 +3,9 @@ import type { ToolSpec, ToolUse } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Conflict } from "../conflicts.ts";
 
-/** Tool choice of a request. If `names` is null, any tool may be called. Mode `one`: exactly one call, of the named tool. */
+/**
+ * Tool choice of a request. `names`: tools that may be called; null: any tool. Mode `one`: exactly one call of the named tool.
+ */
 export interface ToolChoice {
   readonly mode: "none" | "auto" | "required" | "one";
   readonly names: readonly string[] | null;
@@ -12,8 +14,8 @@ export interface ToolChoice {
 export const anyTool: ToolChoice = { mode: "auto", names: null };
 
 /**
- * Returns the tools that may be called; null if no tool may be called. The prompt contains only these tools. Throws
- * invalid_value if a tool of the request has the same name as a tool that the server adds.
+ * Returns the tools that may be called; null if no tool may be called. Only these tools are in the prompt. Throws invalid_value
+ * if a tool of the request has the same name as a server tool.
  */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
   const twice = usedTwice(specs);
@@ -32,7 +34,7 @@ export function* toolConflicts(specs: readonly ToolSpec[]): Iterable<Conflict> {
   if (twice !== undefined) yield ["tools", `expected tools of different names, got "${twice}" twice`];
 }
 
-/** Throws invalid_value if the choice does not fit the tools. `specs`: all offered tools, including the server's. */
+/** Throws invalid_value if the tool choice does not fit the tools. `specs`: all offered tools, including server tools. */
 export function checkChoice(specs: readonly ToolSpec[], choice: ToolChoice): void {
   for (const [param, problem] of choiceConflicts(specs, choice)) {
     throw new ServerError("invalid_value", `${param}: ${problem}`, { param });
@@ -61,7 +63,7 @@ interface OtherFields {
   readonly ignore_eos?: boolean | null | undefined;
 }
 
-/** Yields the conflicts between tool calls and other fields. */
+/** Yields the conflicts between tool calls and other request fields. */
 export function* callConflicts(use: ToolUse | null, { grammar, ignore_eos }: OtherFields): Iterable<Conflict> {
   if (use !== null && grammar !== null && grammar !== undefined) {
     yield ["grammar", 'cannot be combined with tools, which are called in another form; send tool_choice "none"'];

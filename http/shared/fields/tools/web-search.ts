@@ -15,16 +15,16 @@ export const webToolNames = {
   page: "service_website_content_extractor",
 } as const;
 
-/** How a request uses the web tools. */
+/** Web tool settings of a request. */
 export interface WebUse {
-  /** Request field that offers web search; used in error messages. */
+  /** Request field that enables web search, for error messages. */
   readonly field: "tools" | "web_search_options";
   readonly options: WebOptions;
   /** Maximum number of calls, by tool name. */
   readonly maxUses: Readonly<Record<string, number>>;
   /** Tool descriptions that replace the default ones, by tool name. */
   readonly descriptions: Readonly<Record<string, string>>;
-  /** Names of web tools that the request does not offer. */
+  /** Names of the web tools that are not offered. */
   readonly withoutTools: readonly string[];
 }
 
@@ -41,7 +41,7 @@ export const contextSizeField = z
   .nullish()
   .meta({ description: "How much text of the found pages a search returns.", default: "medium" });
 
-/** Domain name without scheme and path. It includes its subdomains. */
+/** Domain name without scheme or path. Subdomains are included. */
 const domain = z
   .string()
   .max(MAX_DOMAIN_LENGTH)
@@ -63,21 +63,21 @@ export const placeFields = {
 
 type Place = Partial<Record<keyof typeof placeFields, string | null | undefined>>;
 
-/** Returns a location; null if all its fields are absent. */
+/** Returns a user location; null if all of its fields are absent. */
 export function locationOf(place: Place | null | undefined): UserLocation | null {
   const { city = null, country = null, region = null, timezone = null } = place ?? {};
   const isKnown = [city, country, region, timezone].some((value) => value !== null);
   return isKnown ? { city, country, region, timezone } : null;
 }
 
-/** Fields of web search tools that other servers support and this server ignores. */
+/** Web search fields that other servers support and this server ignores. */
 export const ignoredWebFields = {
   external_web_access: ignored(z.boolean(), "searches always use the web; the server keeps no index of it"),
   return_token_budget: ignored(z.unknown(), "search_context_size limits the text of a search"),
   image_settings: ignored(z.unknown(), "searches return text"),
 } as const;
 
-/** Web search tool of the responses protocol. */
+/** Schema of the web search tool of the responses protocol. */
 export const webSearchTool = z.strictObject({
   type: z.enum(webSearchTypes),
   search_context_size: contextSizeField,
@@ -112,7 +112,7 @@ function optionsOf({ search_context_size, place, filters }: OptionFields): WebOp
   };
 }
 
-/** Field `web_search_options` of chat completions and messages. If it is present, web search is offered. */
+/** Field `web_search_options` of chat completions and messages, which enables web search. */
 export const webSearchOptionsField = z
   .strictObject({
     search_context_size: contextSizeField,

@@ -1,6 +1,6 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies are read field by field
-// Requests of the Responses API that send back the items of earlier calls: which session they continue, and what the
-// model reads.
+// Requests of the Responses API that contain the items of earlier tool calls: which session they continue, and what the model
+// gets to read.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -78,7 +78,7 @@ describe("items of earlier calls", () => {
         async () => {
           for await (const { name, data } of eventsOf(response)) {
             if (name === "response.output_item.done" && items.length < 2) items.push(data.item as Item);
-            // Leave at the result of the first call of the second round.
+            // Disconnect at the result of the first call of the second round.
             if (name === "response.output_item.done" && (data.item as Item).code === "3") leaving.abort();
           }
           assert.fail("the run has ended");
@@ -88,7 +88,7 @@ describe("items of earlier calls", () => {
       assert.equal(items.length, 2);
       const session = sessionOfContainer(String(items[0]?.container_id));
       // Wait until the run has ended. While a session has a run, a request that does not name the session gets a branch
-      // of it.
+      // of the session.
       await sleep(500);
       rig.script("continued");
       const input = [...start, ...items, said("go on")];

@@ -1,5 +1,5 @@
-// Server for tests of MCP tools in runs. Its model is scripted and makes one call per round. The HTTP server, the agent
-// loop and the places are real.
+// MCP runs: server for tests of MCP tools in agent runs. Its model is scripted and makes one call per round. The HTTP
+// server, the agent loop and the threads are real.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ type Json = Readonly<Record<string, unknown>>;
 
 const messages = [{ role: "user", content: "add" }];
 
-/** Requests that start a run, one for each protocol. */
+/** One request for each protocol that starts a run. */
 export const protocols: readonly { readonly name: string; readonly path: string; readonly body: Json }[] = [
   { name: "chat", path: "/v1/chat/completions", body: { model: "default", messages, enable_code_execution: true } },
   {
@@ -82,7 +82,7 @@ export class McpRuns {
   }
 }
 
-/** Starts the server with the tools of `mcp`, whose servers are connected. */
+/** Starts the server with the tools of the MCP servers that `mcp` has connected. */
 export async function startMcpRuns(mcp: McpRig): Promise<McpRuns> {
   const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-runs-"));
   const places = await startAgentPlaces(folder, null);

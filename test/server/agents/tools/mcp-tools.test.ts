@@ -1,4 +1,5 @@
-// Tools of MCP servers in runs over HTTP. The model is scripted; the MCP servers, their place and the HTTP server are real.
+// MCP tools in agent runs over HTTP. Only the model is scripted; the MCP servers, the thread that connects to them and the HTTP
+// server are real.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { McpRig, nodeProcess, officialServers, serverSettings, until } from "../../../threads/mcp/rig.ts";
@@ -109,7 +110,7 @@ describe("tools of MCP servers in runs", () => {
     assert.match(asked.stream, /Ada/);
   });
 
-  it("whose question is denied are told so", async () => {
+  it("learn that their question was denied", async () => {
     runs.calls = [["trigger-elicitation-request", {}]];
     const { stream } = await chatAsking({}, { decision: "deny" });
     assert.match(stream, /declined/);
@@ -128,7 +129,7 @@ describe("tools of MCP servers in runs", () => {
   });
 });
 
-/** Sends a streamed chat request, decides its first approval, and returns the approval and the whole stream. */
+/** Sends a streamed chat request and decides its first approval. Returns the approval and the whole stream. */
 async function chatAsking(body: Json, decision: Json, before: (id: string) => Promise<void> = async () => {}) {
   const response = await fetch(`${runs.server.url}/v1/chat/completions`, {
     method: "POST",

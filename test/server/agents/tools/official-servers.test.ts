@@ -1,5 +1,5 @@
-// The official MCP servers over every protocol: a run calls each of their tools, the client gets progress, and the MCP
-// server gets cancellations.
+// Official MCP servers over every protocol: a run calls each of their tools, the client gets the progress, and the MCP
+// server gets the cancellation.
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -22,7 +22,7 @@ import { type McpRuns, protocols, startMcpRuns } from "./mcp-runs.ts";
 
 const base = mkdtempSync(join(tmpdir(), "troupe-mcp-"));
 const folder = join(base, "files");
-/** File to which the server over stdio writes what it receives. */
+/** File in which the stdio MCP server records the messages that it receives. */
 const received = join(base, "received.jsonl");
 const cancelled = /"notifications\/cancelled"/g;
 
@@ -133,7 +133,7 @@ for (const { name: protocol, path, body } of protocols) {
   });
 }
 
-/** Proxy for a server over HTTP. Records the bodies of all requests. */
+/** Proxy in front of an HTTP MCP server. Records the bodies of all requests. */
 class Recorder {
   received = "";
   readonly #server: Server;

@@ -1,6 +1,6 @@
 // biome-ignore-all lint/suspicious/noExplicitAny: the bodies of three protocols are read field by field
-// Server tools in requests of three protocols: which requests offer them, and what their clients see. The tools are fakes; the
-// agent loop, the server and the official clients are real.
+// Server tools in requests of three protocols: which requests offer the tools to the model, and what the clients see. The tools
+// are fakes; the agent loop, the server and the official clients are real.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
@@ -16,7 +16,7 @@ function serverTool(name: string, server: string | null = null): ServerTool {
     server,
     async run({ arguments: args, onProgress }) {
       onProgress({ progress: 1, total: 2, message: "half" });
-      // A tool may report progress after its end.
+      // A tool may still report progress after it has returned.
       setImmediate(() => onProgress({ progress: 2, total: 2, message: "late" }));
       if (args.includes("fail")) throw new Error("the shelf is empty");
       return { status: "success", content: `${name} got ${args}`, images: [] };
@@ -43,7 +43,7 @@ after(async () => {
   await rig.stop();
 });
 
-/** Names of the tools that the model saw in the last request. */
+/** Returns the names of the tools that were offered to the model in the last request. */
 const offered = (of = rig): readonly string[] =>
   of.inference.lastRun.request.tools?.specs.map(({ name }) => name) ?? [];
 

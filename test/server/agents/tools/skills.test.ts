@@ -1,4 +1,4 @@
-// Runs with skills: a scripted model, real tools in the sandbox, and the real stores of the state thread.
+// Agent runs with skills: a scripted model, real tools in the sandbox, and the real stores of the state thread.
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,14 +11,14 @@ import { type AgentRig, type RigOptions, startAgents } from "../rig.ts";
 
 interface Named {
   readonly id: string;
-  /** null: the latest. */
+  /** Version of the skill; null = the latest. */
   readonly version: number | null;
 }
 
-/** Skills that the next requests name. */
+/** Skills that the next requests attach. */
 let used: Named[] = [];
 
-/** Returns the fields of a request that name the skills in use. */
+/** Returns the request fields that attach these skills in the given protocol. */
 function skillFields(protocol: string): Record<string, unknown> {
   const references = used.map(({ id, version }) => ({ skill_id: id, version: version ?? "latest" }));
   if (protocol === "messages") {
@@ -79,7 +79,7 @@ describe("a run with skills", () => {
     });
   }
 
-  it("shows them to Python too, also to a Python that runs already", async () => {
+  it("shows them to Python too, even if Python is already running", async () => {
     const session = "skills-python";
     rig.script(runs("kept = 'still here'"), "ok");
     await ask(session);
@@ -121,7 +121,7 @@ for act in (lambda: open('/skills/fixed/SKILL.md', 'a'), lambda: os.mkdir('/skil
     assert.match(ran[2]?.result ?? "", /fixed\.\\nfixed\\n"/);
   });
 
-  it("shows them to no other session", async () => {
+  it("hides them from other sessions", async () => {
     used = [{ id: await upload(rig, "private"), version: null }];
     rig.script(commands("ls /skills"), "ok");
     assert.match(resultsOf(await ask("one-session")), /private/);
@@ -145,7 +145,7 @@ for act in (lambda: open('/skills/fixed/SKILL.md', 'a'), lambda: os.mkdir('/skil
     assert.match(resultsOf(await ask("versions")), /"0\\n"/);
   });
 
-  it("keeps them if they are deleted while it runs", async () => {
+  it("keeps using them if they are deleted while it runs", async () => {
     const id = await upload(rig, "deleted");
     used = [{ id, version: null }];
     rig.script(commands("sleep 0.3"), commands("/skills/deleted/scripts/say.sh"), "ok");

@@ -59,7 +59,7 @@ const bare = "https://rhine.example/a_(b)/";
 const places = [link, bare].map((part) => [answer.indexOf(part), answer.indexOf(part) + part.length]);
 const hi = { role: "user", content: "How many people live in Bonn?" } as const;
 const offered = () => rig.inference.lastRun.request.tools?.specs ?? [];
-/** Roles, texts and calls of a chat. */
+/** Reduces a chat to the roles, texts and tool calls of its messages. */
 const shape = (chat: readonly any[] | undefined) =>
   (chat ?? []).map(({ role, content, toolCalls = [] }) => [
     role,

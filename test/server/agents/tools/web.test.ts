@@ -1,4 +1,4 @@
-// Web tools in runs of agents over HTTP: the model searches and reads pages on the real web thread. Only the model is scripted.
+// Web tools in agent runs over HTTP: the model searches and reads pages with the real web thread. Only the model is scripted.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { startWebRig, type WebRig } from "../../../fixtures/actors/web-rig.ts";

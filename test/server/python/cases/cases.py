@@ -1,4 +1,4 @@
-"""Cases of a client: each function that `case` names runs once and is reported as one line of JSON on stdout."""
+"""Test cases of a client: each function registered with `case` runs once and is reported as one line of JSON on stdout."""
 
 import asyncio
 import inspect
@@ -12,7 +12,7 @@ MCP_URL = os.environ["TROUPE_MCP_URL"]
 QUESTION = "Tell me about the sea in a few sentences."
 TOOL_QUESTION = "How is the weather in Rome?"
 
-# The default model is small. Enums make its arguments short and its answers checkable.
+# The default model is small. Enums keep its arguments short and make its output checkable.
 WEATHER = {
     "type": "object",
     "properties": {
@@ -76,7 +76,7 @@ def check_sea(value):
 
 
 def raises(kind, function):
-    """Runs the function and returns the error of this class that it raised."""
+    """Runs the function and returns the error of the given class that it raises."""
     try:
         function()
     except kind as error:

@@ -1,4 +1,4 @@
-"""instructor, in its default mode and in others, over the openai and anthropic SDKs."""
+"""instructor, in its default mode and in other modes, with the openai and anthropic SDKs."""
 
 from typing import Literal
 

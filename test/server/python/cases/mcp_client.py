@@ -1,4 +1,4 @@
-"""The mcp SDK's client, over streamable HTTP, with the handshake of each era."""
+"""The mcp SDK's client over streamable HTTP, with the handshakes of the old and new protocol versions."""
 
 from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client

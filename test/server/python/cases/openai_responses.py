@@ -104,7 +104,7 @@ def structured():
 
 @case("streams through the SDK's stream helper")
 def stream_helper():
-    # The output is JSON, so that it ends before the token limit: the helper requires a completed response.
+    # The output is JSON so that it ends before the token limit, because the helper requires a completed response.
     text = {"format": {"type": "json_schema", "name": "sea", "schema": SEA, "strict": True}}
     with client.responses.stream(model="default", input=QUESTION, text=text, max_output_tokens=64) as stream:
         for _ in stream:

@@ -1,4 +1,5 @@
-"""pydantic-ai's agents, over chat completions and responses. Its model for messages does not work with anthropic 2.14."""
+"""pydantic-ai's agents, over chat completions and responses. Its client for the messages protocol does not work with anthropic
+2.14."""
 
 from typing import Literal
 
@@ -19,7 +20,7 @@ class Sea(BaseModel):
 
 
 def models(name="default"):
-    """Returns a model of each protocol. Clients are new for each event loop."""
+    """Returns a model for each protocol. Creates new clients, because each event loop needs its own."""
     openai = OpenAIProvider(openai_client=AsyncOpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0))
     return {
         "chat completions": OpenAIChatModel(name, provider=openai),

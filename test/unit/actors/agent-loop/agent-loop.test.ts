@@ -247,7 +247,7 @@ describe("a run of the agent loop", () => {
   });
 });
 
-/** Resolves when a run waits for an approval decision. The wait sets a timer on the clock. */
+/** Resolves when a run waits for an approval decision. While it waits, it has a timer on the clock. */
 async function waits(clock: FakeClock): Promise<void> {
   while (clock.pendingCount === 0) await settled();
 }

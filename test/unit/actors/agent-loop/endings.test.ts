@@ -1,5 +1,5 @@
-// Ends of agent runs: what happens to the calls, the approvals and the stored session. Also tests the files, names and
-// ids of calls.
+// Ends of agent runs: what happens to the pending calls, the approvals and the stored session. Also tests the files,
+// names and ids of calls.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Rig for tests of the agent loop: a loop over scripted generations and tools.
+// Agent loop rig: a loop over scripted generations and tools.
 import { AgentLoop, type AgentSettings } from "../../../../actors/agent-loop/agent-loop.ts";
 import { approvalTimeoutMs } from "../../../../actors/agent-loop/approvals.ts";
 import { type AgentEvent, type AgentOptions, noEarlierCalls } from "../../../../actors/api/agent/agents.ts";
@@ -34,7 +34,7 @@ const settings: AgentSettings = {
   dispatch: null,
 };
 
-/** Creates a rig whose model writes the turns one after another, and then "end". */
+/** Creates a rig whose model outputs these turns one after another, and then "end". */
 export function createRig(
   turns: readonly Turn[],
   given: Partial<AgentSettings> = {},
@@ -111,7 +111,7 @@ export function optionsOf(
   };
 }
 
-/** Runs a request to its end. `onEvent` receives each event when the event arrives. */
+/** Runs a request to its end. `onEvent` is called with each event as it arrives. */
 export async function ran(
   { loop }: Rig,
   given: Partial<AgentOptions> = {},
@@ -128,7 +128,7 @@ export async function ran(
   return events;
 }
 
-/** Returns the prompt changes in the request of one round. */
+/** Returns the changes to the prompt in the generation request of one round. */
 export function changesOf({ inference }: Rig, round: number) {
   return inference.runs[round]?.request.changes;
 }

@@ -14,7 +14,7 @@ describe("the cards of adapters", () => {
     assert.deepEqual(ids(model("a", "x", "y"), model("b"), model("c", "x")), ["a::x", "a::y", "c::x"]);
   });
 
-  it("escape what has a meaning in the name", () => {
+  it("escape characters that have a meaning in the name", () => {
     assert.deepEqual(ids(model("org/m:1", "a::b", "100%", "#", "größe 😀")), [
       "org/m%3A1::a%3A%3Ab",
       "org/m%3A1::100%25",
@@ -23,7 +23,7 @@ describe("the cards of adapters", () => {
     ]);
   });
 
-  it("are counted on where a model has the name already", () => {
+  it("get a number if a model has the name already", () => {
     assert.deepEqual(ids(model("m", "a", "b"), model("m::a"), model("m::a#2")), ["m::a#3", "m::b"]);
   });
 
@@ -35,7 +35,7 @@ describe("the cards of adapters", () => {
     for (const name of ["both", "nobody", "", "a", "b::x", "A::X"]) assert.equal(cardNamed(name, models), null, name);
   });
 
-  it("never have one name twice, nor that of a model, and each is found by its own", () => {
+  it("never have the same name twice or that of a model, and each is found by its name", () => {
     const name = fc.string({ unit: fc.constantFrom(":", "#", "%", "2", "a", "3A"), minLength: 1, maxLength: 6 });
     const some = fc.uniqueArray(fc.record({ id: name, aliases: fc.uniqueArray(name, { maxLength: 4 }) }), {
       selector: ({ id }) => id,

@@ -28,7 +28,7 @@ describe("the engine's metrics", () => {
       values.delete(seconds);
     }
     const expected = {
-      // Two runs, each with 64 tokens of the first prompt, one token of the second, and five output tokens for both.
+      // Two runs, each with 64 tokens of the first prompt, one token of the second, and five output tokens per prompt.
       service_tokens_processed_total: 2 * (64 + 1 + 10),
       service_prompt_tokens_total: 2 * (64 + 1),
       service_generated_tokens_total: 2 * 10,
@@ -61,7 +61,7 @@ describe("the engine's metrics", () => {
     assert.deepEqual(Object.fromEntries(values), expected);
   });
 
-  it("tell the latencies of streams apart by series and model, in histograms of the contract's names", () => {
+  it("report the latencies of streams by series and model, in histograms with the contract's names", () => {
     const loop = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 });
     loop.submit(new Frames(), [job(1, { maxNewTokens: 3, series: "/v1/messages", receivedAt: Date.now() })]);
     while (loop.step());

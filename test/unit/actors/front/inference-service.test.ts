@@ -51,7 +51,7 @@ function createFront(changes: Partial<ServiceOptions> = {}): InferenceService {
 }
 
 describe("a front whose model is being loaded", () => {
-  it("refuses with 503 and says when to try again, on every endpoint, streamed or not", async () => {
+  it("responds with 503 and Retry-After on every endpoint, streamed or not", async () => {
     const app = createApp({ inference: createFront(), log: recordingLog() });
     for (const [path, body] of [
       ["/v1/chat/completions", { messages: "hi" }],
@@ -118,7 +118,7 @@ describe("a front that gets images", () => {
 });
 
 describe("the log of refusals", () => {
-  it("has one line for a crowd, and one every few seconds while it goes on", async () => {
+  it("has one line for many refusals, and one every few seconds while they continue", async () => {
     const clock = new FakeClock();
     const log = recordingLog();
     const refusals = new RejectionCounter("tiny", log, clock);
@@ -143,7 +143,7 @@ describe("the log of refusals", () => {
     assert.equal(clock.pendingCount, 0);
   });
 
-  it("keeps nothing back when the server stops", () => {
+  it("has all lines when the server stops", () => {
     const clock = new FakeClock();
     const log = recordingLog();
     const refusals = new RejectionCounter("tiny", log, clock);

@@ -1,4 +1,4 @@
-// Media sources: few loads at the same time, and few bytes.
+// Media sources: limits on the number of concurrent loads and on the bytes in memory.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,7 +17,7 @@ function files(count: number, name = "file") {
   return request({ media });
 }
 
-/** Sources whose loads take a short time. `most`: the largest number of loads at the same time. */
+/** Returns sources whose loads take a short time. `most`: the largest number of concurrent loads so far. */
 function slowSources() {
   const loads = { now: 0, most: 0, all: 0 };
   const readFile = async (id: string) => {

@@ -1,4 +1,4 @@
-// Calls of models that answer with a stream of their own, on a real connection to a place that the test controls.
+// Model calls that are answered with their own kind of event stream, over a real connection to a place that the test controls.
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import { ModelCalls } from "../../../../actors/front/model-calls/model-calls.ts";
@@ -25,7 +25,7 @@ type DrawEvent =
   | { readonly type: "line"; readonly number: number }
   | { readonly type: "error"; readonly error: object };
 
-/** A call as its place sees it. */
+/** A call as the place has received it. */
 interface SeenCall {
   readonly what: string;
   readonly writer: StreamWriter<DrawEvent>;
@@ -33,7 +33,7 @@ interface SeenCall {
   isDrained: boolean;
 }
 
-/** A place that draws lines when the test says so. */
+/** Fake place whose model draws lines when the test says so. */
 class DrawingPlace {
   readonly calls: SeenCall[] = [];
   readonly place: Place<ModelPlaceReady>;
@@ -99,7 +99,7 @@ describe("calls of models with streams of their own", () => {
     place.end(true);
   });
 
-  /** Calls of one model; `isUp`: whether it is loaded. */
+  /** Creates a model whose calls are tested. `isUp`: whether it is loaded. */
   async function started(isUp = true) {
     rig = new ModelRig();
     place = new DrawingPlace();

@@ -1,4 +1,4 @@
-// Embeddings, from the generation actor to a model that only records its jobs.
+// Embedding requests, from the generation actor to a model that only records its jobs.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
@@ -17,7 +17,7 @@ import { attachment, createServer, crossed, embedInputs, readAll, tinyTokenizer 
 interface Asked {
   readonly id: number;
   readonly job: PoolJob;
-  /** Answers each prompt with a vector: its first token, `second`, its length. */
+  /** Responds to each prompt with a vector: its first token, `second`, its length. */
   answer(second?: number): void;
   refuse(error: Error): void;
 }
@@ -119,7 +119,7 @@ describe("a request for embeddings", () => {
     await assert.rejects(longer, { code: "invalid_value", param: "dimensions" });
   });
 
-  it("feeds many inputs in groups, two at a time, and puts them together in order however they come", async () => {
+  it("feeds many inputs in groups, two at a time, and returns them in order however they arrive", async () => {
     const inputs = Array.from({ length: 9 }, (_, i) => [i + 1]);
     const { embedded, asked } = await startEmbedding(inputs, { maxSequences: 2 });
     const order = [1, 0, 2, 4, 3];
@@ -139,7 +139,7 @@ describe("a request for embeddings", () => {
     );
   });
 
-  it("feeds one group at a time where the model has no queue for another", async () => {
+  it("feeds one group at a time if the model has no queue for another", async () => {
     const { asked } = await startEmbedding([[1], [2], [3]], { maxSequences: 2, maxQueue: 1 });
     assert.equal(asked.length, 1);
     asked[0]!.answer();
@@ -147,7 +147,7 @@ describe("a request for embeddings", () => {
     assert.equal(asked.length, 2);
   });
 
-  it("ends a group where its tokens fill a step", async () => {
+  it("ends a group when its tokens fill a step", async () => {
     const inputs = Array.from({ length: 3 }, () => Array.from({ length: 40 }, () => 1));
     const { asked } = await startEmbedding(inputs, { maxBatchTokens: 64 });
     assert.deepEqual(
@@ -156,7 +156,7 @@ describe("a request for embeddings", () => {
     );
   });
 
-  it("cancels what the model works on when its reader leaves, and feeds no more", async () => {
+  it("cancels running groups when its reader disconnects, and feeds no more", async () => {
     const inputs = Array.from({ length: 8 }, () => [1]);
     const { embedded, cancel, asked, cancelled } = await startEmbedding(inputs, { maxSequences: 1 });
     cancel();
@@ -182,7 +182,7 @@ describe("a request for embeddings", () => {
     assert.equal((await errorOf(embedded)).code, "model_failed");
   });
 
-  it("refuses tokens the vocabulary does not have, and inputs that are too long, by name", async () => {
+  it("rejects unknown tokens and inputs that are too long, with a specific error", async () => {
     const unknown = await startEmbedding([[1], [512]]);
     assert.deepEqual(await errorOf(unknown.embedded), {
       code: "invalid_value",
@@ -198,7 +198,7 @@ describe("a request for embeddings", () => {
     assert.match((await errorOf(wide.embedded)).message, /at least \d+ in one input/);
   });
 
-  it("refuses more vectors than one answer holds", async () => {
+  it("rejects more vectors than one response can hold", async () => {
     const capabilities = { pooledLength: 2 ** 21 };
     assert.equal((await startEmbedding([[1], [2]], { capabilities })).asked.length, 1);
     const { embedded, asked } = await startEmbedding([[1], [2], [3]], { capabilities });
@@ -207,7 +207,7 @@ describe("a request for embeddings", () => {
     assert.match(message, /at most 2 inputs a request, got 3/);
   });
 
-  it("keeps the start of an input that is too long where it may be cut", async () => {
+  it("keeps the start of an input that is too long if it may be truncated", async () => {
     const { asked } = await startEmbedding(["one two three ".repeat(500), "one"], {
       sequenceTokens: 64,
       truncateInputs: true,
@@ -218,7 +218,7 @@ describe("a request for embeddings", () => {
     assert.deepEqual(short, vocabulary.encode("one"));
   });
 
-  it("takes what one step takes, of a model that has to see an input whole", async () => {
+  it("accepts inputs up to one step for a model that must process an input whole", async () => {
     const long = Array.from({ length: 33 }, () => 1);
     const { embedded } = await startEmbedding([long], {
       maxBatchTokens: 32,
@@ -237,7 +237,7 @@ describe("the similarity of a query and a document", () => {
     assert.deepEqual([...(await maxSim(query, document, 2, signal))], [1.25]);
   });
 
-  it("lets other work of the thread run between, and ends when its reader leaves", async () => {
+  it("lets other work of the thread run in between, and ends when its reader disconnects", async () => {
     const [query, document] = [new Float32Array(64 * 128).fill(0.5), new Float32Array(4096 * 128).fill(0.5)];
     let turns = 0;
     const timer = setInterval(() => turns++, 0);
@@ -250,14 +250,14 @@ describe("the similarity of a query and a document", () => {
   });
 });
 
-describe("the generation actor and what a model can do", () => {
+describe("the generation actor and the capabilities of a model", () => {
   async function server(t: TestContext, engine: FakeEngineOptions) {
     const made = await createServer({ engine });
     t.after(made.close);
     return made;
   }
 
-  it("refuses text of a model that makes embeddings alone", async (t) => {
+  it("refuses to generate text with a model that only makes embeddings", async (t) => {
     const { start } = await server(t, { capabilities: { generates: false } });
     const [event] = await readAll(start());
     assert.ok(event?.type === "error" && event.error.code === "unsupported" && event.error.param === "model");
@@ -268,7 +268,7 @@ describe("the generation actor and what a model can do", () => {
     assert.doesNotMatch(other.error.message, /embeddings/);
   });
 
-  it("refuses embeddings of a model without, and of one that scores", async (t) => {
+  it("refuses embeddings with a model that has none, and with one that scores", async (t) => {
     for (const pooling of [null, "rank"] as const) {
       const { embed } = await server(t, { capabilities: { pooling } });
       const error = await errorOf(embed(["a"]).embedded);
@@ -276,7 +276,7 @@ describe("the generation actor and what a model can do", () => {
     }
   });
 
-  it("gives what the engine pools, beside text and again after its reader left", async (t) => {
+  it("returns what the engine pools, together with text, and again after its reader disconnected", async (t) => {
     const { embed, start, engine, loop } = await server(t, { maxSequences: 2 });
     const inputs = Array.from({ length: 7 }, (_, i) => "word ".repeat(i + 1));
     const left = embed(inputs);
@@ -295,7 +295,7 @@ describe("the generation actor and what a model can do", () => {
     assert.equal(engine.cache.size, 0);
   });
 
-  it("answers for a model that is not there", async (t) => {
+  it("returns an error for a model that does not exist", async (t) => {
     const { embed } = await server(t, {});
     assert.equal((await errorOf(embed(["a"], "other").embedded)).code, "model_loading");
   });

@@ -31,7 +31,7 @@ describe("the generation actor and a model", () => {
     assert.equal(text(alone), text(again));
   });
 
-  it("tells once of the prompt's logprobs, and how much of a prompt was there already", async (t) => {
+  it("reports once the prompt's logprobs and the number of cached prompt tokens", async (t) => {
     const { start } = await startServer(t, {
       engine: { sequenceTokens: 512 },
       limits: { prefixCacheEntries: 4 },
@@ -66,7 +66,7 @@ describe("the generation actor and a model", () => {
     assert.deepEqual(best.slice(0, 2), all.slice(0, 2));
   });
 
-  it("answers for a model that is not there, and for one that was detached with the reason given", async (t) => {
+  it("returns an error for a model that does not exist, and for a detached one the given reason", async (t) => {
     const { start, models, engine } = await startServer(t);
     const [missing] = await readAll(start({ model: "other" }));
     assert.ok(missing?.type === "error" && missing.error.code === "model_loading");
@@ -89,7 +89,7 @@ describe("the generation actor and a model", () => {
     const { start, running, modelEnd } = await startServer(t, { engine: { onStep } });
     const runs = [start({ maxTokens: 50 }), start({ maxTokens: 50, choices: 3 })].map((reader) => readAll(reader));
     await assert.rejects(running, /the engine broke/);
-    modelEnd.close(); // The ended place closes this link too. That must add no second error.
+    modelEnd.close(); // The place that ended closes this link too, which must not cause a second error.
     for (const events of await Promise.all(runs)) {
       const errors = events.filter(({ type }) => type === "error");
       assert.deepEqual(errors, [{ type: "error", error: { code: "model_failed", message: "the engine broke" } }]);
@@ -97,7 +97,7 @@ describe("the generation actor and a model", () => {
     }
   });
 
-  it("refuses what the queue has no room for, all of it, and keeps no sequence of it", async (t) => {
+  it("rejects a whole request that the queue has no room for, and keeps none of its sequences", async (t) => {
     const { start, engine } = await startServer(t, { engine: { maxSequences: 2 }, limits: { maxQueue: 1 } });
     const first = readAll(start({ maxTokens: 60, choices: 2 }));
     const refused = await readAll(start({ choices: 4 }));
@@ -107,7 +107,7 @@ describe("the generation actor and a model", () => {
     assert.equal(engine.cache.size, 0);
   });
 
-  it("refuses exactly what is over slots and queue together, before it looks at the prompts", async (t) => {
+  it("rejects exactly the requests beyond slots plus queue, before it processes the prompts", async (t) => {
     const { start, engine, loop } = await startServer(t, { engine: { maxSequences: 2 }, limits: { maxQueue: 3 } });
     const unreadable = { prompt: { kind: "chat", messages: [], templateArguments: null as never } } as const;
     const taken = Array.from({ length: 5 }, () => readAll(start({ maxTokens: 60 })));
@@ -188,7 +188,7 @@ describe("the generation actor and a model", () => {
     const { start } = await startServer(t, { engine: { sequenceTokens: 512 }, media: modelMedia });
     const size = 64 * 2 ** 20;
     const before = used();
-    // A function of its own, which does not keep the bytes.
+    // A separate function, so that no variable of the test keeps the bytes alive.
     const begin = () => {
       const source = { kind: "data", bytes: new Uint8Array(size), digest: "a" } as const;
       return start({ maxTokens: 400, media: [{ key: "a", param: "messages", source }] });
@@ -203,7 +203,7 @@ describe("the generation actor and a model", () => {
     }
   });
 
-  it("hears a cancel at once while another model is being attached", async (t) => {
+  it("handles a cancel at once while another model is being attached", async (t) => {
     const { engine, start, attach, loop } = await startServer(t, { engine: { sequenceTokens: 512 } });
     const { port1, port2 } = new MessageChannel();
     t.after(() => port2.close());

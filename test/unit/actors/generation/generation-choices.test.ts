@@ -1,4 +1,5 @@
-// Requests that a generation sends to the model, and its handling of several choices, prompt logprobs and cached tokens.
+// Generation choices: the requests that a generation sends to the model, and how it handles several choices, prompt logprobs
+// and cached tokens.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BestOf } from "../../../../actors/generation/output/best-of.ts";
@@ -12,7 +13,7 @@ async function startRun(t: TestContext, changes: Partial<OpenRequest>, window = 
   t.after(rig.close);
   void rig.start();
   await crossed();
-  /** Feeds a choice its whole text, one token per character, each with this logprob. */
+  /** Feeds a choice its whole text, one token per character, each with the given logprob. */
   const say = (choice: number, text: string, logprob: number, last = rowFinishedLength) => {
     const tokens = [...text].map((character) => rig.vocabulary.encode(character)[0]!);
     tokens.forEach((token, i) => {
@@ -36,7 +37,7 @@ const finishes = (events: readonly GenerateEvent[]) =>
   events.flatMap((event) => (event.type === "finish" ? [[event.choice, event.reason]] : []));
 
 describe("a run of more candidates than choices", () => {
-  it("returns the likeliest a token, in that order, and counts the tokens of all", async (t) => {
+  it("returns those most likely per token, in that order, and counts the tokens of all", async (t) => {
     const { say, reader, asked } = await startRun(t, { choices: 2, candidates: 4 });
     say(0, "long", -0.5);
     say(1, "a", -1);
@@ -57,7 +58,7 @@ describe("a run of more candidates than choices", () => {
     );
   });
 
-  it("says nothing until the last has ended", async (t) => {
+  it("emits nothing until the last has ended", async (t) => {
     const { say, reader, sinks, vocabulary } = await startRun(t, { choices: 1, candidates: 2 });
     say(0, "ab", -1);
     const reading = readAll(reader);
@@ -86,7 +87,7 @@ describe("a run of more candidates than choices", () => {
     assert.equal(asked[0]?.sampling.topLogprobs, 2);
   });
 
-  it("prefers any text to none, and takes them in order where none is likelier", async (t) => {
+  it("prefers any text to none, and keeps the order of equally likely ones", async (t) => {
     const { sinks, say, reader } = await startRun(t, { choices: 3, candidates: 4 });
     sinks[0]!.onToken(2, rowFinishedStop, 100, null, 0);
     say(1, "b", Number.NEGATIVE_INFINITY);
@@ -95,7 +96,7 @@ describe("a run of more candidates than choices", () => {
     assert.deepEqual(choicesOf(await readAll(reader)), ["d", "", "b"]);
   });
 
-  it("ranks what stop strings have cut, and cancels the rest of it", async (t) => {
+  it("ranks candidates that stop strings have cut, and cancels the rest of them", async (t) => {
     const { say, reader, told } = await startRun(t, { choices: 1, candidates: 2, stop: ["!"] });
     say(0, "ab!cd", -0.5);
     say(1, "xy", -1);
@@ -103,7 +104,7 @@ describe("a run of more candidates than choices", () => {
     assert.deepEqual(told.at(-1), { method: "cancel", ids: [1], how: "stop" });
   });
 
-  it("hands out more choices than its reader has room for", async (t) => {
+  it("returns more choices than its reader has room for", async (t) => {
     const { say, reader } = await startRun(t, { choices: 5, candidates: 6 }, 2);
     for (let i = 0; i < 6; i++) say(i, "abcdef"[i]!, -i - 1);
     const events = await readAll(reader);
@@ -113,7 +114,7 @@ describe("a run of more candidates than choices", () => {
 });
 
 describe("ranking", () => {
-  it("puts what was refused behind all that was not, however likely", () => {
+  it("puts refused candidates after all others, however likely", () => {
     const bestOf = new BestOf(3);
     for (const choice of [0, 1, 2]) bestOf.keep({ type: "text", choice, text: "abc"[choice]! });
     bestOf.keep({ type: "refusal", choice: 0, reason: "no" });
@@ -127,8 +128,8 @@ describe("ranking", () => {
   });
 });
 
-describe("what a run asks for", () => {
-  it("is the prompt's logprobs of the first choice alone, and one priority for all", async (t) => {
+describe("the jobs of a run", () => {
+  it("request the prompt's logprobs only for the first choice, and have one priority", async (t) => {
     const { asked } = await startRun(t, { choices: 3, candidates: 3, promptLogprobs: 2, priority: -7 });
     assert.deepEqual(
       asked.map(({ promptLogprobs, priority, choice }) => [promptLogprobs, priority, choice]),
@@ -140,15 +141,15 @@ describe("what a run asks for", () => {
     );
   });
 
-  it("carries one prompt for all choices, so that a link between threads copies it once", async (t) => {
+  it("share one prompt for all choices, so that a link between threads copies it once", async (t) => {
     const { asked } = await startRun(t, { choices: 3, candidates: 3 });
     const [first, , third] = structuredClone(asked);
     assert.equal(first!.prompt, third!.prompt);
   });
 });
 
-describe("what a run hears of its prompt", () => {
-  it("goes to the reader as its tokens with their logprobs, none for the first", async (t) => {
+describe("what the model reports about the prompt", () => {
+  it("is sent to the reader as tokens with their logprobs, none for the first", async (t) => {
     const { say, sinks, asked, reader, vocabulary } = await startRun(t, { promptLogprobs: 1 });
     const prompt = asked[0]!.prompt;
     const [other] = vocabulary.encode("z");
@@ -167,7 +168,7 @@ describe("what a run hears of its prompt", () => {
     assert.deepEqual(rest[0]?.top, [{ token: "z", bytes: [122], logprob: -0.5 }]);
   });
 
-  it("is told at once of a prompt of one token, of which the model has nothing to say", async (t) => {
+  it("is sent at once for a prompt of one token, for which there are no logprobs", async (t) => {
     const { say, reader, asked } = await startRun(t, { promptLogprobs: 0, prompt: { kind: "text", text: "a" } });
     say(0, "x", -1);
     const [event] = await readAll(reader);
@@ -175,7 +176,7 @@ describe("what a run hears of its prompt", () => {
     assert.deepEqual(event, { type: "prompt", logprobs: { count: 1, floats } });
   });
 
-  it("counts the cached tokens of the first choice, which the others share", async (t) => {
+  it("includes the cached tokens of the first choice, which the others share", async (t) => {
     const { say, sinks, reader } = await startRun(t, { choices: 2, candidates: 2 });
     sinks[1]!.onCached(4);
     sinks[0]!.onCached(2);

@@ -24,7 +24,7 @@ async function tinyText(): Promise<TextModel> {
   return openTextModel({ ...message, path, ready: { ...message.ready, probes: null } });
 }
 
-describe("a grammar that is refused", () => {
+describe("a rejected grammar", () => {
   const cases: readonly (readonly [field: string, good: OutputGrammar, bad: OutputGrammar])[] = [
     ["grammar", { kind: "regex", pattern: "a" }, { kind: "regex", pattern: "(" }],
     [
@@ -39,7 +39,7 @@ describe("a grammar that is refused", () => {
     ],
   ];
   for (const [param, good, bad] of cases) {
-    it(`names the field of a ${good.kind} in ${param}, here and at the model's place`, async () => {
+    it(`causes an error that names ${param} for ${good.kind}, here and at the model's place`, async () => {
       const text = await tinyText();
       assert.throws(() => preparePrompt(request({ grammar: bad }), text), { code: "invalid_value", param });
       assert.equal(preparePrompt(request({ grammar: good }), text).grammar?.param, param);

@@ -9,14 +9,14 @@ const queueFull = (error: unknown) => error instanceof ServerError && error.code
 const createQueue = () => new GenerationQueue({ slots: 1, maxQueue: 3, clock: new FakeClock() });
 
 describe("the queue of runs", () => {
-  it("refuses what finds no place, also while prompts are prepared", () => {
+  it("rejects requests that find no place, also while prompts are prepared", () => {
     const queue = createQueue();
     queue.enter("a", 4);
     assert.throws(() => queue.enter("a", 1), queueFull);
     assert.throws(() => queue.check("a", 1), queueFull);
   });
 
-  it("gives places back when sequences end, and when a run does", () => {
+  it("frees places when sequences end, and when a run ends", () => {
     const queue = createQueue();
     const run = queue.enter("a", 4);
     run.begun();
@@ -28,7 +28,7 @@ describe("the queue of runs", () => {
     queue.enter("a", 4);
   });
 
-  it("lets another client in whose share one has, but no more than that", () => {
+  it("admits another client up to its fair share, but no more", () => {
     const queue = createQueue();
     for (let i = 0; i < 4; i++) queue.enter("many", 1);
     queue.enter("few", 1);
@@ -37,13 +37,13 @@ describe("the queue of runs", () => {
     assert.throws(() => queue.enter("many", 1), queueFull);
   });
 
-  it("forgets what has ended without a token", () => {
+  it("frees places of sequences that end without a token", () => {
     const queue = createQueue();
     const run = queue.enter("many", 4);
     run.ended(0, false);
     run.ended(0, false);
     queue.enter("few", 2);
-    // Two requests of each client wait. Another request of "many" is not dropped, because "few" would then have more.
+    // Two requests of each client wait. The queue does not drop another request of "many", because "few" would then have more.
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 
@@ -59,7 +59,7 @@ describe("the queue of runs", () => {
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 
-  it("counts what is paused as waiting until it goes on", () => {
+  it("counts paused sequences as waiting until they continue", () => {
     const queue = createQueue();
     const runs = [1, 2, 3, 4].map(() => queue.enter("many", 1));
     for (const run of runs) run.begun();
@@ -75,7 +75,7 @@ describe("the queue of runs", () => {
     queue.enter("few", 4);
   });
 
-  it("asks nothing of what has begun", () => {
+  it("does not limit sequences that have begun", () => {
     const queue = createQueue();
     for (let i = 0; i < 4; i++) queue.enter("many", 1).begun();
     assert.throws(() => queue.enter("few", 1), queueFull);

@@ -23,7 +23,7 @@ async function createRounds() {
       },
       ...options,
     });
-  /** Feeds a whole text to the sequence opened last, one token per character. */
+  /** Feeds a whole text to the most recently opened sequence, one token per character. */
   const feed = (text: string, last: number) => {
     const tokens = [...text].map((character) => vocabulary.encode(character)[0]!);
     tokens.forEach((token, i) => {

@@ -16,8 +16,8 @@ const folder = mkdtempSync(join(tmpdir(), "thinking-test-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 /**
- * Returns a model with this template. If `hasTags` is true, the thinking tags are its last control tokens. Otherwise its
- * vocabulary encodes each tag as several tokens.
+ * Returns a model with this chat template. If `hasTags` is true, the thinking tags are its last control tokens.
+ * Otherwise its vocabulary encodes each tag as several tokens.
  */
 async function thinkingModel(chatTemplate: string, hasTags = true): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();
@@ -40,11 +40,11 @@ const chat = (changes: Partial<OpenRequest> = {}) =>
     ...changes,
   });
 
-/** Returns a template that shows past thinking and ends the prompt with `end`. */
+/** Returns a template that renders past thinking and ends the prompt with `end`. */
 const template = (end: string) => `${chatMl}{# <think> </think> #}{{ '${end}' }}`;
 
-describe("a bound of the thinking", () => {
-  it("counts from the tag with which the answer may begin", async () => {
+describe("a limit on thinking", () => {
+  it("counts from the opening tag in the output", async () => {
     const text = await thinkingModel(template(""));
     const prepared = preparePrompt(chat(), text);
     const size = text.vocabulary.size;
@@ -55,25 +55,25 @@ describe("a bound of the thinking", () => {
     });
   });
 
-  it("counts from the first token where the prompt has begun the thinking", async () => {
+  it("counts from the first token if the prompt has begun the thinking", async () => {
     const text = await thinkingModel(template("<think>\\n"));
     assert.equal(preparePrompt(chat(), text).reasoningBudget?.begin.length, 0);
   });
 
-  it("bounds nothing where the prompt has ended the thinking, and where none is asked for", async () => {
+  it("has no effect if the prompt has ended the thinking, or no limit is requested", async () => {
     const text = await thinkingModel(template("<think>\\n\\n</think>\\n\\n"));
     assert.equal(preparePrompt(chat(), text).reasoningBudget, null);
     assert.equal(preparePrompt(chat({ reasoningBudget: null }), text).reasoningBudget, null);
   });
 
-  it("bounds nothing for a model that does not think, and is refused for one whose tags are no tokens", async () => {
+  it("has no effect for a model that does not think, and is rejected if the tags are not tokens", async () => {
     const refusal = { code: "unsupported", param: "reasoning_budget" };
     const [plain, spelt] = [await thinkingModel(chatMl), await thinkingModel(template(""), false)];
     assert.equal(preparePrompt(chat(), plain).reasoningBudget, null);
     assert.throws(() => preparePrompt(chat(), spelt), { ...refusal, message: /has no token <think>/ });
   });
 
-  it("is refused beside a grammar, which forbids thinking", async () => {
+  it("is rejected together with a grammar, which forbids thinking", async () => {
     const text = await thinkingModel(template(""));
     assert.throws(() => preparePrompt(chat({ grammar: { kind: "json" } }), text), {
       code: "invalid_value",

@@ -15,7 +15,7 @@ async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, opti
   void rig.start();
   await crossed();
   const [byte] = rig.vocabulary.encode("a");
-  /** Feeds each character as a token. Adds `last` to the flags of the last token. */
+  /** Feeds the text with one token per character. Adds `last` to the flags of the last token. */
   const feed = (choice: number, text: string, last = 0, elapsed = 100) => {
     const tokens = [...text].map((character) => byte! + character.charCodeAt(0) - "a".charCodeAt(0));
     tokens.forEach((token, i) => {
@@ -64,7 +64,7 @@ describe("a run", () => {
     assert.equal(ends.count, 1);
   });
 
-  it("repeats a check that failed for another reason than the output, and fails if that does not help", async (t) => {
+  it("repeats a validation that failed for a reason other than the output, and fails if that does not help", async (t) => {
     const schema = { type: "array", items: { type: "integer" }, uniqueItems: true };
     const grammar = { kind: "json_schema", schema, field: "response_format" } as const;
     const ended = async (failures: number) => {
@@ -95,7 +95,7 @@ describe("a run", () => {
     assert.deepEqual(told.at(-1), { method: "cancel", ids: [1], how: "stop" });
   });
 
-  it("finishes and counts each of several choices once, whatever rows were on their way after a stop string", async (t) => {
+  it("finishes and counts each of several choices once, whatever rows were in flight after a stop string", async (t) => {
     const { feed, reader } = await startRun(t, { choices: 2, stop: ["b"] });
     feed(0, "abcd", rowFinishedLength);
     feed(1, "xy", rowFinishedLength);
@@ -116,7 +116,7 @@ describe("a run", () => {
     assert.ok(promptSeconds >= 0.005 && completionSeconds > 0, `${promptSeconds} ${completionSeconds}`);
   });
 
-  it("ends with the one error the model refuses it with", async (t) => {
+  it("ends with the error with which the model rejects it", async (t) => {
     const rig = await createRun({ choices: 2 });
     t.after(rig.close);
     rig.answer.error = new ServerError("queue_full", "full");
@@ -144,7 +144,7 @@ describe("a run", () => {
     }
   });
 
-  it("asks the model nothing where its reader leaves while its prompt is prepared", async (t) => {
+  it("sends nothing to the model if its reader disconnects while its prompt is prepared", async (t) => {
     const rig = await createRun();
     t.after(rig.close);
     const started = rig.start();
@@ -153,7 +153,7 @@ describe("a run", () => {
     assert.deepEqual([rig.told, rig.closed, rig.ends.count], [[], [], 1]);
   });
 
-  it("cancels right after it was sent, and says nothing more when the model refuses after all", async (t) => {
+  it("cancels right after it was sent, and emits nothing more when the model rejects it afterwards", async (t) => {
     const rig = await createRun();
     t.after(rig.close);
     rig.answer.error = new ServerError("queue_full", "full");
@@ -167,7 +167,7 @@ describe("a run", () => {
     assert.deepEqual(rig.closed, [{ id: 1, tokenCount: 0 }]);
   });
 
-  it("fails alone when its text cannot be made", async (t) => {
+  it("fails alone when its text cannot be decoded", async (t) => {
     const { reader, sinks, told } = await startRun(t, withLogprobs);
     sinks[0]!.onToken(5, rowHasToken, 100, Float32Array.of(), 1e9);
     sinks[0]!.onToken(undefined as never, rowHasToken, 100, Float32Array.of(-1, 1e10), 0);
@@ -180,7 +180,7 @@ describe("a run", () => {
 describe("a run whose reader falls behind", () => {
   const window = 4;
 
-  it("pauses its sequences, loses nothing of what was on its way, and goes on when the reader has caught up", async (t) => {
+  it("pauses its sequences, loses nothing that was in flight, and continues when the reader has caught up", async (t) => {
     const { feed, reader, told } = await startRun(t, { choices: 2, maxTokens: 200 }, { window });
     const text = "abcdefgh".repeat(10);
     feed(0, text);
@@ -201,7 +201,7 @@ describe("a run whose reader falls behind", () => {
     assert.equal(doneOf(events).completionTokens, 162);
   });
 
-  it("hands out its end, too, only when there is room", async (t) => {
+  it("emits its final event, too, only when there is room", async (t) => {
     const { feed, reader, ends } = await startRun(t, { maxTokens: 200 }, { window });
     feed(0, "abcdefgh".repeat(5), rowFinishedLength);
     assert.equal(ends.count, 0);
@@ -222,7 +222,7 @@ describe("a run whose reader falls behind", () => {
     assert.deepEqual([closed, ends.count], [[{ id: 1, tokenCount: 8 }], 1]);
   });
 
-  it("keeps logprobs beside their text", async (t) => {
+  it("keeps logprobs together with their text", async (t) => {
     const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, maxTokens: 200 }, { window });
     for (let i = 1; i <= 20; i++) feedLogprob("a", -i, i === 20 ? rowFinishedLength : 0);
     const events = await readAll(reader);

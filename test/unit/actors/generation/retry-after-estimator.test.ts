@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { RetryAfterEstimator } from "../../../../actors/generation/retry-after-estimator.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 
-describe("the pace of slots", () => {
-  it("tells how long a queue takes at the rate of late, in whole seconds", async () => {
+describe("the estimate of Retry-After", () => {
+  it("estimates how long a queue takes at the recent rate, in whole seconds", async () => {
     const clock = new FakeClock();
     const pace = new RetryAfterEstimator(clock);
     assert.equal(pace.secondsFor(64), 1, "nothing is known yet");
@@ -17,7 +17,7 @@ describe("the pace of slots", () => {
     assert.equal(pace.secondsFor(10_000), 60);
   });
 
-  it("counts the time since the last one, too", async () => {
+  it("includes the time since the last freed slot", async () => {
     const clock = new FakeClock();
     const pace = new RetryAfterEstimator(clock);
     for (let i = 0; i < 3; i++) pace.ended();

@@ -110,12 +110,12 @@ export class Frames {
   }
 }
 
-/** Waits until sent messages have arrived, been handled and been answered. */
+/** Waits until all sent messages have arrived, been handled and been replied to. */
 export async function crossed(): Promise<void> {
   for (let i = 0; i < 12; i++) await settled();
 }
 
-/** Returns a text model with the tiny vocabulary, as attaching a model creates it. */
+/** Returns a text model with the tiny vocabulary, as it is after a model has been attached. */
 export async function attachment(
   port: MessagePort,
   { capacity, capabilities }: Pick<FakeEngine, "capacity" | "capabilities">,
@@ -137,7 +137,7 @@ export async function attachment(
   };
 }
 
-/** Images that a model takes: at most two in a request. */
+/** Image capabilities of a model that accepts at most two images per request. */
 export const imageSpec: ImageSpec = {
   ...{
     projector: "mlp",
@@ -151,7 +151,7 @@ export const imageSpec: ImageSpec = {
   ...{ path: "", maxEdge: null, maxImages: 2, maxFrames: 2, cacheBytes: 0 },
 };
 
-/** Settings of text tasks that run on the thread of the test. */
+/** Settings with which text tasks run in the thread of the test. */
 export const textTasks: TextTaskSettings = {
   translators: "",
   quickWorkers: 1,
@@ -183,7 +183,7 @@ function tinyFile(): Promise<string> {
   return file;
 }
 
-/** Returns the text part of a model, as attaching a model creates it. */
+/** Returns the text part (tokenizer and template) of a model, as it is after the model has been attached. */
 export async function openText(engine: Pick<FakeEngine, "capacity" | "capabilities">): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();
   const message = await attachment(port1, engine);
@@ -198,8 +198,8 @@ interface Told {
 }
 
 /**
- * Creates a model that only records its calls. The test takes the role of the engine: it feeds tokens to `sinks`, which
- * has one entry for each opened sequence.
+ * Creates a model that only records its calls. The test plays the role of the engine: it feeds tokens to `sinks`, which
+ * has one entry per opened sequence.
  */
 export async function createModel() {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
@@ -270,7 +270,7 @@ export async function createRun(
     onPrepared: () => stream.prepared(),
     emit: (event) => stream.write(event),
   });
-  /** Runs the generation. Settles when the stream has been ended, or will be ended as soon as its reader has room. */
+  /** Runs the generation. Settles when the stream has ended, or is certain to end once its reader has room. */
   const start = () => stream.endWith(run.run());
   const close = () => {
     left.close();
@@ -324,7 +324,7 @@ export async function createServer(
   );
   const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);
-  // The main thread's own link to the model, in addition to the link of the generation place.
+  // The main thread's own link to the model; the generation place has another.
   const toModel = portPair();
   modelSystem.attach(toModel.left);
   const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);

@@ -1,4 +1,4 @@
-// Adapters of a model that change during requests, during a load, or when the model's place ends.
+// Adapter changes of a model: during requests, during a load, and when the model's place (worker thread or process) ends.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import type { AdapterLease } from "../../../../actors/lora-registry/model-adapters.ts";
@@ -240,7 +240,7 @@ describe("a model that is loaded again", () => {
     assert.equal(rig.held().length, 2);
   });
 
-  it("does not come up if an adapter of the settings cannot be loaded at the start of the server", async (context) => {
+  it("does not start if an adapter of the settings cannot be loaded at the start of the server", async (context) => {
     const preloaded = [{ alias: "a", source: "/a", revision: null, path: "/a" }];
     const rig = await createAdapters(context, { preloaded });
     await rig.adapters.preload();

@@ -1,5 +1,5 @@
-// Adapters of a model under random loads, replacements, unloads, requests, crashes and orders of answers. The test checks the
-// invariants after each operation.
+// Random adapter operations on a model: loads, replacements, unloads, requests, crashes and orders of replies. The test
+// checks the invariants after each operation.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -21,7 +21,7 @@ const operation = fc.record({
 });
 type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;
 
-/** Creates the server that the operations act on. */
+/** Creates the server on which the operations run. */
 async function createRun() {
   const rig = await createAdapters(null, { limits });
   rig.outside.isManual = true;
@@ -86,7 +86,7 @@ async function createRun() {
     }
   }
 
-  /** Answers all pending calls until none are left. */
+  /** Replies to all pending calls until none are left. */
   async function settle(): Promise<void> {
     await rest();
     while (unsettled.size > 0 || rig.outside.pending.length > 0) {

@@ -1,5 +1,5 @@
-// Rig for tests of a model's adapters: a model that records its adapters, and a preparation that derives an adapter from its
-// path. Both answer immediately, or when the test settles the call.
+// LoRA registry rig for tests of a model's adapters: a fake model that records its adapters, and a fake preparation that
+// derives an adapter from its path. Both respond immediately, or when the test settles the call.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ export interface Pending {
   settle(error?: Error): void;
 }
 
-/** Answers calls immediately, or keeps them until the test settles them. */
+/** Responds to calls immediately, or holds them until the test settles them. */
 export class Outside {
   isManual = false;
   readonly pending: Pending[] = [];
@@ -57,12 +57,12 @@ export class Outside {
   }
 }
 
-/** Runs the event loop until only disk operations and calls that the test must settle are pending. */
+/** Runs the event loop until nothing is pending except disk operations and calls that the test must settle. */
 export async function rest(): Promise<void> {
   await setImmediate();
 }
 
-/** Repeats the check for a short time until it passes, because effects on disk take time. */
+/** Repeats the check for a short time until it passes, because changes on disk take time. */
 export async function eventually(check: () => void): Promise<void> {
   const giveUpAt = performance.now() + 2000;
   for (;;) {
@@ -83,7 +83,7 @@ export class FakeModel implements Ref<ModelProtocol> {
   /** Paths of the adapters that are or were loaded, by id. */
   readonly paths = new Map<number, string>();
   readonly asked: string[] = [];
-  /** Ids of the adapters that were loaded after their call had timed out. */
+  /** Ids of adapters whose loading completed after the call had timed out. */
   readonly late = new Set<number>();
   /** Called before an adapter is freed. */
   onFree: (id: number) => void = () => {};
@@ -142,7 +142,7 @@ function gone(): ServerError {
   return new ServerError("peer_gone", "the model is gone");
 }
 
-/** Returns the hash of the adapter at a path such as "/a?bytes=100&rank=4#x". The text from "#" on is ignored. */
+/** Returns the hash of the adapter at a path such as "/a?bytes=100&rank=4#x". Ignores the text from "#" on. */
 export function generationOf(path: string): string {
   return createHash("sha256")
     .update(path.split("#")[0] as string)
@@ -154,13 +154,13 @@ export interface RigOptions {
   readonly preloaded?: readonly PreloadedAdapter[];
   readonly gate?: AdapterLoadLock;
   readonly root?: string | null;
-  /** Path of a real model: adapters are then prepared on a worker thread, as in a server. */
+  /** Path of a real model. If set, adapters are prepared on a worker thread, as in a server. */
   readonly modelPath?: string;
 }
 
 export const generousLimits: AdapterLimits = { maxAdapters: 16, maxRank: 256, maxBytes: 1_000_000 };
 
-/** Folders to remove at exit: tasks that a test leaves behind may still write into them. */
+/** Folders to remove at exit, because tasks that a test leaves running may still write into them. */
 const folders = new Set<string>();
 process.once("exit", () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
@@ -180,10 +180,10 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     outside,
     log,
     preparing,
-    /** Whether the place that is being attached is being stopped. */
+    /** Whether the place that is attached is being stopped. */
     isEnding: false,
     model: new FakeModel(outside),
-    /** Error of whileLoaded; null runs the task. */
+    /** Error that whileLoaded throws; null = it runs the task. */
     unavailable: null as ServerError | null,
     prepare(options: PrepareOptions, signal: AbortSignal): Promise<PreparedAdapter> {
       preparing.push(options);
@@ -203,9 +203,9 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
       rig.model = new FakeModel(outside);
       await adapters.attach(rig.model, () => rig.isEnding);
     },
-    /** Hashes of the versions that the engine holds, sorted. */
+    /** Returns the hashes of the adapter versions that the engine holds, sorted. */
     held: () => [...rig.model.held.values()].sort(),
-    /** Waits until there are `count` files. */
+    /** Waits until there are `count` adapter files. */
     filesAre: (count: number) => eventually(() => assert.equal(readdirSync(folder).length, count)),
   };
   const adapters = new ModelAdapters({
@@ -237,7 +237,7 @@ function prepareFake({ source, folder }: PrepareOptions): PreparedAdapter {
   return { generation, path, rank: Number(settings.get("rank") ?? 8), bytes: Number(settings.get("bytes") ?? 100) };
 }
 
-/** Returns a check of an error's code and parameter for assert.rejects and assert.throws. */
+/** Returns a predicate for assert.rejects and assert.throws that checks the error's code and parameter. */
 export function withCode(code: ErrorCode, param?: string, text = /./) {
   return (error: unknown) => {
     assert.ok(error instanceof ServerError, String(error));

@@ -1,4 +1,4 @@
-// AdapterTable: effect of each operation on aliases and adapter versions.
+// Adapter table: the effect of each operation on aliases and adapter versions.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterTable } from "../../../../actors/lora-registry/adapter-table.ts";

@@ -1,4 +1,4 @@
-// Adapters of a model: loading, rejections and their effects, settings, and the end of the server.
+// LoRA registry of a model: loading adapters, rejections and their effects, settings, and the shutdown of the server.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterLoadLock } from "../../../../actors/lora-registry/adapter-load-lock.ts";

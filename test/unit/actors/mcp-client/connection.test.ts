@@ -1,4 +1,4 @@
-// Connections of the MCP client to servers whose processes are scripted, on a clock that the test advances.
+// MCP client connections to servers whose processes are scripted, on a clock that the test advances.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";

@@ -1,4 +1,4 @@
-// Parts of the MCP client: tool names, results, and limits on text lengths and durations.
+// MCP client functions: tool names, conversion of results, and limits on text lengths and durations.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,4 +1,4 @@
-// Adapter fixtures: a step loop over the fake engine, and the tokens that it must generate.
+// Adapter rig: a step loop over the fake engine, and the tokens that it must generate.
 import assert from "node:assert/strict";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
@@ -29,7 +29,7 @@ export function createLoop(
   return { engine, loop, load, host: adapters, frames: new Frames() };
 }
 
-/** Returns the tokens of a prompt that runs without other sequences. */
+/** Returns the tokens that a prompt must generate when it runs without other sequences. */
 export function expected(prompt: Int32Array, count: number, adapter: number): number[] {
   const tokens = [...prompt];
   while (tokens.length < prompt.length + count) tokens.push(fakeNextToken(tokens, vocabSize, adapter));

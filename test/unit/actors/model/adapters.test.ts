@@ -177,13 +177,13 @@ describe("adapters in the step loop", () => {
     await settled();
     assert.ok(!left.settled);
     while (loop.step());
-    // The engine adds a thousand times the adapter's number to each row.
+    // The engine adds 1000 times the adapter's number to each row.
     assert.deepEqual([...(await values)], [1006 / 3, 1009 / 2].map(Math.fround));
     await settled();
     assert.ok(left.settled);
   });
 
-  it("cache no prefixes while leaving, and take no room from those of others", async () => {
+  it("cache no prefixes while being unloaded, and take no room from those of others", async () => {
     const { loop, load, frames, engine } = createLoop({ prefixCacheEntries: 2 });
     await load(1);
     for (const id of [1, 2]) {

@@ -7,7 +7,7 @@ import { greedySampling } from "../../../../engines/generation.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 
-/** Returns the fake engine with one fault: slot 0 gives only NaN from its third token on. */
+/** Returns the fake engine with one fault: in slot 0, all logits are NaN from the third token on. */
 function brokenInSlot0(): LoadedModel {
   const engine = createFakeEngine();
   return {

@@ -15,7 +15,7 @@ import { Frames, job } from "../generation/rig.ts";
 
 const vocabSize = 64;
 
-/** Drafter of `depth` tokens in each step. Every third token is wrong. */
+/** Drafter that proposes `depth` tokens in each step. Every third token is wrong. */
 class FlawedOracle {
   readonly statistics = { drafts: 0, proposed: 0, accepted: 0, dropped: 0, acceptedAt: new Int32Array(8) };
   readonly #depth: number;
@@ -158,7 +158,7 @@ describe("a sequence under a grammar", () => {
     assert.equal(tokens.length, 12);
     assert.ok(tokens.every((token) => token % 2 === 0));
     assert.deepEqual(tokens.slice(2, 5), [10, 12, 14]);
-    // Two tokens of the output need no step, because one step accepts the three forced tokens.
+    // Two of the output tokens need no step of their own, because one step accepts the three forced tokens.
     assert.equal(steps, 10);
     assert.deepEqual(matchers[0]?.accepted, [...tokens.slice(0, 2), ...tokens.slice(5, -1)]);
     assert.ok(matchers[0]?.closed);
@@ -279,7 +279,7 @@ describe("the end of a sequence", () => {
       const all = run({ stopTokens, minNewTokens: 12 }, [third]);
       assert.deepEqual([all.tokens.length, all.isStopped], [12, false]);
     }
-    // Ignored end-of-generation tokens end nothing, so they are not banned.
+    // With ignoreEos, end-of-generation tokens end nothing, so min_new_tokens does not ban them.
     assert.deepEqual(run({ minNewTokens: 12, ignoreEos: true }, [third]).tokens, free);
   });
 });

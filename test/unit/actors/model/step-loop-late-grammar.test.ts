@@ -1,4 +1,5 @@
-// Late token masks in the step loop: the sequence skips steps, its tokens stay the same, and other sequences are not delayed.
+// Late token masks in the step loop: a sequence whose mask is not ready skips steps, its tokens stay the same, and other
+// sequences are not delayed.
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import type { SequenceJob } from "../../../../actors/messages.ts";
@@ -15,8 +16,8 @@ import { Frames, job } from "../generation/rig.ts";
 const vocabSize = 64;
 
 /**
- * Grammar whose masks allow even and odd tokens in turn. Each fifth mask has three forced tokens. Mask `i` is ready after
- * `lateness(i)` polls; never if this is Infinity.
+ * Grammar whose masks allow even and odd tokens alternately. Every fifth mask comes with three forced tokens. Mask `i` is
+ * ready after `lateness(i)` polls; never if this is Infinity.
  */
 class LateMatcher implements Matcher {
   readonly param = "response_format";
@@ -92,7 +93,7 @@ function createRig({ engine, limits }: Setting = {}) {
   return { model, loop, frames, submit, tokensOf };
 }
 
-/** Runs the loop until no work is left. Checks the loop's integrity each time that it is idle. */
+/** Runs the loop until no work is left. Checks its integrity each time that it is idle. */
 async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
   const running = loop.run();
   while (loop.snapshot().running + loop.snapshot().waiting > 0) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -103,7 +104,7 @@ async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
 
 const structured = (id: number, changes: Parameters<typeof job>[1] = {}) => job(id, { maxNewTokens: 24, ...changes });
 
-/** Returns the tokens of three sequences with a grammar and one without, and the step loop's counts. */
+/** Runs three sequences with a grammar and one without. Returns their tokens and the step loop's counters. */
 async function outcome(lateness: (answer: number) => number, setting: Setting = {}, maxNewTokens = 24) {
   const rig = createRig(setting);
   const jobs = [8, 40, 1].map((length, i) => job(i + 1, { length, maxNewTokens }));
@@ -115,8 +116,8 @@ async function outcome(lateness: (answer: number) => number, setting: Setting = 
   return { tokens: [1, 2, 3, 4].map(rig.tokensOf), counts: { tokens, promptTokens, ended, memoryPreemptions } };
 }
 
-describe("answers of a grammar that come late", () => {
-  it("change no token and no count, at the end of a prompt, behind forced tokens and elsewhere", async () => {
+describe("grammar masks that arrive late", () => {
+  it("change no token and no count, at the end of a prompt, after forced tokens and elsewhere", async () => {
     assert.deepEqual(await outcome(lateInTurn), await outcome(inTime));
   });
 
@@ -178,7 +179,7 @@ describe("answers of a grammar that come late", () => {
     assert.equal(rig.model.cache.size, 0);
   });
 
-  it("are waited for once a step, not once a row", () => {
+  it("are waited for once per step, not once per row", () => {
     const rig = createRig({
       engine: { onStep: () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 40) },
     });
@@ -194,7 +195,7 @@ describe("answers of a grammar that come late", () => {
     assert.ok(matchers[1]!.waits[0]! <= 1);
   });
 
-  it("may never come: the sequence fails with its grammar, and the others continue", async () => {
+  it("may never arrive: the sequence fails with its grammar, and the others continue", async () => {
     const rig = createRig();
     const [matcher] = rig.submit([structured(1)], never);
     rig.submit([job(2, { maxNewTokens: 20 })], null);
@@ -208,7 +209,7 @@ describe("answers of a grammar that come late", () => {
     assert.equal(rig.model.cache.size, 0);
   });
 
-  it("let other adapters have the engine meanwhile", async () => {
+  it("let sequences of other adapters run meanwhile", async () => {
     const rig = createRig({ engine: { adaptersPerStep: 1 } });
     for (const id of [1, 2]) await rig.loop.adapters.load({ id, generation: `${id}`, path: `${id}.gguf` });
     rig.submit([structured(1, { adapter: 1 })], never);
@@ -218,7 +219,7 @@ describe("answers of a grammar that come late", () => {
   });
 });
 
-describe("on an engine that cannot truncate, late answers", () => {
+describe("on an engine that cannot truncate, late masks", () => {
   const setting = { engine: { capabilities: { truncate: false } } };
 
   it("are waited for within the step", async () => {

@@ -116,7 +116,7 @@ describe("a step loop whose queue is full", () => {
   });
 });
 
-describe("a step loop whose slots are all one client's", () => {
+describe("a step loop whose slots all belong to one client", () => {
   it("gives one of them to another client that has waited, and the preempted answer keeps its text", async () => {
     const { loop, many, one } = createLoop({ maxSequences: 2, sequenceTokens: 60_000 }, { slotShareMs: 50 });
     const running = loop.run();

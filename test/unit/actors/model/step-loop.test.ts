@@ -50,7 +50,7 @@ describe("the step loop", () => {
     assert.equal(engine.cache.size, 0);
   });
 
-  it("takes all jobs of a request or none", () => {
+  it("accepts all jobs of a request or none", () => {
     const { loop, frames } = createLoop({ engine: { maxSequences: 1 }, limits: { maxQueue: 2 } });
     loop.submit(frames, [job(1)]);
     assert.throws(() => loop.submit(frames, [job(2), job(3), job(4)]), hasCode("queue_full"));
@@ -70,7 +70,7 @@ describe("the step loop", () => {
     assert.deepEqual([frames.rows.length, other.rows.length], [3, 6]);
   });
 
-  it("runs a waiting sequence when the paused one with the slot is cancelled or its subscriber goes", async () => {
+  it("runs a waiting sequence when the paused one with the slot is cancelled or its subscriber disconnects", async () => {
     for (const end of ["cancel", "drop"] as const) {
       const { loop, frames } = createLoop({ engine: { maxSequences: 1 } });
       const other = new Frames();
@@ -138,7 +138,7 @@ describe("the step loop", () => {
 });
 
 describe("a step loop that waits", () => {
-  it("gives a paused sequence's slot to a waiting one, though no message comes", async () => {
+  it("gives a paused sequence's slot to a waiting one, even if no message arrives", async () => {
     const { loop, frames } = createLoop({ engine: { maxSequences: 1 } });
     const running = loop.run();
     loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
@@ -157,7 +157,7 @@ describe("a step loop that waits", () => {
     await running;
   });
 
-  it("fails a request with queue_timeout, though nothing runs", async () => {
+  it("fails a request with queue_timeout, even if nothing runs", async () => {
     const { loop, frames, engine } = createLoop({ engine: { maxSequences: 1 }, limits: { queueTimeoutMs: 30 } });
     const running = loop.run();
     loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
@@ -218,7 +218,8 @@ describe("the frames of a step loop", () => {
     for (const { rows, logprobs } of frames.all) {
       const flagged = [];
       for (let at = 0; at < rows.length; at += rowInts) if (rows[at + 2]! & rowHasLogprobs) flagged.push(at);
-      // Each record has the chosen token, a count and two pairs. Greedy sampling takes the likeliest token, which comes first.
+      // Each record has 6 numbers: the chosen token, a count and two pairs. Greedy sampling chooses the most likely token,
+      // which comes first.
       assert.equal(logprobs?.length ?? 0, flagged.length * 6);
       flagged.forEach((at, i) => {
         assert.equal(rows[at], 2);

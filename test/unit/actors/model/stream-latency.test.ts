@@ -9,7 +9,7 @@ import { Frames, job } from "../generation/rig.ts";
 
 const chat = "/v1/chat/completions";
 
-/** Returns the observations by the upper bound of their bucket. */
+/** Returns the number of observations by the upper bound of their bucket. */
 function byBound({ counts }: LatencyCounts, bounds: readonly number[]): Record<string, number | undefined> {
   assert.equal(counts.length, bounds.length + 1);
   return Object.fromEntries([...bounds, "above"].flatMap((le, i) => (counts[i] === 0 ? [] : [[le, counts[i]]])));

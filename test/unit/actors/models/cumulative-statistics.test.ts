@@ -8,7 +8,7 @@ import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 import { Frames, job } from "../generation/rig.ts";
 
-/** Returns statistics of a place that has answered `requests` requests of five tokens on the chat route. */
+/** Returns the statistics of a place (worker thread or process) after `requests` requests of five tokens on the chat route. */
 function place(requests: number): ModelStatistics {
   const loop = new StepLoop(createFakeEngine({ maxSequences: 2 }), { limits: generousLimits, frameIntervalMs: 0 });
   for (let id = 1; id <= requests; id++) {

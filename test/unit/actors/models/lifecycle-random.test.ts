@@ -1,5 +1,5 @@
-// Three models, two slots and random events in any order. Every request and call must be answered, at most two models may be in
-// memory, and every transition must be in the table (the rig checks each).
+// Random lifecycle events for three models that share two slots in memory. Every request and call must get a result, at most
+// two models may be in memory, and every transition must be in the table (the rig checks each one).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -49,14 +49,14 @@ class World {
     if (at % 3 > 0) await turns();
   }
 
-  /** Stops the server in its current state, then ends the accepted requests. */
+  /** Stops the server in its current state, then ends the admitted requests. */
   async stop(): Promise<void> {
     await this.rig.close();
     await turns();
     for (const request of this.requests) if (request.state === "in") this.#leave(request);
   }
 
-  /** Ends every accepted request, and completes the start of every place that is starting. */
+  /** Ends every admitted request, and completes the start of every place that is starting. */
   async rest(): Promise<void> {
     for (let i = 0; i < 30; i++) {
       for (const request of this.requests) if (request.state === "in") this.#leave(request);

@@ -1,5 +1,5 @@
-// Rig for tests of the model lifecycle: places that start, fail and end when the test says so, and a record of each model's
-// transitions and log.
+// Model lifecycle rig: places (worker threads or processes) that start, fail and end when the test says so, and a record of
+// each model's transitions and log lines.
 
 import type { ModelStatus } from "../../../../actors/api/inference.ts";
 import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../../actors/messages.ts";
@@ -31,10 +31,10 @@ const ready = (): ModelPlaceReady => {
   return { card, capacity, capabilities, maxQueue: 8, probes: null };
 };
 
-/** Statistics of a place without requests. */
+/** Statistics of a place that has had no requests. */
 const unused = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 }).snapshot();
 
-/** Place of a model, controlled by the test. */
+/** Fake place of a model, controlled by the test. */
 export interface FakePlace {
   up(): Promise<void>;
   fail(error?: ServerError): Promise<void>;
@@ -46,13 +46,13 @@ export interface FakePlace {
 export interface TestedModel {
   readonly managed: ManagedModel;
   readonly places: FakePlace[];
-  /** Statuses in order, each with its reason. */
+  /** Statuses in order, each with the reason for the transition. */
   readonly moves: string[];
   readonly logged: { readonly message: string; readonly fields: Record<string, unknown> }[];
   readonly attached: string[];
 }
 
-/** Sends a request. Its state is "in", "waits", or the error code of its rejection. */
+/** Sends a request. Its state is "in" (admitted), "waits", or the error code of its rejection. */
 export function come({ managed }: TestedModel, signal: AbortSignal | null = null, client = "client") {
   const request = { state: "waits", error: null as ServerError | null, leave: () => managed.leave() };
   managed.enter(signal, client).then(
@@ -77,7 +77,7 @@ export function watch<T>(promise: Promise<T>) {
   return watched;
 }
 
-/** Runs the event loop until messages have been delivered and answered. */
+/** Runs the event loop until pending messages have been delivered and replied to. */
 export async function turns(): Promise<void> {
   for (let i = 0; i < 12; i++) await settled();
 }
@@ -143,7 +143,7 @@ export class ModelRig {
     return tested;
   }
 
-  /** Returns a loaded model. */
+  /** Creates a model and waits until it is loaded. */
   async loaded(id: string, changes: Partial<ManagedModelOptions> = {}): Promise<TestedModel> {
     const tested = this.create(id, changes);
     const done = tested.managed.reload();

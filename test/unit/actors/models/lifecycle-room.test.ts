@@ -217,7 +217,7 @@ describe("models that share slots", () => {
 });
 
 describe("a model that is removed", () => {
-  it("ends its running requests first, rejects the others, and leaves its slot to others", async () => {
+  it("ends its running requests first, rejects new ones, and frees its slot", async () => {
     const rig = createRig(1);
     const a = await rig.loaded("a");
     const running = come(a);

@@ -11,7 +11,7 @@ import { policy } from "./lifecycle-rig.ts";
 const folder = mkdtempSync(join(tmpdir(), "troupe-models-"));
 after(() => rmSync(folder, { recursive: true }));
 
-/** Returns a manager of one model. The settings name an adapter whose files do not exist. */
+/** Returns a manager of one model. The settings refer to an adapter whose files do not exist. */
 function createManager(): ModelManager {
   const quiet = () => undefined;
   const served = {

@@ -42,7 +42,7 @@ describe("other weights of a model", () => {
     assert.deepEqual([late.state, replaced.value], ["in", true]);
   });
 
-  it("gives way to the former one if it cannot be loaded, and no request is lost", async () => {
+  it("is replaced by the former weights if it cannot be loaded, and no request is lost", async () => {
     const tested = await loadedModel();
     const before = tested.managed.served.spec;
     const replaced = tested.managed.replaceWeights(weightsAt("bad", before));
@@ -92,7 +92,7 @@ describe("a change of the quantization", () => {
     return { requests, ends, logged, model, requantizer: new Requantizer({ requantize, log }) };
   }
 
-  it("converts, then replaces the model, and says how far it is", async () => {
+  it("converts, then replaces the model, and reports its progress", async () => {
     const { requests, ends, model, requantizer } = setUp();
     assert.equal(requantizer.begin(model as never, "q4k"), "a");
     const [request] = requests;

@@ -1,4 +1,4 @@
-// Choice among the servers of a remote model.
+// Load balancing among the servers of a remote model.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { chooseUpstream } from "../../../../actors/remote-model/choose-upstream.ts";
@@ -11,7 +11,7 @@ const server = (name: string, outstanding = 0, hasRoom = true) => ({
 const prompt = (seed: number, length = 300) => Int32Array.from({ length }, (_, i) => seed * 1000 + i);
 
 describe("the server for a prompt", () => {
-  it("is the same for the same beginning, and all servers have their share", () => {
+  it("is the same for the same beginning, and prompts are spread over all servers", () => {
     const servers = ["a", "b", "c", "d"].map((name) => server(name));
     const counts = new Map<string, number>();
     for (let seed = 0; seed < 400; seed++) {
@@ -23,7 +23,7 @@ describe("the server for a prompt", () => {
     for (const { url } of servers) assert.ok((counts.get(url) ?? 0) > 60, `${url}: ${counts.get(url)} of 400`);
   });
 
-  it("moves only the prompts of a server that is gone", () => {
+  it("changes only for the prompts of a server that is down", () => {
     const servers = ["a", "b", "c"].map((name) => server(name));
     for (let seed = 0; seed < 100; seed++) {
       const before = chooseUpstream(servers, "prefix", prompt(seed));
@@ -33,7 +33,7 @@ describe("the server for a prompt", () => {
     }
   });
 
-  it("is another one if the first is loaded well above the mean", () => {
+  it("is another server if the first is loaded well above the mean", () => {
     const servers = ["a", "b", "c"].map((name) => server(name, 4));
     const first = chooseUpstream(servers, "prefix", prompt(1));
     const loaded = servers.map((one) => (one.url === first?.url ? { ...one, outstanding: 12 } : one));

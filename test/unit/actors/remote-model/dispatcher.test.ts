@@ -1,5 +1,5 @@
-// Dispatcher of remote models: tokens in order, cancellation, back-pressure, fair queueing, retries and time limits, over real
-// connections to stand-ins.
+// Dispatcher of remote models: token order, cancellation, back pressure, fair queueing, retries and time limits, over real
+// connections to fake servers.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -54,7 +54,7 @@ describe("a sequence on another server", () => {
     assert.deepEqual([ended.tokens, ended.end, ended.cached], [bytes, "length", 2]);
   });
 
-  it("closes the connection when it is cancelled, and gives its room to the next", async (t) => {
+  it("closes the connection when it is cancelled, and frees its place for the next", async (t) => {
     const far = await startStandIn({ slots: 1, answer: (reply) => send(reply, llamaToken(72, 1)) });
     const rig = await openRig(t, [far]);
     const first = rig.submit();
@@ -126,7 +126,7 @@ describe("a sequence on another server", () => {
     assert.equal(far.bodies[1]?.n_predict, 15);
   });
 
-  it("is refused by name for what the server cannot do", async (t) => {
+  it("is rejected with a specific error for what the server does not support", async (t) => {
     const far = await startStandIn({ answer: llamaTokens(hello) });
     const rig = await openRig(t, [far]);
     assert.equal((await rig.ended(rig.submit({ minNewTokens: 2 }))).error?.param, "min_tokens");

@@ -1,5 +1,5 @@
-// Faults of the servers of a remote model: each ends in the tokens of another attempt or in an error that names the server, and
-// leaves no request behind.
+// Faults of the servers of a remote model: each leads to the tokens of another attempt or to an error that names the server,
+// and leaves no request running.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,7 +14,7 @@ const status =
     void reply.writeHead(code, headers).end(JSON.stringify({ error: { message: `is ${code}` } }));
 const dies: Answer = (reply) => void reply.socket?.destroy();
 
-/** Answers each request with the next of these; the last repeats. */
+/** Returns a handler that responds to each request with the next of these; the last is repeated. */
 function inTurn(...answers: readonly Answer[]): Answer {
   let at = 0;
   return (...call) => (answers[Math.min(at++, answers.length - 1)] as Answer)(...call);
@@ -50,17 +50,17 @@ describe("before the first token", () => {
     });
   }
 
-  it("goes to another server, if there is one", async (t) => {
+  it("the request is sent to another server, if there is one", async (t) => {
     const [bad, other] = await Promise.all([startStandIn({ answer: status(500) }), startStandIn({ answer: good })]);
     const rig = await openRig(t, [bad, other], { balance: "least" });
     for (let i = 0; i < 4; i++) assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
-    // After three failures in a row it gets no more requests.
+    // After three consecutive failures, the bad server gets no more requests.
     assert.equal(bad.bodies.length, 3);
     assert.equal(rig.upstreams[0]?.isUp, false);
     assert.match(rig.notices.join(), /failed \(failed: status 500: is 500\); it gets no requests/);
   });
 
-  it("ends with an error that names the server, after remote_retries attempts", async (t) => {
+  it("the request fails with an error that names the server, after remote_retries attempts", async (t) => {
     const far = await startStandIn({ answer: status(500) });
     const rig = await openRig(t, [far], { retries: 1 });
     const { error } = await rig.ended(rig.submit());
@@ -191,7 +191,7 @@ describe("a server that goes away", () => {
     const rig = await openRig(t, [far], { queueTimeoutMs: 800 });
     const first = rig.submit({ maxNewTokens: 3 });
     await sleep(300);
-    // Takes the place of the first request when that has failed.
+    // The second request gets the slot when the first request has failed.
     const second = rig.submit({ maxNewTokens: 3 });
     assert.deepEqual((await rig.ended(second)).tokens, hello);
     const { error, tokens } = await rig.ended(first);

@@ -1,4 +1,5 @@
-// Rig: a dispatcher with real connections to stand-ins, and a subscriber that collects what it sends.
+// Remote model rig: a dispatcher with real connections to fake servers, and a subscriber that collects what the dispatcher
+// sends.
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TokenFrame } from "../../../../actors/messages.ts";
@@ -20,7 +21,7 @@ import type { StandIn } from "../../../fixtures/remote/stand-in.ts";
 
 export const endToken = 2;
 const vocabSize = 300;
-/** Tokens 0 to 255 are the bytes. */
+/** Vocabulary texts: tokens 0 to 255 are the single bytes. */
 const texts = {
   piece: (token: number) => (token < 256 ? Uint8Array.of(token) : new Uint8Array(0)),
   isControl: (token: number) => token >= 256,
@@ -37,7 +38,7 @@ export interface RigOptions extends Partial<RemoteSettings> {
   readonly queueTimeoutMs?: number;
 }
 
-/** Opens a dispatcher for stand-ins that have answered. */
+/** Opens a dispatcher for these fake servers. Waits until all have responded to a probe. */
 export async function openRig(t: TestContext, standIns: readonly StandIn[], options: RigOptions = {}) {
   const { queueTimeoutMs = 0, ...given } = options;
   const settings: RemoteSettings = {

@@ -74,7 +74,7 @@ class Rig {
     return readFileSync((found as { readonly path: string }).path, "utf8");
   }
 
-  /** Names of the files on the disk. */
+  /** Names of the files on disk. */
   get onDisk(): readonly string[] {
     const folder = join(this.files.stagingFolder, "..");
     return ["content", "staging"].flatMap((name) => readdirSync(join(folder, name)));

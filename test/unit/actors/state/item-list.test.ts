@@ -14,7 +14,7 @@ interface Item {
 interface Listed {
   readonly list: ItemList;
   readonly texts: Uint8Array;
-  /** Bytes read from the index. */
+  /** Number of bytes read from the index so far. */
   readBytes(): number;
 }
 

@@ -1,4 +1,5 @@
-// Responses after a failover of Redis: what a replica has stored shortly before is written again, on a real server that loses it.
+// Recent responses after a failover of Redis: what a replica has stored shortly before is written again. Uses a real server
+// that loses the data.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -58,7 +59,7 @@ describe("responses that Redis has lost", { skip: lacksRedis }, () => {
     const statusOf = async (number: number) => (await store.find(idOf(number)))?.status;
     await store.add(running(1));
     await store.add(running(2));
-    // What is replicated, or on the disk, is all until here.
+    // Up to here, all data is saved to disk. Later writes are lost.
     const connection = await RedisConnection.open(redis.url, [], () => {});
     await connection.command("SAVE");
     connection.close();
@@ -70,7 +71,7 @@ describe("responses that Redis has lost", { skip: lacksRedis }, () => {
     await redis.kill();
     await assert.rejects(store.find(idOf(1)), { code: "storage_unavailable" });
     await redis.start();
-    // The last write of the restoration.
+    // Waits for the last write of the restoration.
     for (let tries = 0; (await statusOf(4).catch(() => undefined)) === undefined; tries++) {
       assert.ok(tries < 200, "the responses were not written again");
       await sleep(30);
@@ -131,7 +132,7 @@ describe("recent responses", () => {
     ) as [ResponseStore, ResponseStore];
     await own.add(running(1));
     assert.deepEqual([await other.delete(idOf(1)), await other.delete(idOf(1))], [true, false]);
-    // The store has lost the tombstone.
+    // Simulates a store that has lost the tombstone of the deleted response.
     await raw.delete(idOf(1));
     await other.restore();
     assert.equal(await own.update(completed(1)), "deleted");

@@ -12,7 +12,7 @@ import { TableStore } from "../../../../runtime/store/table-store.ts";
 const limits: StoreLimits = { maxEntries: 100, maxBytes: 1e9, maxEntryBytes: 5e7, maxAgeMs: 1e9 };
 const largeBytes = 2 ** 20;
 
-/** Counts the bytes read in each turn of the event loop. */
+/** Store that counts the bytes read in each turn of the event loop. */
 class WatchedStore extends TableStore<KeptHead> {
   mostInTurn = 0;
   #inTurn = 0;

@@ -1,4 +1,5 @@
-// Claims of background responses whose server has ended: one server gets each, and not endlessly.
+// Claims of background responses whose server has ended: exactly one server gets each response, and the number of attempts is
+// limited.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Span, StoredResponse, StoredResponses } from "../../../../actors/api/stored-responses.ts";
@@ -12,7 +13,7 @@ const none = { ids: [], texts: new Uint8Array(0), ends: new Uint32Array(0) };
 const id = `resp_${"0".repeat(32)}`;
 const request = Buffer.from('{"background":true}');
 
-/** Servers with one store; the ones in `dead` have ended. */
+/** Creates servers that share one store. Those in `dead` count as ended. */
 function servers(names: readonly string[], dead: Set<string>): StoredResponses[] {
   const stores = new Stores(new MemoryTables(), "responses");
   const [responses, index] = [stores.store<never>("responses", limits), stores.store<never>("restarts", limits)];
@@ -35,7 +36,7 @@ async function textOf(store: StoredResponses, spans: readonly Span[]): Promise<s
 const final = { id, isRunning: false, interrupted: null, output: none, outputStart: null, events: null };
 
 describe("restarts of responses", () => {
-  it("are claimed by one server, once the first has ended, and shut it out", async () => {
+  it("are claimed by one server once the first has ended, which can then no longer write", async () => {
     const dead = new Set<string>();
     const [first, ...others] = servers(["a", "b", "c"], dead) as [StoredResponses, ...StoredResponses[]];
     await first.add(running());
@@ -52,7 +53,7 @@ describe("restarts of responses", () => {
       },
     );
     dead.clear();
-    // The first server was only paused.
+    // The first server was only paused. It must find that its response has been taken over.
     assert.equal(await first.begin(id), false);
     assert.equal(await first.update({ ...final, status: "completed", body: Buffer.from("late") }), "taken");
     const owner = (await first.find(id))?.owner;
@@ -101,7 +102,7 @@ describe("restarts of responses", () => {
     }
     dead.add("b");
     assert.deepEqual(await other.claim(10), []);
-    // A later end, and one that was deleted, stay as they are.
+    // Giving up must not change a response that has ended in the meantime or was deleted.
     await next.giveUp(id);
     assert.equal(await other.delete(id), true);
     await next.giveUp(id);

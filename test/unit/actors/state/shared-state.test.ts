@@ -1,4 +1,4 @@
-// Questions between replicas that share a Redis server, while one of them starts.
+// Questions between replicas that share a Redis server, asked while one of them is starting.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -7,7 +7,7 @@ import type { DeferredReply } from "../../../../runtime/actor/deferred-reply.ts"
 import { startRedis } from "../../../fixtures/store/redis.ts";
 import { lacksRedis } from "../../../fixtures/store/redis-stores.ts";
 
-/** Context of a message, which these handlers do not use. */
+/** Message context, which these handlers do not use. */
 const none = null as never;
 
 describe("a replica", { skip: lacksRedis }, () => {

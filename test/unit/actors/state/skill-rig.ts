@@ -1,4 +1,4 @@
-// Rig for tests of the skill store: the real store and contents in a temporary folder.
+// Skill rig for tests of the skill store: the real store and its contents in a temporary folder.
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -47,7 +47,7 @@ export class SkillRig {
     return path;
   }
 
-  /** Uploads the files of a skill, given as file contents by file name. */
+  /** Uploads a skill whose files are given as contents by name. */
   async upload(
     files: Readonly<Record<string, string | Uint8Array>>,
     skill: string | null = null,
@@ -65,7 +65,7 @@ export class SkillRig {
     return this.upload({ "skill.zip": archive }, skill);
   }
 
-  /** Returns the names of the stored contents, and of the files in the staging folder. */
+  /** Returns the names of the stored contents and of the files in the staging folder. */
   onDisk(): { readonly content: readonly string[]; readonly staging: readonly string[] } {
     const names = (folder: string) => readdirSync(join(this.root, "skills", folder)).sort();
     return { content: names("content"), staging: names("staging") };

@@ -126,7 +126,7 @@ describe("skill store", () => {
     assert.deepEqual(rig.onDisk().staging, []);
   });
 
-  it("packs a version as an archive that it would take", async () => {
+  it("packs a version as an archive that it would accept", async () => {
     const rig = await open();
     const archive = zip([
       { name: "x/SKILL.md", content: skillText("one") },

@@ -12,7 +12,7 @@ const sayingWhich = (name: string) =>
   `${name}:{% for message in messages %}{{ message.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}`;
 
 function metadataOf(templates: Readonly<Record<string, string>>): ModelMetadata {
-  // Removes the tokens, because a known family of tokens would select a built-in template.
+  // Without tokens, because a known family of tokens would select a built-in template.
   const known = { ...tokenizer, tokens: [] };
   return { chatTemplates: new Map(Object.entries(templates)), tokenizer: known } as unknown as ModelMetadata;
 }

@@ -8,7 +8,7 @@ import { TaskEnded } from "../../../../runtime/task/task.ts";
 const { signal } = new AbortController();
 const refused = { code: "unsupported" };
 
-/** Returns text tasks that each end in a given phase, and the list of started tasks. */
+/** Returns text tasks whose workers exit in the given phase, and the list of started tasks. */
 function endingTasks(phase: string) {
   const started: string[] = [];
   const runner = {
@@ -41,7 +41,7 @@ describe("a text task that was ended", () => {
     await assert.rejects(tasks.prepare("k", asks("two"), signal), refused);
     await assert.rejects(tasks.prepare("k", asks("three", true), signal), refused);
     assert.deepEqual(started, ["prepare"]);
-    // Counting tokens does not use the grammar.
+    // countTokens() does not use the grammar.
     await assert.rejects(tasks.countTokens("k", asks("one"), signal), refused);
     assert.deepEqual(started, ["prepare", "count"]);
   });

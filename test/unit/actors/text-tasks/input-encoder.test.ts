@@ -1,4 +1,4 @@
-// Input types of embedding models: where the prompts come from, and which types are refused.
+// Input types of embedding models (such as query or document): which prompt each type adds, and which types are rejected.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InputEncoder } from "../../../../actors/text-tasks/input-encoder.ts";
@@ -27,7 +27,7 @@ async function encoderOf({
 }
 
 describe("input types", () => {
-  it("put the prompt of the model's file before a text", async () => {
+  it("prepend the prompt from the model's file to a text", async () => {
     const texts = { "Retrieval-query": "for it: ", clustering: "group: " };
     const encoder = await encoderOf({ prompts: { texts, fallback: null } });
     assert.equal(encoder.prompted("sea", "clustering"), "group: sea");
@@ -35,12 +35,12 @@ describe("input types", () => {
     assert.equal(encoder.prompted("sea", undefined), "sea");
   });
 
-  it("take the default prompt of the file for texts without a type", async () => {
+  it("use the default prompt of the file for texts without a type", async () => {
     const encoder = await encoderOf({ prompts: { texts: { document: "doc: " }, fallback: "document" } });
     assert.equal(encoder.prompted("sea", undefined), "doc: sea");
   });
 
-  it("know the names of other services", async () => {
+  it("accept the names that other services use", async () => {
     const encoder = await encoderOf({ prompts: { texts: { search_query: "q: ", passage: "p: " }, fallback: null } });
     for (const name of ["query", "search_query", "retrieval.query"]) assert.equal(encoder.prompted("a", name), "q: a");
     for (const name of ["document", "search_document", "corpus"]) assert.equal(encoder.prompted("a", name), "p: a");

@@ -9,9 +9,7 @@ import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
 import { attachment, imageSpec, request } from "../generation/rig.ts";
 
-/**
- * Returns the message that attaches a model. `probes` changes the tokens that the engine reports for the probe texts.
- */
+/** Returns the message with which a model is attached. `probes` changes the tokens that the engine reports for the probe texts. */
 async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
   const { port1, port2 } = new MessageChannel();
   t.after(() => port2.close());
@@ -46,7 +44,7 @@ describe("a text model", () => {
     assert.ok(model.vocabulary.encode("hello").length > 0);
   });
 
-  it("refuses a prompt that is too long in OpenAI's words, with the names of the request's fields", async (t) => {
+  it("rejects a prompt that is too long with OpenAI's message and the names of the request's fields", async (t) => {
     const model = await openTextModel(await attached(t, () => null));
     const fields = { prompt: "input", maxTokens: "max_output_tokens" };
     const refusal = (words: number, maxTokens: number | null) => {
@@ -85,7 +83,7 @@ describe("a text model", () => {
     assert.deepEqual([...cut({ prompt: { kind: "tokens", tokens: whole } })], [...whole.slice(-50)]);
   });
 
-  it("takes a prompt of tokens as it is, and refuses tokens that it does not have and too many", async (t) => {
+  it("accepts a prompt of tokens unchanged, and rejects unknown tokens and too many tokens", async (t) => {
     const model = await openTextModel(await attached(t, () => null));
     const prompt = (...tokens: number[]) => ({ kind: "tokens", tokens: Int32Array.from(tokens) }) as const;
     assert.deepEqual([...model.prompt(request({ prompt: prompt(2, 7, 1) })).prompt], [2, 7, 1]);
@@ -108,7 +106,7 @@ describe("a text model", () => {
     };
     assert.equal(await asked(2, 2), 2);
     await assert.rejects(asked(2, 3), { code: "invalid_value", message: /has 3 images or videos; .* at most 2/ });
-    // Each image has 16 tokens, and the context 64.
+    // Each image takes 16 tokens; the context has 64.
     const full = { code: "context_length_exceeded", message: /\(at least (?:6[4-9]|7\d|80) in / };
     await assert.rejects(asked(1000, 20), full);
   });

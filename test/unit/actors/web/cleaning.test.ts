@@ -1,4 +1,4 @@
-// Removal of boilerplate from pages: text that looks like boilerplate is kept, and boilerplate that looks like text is
+// Boilerplate removal from pages: text that looks like boilerplate is kept, and boilerplate that looks like text is
 // removed.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";

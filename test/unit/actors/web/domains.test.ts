@@ -1,4 +1,4 @@
-// Domain rules: which URLs the allowed and blocked domains of a request admit.
+// Domain rules: which URLs pass the allowed and blocked domains of a request.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { allowsUrl } from "../../../../actors/web/domains.ts";

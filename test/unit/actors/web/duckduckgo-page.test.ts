@@ -1,4 +1,4 @@
-// Result pages of DuckDuckGo's HTML interface, written by hand in its format.
+// DuckDuckGo result pages, handwritten in the format of its HTML interface.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { duckDuckGoResults } from "../../../../actors/web/extract/duckduckgo-page.ts";

@@ -1,4 +1,4 @@
-// Extraction of the main text, on pages in the shapes of real sites. The score is the F1 of words against texts written by hand.
+// Main text extraction, on pages modelled on real sites. The score is the F1 of words, compared with texts extracted by hand.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { pageText } from "../../../../actors/web/extract/page-text.ts";
@@ -6,7 +6,7 @@ import { type FixturePage, fixturePages, heldOutPages } from "./pages.ts";
 
 const minScore = 0.9;
 
-/** Words of a text without the URLs of links. Characters of scripts without spaces are words. */
+/** Returns the words of a text without the URLs of links. In scripts without spaces, each character counts as a word. */
 function wordsOf(text: string): readonly string[] {
   const plain = text.replaceAll(/\]\([^)\s]*\)/g, "]").toLowerCase();
   return plain.match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{N}]+/gu) ?? [];

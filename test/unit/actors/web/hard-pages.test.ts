@@ -1,4 +1,4 @@
-// Pages that are hard to read: very long, deeply nested, damaged, or in an unknown encoding. Also tests tables, code
+// Hard pages for extraction: very long, deeply nested, damaged, or in an unknown encoding. Also tests tables, code
 // and lists.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";

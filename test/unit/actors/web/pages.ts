@@ -1,5 +1,5 @@
-// Fixture pages: files of test/fixtures/pages and test/fixtures/pages-heldout (see its README.md). A file has a line of
-// JSON, the reference text, and the page.
+// Fixture pages: reads the files of test/fixtures/pages and test/fixtures/pages-heldout (see its README.md). Each file
+// has a line of JSON, the reference text, and the page.
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -10,9 +10,9 @@ export interface FixturePage {
   readonly url: string;
   readonly type: string;
   readonly bytes: Uint8Array;
-  /** Main text of the page, written by hand. */
+  /** Main text of the page, extracted by hand. */
   readonly reference: string;
-  /** `gone`: texts that must not be in the extracted text. `kept`: texts that must be in it. */
+  /** `gone`: texts that the extracted text must not contain. `kept`: texts that it must contain. */
   readonly gone: readonly string[];
   readonly kept: readonly string[];
 }
@@ -45,7 +45,7 @@ function split(text: string, mark: string): readonly [string, string] {
   return [text.slice(0, at), text.slice(at + mark.length)];
 }
 
-/** Encodes a text in an encoding of one or two bytes a character, with the inverse of TextDecoder. */
+/** Encodes a text in an encoding of one or two bytes per character: the inverse of TextDecoder. */
 function encode(text: string, charset: string): Uint8Array {
   if (charset === "utf-8") return new TextEncoder().encode(text);
   const bytesOf = new Map<string, readonly number[]>();

@@ -1,4 +1,5 @@
-// Ranking: selects the passages that answer a query, by words and by embeddings, up to a number of characters.
+// Passage ranking: selects the passages of a page that answer a query, by words and by embeddings, up to a number of
+// characters.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { pageText } from "../../../../actors/web/extract/page-text.ts";
@@ -7,7 +8,7 @@ import { embeddingScores, type Passage, wordScores } from "../../../../actors/we
 import { selectPassages } from "../../../../actors/web/ranking/select.ts";
 import { fixturePages } from "./pages.ts";
 
-/** Queries, and a text of the passage that answers each. */
+/** Queries, each with a page and a text of the passage that answers the query. */
 const answers: readonly (readonly [query: string, page: string, answer: string])[] = [
   ["how many people cross the new river bridge per day", "news-article", "eleven thousand people"],
   ["when does the tram on the bridge start", "news-article", "1 December"],
@@ -34,10 +35,7 @@ const passages: readonly Passage[] = fixturePages.flatMap(({ bytes, type, url },
 });
 const pageNamed = (name: string): number => fixturePages.findIndex((page) => page.name === name);
 
-/**
- * Fake embedding model: a vector counts the word stems (first five letters) of a text, so similar texts have similar
- * vectors.
- */
+/** Fake embedding model: counts the word stems (first five letters) of a text, so that similar texts have similar vectors. */
 async function fakeEmbed(texts: readonly string[]): Promise<readonly Float32Array[]> {
   return texts.map((text) => {
     const vector = new Float32Array(256);

@@ -1,4 +1,4 @@
-// Parts of the agent on the command line: visible text, the user's choice, session files and resumed conversations.
+// Agent CLI functions: displayed text, the user's choice, session files and resumed conversations.
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { excerpt, visible, visibleLine } from "../../../../cli/agent/view/visibl
 import type { Questions } from "../../../../cli/run/input/questions.ts";
 
 describe("visible text", () => {
-  it("shows what a terminal would obey or hide", () => {
+  it("shows characters that a terminal would interpret or hide", () => {
     assert.equal(
       visible("a\r\nb\rc\x1b[31m\x9b\x07\u202e\u200b\u2066\ufeff"),
       "a\nb\\u{d}c\\u{1b}[31m\\u{9b}\\u{7}\\u{202e}\\u{200b}\\u{2066}\\u{feff}",
@@ -33,7 +33,7 @@ describe("visible text", () => {
     assert.deepEqual(excerpt("123456\n7", { head: 2, tail: 1, width: 4 }), ["123…", "7"]);
   });
 
-  it("of a call says when it is not all of it", () => {
+  it("of a call says when it is incomplete", () => {
     assert.deepEqual(callLines("shell", { commands: ["a\nb", "c"] }), ["  $ a", "    b", "  $ c"]);
     assert.deepEqual(callLines("shell", "not json"), ["  not json"]);
     const long = callLines("code_execution", { code: "x\n".repeat(5000) });

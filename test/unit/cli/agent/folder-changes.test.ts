@@ -1,4 +1,4 @@
-// Changes of files in a work folder: how they are detected, and how they are shown.
+// Folder changes: how changes of files in a work folder are detected and displayed.
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -31,21 +31,21 @@ function madeByAnother(end: string): string {
 }
 
 describe("the folder of prepared adapters", () => {
-  it("is this user's alone, and each has their own", () => {
+  it("is private to this user, and each user has a separate one", () => {
     const [one, other] = [createAdapterFolder([parent]), createAdapterFolder([parent])];
     assert.notEqual(one, other);
     assert.equal(statSync(one).mode & 0o777, 0o700);
     assert.equal(readdirSync(parent).length, 2);
   });
 
-  it("is in the first place that can be written, made where it is missing", () => {
+  it("is in the first writable location, which is created if missing", () => {
     const missing = join(parent, "cache", "adapters");
     assert.equal(dirname(createAdapterFolder([missing, parent])), missing);
     writeFileSync(join(parent, "file"), "");
     assert.equal(dirname(createAdapterFolder([join(parent, "file", "adapters"), parent])), parent);
   });
 
-  it("is in this program's cache where nothing else is said", () => {
+  it("is in this program's cache by default", () => {
     const script = `
       const { createAdapterFolder } = await import(${JSON.stringify(entry)});
       const { writeFileSync } = await import("node:fs");
@@ -55,12 +55,12 @@ describe("the folder of prepared adapters", () => {
     assert.equal(dirname(stdout), join(parent, "troupe", "adapters"));
   });
 
-  it("goes with its process, however that ends of its own accord", () => {
+  it("is removed with its process, unless the process is killed", () => {
     assert.equal(existsSync(madeByAnother("")), false);
     assert.equal(existsSync(madeByAnother("process.exit(3);")), false);
   });
 
-  it("is removed by the next process where its own was killed", () => {
+  it("is removed by the next process if its own was killed", () => {
     const left = madeByAnother(
       'process.kill(process.pid, "SIGKILL"); await new Promise(() => setInterval(() => {}, 1000));',
     );
@@ -69,7 +69,7 @@ describe("the folder of prepared adapters", () => {
     assert.equal(existsSync(left), false);
   });
 
-  it("is left alone where its process lives, is of another host, or it is no such folder", () => {
+  it("is kept if its process runs or is on another host, or if it is another kind of folder", () => {
     const mine = createAdapterFolder([parent]);
     const dead = "999999999.1";
     const own = basename(mine).split("@")[0] ?? "";

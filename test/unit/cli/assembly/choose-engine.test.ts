@@ -17,7 +17,7 @@ interface Host {
 const slow: EngineFigures = { prompt: 100, oneRow: 10, sixteenRows: 50, weightBytes: 2 ** 27 };
 const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200, weightBytes: 2 ** 27 };
 
-/** Returns a host that answers with these facts and records the questions. */
+/** Returns a fake host that answers with these facts and records the questions. */
 function host(facts: Host) {
   const { configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null, wasmOnly = null } = facts;
   const { llamaRefusal = null, trial: figures = { wasm: quick, llama: slow }, nodeVersion = "24.1.0" } = facts;
@@ -43,7 +43,7 @@ function host(facts: Host) {
   return { asked, questions };
 }
 
-/** Chooses an engine. Returns the report about the choice. */
+/** Chooses an engine. Returns the log message about the choice. */
 async function chosen(questions: EngineQuestions) {
   return (await chooseEngine(questions)).report;
 }
@@ -52,7 +52,7 @@ const unfit = 'its architecture is "mamba"';
 const absent = "no library for linux-x64";
 
 describe("an engine that is set", () => {
-  it("is taken, whatever the host has", async () => {
+  it("is used, whatever the host has", async () => {
     for (const configured of ["llama", "wasm"] as const) {
       for (const gpu of ["cuda", null]) {
         const { asked, questions } = host({ configured, gpu, nativeProblem: absent });
@@ -67,7 +67,7 @@ describe("an engine that is set", () => {
     }
   });
 
-  it("is refused where it is wasm and cannot run the file", async () => {
+  it("is rejected if it is wasm and cannot run the file", async () => {
     await assert.rejects(chosen(host({ configured: "wasm", wasmRefusal: unfit }).questions), {
       code: "config_invalid",
       param: "engine",
@@ -79,23 +79,23 @@ describe("an engine that is set", () => {
 describe("settings that the llama engine refuses", () => {
   const llamaRefusal = "max_seqs 300 is more than its 256";
 
-  it("have wasm chosen on a CPU, without a trial", async () => {
+  it("make auto choose wasm on a CPU, without a trial", async () => {
     const { asked, questions } = host({ llamaRefusal });
     const { engine, reason } = await chosen(questions);
     assert.deepEqual([engine, reason], ["wasm", `no GPU to use; llama cannot: ${llamaRefusal}`]);
     assert.ok(!asked.includes("trial"));
   });
 
-  it("leave llama to say why where wasm cannot run the file", async () => {
+  it("let llama report the reason if wasm cannot run the file", async () => {
     const { questions } = host({ llamaRefusal, wasmRefusal: unfit });
     assert.equal((await chosen(questions)).engine, "llama");
   });
 });
 
-describe("a setting that only the wasm engine can do", () => {
+describe("a setting that only the wasm engine supports", () => {
   const wasmOnly = "xlora";
 
-  it("has it chosen, whatever the host has", async () => {
+  it("makes auto choose it, whatever the host has", async () => {
     for (const gpu of ["cuda", null]) {
       const { asked, questions } = host({ wasmOnly, gpu });
       const choice = await chosen(questions);
@@ -110,7 +110,7 @@ describe("a setting that only the wasm engine can do", () => {
     }
   });
 
-  it("is refused beside the llama engine", async () => {
+  it("is rejected with the llama engine", async () => {
     await assert.rejects(chosen(host({ wasmOnly, configured: "llama" }).questions), {
       code: "config_invalid",
       param: "engine",
@@ -129,7 +129,7 @@ describe("a setting that only the wasm engine can do", () => {
 });
 
 describe("auto", () => {
-  it("takes llama where there is a GPU, and asks nothing else", async () => {
+  it("chooses llama if there is a GPU, without further checks", async () => {
     const { asked, questions } = host({ gpu: "vulkan", wasmRefusal: unfit });
     const choice = await chosen(questions);
     assert.deepEqual(choice, {
@@ -141,7 +141,7 @@ describe("auto", () => {
     assert.deepEqual(asked, ["gpu"]);
   });
 
-  it("takes the engine that was quicker in a trial on a CPU, says the figures, and does not look at the libraries", async () => {
+  it("chooses the engine that was faster in a trial on a CPU, logs the figures, and does not check the libraries", async () => {
     for (const [quicker, figures] of [
       ["wasm", { wasm: quick, llama: slow }],
       ["llama", { wasm: slow, llama: quick }],
@@ -158,7 +158,7 @@ describe("auto", () => {
     }
   });
 
-  it("weighs two tokens of a prompt against one that is written, which takes llama longer in a server", async () => {
+  it("weighs two prompt tokens against one output token, which takes llama longer in a server", async () => {
     const engineFor = async (wasm: EngineFigures, llama: EngineFigures) =>
       (await chosen(host({ trial: { wasm, llama } }).questions)).engine;
     const readsFast: EngineFigures = { ...slow, prompt: 200 };
@@ -184,7 +184,7 @@ describe("auto", () => {
     assert.equal(await adviceOn("24.0.0", reader, reader), null);
   });
 
-  it("compares encoders by what they read", async () => {
+  it("compares encoders by the speed of reading", async () => {
     const encoder = (prompt: number): EngineFigures => ({ ...slow, prompt, oneRow: null, sixteenRows: null });
     const { questions } = host({ trial: { wasm: encoder(900), llama: encoder(1000) } });
     const { engine, reason } = await chosen(questions);
@@ -192,32 +192,32 @@ describe("auto", () => {
     assert.match(reason, /wasm prompt 900, weights 128 MiB; llama prompt 1000, weights 128 MiB$/);
   });
 
-  it("takes wasm on a CPU where the native libraries do not load, and says so", async () => {
+  it("chooses wasm on a CPU if the native libraries do not load, and says so", async () => {
     const { engine, reason } = await chosen(host({ nativeProblem: absent, trial: "it died" }).questions);
     assert.equal(engine, "wasm");
     assert.match(reason, /llama cannot: no library for linux-x64/);
   });
 
-  it("takes wasm where the trial fails, and says why", async () => {
+  it("chooses wasm if the trial fails, and says why", async () => {
     const { engine, reason } = await chosen(host({ trial: "no space left" }).questions);
     assert.equal(engine, "wasm");
     assert.match(reason, /could not be compared: no space left/);
   });
 
-  it("takes llama on a CPU where wasm cannot run the file, and says so", async () => {
+  it("chooses llama on a CPU if wasm cannot run the file, and says so", async () => {
     const { engine, reason } = await chosen(host({ wasmRefusal: unfit }).questions);
     assert.equal(engine, "llama");
     assert.match(reason, /wasm cannot: its architecture is "mamba"/);
   });
 
-  it("is refused where neither can, with both reasons", async () => {
+  it("is rejected if neither can run it, with both reasons", async () => {
     await assert.rejects(chosen(host({ nativeProblem: absent, wasmRefusal: unfit }).questions), {
       code: "config_invalid",
       message: /^no engine can run "m\.gguf" here: (?=.*no library for linux-x64)(?=.*"mamba")/,
     });
   });
 
-  it("passes on what is wrong with a file that nobody can run", async () => {
+  it("reports what is wrong with a file that no engine can run", async () => {
     const { questions } = host({});
     const broken: EngineQuestions = { ...questions, wasmRefusal: () => Promise.reject(new Error("not a GGUF file")) };
     await assert.rejects(chosen(broken), /not a GGUF file/);

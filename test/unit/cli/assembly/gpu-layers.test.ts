@@ -1,4 +1,5 @@
-// Setting `device_layers`: its forms, what it means to llama.cpp, and machines and models that it does not fit.
+// GPU layers: the forms of the setting `device_layers`, what is passed to llama.cpp, and machines and models that the setting
+// does not fit.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -66,8 +67,8 @@ describe("device_layers", () => {
     assert.throws(() => shares("0:16;1:17"), /expects at most the 32 layers of "m"; got 33/);
   });
 
-  it("divides layers in llama.cpp as it says", () => {
-    // llama.cpp puts layer i of n on the first GPU whose summed share is above i / n, in 32-bit floats.
+  it("divides layers in llama.cpp as specified", () => {
+    // llama.cpp puts layer i of n on the first GPU whose cumulative share is above i / n, in 32-bit floats.
     for (const counts of [
       [1, 2, 3],
       [7, 0, 6],

@@ -1,4 +1,4 @@
-// Models that take images, on a machine where the package that decodes images is not installed.
+// Missing image library: models that accept images, on a machine where the package that decodes images is not installed.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import Module from "node:module";
@@ -21,7 +21,7 @@ const { _resolveFilename: usual } = resolver;
 const modelsOf = (flags: Flags) =>
   frontOptions(resolve({ flags: { "--engine": "wasm", ...flags } }), log, { update: () => {}, stop: () => {} });
 
-describe("models that take images without the package sharp", () => {
+describe("models that accept images, without the package sharp", () => {
   before(() => {
     resolver._resolveFilename = (name, ...more) => {
       if (name !== "sharp") return usual.call(Module, name, ...more);
@@ -48,7 +48,7 @@ describe("models that take images without the package sharp", () => {
     });
   });
 
-  it("are served if they take audio, or text only", async () => {
+  it("are served if they accept only audio or text", async () => {
     const mmproj = join(folder, "audio.gguf");
     await writeTinyAudioProjector(mmproj, "ultravox", 1);
     const model = await tinyModel();

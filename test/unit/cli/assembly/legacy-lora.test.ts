@@ -21,14 +21,14 @@ async function assertRefused(content: unknown, message: RegExp, given = sources)
 }
 
 describe("the adapters of legacy_lora", () => {
-  it("are all of them where no order is given", async () => {
+  it("are all of them if no order is given", async () => {
     assert.deepEqual(
       (await legacyAdapters(sources, null)).map(({ source, member }) => [source, member]),
       sources.map((source) => [source, null]),
     );
   });
 
-  it("are those that the order names, in its order, by their names or as they are given", async () => {
+  it("are those that the order names, in its order, by their names or as configured", async () => {
     const order = orderFile({
       order: ["prose", "/adapters/math", "code"],
       layers: { "model.0": 1 },
@@ -41,7 +41,7 @@ describe("the adapters of legacy_lora", () => {
     ]);
   });
 
-  it("may lie in one source, which then holds what is named", async () => {
+  it("may be in one source, which contains the named adapters", async () => {
     const order = orderFile({ order: ["adapter_2", "adapter_1"] });
     assert.deepEqual(await legacyAdapters(["acme/x-lora"], order), [
       { source: "acme/x-lora", member: "adapter_2" },
@@ -49,11 +49,11 @@ describe("the adapters of legacy_lora", () => {
     ]);
   });
 
-  it("are refused where the order names others", async () => {
+  it("are rejected if the order names others", async () => {
     await assertRefused({ order: ["math", "mth"] }, /order expects names .*: "math", "code", "prose"; got "mth"$/);
   });
 
-  it("need an order that is one", async () => {
+  it("need a valid order", async () => {
     const expected =
       /order\.json" expects a JSON object whose "order" is a list of names, each once; got a file of another form$/;
     for (const content of ["{", [], {}, { order: [] }, { order: [""] }, { order: "math" }, { order: ["a", "a"] }]) {

@@ -1,4 +1,4 @@
-// Configuration file of MCP servers: what it may contain, and what its errors say.
+// MCP configuration file: its allowed content, and its error messages.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-mcp-config-"));
 const path = join(folder, "mcp.json");
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Returns the text by which a value refers to an environment variable. */
+/** Returns a reference to an environment variable, as values in the file contain it. */
 const reference = (name: string): string => `\${${name}}`;
 
 async function settingsOf(content: unknown, environment: Readonly<Record<string, string>> = {}) {
@@ -44,7 +44,7 @@ describe("the configuration of MCP servers", () => {
     ]);
   });
 
-  it("takes all fields; servers that are not enabled are left out", async () => {
+  it("accepts all fields, and omits servers that are not enabled", async () => {
     const { settings } = await settingsOf({
       servers: [
         { ...files, enabled: false },
@@ -89,7 +89,7 @@ describe("the configuration of MCP servers", () => {
     assert.deepEqual(settings[0]?.secrets, ["key value-1!", "value-1", "value-1"]);
   });
 
-  it("takes the form of other MCP clients", async () => {
+  it("accepts the format of other MCP clients", async () => {
     const { settings } = await settingsOf({
       mcpServers: {
         files: { command: "npx", args: ["-y", "server"], env: { A: "b" }, cwd: "/srv" },

@@ -34,15 +34,15 @@ async function optionsOf(flags: Flags) {
   return { options, model };
 }
 
-describe("what a model is told of adapters", () => {
-  it("is nothing where it takes none", async () => {
+describe("the adapter settings that a model gets", () => {
+  it("are empty if it accepts none", async () => {
     const { options, model } = await optionsOf({});
     assert.deepEqual([model.adapters, model.ownAdapter, model.spec.adapters, model.spec.mixture], Array(4).fill(null));
     assert.deepEqual([options.adapterFolder, options.adapterRoot], ["", null]);
     assert.deepEqual([options.maxLoadedModels, options.idleUnloadMs], [null, 0]);
   });
 
-  it("is how many it may be given, where it is to take them later", async () => {
+  it("contain the maximum number if it accepts adapters later", async () => {
     const { options, model } = await optionsOf({ "--enable-lora": true, "--lora-max-adapters": "3" });
     const limits = { maxAdapters: 3, maxRank: 256, maxBytes: 8 * 2 ** 30 };
     assert.deepEqual(model.adapters, { limits, preloaded: [] });
@@ -50,7 +50,7 @@ describe("what a model is told of adapters", () => {
     assert.ok(existsSync(options.adapterFolder));
   });
 
-  it("is where those lie that it begins with", async () => {
+  it("contain the paths of the initial adapters", async () => {
     const { model } = await optionsOf({ "--lora": [`a=${join(loras, "one")}`, `b=${join(loras, "two")}`] });
     assert.deepEqual(model.adapters?.preloaded, [
       { alias: "a", source: join(loras, "one"), path: join(loras, "one"), revision: null },
@@ -58,7 +58,7 @@ describe("what a model is told of adapters", () => {
     ]);
   });
 
-  it("names the adapter and the model where one is not there", async () => {
+  it("are rejected with the adapter and the model if an adapter is missing", async () => {
     await assert.rejects(optionsOf({ "--lora": [`a=${join(loras, "one")}`, `b=${join(loras, "gone")}`] }), {
       name: "ServerError",
       message: new RegExp(`^lora "b" of model "${modelPath}": nothing is at "${join(loras, "gone")}"`),
@@ -67,7 +67,7 @@ describe("what a model is told of adapters", () => {
 });
 
 describe("the adapter of legacy_lora", () => {
-  it("does what all of its adapters do, and is the model's own", async () => {
+  it("has the effect of all its adapters, and belongs to the model", async () => {
     const order = join(folder, "order.json");
     writeFileSync(order, JSON.stringify({ order: ["two", "one"] }));
     const { options, model } = await optionsOf({ "--legacy-lora": loras, "--legacy-lora-order": order });
@@ -89,7 +89,7 @@ describe("the adapter of legacy_lora", () => {
 });
 
 describe("the X-LoRA of a model", () => {
-  it("is made ready for the engine, and the model takes no other adapters", async () => {
+  it("is prepared for the engine, and the model accepts no other adapters", async () => {
     const xlora = await writeXlora(join(folder, "xlora"), { modelPath, seed: 1, layerwise: true });
     const flags = { "--xlora": xlora.folder, "--xlora-order": xlora.orderFile, "--tgt-non-granular-index": "5" };
     const { options, model } = await optionsOf({ ...flags, "--engine": "auto" });
@@ -112,7 +112,7 @@ describe("the X-LoRA of a model", () => {
     });
   });
 
-  it("is refused beside the llama engine", async () => {
+  it("is rejected with the llama engine", async () => {
     await assert.rejects(optionsOf({ "--xlora": loras, "--engine": "llama" }), {
       code: "config_invalid",
       message: /^engine expects wasm, the only one with xlora; got llama/,
@@ -132,7 +132,7 @@ describe("SERVICE_LORA_ADAPTER_ROOT", () => {
     assert.equal(rootOf(undefined), null);
   });
 
-  it("is refused where no folder is there", () => {
+  it("is rejected if there is no such folder", () => {
     const gone = join(folder, "gone");
     const file = join(folder, "file");
     writeFileSync(file, "");
@@ -147,8 +147,8 @@ describe("SERVICE_LORA_ADAPTER_ROOT", () => {
   });
 });
 
-describe("models that rest", () => {
-  it("do so as the settings say", async () => {
+describe("models without requests", () => {
+  it("are unloaded as configured", async () => {
     const { options } = await optionsOf({ "--max-loaded-models": "2", "--idle-unload-secs": "90" });
     assert.deepEqual([options.maxLoadedModels, options.idleUnloadMs], [2, 90_000]);
   });

@@ -30,8 +30,8 @@ async function optionsOf(flags: Flags = {}) {
   return { options: await frontOptions(await configOf({ "--engine": "wasm", ...flags }), log, progress), lines };
 }
 
-describe("the KV cache an engine is told of", () => {
-  it("is one pool where the settings say so or how much memory it has, and else the engine's choice", async () => {
+describe("the KV cache settings that an engine gets", () => {
+  it("are one pool if the settings say so or limit the memory, and else the engine's choice", async () => {
     const pagedKv = async (flags: Flags) => (await specOf(flags)).pagedKv;
     assert.equal(await pagedKv({}), null);
     assert.equal(await pagedKv({ "--paged-attn": "on" }), true);
@@ -40,7 +40,7 @@ describe("the KV cache an engine is told of", () => {
     assert.equal(await pagedKv({ "--gpu-memory-utilization": "0.5" }), true);
   });
 
-  it("has the amount of memory that is set, or none", async () => {
+  it("have the configured amount of memory, or none", async () => {
     const budget = async (flags: Flags) => (await specOf(flags)).kvBudget;
     assert.equal(await budget({}), null);
     assert.deepEqual(await budget({ "--kv-cache": "1GiB" }), { bytes: 2 ** 30 });
@@ -48,7 +48,7 @@ describe("the KV cache an engine is told of", () => {
     assert.deepEqual(await budget({ "--gpu-memory-utilization": "0.5" }), { fraction: 0.5 });
   });
 
-  it("has the blocks and the number type that are set", async () => {
+  it("have the configured blocks and number type", async () => {
     const { blockTokens, kvType } = await specOf({ "--pa-block-size": "64", "--pa-cache-type": "q8_0" });
     assert.deepEqual([blockTokens, kvType], [64, "q8_0"]);
   });
@@ -78,7 +78,7 @@ describe("the scheduler's limits", () => {
 });
 
 describe("the share of slots", () => {
-  it("comes in seconds, two of them by default, and 0 is never", async () => {
+  it("is set in seconds, two by default, and 0 means never", async () => {
     const shareMs = async (flags: Parameters<typeof configOf>[0]) => schedulerLimits(await configOf(flags)).slotShareMs;
     assert.deepEqual([await shareMs({}), await shareMs({ "--slot-share-secs": "5" })], [2000, 5000]);
     assert.equal(await shareMs({ "--slot-share-secs": "0" }), 0);
@@ -86,7 +86,7 @@ describe("the share of slots", () => {
 });
 
 describe("the store of prefixes", () => {
-  it("is where the settings say, and nowhere by default", async () => {
+  it("is where the settings say, and disabled by default", async () => {
     assert.equal((await optionsOf()).options.prefixStore, null);
     const { options } = await optionsOf({ "--prefix-cache-dir": join("some", "kv"), "--prefix-cache-disk": "2GiB" });
     assert.deepEqual(options.prefixStore, { folder: absolute("some", "kv"), maxBytes: 2 ** 31 });
@@ -94,7 +94,7 @@ describe("the store of prefixes", () => {
 });
 
 describe("gpu_memory_utilization on a host without a GPU", () => {
-  it("is said to be of main memory", async () => {
+  it("applies to main memory, as the log says", async () => {
     const { lines } = await optionsOf({ "--gpu-memory-utilization": "0.5" });
     assert.match(lines.join(""), /no GPU is used: gpu_memory_utilization is a fraction of the free main memory/);
     assert.doesNotMatch((await optionsOf({ "--kv-cache": "1GiB" })).lines.join(""), /gpu_memory_utilization/);
@@ -102,7 +102,7 @@ describe("gpu_memory_utilization on a host without a GPU", () => {
 });
 
 describe("kv_cache on a CPU", () => {
-  it("is said to cost the llama engine its speed, unless one pool is asked for", async () => {
+  it("causes a warning that the llama engine becomes slow, unless one pool is requested", async () => {
     const said = async (flags: Flags) => (await optionsOf({ "--cpu": true, ...flags })).lines.join("");
     const size = { "--kv-cache": "4096tokens" };
     const isSlower = /WARN.*paged KV cache.*1\.6 to 3 times slower.*set max_model_len instead/;

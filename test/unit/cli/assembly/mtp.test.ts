@@ -15,13 +15,13 @@ async function optionsOf(flags: Flags) {
 }
 
 describe("multi-token prediction", () => {
-  it("is not asked of an engine where nothing is set", async () => {
+  it("is not requested from an engine if nothing is set", async () => {
     const { models, speculation } = await optionsOf({ "--mtp-draft-sampling": "greedy" });
     assert.equal(models[0]?.spec.mtp, undefined);
     assert.equal(speculation.mtpTokens, null);
   });
 
-  it("takes the model's own heads, or an assistant, and room for everyone's draft", async () => {
+  it("uses the model's own heads, or an assistant, and reserves room for all drafts", async () => {
     const own = await optionsOf({ "--mtp-n-predict": "3", "--mtp-draft-sampling": "greedy", "--max-seqs": "8" });
     assert.deepEqual(own.models[0]?.spec.mtp, { path: null });
     assert.equal(own.models[0]?.spec.extraLogitsRows, 24);
@@ -32,7 +32,7 @@ describe("multi-token prediction", () => {
     assert.deepEqual([assisted.speculation.mtpTokens, assisted.speculation.mtpSampling], [null, "auto"]);
   });
 
-  it("is refused on the wasm engine, which auto does not take then", async () => {
+  it("is rejected on the wasm engine, which auto does not choose then", async () => {
     await assert.rejects(
       optionsOf({ "--engine": "wasm", "--mtp-n-predict": "2" }),
       /engine expects one that can run .* got wasm, which cannot: it has no multi-token prediction/,
@@ -41,7 +41,7 @@ describe("multi-token prediction", () => {
     assert.equal(models[0]?.engine, "llama");
   });
 
-  it("drafts no more than may be drafted, and does not stand beside what excludes it", async () => {
+  it("drafts no more than the maximum, and is rejected with settings that exclude it", async () => {
     await assert.rejects(
       optionsOf({ "--mtp-n-predict": "9", "--max-draft-tokens": "8" }),
       /mtp_n_predict expects at most max_draft_tokens \(8\); got 9/,

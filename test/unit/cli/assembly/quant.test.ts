@@ -1,4 +1,4 @@
-// Setting `quant`: the level that `auto` takes, and the memory that decides it.
+// Setting `quant`: the quantization level that `auto` chooses, and the memory on which the choice depends.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { levelToCreate, weightRoom } from "../../../../cli/assembly/quantization/quant.ts";
@@ -7,7 +7,7 @@ const gib = 2 ** 30;
 const bf16 = 30;
 const q8 = 8;
 
-/** Returns the level for a model of 7 billion weights, and what the log says. */
+/** Returns the level chosen for a model of 7 billion weights, and the log message. */
 async function taken(totalBytes: number, sourceType = bf16): Promise<[level: string | null, log: string]> {
   const bits: Record<string, number> = { Q8_0: 8.5, Q6_K: 6.6, Q5_K: 5.5, Q4_K: 4.5, Q3_K: 3.4, Q2_K: 2.6 };
   let log = "";
@@ -24,7 +24,7 @@ async function taken(totalBytes: number, sourceType = bf16): Promise<[level: str
 }
 
 describe("quant = auto", () => {
-  it("takes the best level for the memory of the machine less a reserve, whatever is free, and says why", async () => {
+  it("chooses the best level for the machine's memory minus a reserve, whatever is free, and says why", async () => {
     const levels = await Promise.all([64, 12, 9, 8, 2].map((total) => taken(total * gib)));
     assert.deepEqual(
       levels.map(([level]) => level),
@@ -40,11 +40,11 @@ describe("quant = auto", () => {
     );
   });
 
-  it("leaves quantized weights as they are", async () => {
+  it("leaves quantized weights unchanged", async () => {
     assert.deepEqual(await taken(8 * gib, q8), [null, ""]);
   });
 
-  it("has the same room at any time", () => {
+  it("always assumes the same amount of memory", () => {
     assert.deepEqual(weightRoom(), weightRoom());
   });
 });

@@ -15,7 +15,7 @@ after(() => {
   process.env.HOME = usual.home;
   rmSync(folder, { recursive: true });
 });
-/** Path where no user can create a folder. */
+/** Path at which no user can create a folder. */
 const unusable = `${process.execPath}/state`;
 
 async function open(flags: Record<string, string> = {}) {
@@ -25,8 +25,8 @@ async function open(flags: Record<string, string> = {}) {
   return { state: await openState(config, log), lines };
 }
 
-describe("what the server keeps", () => {
-  it("is kept in memory, with one warning, where the usual folder cannot be used", async () => {
+describe("the server's state", () => {
+  it("is kept in memory, with one warning, if the usual folder cannot be used", async () => {
     process.env.XDG_STATE_HOME = unusable;
     const { state, lines } = await open();
     assert.equal(await state.responses.find(`resp_${"0".repeat(32)}`), null);
@@ -39,7 +39,7 @@ describe("what the server keeps", () => {
     await state.stop(100);
   });
 
-  it("is kept in memory where the user has no home folder", async () => {
+  it("is kept in memory if the user has no home folder", async () => {
     process.env.XDG_STATE_HOME = "";
     process.env.HOME = "";
     const { state, lines } = await open();
@@ -47,13 +47,13 @@ describe("what the server keeps", () => {
     await state.stop(100);
   });
 
-  it("is refused where a folder was asked for that cannot be used", async () => {
+  it("causes an error if a configured folder cannot be used", async () => {
     await assert.rejects(open({ "--state-dir": unusable }), (error: ServerError) => {
       return error.code === "config_invalid" && error.message.includes(unusable);
     });
   });
 
-  it("needs no folder where it is told so, and uses the one it is given", async () => {
+  it("needs no folder if configured so, and uses the configured one", async () => {
     for (const stateDir of ["none", join(folder, "given")]) {
       const { state, lines } = await open({ "--state-dir": stateDir });
       assert.equal(await state.responses.find(`resp_${"0".repeat(32)}`), null);

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
 import { completionScript } from "../../../../cli/commands/completions.ts";
 
-/** Shells that may be installed here. Bash is always installed where the tests run. */
+/** Shells that may be installed on this machine. Bash is always installed where the tests run. */
 const parsers = { bash: "bash", zsh: "zsh", fish: "fish" } as const;
 
 function isInstalled(shell: string): boolean {
@@ -15,7 +15,7 @@ function isInstalled(shell: string): boolean {
   }
 }
 
-/** Returns the completions that bash offers after these words. The last word is incomplete. */
+/** Returns the completions that bash offers for these words, of which the last is incomplete. */
 function offered(...words: string[]): string[] {
   const script = `${completionScript("bash")}
 COMP_WORDS=(troupe ${words.map((word) => `'${word}'`).join(" ")})
@@ -43,7 +43,7 @@ describe("the completion scripts", () => {
 });
 
 describe("completion in bash", { skip: !isInstalled("bash") }, () => {
-  it("offers commands first, then what belongs to the command", () => {
+  it("offers commands first, then the flags of the command", () => {
     assert.deepEqual(offered("se"), ["serve"]);
     assert.deepEqual(offered("serve", "--mcp-p"), ["--mcp-port"]);
     assert.deepEqual(offered("bench", "--mcp-p"), []);
@@ -51,19 +51,19 @@ describe("completion in bash", { skip: !isInstalled("bash") }, () => {
     assert.deepEqual(offered("completions", ""), ["bash", "zsh", "fish", "--help", "-h"]);
   });
 
-  it("offers the values of a flag that has some, and none of one that has not", () => {
+  it("offers the values of a flag if it has any", () => {
     assert.deepEqual(offered("serve", "--engine", ""), ["auto", "llama", "wasm", "remote"]);
     assert.deepEqual(offered("serve", "--paged-attn", "o"), ["on", "off"]);
     assert.deepEqual(offered("serve", "--port", ""), []);
   });
 
-  it("leaves it to bash to offer files where it has nothing to offer", () => {
+  it("lets bash offer files if it has nothing to offer", () => {
     const script = `${completionScript("bash")}\ncomplete -p troupe`;
     assert.match(execFileSync("bash", ["-c", script], { encoding: "utf8" }), /-o default/);
     assert.deepEqual(offered("from-config", "--file", ""), []);
   });
 
-  it("finds the command behind flags, and offers commands where there is none yet", () => {
+  it("finds the command after flags, and offers commands if there is none yet", () => {
     assert.deepEqual(offered("-v", "se"), ["serve"]);
     assert.deepEqual(offered("-v", "serve", "--mcp-p"), ["--mcp-port"]);
     assert.deepEqual(offered("serve", "-v", "--mcp-p"), ["--mcp-port"]);

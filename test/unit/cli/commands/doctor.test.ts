@@ -4,6 +4,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { report } from "../../../../cli/commands/doctor.ts";
 import { resolveConfig } from "../../../../cli/config/config.ts";
 import { checkOptions } from "../../../../cli/system/check-options.ts";
 import {
@@ -18,7 +19,6 @@ import {
   threadCheck,
 } from "../../../../cli/system/checks.ts";
 import { mcpCheck } from "../../../../cli/system/mcp-check.ts";
-import { report } from "../../../../cli/commands/doctor.ts";
 import { bareInspector, type Check } from "../../../../runtime/host/system.ts";
 
 const GIB = 2 ** 30;
@@ -30,14 +30,14 @@ const noHost = {
 };
 
 describe("the doctor's checks", () => {
-  it("want a Node.js that is new enough", () => {
+  it("require a recent Node.js", () => {
     assert.deepEqual(
       ["20.10.9", "18.20.0", "20.11.0", "22.0.0"].map((version) => nodeCheck(version).status),
       ["error", "error", "ok", "ok"],
     );
   });
 
-  it("weigh models against the memory that is free", () => {
+  it("compare models with the free memory", () => {
     const models = [
       { id: "small", bytes: GIB },
       { id: "tight", bytes: 9 * GIB },
@@ -69,7 +69,7 @@ describe("the doctor's checks", () => {
     assert.match(threadCheck(0, 4, 6).message, /^4 compute threads on 4 cores$/);
   });
 
-  it("warn of cores of several NUMA nodes, and only of those", () => {
+  it("warn of cores of several NUMA nodes, and only then", () => {
     assert.deepEqual(numaChecks([]), []);
     assert.deepEqual(numaChecks([1]), []);
     const [check] = numaChecks([1, 2]);
@@ -77,7 +77,7 @@ describe("the doctor's checks", () => {
     assert.match(check?.suggestion ?? "", /numactl --cpunodebind=1 --membind=1/);
   });
 
-  it("see a port that is taken and one that is free", async () => {
+  it("detect a port that is in use and one that is free", async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as { port: number };
@@ -88,13 +88,13 @@ describe("the doctor's checks", () => {
     assert.equal((await portCheck(asked)).status, "ok");
   });
 
-  it("look at the nearest folder there is above one that is still to be made", async () => {
+  it("check the nearest existing parent of a folder that does not exist yet", async () => {
     const folder = { what: "cache", path: "/tmp/not-there/nor-this", isRequired: true };
     assert.equal((await folderCheck(folder)).status, "ok");
     assert.equal((await folderCheck({ ...folder, path: `${process.execPath}/not-there` })).status, "error");
   });
 
-  it("only warn of a folder that the server does without", async () => {
+  it("only warn of a folder that the server does not need", async () => {
     const config = resolveConfig({ command: "serve", flags: {}, environment: {}, defaultModel: "m" });
     const { folders } = checkOptions(config, null, []);
     assert.deepEqual(
@@ -116,7 +116,7 @@ describe("the doctor's checks", () => {
     assert.equal((await folderCheck(unwritable)).status, "warn");
   });
 
-  it("say which folders have no place where the user has no home", () => {
+  it("say which folders are missing if the user has no home folder", () => {
     const folder = { what: "hub_cache", path: "/tmp", isRequired: false };
     assert.equal(homeCheck([folder]).status, "ok");
     const { status, message } = homeCheck([{ ...folder, path: null }]);
@@ -155,7 +155,7 @@ describe("the doctor's checks", () => {
     );
   });
 
-  it("go on where one engine does not load, and say so", async () => {
+  it("continue if one engine does not load, and say so", async () => {
     const options = {
       hubCache: "/tmp",
       folders: [],
@@ -173,7 +173,7 @@ describe("the doctor's checks", () => {
     assert.equal(new Set(checks.map(({ name }) => name)).size, checks.length);
   });
 
-  it("are shown one a line, with what to do below", async () => {
+  it("are shown one per line, with advice below", async () => {
     const checks: Check[] = [
       { name: "disk", status: "error", message: "full", suggestion: "free room" },
       { name: "gpu", status: "ok", message: "none" },

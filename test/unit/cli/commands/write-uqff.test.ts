@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { it, type TestContext } from "node:test";
 import { parseArguments } from "../../../../cli/arguments.ts";
-import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.ts";
 import { writeUqff } from "../../../../cli/commands/uqff/write-uqff.ts";
+import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.ts";
 import { writeSmallCheckpoint } from "../../../fixtures/checkpoints/small-checkpoint.ts";
 
-/** Writes a small checkpoint, and UQFF of it into a folder. */
+/** Writes a small checkpoint, and starts its conversion to UQFF in a folder. */
 async function start(t: TestContext, levels: readonly string[], signal: AbortSignal, files: readonly string[] = []) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-write-uqff-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -26,13 +26,13 @@ async function start(t: TestContext, levels: readonly string[], signal: AbortSig
   return { output, written };
 }
 
-it("UQFF is not written when the user has ended the command", async (t) => {
+it("UQFF is not written when the user has interrupted the command", async (t) => {
   const { output, written } = await start(t, ["Q8_0"], AbortSignal.abort());
   await assert.rejects(written, { code: "cancelled" });
   assert.equal(existsSync(join(output, "w-0.uqff")), false);
 });
 
-it("UQFF of an embedding model has its prompts and markers beside it", async (t) => {
+it("UQFF of an embedding model has its prompts and markers in files next to it", async (t) => {
   const files = ["config_sentence_transformers.json", "artifact.metadata", "modules.json"];
   const { output, written } = await start(t, [], new AbortController().signal, files);
   await written;

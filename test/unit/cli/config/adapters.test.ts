@@ -5,14 +5,14 @@ import { assertRefused, resolve, textWith } from "./resolve.ts";
 const loraOf = (...given: string[]) => resolve({ flags: { "--lora": given } }).models[0]?.adapter.lora;
 
 describe("--lora", () => {
-  it("takes ALIAS=SOURCE, where the source may hold a = of its own", () => {
+  it("accepts ALIAS=SOURCE, where the source may contain another =", () => {
     assert.deepEqual(loraOf("code=/adapters/code", " math = org/math=2 "), [
       { alias: "code", source: "/adapters/code", revision: "main" },
       { alias: "math", source: "org/math=2", revision: "main" },
     ]);
   });
 
-  it("takes JSON with the names of a file's fields, and with those that other servers use", () => {
+  it("accepts JSON with the field names of a file, and with those of other servers", () => {
     assert.deepEqual(
       loraOf('{"alias":"a","source":"s","revision":"v2"}', '{"name":"b","path":"p"}', '{"name":"c","path":"p=q"}'),
       [
@@ -23,19 +23,19 @@ describe("--lora", () => {
     );
   });
 
-  it("refuses what is neither, with what came", () => {
+  it("rejects anything else, with the given value", () => {
     for (const given of ["x", "=s", "x=", "  =s", '{"alias":"a"}', '{"name":"b","path":"p","rank":1}', '{"name":1}']) {
       assertRefused({ flags: { "--lora": [given] } }, /^--lora expects entries of a printable alias of 1 to 256 bytes/);
     }
     assertRefused({ flags: { "--lora": ["x"] } }, /; got \["x"\]$/);
   });
 
-  it("takes aliases of up to 256 bytes", () => {
+  it("accepts aliases of up to 256 bytes", () => {
     assert.equal(loraOf(`${"ä".repeat(128)}=s`)?.length, 1);
     assertRefused({ flags: { "--lora": [`${"ä".repeat(128)}a=s`] } }, /^--lora expects entries of a printable alias/);
   });
 
-  it("says something about every model, and a file about one", () => {
+  it("applies to every model; in a file, to one", () => {
     const flags = { "--model-id": ["a", "b"], "--lora": ["x=s"] };
     assert.deepEqual(
       resolve({ flags }).models.map(({ adapter }) => adapter.lora.length),
@@ -50,7 +50,7 @@ describe("--lora", () => {
 });
 
 describe("the adapters of a model", () => {
-  it("are none, under the contract's limits, where nothing is said", () => {
+  it("are none by default, with the contract's limits", () => {
     assert.deepEqual(resolve({}).models[0]?.adapter, {
       enableLora: false,
       lora: [],
@@ -72,7 +72,7 @@ describe("the adapters of a model", () => {
     assertRefused({ flags: { ...flags, "--tgt-non-granular-index": "-1" } }, /^--tgt-non-granular-index expects/);
   });
 
-  it("have limits of at least 1, by every name they have", () => {
+  it("have limits of at least 1, under every name of the limits", () => {
     const limited = { "--enable-lora": true, "--max-lora-rank": "8", "--lora-max-bytes": "8GiB" } as const;
     const adapter = resolve({ flags: limited }).models[0]?.adapter;
     assert.deepEqual([adapter?.loraMaxRank, adapter?.loraMaxBytes], [8, 2 ** 33]);
@@ -85,7 +85,7 @@ describe("the adapters of a model", () => {
 describe("requests that load adapters", () => {
   const server = (name: string, value: string) => resolve({ environment: { [name]: value } }).server;
 
-  it("are allowed by the environment alone", () => {
+  it("are allowed only by the environment", () => {
     const isAllowed = (value: string) => server("SERVICE_ALLOW_RUNTIME_LORA_UPDATING", value).allowRuntimeLoraUpdating;
     assert.deepEqual(["1", "true", "yes", "on", "True", " ON "].map(isAllowed), Array(6).fill(true));
     assert.deepEqual(["0", "false", "no", "off", ""].map(isAllowed), Array(5).fill(false));
@@ -93,7 +93,7 @@ describe("requests that load adapters", () => {
     assertRefused({ flags: { "--allow-runtime-lora-updating": true } }, /^unknown flag/);
   });
 
-  it("may be held to a folder", () => {
+  it("may be restricted to a folder", () => {
     assert.equal(resolve({}).server.loraAdapterRoot, null);
     assert.equal(server("SERVICE_LORA_ADAPTER_ROOT", "/adapters").loraAdapterRoot, "/adapters");
     const empty = { SERVICE_LORA_ADAPTER_ROOT: "" };
@@ -102,18 +102,18 @@ describe("requests that load adapters", () => {
     assertRefused({ text: textWith("[server]", 'lora_adapter_root = "/a"') }, /unknown key "lora_adapter_root"/);
   });
 
-  it("mean nothing to a conversation without a server", () => {
+  it("have no effect on a conversation without a server", () => {
     resolve({ command: "run", environment: { SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "maybe" } });
   });
 });
 
-describe("models that rest", () => {
-  it("stay in memory, all of them, where nothing is said", () => {
+describe("models without requests", () => {
+  it("all stay in memory by default", () => {
     const { maxLoadedModels, idleUnloadSecs } = resolve({}).troupe;
     assert.deepEqual([maxLoadedModels, idleUnloadSecs], [null, 0]);
   });
 
-  it("go by number and by time", () => {
+  it("are unloaded by number and by time", () => {
     const { troupe } = resolve({ flags: { "--max-loaded-models": "1", "--idle-unload-secs": "300" } });
     assert.deepEqual([troupe.maxLoadedModels, troupe.idleUnloadSecs], [1, 300]);
     assertRefused({ flags: { "--max-loaded-models": "0" } }, /^--max-loaded-models expects a whole number, at least 1/);

@@ -24,7 +24,7 @@ describe("the command line", () => {
     });
   });
 
-  it("takes the loader before the flags, and -v as a log level", () => {
+  it("accepts the loader before the flags, and -v as a log level", () => {
     assert.deepEqual(parse("serve text -v").flags, { "--log-level": "debug", "--kind": "text" });
     assert.deepEqual(parse("serve -vv").flags, { "--log-level": "trace" });
     assertRefused("serve text --kind auto", '"text" means --kind text, which is also given; remove one of them');
@@ -32,7 +32,7 @@ describe("the command line", () => {
     assertRefused("serve other --kind auto", /^unexpected "other"/);
   });
 
-  it("takes the task of agent and the folder of run --agent as a word", () => {
+  it("accepts the task of agent and the folder of run --agent as a word", () => {
     assert.deepEqual(parse("agent task").flags, { "--agent": true, "--input": "task" });
     assert.deepEqual(parse("agent --enable-shell task").flags, { "--enable-shell": true, "--input": "task" });
     assert.deepEqual(parse("agent").flags, { "--agent": true });
@@ -43,7 +43,7 @@ describe("the command line", () => {
     assertRefused("agent -i one two", '"two" means --input two, which is also given; remove one of them');
   });
 
-  it("takes a file for from-config, with flags over it", () => {
+  it("accepts a file for from-config, with flags that override it", () => {
     const { command, file, flags } = parse("from-config -f t.toml -p 1");
     assert.deepEqual([command, file, flags], ["from-config", "t.toml", { "--port": "1" }]);
     assertRefused("from-config", "from-config expects a TOML file: from-config -f FILE; got none");
@@ -55,7 +55,7 @@ describe("the command line", () => {
     assert.deepEqual(parse("-p 1"), { ...served, command: "serve", flags: { "--port": "1" } });
   });
 
-  it("asks for help or the version with or without a command", () => {
+  it("accepts --help and --version with or without a command", () => {
     assert.equal(parse("--help").command, null);
     assert.equal(parse("--version").command, null);
     for (const line of ["help serve", "serve --help", "serve -h"]) {
@@ -77,7 +77,7 @@ describe("the command line", () => {
     assertRefused("update --tag 1", '"update" is not supported yet by this version of troupe');
   });
 
-  it("refuses what it does not know, with the nearest it does", () => {
+  it("rejects unknown words, with the nearest known one", () => {
     assertRefused("srve", 'unknown command "srve"; did you mean "serve"?');
     assertRefused("serve --prot 1", 'unknown flag "--prot"; did you mean "--port"?');
     assertRefused("serve -z", 'unknown flag "-z"; see --help');
@@ -93,13 +93,13 @@ describe("the command line", () => {
     assert.equal(parse("serve").tool, null);
   });
 
-  it("takes a true-or-false flag alone, before its value, and joined to it", () => {
+  it("accepts a boolean flag alone, before its value, and joined to it", () => {
     assert.deepEqual(parse("run --thinking -m a").flags, { "--model-id": ["a"], "--thinking": "true" });
     assert.deepEqual(parse("run --thinking false").flags, { "--thinking": "false" });
     assert.deepEqual(parse("run --thinking=false --mmap").flags, { "--thinking": "false", "--mmap": "true" });
   });
 
-  it("takes a flag by its other names", () => {
+  it("accepts a flag under its other names", () => {
     assert.deepEqual(parse("run --enable-thinking").flags, { "--thinking": "true" });
     assert.deepEqual(parse("serve --agentic --code-exec-permission ask").flags, {
       "--agent": true,
@@ -108,7 +108,7 @@ describe("the command line", () => {
     assert.deepEqual(parse("serve --lora a=b --lora-modules c=d").flags, { "--lora": ["a=b", "c=d"] });
   });
 
-  it("takes several adapters behind one flag, and nothing else for one", () => {
+  it("accepts several adapters after one flag, and nothing else", () => {
     const expected = { "--kind": "text", "--lora": ["a=b", "c=d", '{"alias":"e"}', "f=g"], "--model-id": ["x=y"] };
     const argv = ["serve", "text", "--lora-modules", "a=b", "c=d", '{"alias":"e"}', "-m", "x=y", "--lora=f=g"];
     assert.deepEqual(parseArguments(argv).flags, expected);
@@ -122,7 +122,7 @@ describe("the command line", () => {
     }
   });
 
-  it("takes -f for the file of from-config and for the model's file elsewhere", () => {
+  it("treats -f as the file of from-config, and as the model's file elsewhere", () => {
     assert.equal(parse("from-config -f t.toml --quantized-file q.gguf").flags["--quantized-file"], "q.gguf");
     const { file, flags } = parse("serve -f q.gguf");
     assert.deepEqual([file, flags], [null, { "--quantized-file": "q.gguf" }]);

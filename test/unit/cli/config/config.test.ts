@@ -19,7 +19,7 @@ describe("defaults", () => {
     );
   });
 
-  it("differ between run and serve where the contract says so", () => {
+  it("differ between run and serve as the contract says", () => {
     assert.equal(resolve({ command: "run" }).maxSeqs, 1);
   });
 
@@ -31,7 +31,7 @@ describe("defaults", () => {
     }
   });
 
-  it("are frozen all the way down", () => {
+  it("are frozen deeply", () => {
     const config = resolve({ flags: { "--model-id": ["a", "b"] } });
     for (const part of [
       config,
@@ -45,7 +45,7 @@ describe("defaults", () => {
     }
   });
 
-  it("survive being sent to another thread", () => {
+  it("can be sent to another thread", () => {
     const config = resolve({});
     assert.deepEqual(structuredClone(config), config);
   });
@@ -94,7 +94,7 @@ describe("the order of sources", () => {
     );
   });
 
-  it("takes general keys under [runtime] too, but not from both places", () => {
+  it("accepts general keys under [runtime] too, but not in both places", () => {
     assert.equal(resolve({ text: `command = "serve"\n[runtime]\nmax_seqs = 4${oneModel}` }).maxSeqs, 4);
     const twice = `command = "serve"\nmax_seqs = 3\n[runtime]\nmax_seqs = 4${oneModel}`;
     assertRefused({ text: twice }, 'troupe.toml:4: "max_seqs" is already set, as "max_seqs" (troupe.toml:2)');
@@ -142,7 +142,7 @@ describe("values", () => {
     }
   });
 
-  it("of byte sizes are numbers with a unit, plain numbers, or 0 where none is meant", () => {
+  it("of byte sizes are numbers with a unit, plain numbers, or 0 for none", () => {
     const swap = (given: string) => resolve({ flags: { "--kv-swap": given } }).troupe.kvSwap;
     assert.deepEqual(["512MiB", "1.5GB", "4096", "0", "0MiB"].map(swap), [512 * 2 ** 20, 1_500_000_000, 4096, 0, 0]);
     for (const given of ["4gi", "-1GiB", "many", "4tokens", "1e30GiB", "9007199254740993", "constructor"]) {
@@ -152,7 +152,7 @@ describe("values", () => {
     assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 30, null, 4 * 2 ** 30]);
   });
 
-  it("that are wrong are refused with what was expected and what came", () => {
+  it("that are wrong are rejected with the expected and the given value", () => {
     const cases: [Record<string, string>, string | RegExp][] = [
       [{ "--port": "70000" }, "--port expects a whole number from 0 to 65535; got 70000"],
       [{ "--keep-alive-interval": "2147483648" }, /from 1 to 2147483647; got 2147483648$/],
@@ -219,7 +219,7 @@ describe("an amount of memory", () => {
 describe("RUST_LOG", () => {
   const levelOf = (given: string) => resolve({ environment: { RUST_LOG: given } }).troupe.logLevel;
 
-  it("is a level, or directives of which the one for troupe counts most", () => {
+  it("is a level, or directives of which the one for troupe takes precedence", () => {
     assert.equal(levelOf("debug"), "debug");
     assert.equal(levelOf("WARN"), "warn");
     assert.equal(levelOf("off"), "silent");
@@ -228,7 +228,7 @@ describe("RUST_LOG", () => {
     assert.equal(levelOf("error,troupe=debug"), "debug");
   });
 
-  it("is refused where it names another program or no level", () => {
+  it("is rejected if it names another program or no level", () => {
     for (const given of ["loud", "troupe=loud", "hyper=debug", "warn,hyper=debug", "troupe=", ",", "troupe=debug/x"]) {
       assertRefused(
         { environment: { RUST_LOG: given } },
@@ -264,7 +264,7 @@ describe("a token", () => {
 });
 
 describe("a TOML file", () => {
-  it("that is no TOML is refused with line, column and the line itself", () => {
+  it("that is not TOML is rejected with line, column and the line itself", () => {
     assertRefused({ text: 'command = "serve"\nx = [\n' }, /^troupe\.toml:\d+:\d+: not TOML: [\s\S]*x = \[/);
   });
 

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { groups, keyEntries } from "../../../../cli/config/keys.ts";
 import { assertRefused, oneModel, resolve, textWith } from "./resolve.ts";
 
-/** Configuration with every supported key, each with a supported value. The keys of `run` are separate. */
+/** Configuration with every supported key except those of `run`, each with a supported value. */
 const served = `command = "serve"
 default_model_id = "chat"
 seed = 7
@@ -202,7 +202,7 @@ topology = "layers.yml"
 hf_cache = "/models"
 `;
 
-/** Configuration with the keys that cannot be combined with the keys above. */
+/** Configuration with the keys that cannot be combined with those above. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n[troupe]\nmax_model_downloads = 2\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
 const mixed = `command = "serve"\n${oneModel}tokenizer = "tokenizer.json"\n[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\ncalibration_file = "c.txt"\n`;
 
@@ -210,13 +210,13 @@ const elsewhere = `command = "serve"\n${oneModel}[models.remote]\nurl = ["http:/
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
-/** Every planned key, with a value that asks for a missing feature. Each key comes before the keys that it requires. */
+/** Every planned key, with a value that needs the missing feature. A key comes before the keys that it requires. */
 const refused: Readonly<Record<string, readonly string[]>> = {
   "[models.multimodal]": ["max_image_length = 1024"],
 };
 
 describe("a file with every key of the contract that this build can keep", () => {
-  it("is served as it says", () => {
+  it("is served with its settings", () => {
     const config = resolve({ text: served });
     assert.deepEqual(config.models[0], {
       id: "chat",
@@ -322,12 +322,12 @@ describe("a file with every key of the contract that this build can keep", () =>
     assert.equal(config.server.accessLogFormat, "json");
   });
 
-  it("is run as it says, by the older names of keys too", () => {
+  it("is run with its settings, also under the older names of keys", () => {
     const { thinking, reasoningEffort, adapter } = resolve({ command: "run", text: talked });
     assert.deepEqual([thinking, reasoningEffort, adapter], [true, "off", "x"]);
   });
 
-  it("has every key that is built or holds, and the list of refusals has every planned one", () => {
+  it("has every supported key, and the list of rejected keys has every planned one", () => {
     const textOf = (section: string) =>
       [served, others, mixed, elsewhere, talked].map((text) => sectionText(text, section)).join("\n");
     for (const { group, names, key } of keyEntries) {
@@ -343,17 +343,17 @@ describe("a file with every key of the contract that this build can keep", () =>
 });
 
 describe("every key", () => {
-  it("can be set by a variable of its own", () => {
+  it("can be set by a separate variable", () => {
     const names = keyEntries.flatMap(({ variables }) => variables);
     assert.equal(new Set(names).size, names.length);
     const without = keyEntries.filter(({ variables }) => variables.length === 0);
-    // Keys without a variable are general keys that can also be set for one model in a file.
+    // Keys without an environment variable are general keys that can also be set per model in a file.
     for (const { key, group } of without) assert.deepEqual([key.only, group], ["file", "models"]);
   });
 });
 
 describe("a planned key", () => {
-  it("is refused at its line, with the values it may have", () => {
+  it("is rejected at its line, with its possible values", () => {
     for (const [header, values] of Object.entries(refused)) {
       for (const lines of values) {
         const text = textWith(header, lines);
@@ -386,12 +386,12 @@ describe("a planned key", () => {
     assertRefused({ flags: { "--hf-overrides": "{a" } }, '--hf-overrides expects a JSON object; got "{a"');
   });
 
-  it("is refused after every wrong value, also those that stand behind it", () => {
+  it("is rejected only if no value is wrong, even in later lines", () => {
     assertRefused({ text: textWith("", "agent = true\nseed = -1") }, /^troupe\.toml:4: seed expects/);
   });
 });
 
-describe("a key that will not be built", () => {
+describe("a key that will never be supported", () => {
   it("is refused with the reason, as a final answer", () => {
     const message =
       /^(troupe\.toml:3: )?"(--)?no[-_]kv[-_]cache" has no meaning with continuous batching: .*; remove it, or set it to false$/;
@@ -414,8 +414,8 @@ describe("block_size", () => {
   });
 });
 
-describe("a planned value of a key that is built", () => {
-  it("is refused by name", () => {
+describe("a planned value of a supported key", () => {
+  it("is rejected as unsupported", () => {
     const cases: [header: string, line: string, subject: string][] = [
       ["[paged_attn]", 'cache_type = "f8e4m3"', 'cache_type: "f8e4m3"'],
     ];
@@ -428,7 +428,7 @@ describe("a planned value of a key that is built", () => {
   });
 });
 
-/** Returns the lines of a file directly under a header; without a header, the lines at the top. */
+/** Returns the lines of a file directly under a header, or the lines before the first header if `header` is empty. */
 function sectionText(text: string, header: string): string {
   const body = header === "" ? text : (text.split(`${header}\n`)[1] ?? "");
   return body.split(/^\[/m)[0] ?? "";

@@ -39,13 +39,13 @@ describe("a variable", () => {
     );
   });
 
-  it("comes before the older variable of the same key", () => {
+  it("takes precedence over the older variable of the same key", () => {
     const environment = { TROUPE_KEEP_ALIVE_INTERVAL: "5", KEEP_ALIVE_INTERVAL: "6" };
     assert.equal(resolve({ environment }).troupe.keepAliveInterval, 5);
     assert.equal(resolve({ environment: { KEEP_ALIVE_INTERVAL: "6" } }).troupe.keepAliveInterval, 6);
   });
 
-  it("of a switch takes the usual words", () => {
+  it("for a switch accepts the usual words", () => {
     const read = (word: string) =>
       resolve({ environment: { TROUPE_CPU: word, TROUPE_MMAP: word } }).models[0]?.device.cpu;
     for (const word of ["true", "1", "yes", "ON"]) assert.equal(read(word), true, word);
@@ -59,7 +59,7 @@ describe("a variable", () => {
     assert.equal(resolve({ environment: { TROUPE_MAX_SEQS: "1", TROUPE_PAGED_ATTN: "on" } }).pagedAttn.mode, "on");
   });
 
-  it("of a repeatable key has commas, or is JSON", () => {
+  it("for a repeatable key has commas, or is JSON", () => {
     const environment = {
       TROUPE_MODEL_ID: "a.gguf, b.gguf",
       TROUPE_ALIAS: '["one","two"]',
@@ -88,7 +88,7 @@ describe("a variable", () => {
     assertRefused({ environment: { TROUPE_LORA: "[broken" } }, /^environment: TROUPE_LORA expects entries/);
   });
 
-  it("names the models instead of the file, unless a flag does", () => {
+  it("replaces the models of the file, unless a flag does", () => {
     const environment = { TROUPE_MODEL_ID: "b" };
     const idsOf = (flags = {}) => resolve({ text: file, environment, flags }).models.map(({ modelId }) => modelId);
     assert.deepEqual(idsOf(), ["b"]);
@@ -112,14 +112,14 @@ describe("a variable", () => {
     );
   });
 
-  it("of a Kubernetes service called troupe is no setting", () => {
+  it("of a Kubernetes service called troupe is not a setting", () => {
     const environment = { TROUPE_PORT: "tcp://10.0.0.1:1234", TROUPE_SERVICE_HOST: "10.0.0.1" };
     assert.equal(resolve({ environment }).server.port, 1234);
     const others = { TROUPE_PORT_1234_TCP_ADDR: "10.0.0.1", TROUPE_SERVICE_PORT_HTTP: "1234" };
     assert.deepEqual(unknownVariables({ ...environment, ...others }), []);
   });
 
-  it("that begins with TROUPE_ and is no setting is warned of, with the nearest", () => {
+  it("that begins with TROUPE_ and is not a setting causes a warning, with the nearest name", () => {
     const environment = { TROUPE_MAX_SEQ: "1", TROUPE_WASM_KERNELS: "plain", TROUPE_API_KEY: "x", HOME: "/" };
     assert.deepEqual(unknownVariables(environment), [
       'the environment variable TROUPE_MAX_SEQ is not a setting and is ignored; did you mean "TROUPE_MAX_SEQS"?',

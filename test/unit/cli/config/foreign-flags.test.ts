@@ -33,13 +33,13 @@ describe("a flag of another server", () => {
     assertRefused("serve --jinja", '"--jinja" is a flag of llama-server: chat templates are always run; remove it');
   });
 
-  it("is told from troupe's short flag of the same letter by its number", () => {
+  it("is distinguished from troupe's short flag of the same letter by its number", () => {
     assertRefused("serve -c 4096", '"-c 4096" is a flag of llama-server; write --max-model-len 4096 instead');
     assertRefused("serve -t 8", '"-t 8" is a flag of llama-server; write --threads 8 instead');
     assert.deepEqual(parse("serve -c template.jinja").flags, { "--chat-template": "template.jinja" });
   });
 
-  it("is never a flag of troupe, and the flag to write instead always is", () => {
+  it("is never a flag of troupe, unlike the suggested flag", () => {
     const own = new Set(keyEntries.flatMap(({ flags, shortFlag, key }) => (key.planned ? [] : [...flags, shortFlag])));
     for (const { names, now } of foreignFlags) {
       for (const name of names) assert.ok(!own.has(name), name);

@@ -2,7 +2,7 @@ import { describe, it } from "node:test";
 import { assertRefused, textWith } from "./resolve.ts";
 
 describe("a file of 0.9.4", () => {
-  it("is told what to write instead, with its own values", () => {
+  it("is rejected with what to write instead, with its own values", () => {
     const cases: [header: string, line: string, instead: string][] = [
       ["[paged_attn]", "memory_mb = 4096", 'kv_cache = "4096MiB" instead'],
       ["[paged_attn]", "pa_gpu_mem = 4096", 'kv_cache = "4096MiB" instead'],

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { appliesTo, groups, type KeyEntry, keyEntries } from "../../../../cli/config/keys.ts";
 import { assertRefused, oneModel, resolve } from "./resolve.ts";
 
-describe("nothing is ignored", () => {
-  it("of a file: a name that is not in the table is refused with the nearest", () => {
+describe("an unusable setting is rejected", () => {
+  it("in a file: a name that is not in the table, with the nearest name", () => {
     const cases: [string, string][] = [
       ["max_seq = 1", 'troupe.toml:2: unknown key "max_seq"; did you mean "max_seqs"?'],
       ["port = 1", 'troupe.toml:2: unknown key "port"; it belongs in [server]'],
@@ -20,7 +20,7 @@ describe("nothing is ignored", () => {
     assertRefused({ text: `command = "serve"\n__proto__ = 1${oneModel}` }, /^troupe.toml:2/);
   });
 
-  it("of a model's entry, with the line in that entry", () => {
+  it("in a model's entry, with the line in that entry", () => {
     const second = (line: string) => `command = "serve"${oneModel}[[models]]\nmodel_id = "b"\n${line}\n`;
     const cases: [string, string][] = [
       [
@@ -44,14 +44,14 @@ describe("nothing is ignored", () => {
     );
   });
 
-  it("of a key set by two of its names", () => {
+  it("in a key set by two of its names", () => {
     assertRefused(
       { command: "run", text: `command = "run"\nthinking = true\nenable_thinking = true${oneModel}` },
       'troupe.toml:3: "enable_thinking" is already set, as "thinking" (troupe.toml:2)',
     );
   });
 
-  it("of the flags and the environment", () => {
+  it("in the flags and the environment", () => {
     assertRefused({ flags: { "--engin": "llama" } }, 'unknown flag "--engin"; did you mean "--engine"?');
     assertRefused(
       { environment: { TROUPE_MAX_IMAGE_LENGTH: "9" } },
@@ -66,7 +66,7 @@ describe("nothing is ignored", () => {
       'environment: SERVICE_ALLOW_RUNTIME_LORA_UPDATING expects one of 1, true, yes, on, 0, false, no, off; got "maybe"',
     );
     assert.equal(resolve({ environment: { SERVICE_SANDBOX: "off" } }).sandbox.mode, "off");
-    // A variable applies to every command. The bench command ignores these variables.
+    // Variables apply to all commands, but bench ignores these.
     resolve({ command: "bench", environment: { MCP_CONFIG_PATH: "x", KEEP_ALIVE_INTERVAL: "soon" } });
   });
 

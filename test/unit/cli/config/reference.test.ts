@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { renderReference } from "../../../../cli/config/reference.ts";
 
 describe("docs/configuration.md", () => {
-  it("says what the table says", () => {
+  it("matches the table of settings", () => {
     const file = new URL("../../../../../docs/configuration.md", import.meta.url);
     assert.equal(readFileSync(file, "utf8"), renderReference(), "the table has changed: run `npm run docs`");
   });

@@ -1,4 +1,4 @@
-// Helper of the settings tests: resolves a request with defaults for all fields that a test does not set.
+// Settings helper for tests: resolves a request with defaults for all fields that a test does not set.
 import assert from "node:assert/strict";
 import { type Config, type ConfigRequest, resolveConfig } from "../../../../cli/config/config.ts";
 import type { Command } from "../../../../cli/config/key.ts";
@@ -21,7 +21,7 @@ export function resolve({ text, ...others }: Request): Config {
 }
 
 /**
- * Returns the text of a configuration file with one model, and with `lines` under a header. `lines` begins at line 3,
+ * Returns a configuration file with one model and with `lines` under a header. `lines` begins at line 3 of the file,
  * or at line 5 if the header begins with "[models.".
  */
 export function textWith(header: string, lines: string, command: Command = "serve"): string {

@@ -14,7 +14,7 @@ describe("the startup rules", () => {
     );
   });
 
-  it("take an alias as the name of a model", () => {
+  it("accept an alias as the name of a model", () => {
     const names = (request: Parameters<typeof resolve>[0]) =>
       resolve(request).models.map(({ id, modelId }) => [id, modelId]);
     const two = { "--model-id": ["a", "b"] };
@@ -51,7 +51,7 @@ describe("the startup rules", () => {
     assert.equal(resolve({ flags: { "--model-id": ["x", "y"] } }).defaultModelId, "x");
   });
 
-  it("expect cpu to be the same for all models that set it, and then hold it for all", () => {
+  it("expect cpu to be the same for all models that set it, and then apply it to all", () => {
     const models = (...cpu: string[]) =>
       `command = "serve"${cpu.map((line, index) => `\n[[models]]\nmodel_id = "${index}"\n[models.device]\n${line}\n`).join("")}`;
     assertRefused(
@@ -72,7 +72,7 @@ describe("the startup rules", () => {
     );
   });
 
-  it("expect the MCP server on a port of its own, and what is said of it only with that", () => {
+  it("expect the MCP server on a separate port, and its settings only with that port", () => {
     assertRefused(
       { flags: { "--port": "8000", "--mcp-port": "8000" } },
       "mcp_port expects another port than port; got 8000 for both",
@@ -88,7 +88,7 @@ describe("the startup rules", () => {
     }
   });
 
-  it("of origins: each as a browser sends it", () => {
+  it("expect each origin as a browser sends it", () => {
     const { troupe } = resolve({ flags: { "--cors-origins": ["https://a.example:8443", "app://obsidian.md"] } });
     assert.deepEqual(troupe.corsOrigins, ["https://a.example:8443", "app://obsidian.md"]);
     for (const wrong of ["*", "a.example", "https://a.example/", "HTTPS://a.example", "https://a.example/chat"]) {
@@ -109,7 +109,7 @@ describe("the startup rules", () => {
     assert.deepEqual(tune, { profile: "fast", budget: 60, emitConfig: null });
   });
 
-  it("let a key stand only with one that it needs, planned or not", () => {
+  it("accept a key only together with one that it needs, planned or not", () => {
     const cases: [text: string, message: string][] = [
       [
         withTop('search_embedding_model = "embedding-gemma"'),
@@ -146,13 +146,13 @@ describe("the startup rules", () => {
     for (const flag of ["--image", "--video", "--audio"]) {
       assertRefused({ command: "run", flags: { [flag]: ["f"] } }, `"${flag}" requires "--input"; got none`);
     }
-    // A model's own matformer_slice_name uses the general matformer_config_path.
+    // A model-specific matformer_slice_name uses the general matformer_config_path.
     const text = `${withTop('matformer_config_path = "c.csv"')}matformer_slice_name = "s"\n`;
     const [{ matformerConfigPath, matformerSliceName } = {}] = resolve({ text }).models;
     assert.deepEqual([matformerConfigPath, matformerSliceName], ["c.csv", "s"]);
   });
 
-  it("keep keys apart that exclude one another, naming both and their lines", () => {
+  it("reject keys that exclude one another, naming both and their lines", () => {
     const paged = (lines: string) => withTop(`[paged_attn]\n${lines}`);
     const model = (section: string, lines: string) => withModel(`[models.${section}]\n${lines}`);
     const cases: [text: string, message: string][] = [
@@ -207,7 +207,7 @@ describe("the startup rules", () => {
     resolve({ text: paged('mode = "off"') });
   });
 
-  it("expect each alias of an adapter once, whatever stands around it", () => {
+  it("expect each alias of an adapter once, ignoring surrounding white space", () => {
     const lora = (second: string) =>
       withModel(`[[models.adapter.lora]]\nalias = "x"\nsource = "s"\n[[models.adapter.lora]]\n${second}\nsource = "s"`);
     for (const second of ["x", " x "]) {
@@ -243,7 +243,7 @@ describe("the startup rules", () => {
     );
   });
 
-  it("expect the adapter to begin with to be one of those that the first model has", () => {
+  it("expect the initial adapter to be one of those of the first model", () => {
     const begin = (lora: readonly string[]) => ({
       command: "run" as const,
       flags: { "--adapter": "code", ...(lora.length === 0 ? {} : { "--lora": lora }) },
@@ -259,7 +259,7 @@ describe("the startup rules", () => {
     );
   });
 
-  it("come before what is not supported yet, and after wrong values", () => {
+  it("are checked before unsupported settings, and after wrong values", () => {
     assertRefused(
       { text: withTop('agent = true\ndefault_model_id = "b"') },
       /^troupe\.toml:3: default_model_id expects/,

@@ -1,4 +1,4 @@
-// Tools of an embedding program: which definitions are refused, how arguments are checked, what the model gets, and how calls end.
+// Custom tools of an embedding program: rejected definitions, validation of arguments, what the model gets, and how calls end.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -4,7 +4,7 @@ import { checkAliases } from "../../../../cli/run/commands.ts";
 import { resolve } from "../config/resolve.ts";
 
 describe("the adapters of a conversation", () => {
-  it("are not called as the model without one is", () => {
+  it("have names other than the name for no adapter", () => {
     const configOf = (alias: string) => resolve({ command: "run", flags: { "--lora": [`${alias}=/adapter`] } });
     checkAliases(configOf("None"));
     assert.throws(() => checkAliases(configOf("none")), {

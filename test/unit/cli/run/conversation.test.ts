@@ -1,4 +1,4 @@
-// Conversation of `troupe run`: its content, and the effects of the REPL commands on the conversation.
+// Conversation of `troupe run`: its content, and how REPL commands change it.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ const adapted = () => new Conversation(["/models/small.gguf", "/models/large.ggu
 const greeting = { question: "hi", answer: "hello", isCut: false };
 
 describe("a conversation", () => {
-  it("is the system prompt, what was said, and the new question, in this order", () => {
+  it("is the system prompt, the earlier messages, and the new question, in this order", () => {
     const conversation = create();
     conversation.system = "be brief";
     conversation.add(greeting);
@@ -27,13 +27,13 @@ describe("a conversation", () => {
     ]);
   });
 
-  it("has no system message where there is no system prompt", () => {
+  it("has no system message if there is no system prompt", () => {
     assert.deepEqual(create().messages("hi"), [{ role: "user", content: "hi" }]);
   });
 });
 
 describe("a command", () => {
-  it("is a line that begins with a slash, and text of several lines only behind /system", () => {
+  it("is a line that begins with a slash; only /system accepts several lines", () => {
     assert.equal(isCommand("/help"), true);
     assert.equal(isCommand("/hlep"), true);
     assert.equal(isCommand("/system be\nbrief"), true);
@@ -43,7 +43,7 @@ describe("a command", () => {
     assert.equal(isCommand("hello"), false);
   });
 
-  it("that is not known is refused with the nearest one there is", async () => {
+  it("that is unknown is rejected with the nearest one", async () => {
     await assert.rejects(runCommand("/exti", create()), /unknown command "\/exti"; did you mean "\/exit"\?/);
     await assert.rejects(runCommand("/qqqqqqqq", create()), /unknown command "\/qqqqqqqq"; \/help lists them/);
     await assert.rejects(runCommand("/constructor", create()), /unknown command/);
@@ -74,7 +74,7 @@ describe("a command", () => {
     assert.equal(conversation.turns.length, 1);
   });
 
-  it("/clear forgets what was said and keeps the system prompt", async () => {
+  it("/clear removes the messages and keeps the system prompt", async () => {
     const conversation = create();
     conversation.system = "be brief";
     conversation.add(greeting);
@@ -82,7 +82,7 @@ describe("a command", () => {
     assert.deepEqual(conversation.messages(), [{ role: "system", content: "be brief" }]);
   });
 
-  it("/model lists the models, switches between them, and knows no others", async () => {
+  it("/model lists the models, switches between them, and rejects others", async () => {
     const conversation = create();
     assert.equal(await runCommand("/model", conversation), "* /models/small.gguf\n  /models/large.gguf");
     assert.match(
@@ -107,7 +107,7 @@ describe("/adapter", () => {
     assert.match(String(await runCommand("/adapter", create())), /^the model has no adapters; --lora ALIAS=SOURCE/);
   });
 
-  it("goes on with one, and with none", async () => {
+  it("continues with one, and without", async () => {
     const conversation = adapted();
     assert.equal(await runCommand("/adapter code", conversation), "the adapter is code");
     assert.equal(conversation.adapter, "code");
@@ -120,7 +120,7 @@ describe("/adapter", () => {
     assert.equal(conversation.turns.length, 1);
   });
 
-  it("knows no others, and stays as it was", async () => {
+  it("rejects unknown ones without a change", async () => {
     const conversation = adapted();
     await runCommand("/adapter code", conversation);
     await assert.rejects(runCommand("/adapter mth", conversation), {
@@ -132,7 +132,7 @@ describe("/adapter", () => {
     assert.equal(conversation.adapter, "code");
   });
 
-  it("is of a model, and not of the next one", async () => {
+  it("applies to a model, and not to the next one", async () => {
     const conversation = adapted();
     await runCommand("/adapter code", conversation);
     await runCommand("/clear", conversation);
@@ -143,7 +143,7 @@ describe("/adapter", () => {
 });
 
 describe("completion", () => {
-  it("offers the commands that begin like the line, and the models behind /model", () => {
+  it("offers the commands that begin like the line, and the models after /model", () => {
     assert.deepEqual(completeCommand("/s", create()), [["/system", "/set", "/save"], "/s"]);
     assert.deepEqual(completeCommand("/cl", create()), [["/clear"], "/cl"]);
     assert.deepEqual(completeCommand("/model /models/l", create()), [["/models/large.gguf"], "/models/l"]);
@@ -218,7 +218,7 @@ describe("/save", () => {
     assert.match(readFileSync(path, "utf8"), /^# Conversation/);
   });
 
-  it("says what is wrong with a file that cannot be written, and with none", async () => {
+  it("reports a file that cannot be written, and a missing file name", async () => {
     await assert.rejects(runCommand(`/save ${join(folder, "no", "folder.md")}`, said()), /cannot write ".*": ENOENT/);
     await assert.rejects(runCommand("/save", said()), /\/save expects a file.*got none/);
   });

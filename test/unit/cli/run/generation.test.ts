@@ -1,4 +1,4 @@
-// One response in `troupe run`: the request that is sent, and the handling of its events.
+// Generation of one response in `troupe run`: the request that is sent, and the handling of its events.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";
@@ -22,19 +22,19 @@ const request = chatRequest("tiny", [{ role: "user", content: "hi" }], answerSet
 const never = new AbortController().signal;
 
 describe("the reasoning controls", () => {
-  it("mean thinking where none is given", () => {
+  it("enable thinking by default", () => {
     assert.deepEqual(answerSettings(silent).templateArguments, { enableThinking: true });
     assert.deepEqual(answerSettings({ ...silent, thinking: false }).templateArguments, { enableThinking: false });
   });
 
-  it("imply thinking by an effort, and its absence by off", () => {
+  it("enable thinking with an effort, and disable it with off", () => {
     const ofEffort = (reasoningEffort: "off" | "high") =>
       answerSettings({ ...silent, reasoningEffort }).templateArguments;
     assert.deepEqual(ofEffort("high"), { enableThinking: true, reasoningEffort: "high" });
     assert.deepEqual(ofEffort("off"), { enableThinking: false, reasoningEffort: "off" });
   });
 
-  it("are refused where they contradict each other", () => {
+  it("are rejected if they contradict each other", () => {
     const contradiction = { ...silent, thinking: true, reasoningEffort: "off" } as const;
     assert.throws(() => answerSettings(contradiction), {
       code: "config_invalid",
@@ -45,7 +45,7 @@ describe("the reasoning controls", () => {
 });
 
 describe("the request", () => {
-  it("samples as the chat API does when a request says nothing, with the seed of the settings", () => {
+  it("samples like a chat API request without parameters, with the configured seed", () => {
     const body = { messages: [{ role: "user" as const, content: "hi" }] };
     assert.deepEqual(request.sampling, askedRequest(body).sampling);
     assert.equal(chatRequest("tiny", [], answerSettings({ ...silent, seed: 7 })).sampling.seed, 7);
@@ -67,24 +67,24 @@ describe("an answer", () => {
     return { written, end };
   };
 
-  it("is written as it comes and is there as a whole at its end", async () => {
+  it("is written as it arrives and returned as a whole at its end", async () => {
     const { written, end } = await answerTo(() => [[text("a"), text("b")], [text("c")], [finish("stop"), done]]);
     assert.deepEqual(written, ["ab", "c"]);
     assert.deepEqual(end, { text: "abc", reason: "stop", usage, error: null });
   });
 
-  it("keeps apart what was thought before it", async () => {
+  it("keeps the reasoning before it separate", async () => {
     const { written, end } = await answerTo(() => [[reasoning("hm")], [reasoning("m"), text("a")], [finish(), done]]);
     assert.deepEqual(written, ["(hm)", "(m)", "a"]);
     assert.equal(end.text, "a");
   });
 
-  it("that fails keeps what was said and the error", async () => {
+  it("that fails keeps its text and the error", async () => {
     const { end } = await answerTo(() => [[text("a")], [failure("model_failed")]]);
     assert.deepEqual([end.text, end.reason, end.error?.code], ["a", null, "model_failed"]);
   });
 
-  it("that is interrupted has what was said, no reason and no usage", async () => {
+  it("that is interrupted has its text, no finish reason and no usage", async () => {
     const interrupt = new AbortController();
     const inference = new FakeInference(() => [[text("a")], { waitMs: 10_000 }, [text("b")]]);
     const end = await streamAnswer(inference, request, interrupt.signal, {
@@ -97,11 +97,11 @@ describe("an answer", () => {
 });
 
 describe("the line about an answer's cost", () => {
-  it("says tokens, rate, time to the first token and prompt tokens", () => {
+  it("shows tokens, rate, time to the first token and prompt tokens", () => {
     assert.equal(usageLine(usage), "4 tokens, 2.0 tok/s, first token 500 ms, 8 prompt tokens");
   });
 
-  it("has no rate where there is no time to divide by", () => {
+  it("has no rate if the time is zero", () => {
     const one = { ...usage, completionTokens: 1, promptTokens: 1, completionSeconds: 0 };
     assert.equal(usageLine(one), "1 token, first token 500 ms, 1 prompt token");
   });
@@ -114,14 +114,14 @@ describe("an output", () => {
   };
   const textOf = (stream: PassThrough) => String(stream.read() ?? "");
 
-  it("is coloured on a terminal alone, and not with NO_COLOR", () => {
+  it("is coloured only on a terminal, and not with NO_COLOR", () => {
     assert.equal(create(true).output.dim("x"), "\x1b[2mx\x1b[0m");
     assert.equal(create(false).output.dim("x"), "x");
     assert.equal(create(true, { NO_COLOR: "1" }).output.dim("x"), "x");
     assert.equal(create(true, { TERM: "dumb" }).output.dim("x"), "x");
   });
 
-  it("keeps a model from steering a terminal, and gives a pipe what was said", async () => {
+  it("keeps a model from controlling a terminal, and writes unchanged text to a pipe", async () => {
     const said = "\x1b]0;title\x07a\tb\r\nc\u009b";
     assert.equal(withoutControls(said), "\ufffd]0;title\ufffda\tb\nc\ufffd");
     const terminal = create(true);
@@ -132,7 +132,7 @@ describe("an output", () => {
     assert.equal(textOf(pipe.stream), said);
   });
 
-  it("ends a line only where one was begun", async () => {
+  it("ends a line only if one was begun", async () => {
     const { stream, output } = create(false);
     output.endLine();
     await output.write("a");
@@ -142,7 +142,7 @@ describe("an output", () => {
     assert.equal(textOf(stream), "a\nb\n");
   });
 
-  it("is gone when its reader is, and takes what is written then", async () => {
+  it("ends when its reader disconnects, and discards what is written then", async () => {
     const { stream, output } = create(false);
     stream.destroy(Object.assign(new Error("gone"), { code: "EPIPE" }));
     await new Promise((resolve) => setImmediate(resolve));
@@ -152,7 +152,7 @@ describe("an output", () => {
     await output.flush();
   });
 
-  it("waits for a reader that is behind, and for one that leaves meanwhile", async () => {
+  it("waits for a slow reader, until it disconnects", async () => {
     const { stream, output } = create(false);
     const waiting = output.write("x".repeat(100_000));
     let isDone = false;
@@ -179,13 +179,13 @@ describe("one message", () => {
     return { error, stdout: String(stdout.read() ?? ""), stderr: String(stderr.read() ?? "") };
   };
 
-  it("has the answer alone on stdout and its cost on stderr", async () => {
+  it("has only the answer on stdout and its cost on stderr", async () => {
     const { error, stdout, stderr } = await answerWith(() => [[text("hello")], [finish("stop"), done]]);
     assert.deepEqual([error, stdout], [null, "hello\n"]);
     assert.match(stderr, /^4 tokens, .*\n$/);
   });
 
-  it("fails with the error of the answer behind what was said", async () => {
+  it("fails with the error of the answer after its text", async () => {
     const result = await answerWith(() => [[text("hel")], [failure("model_failed", "the engine died")]]);
     assert.deepEqual(result, { error: "the engine died", stdout: "hel\n", stderr: "" });
   });

@@ -5,7 +5,7 @@ import { afterEach, describe, it } from "node:test";
 import fc from "fast-check";
 import { Keyboard } from "../../../../cli/run/input/keyboard.ts";
 
-/** Returns a keyboard, and everything that it has passed on, in order. */
+/** Returns a keyboard, and a record of everything that it has passed on. */
 function createKeyboard() {
   const source = new PassThrough();
   const heard: string[] = [];
@@ -34,12 +34,12 @@ async function hear(chunks: readonly (string | Buffer)[]): Promise<string[]> {
 
 afterEach(settled);
 
-describe("keys", () => {
-  it("pass as they are, escape sequences too", async () => {
+describe("typed keys", () => {
+  it("are passed unchanged, escape sequences too", async () => {
     assert.deepEqual(await hear(["a", "\x1b[A", "\x03", "b\r"]), ["a", "\x1b[A", "\x03", "b\r"]);
   });
 
-  it("pass whole where a character comes in two parts", async () => {
+  it("are passed as a whole if a character arrives in two parts", async () => {
     const euro = Buffer.from("€");
     assert.deepEqual(await hear([euro.subarray(0, 1), euro.subarray(1)]), ["€"]);
   });
@@ -53,12 +53,12 @@ describe("keys", () => {
   });
 });
 
-describe("a paste", () => {
-  it("is handed over whole, between the keys before and behind it", async () => {
+describe("a paste on the keyboard", () => {
+  it("is passed as a whole, between the keys before and after it", async () => {
     assert.deepEqual(await hear(["a\x1b[200~one\rtwo\x1b[201~b"]), ["a", "paste:one\rtwo", "b"]);
   });
 
-  it("may come in any pieces", async () => {
+  it("may arrive in any pieces", async () => {
     const sent = "x\x1b[200~one\ntwo\x1b[201~y\x1b[200~three\x1b[201~";
     await fc.assert(
       fc.asyncProperty(fc.uniqueArray(fc.integer({ min: 1, max: sent.length - 1 }), { maxLength: 8 }), async (cuts) => {
@@ -70,13 +70,13 @@ describe("a paste", () => {
     );
   });
 
-  it("without an end is given up by ctrl-c", async () => {
+  it("without an end is dropped by ctrl-c", async () => {
     assert.deepEqual(await hear(["\x1b[200~lost", "\x03", "a"]), ["\x03", "a"]);
   });
 });
 
-describe("keys while an answer is on its way", () => {
-  it("wait, and pass a line at a time so that a line may begin another answer", async () => {
+describe("keys while a response is being generated", () => {
+  it("wait, and are passed one line at a time so that a line may begin another response", async () => {
     const { source, keyboard, heard } = createKeyboard();
     await settled();
     keyboard.hold();
@@ -94,7 +94,7 @@ describe("keys while an answer is on its way", () => {
     assert.deepEqual(heard, ["one\r", "two\r", "three"]);
   });
 
-  it("are forgotten with ctrl-c, which interrupts", async () => {
+  it("are dropped by ctrl-c, which interrupts", async () => {
     const { source, keyboard, heard } = createKeyboard();
     await settled();
     keyboard.hold();

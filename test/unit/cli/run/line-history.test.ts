@@ -13,7 +13,7 @@ before(() => {
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("the history of typed lines", () => {
-  it("is there in the next run, newest first, and nobody else may read it", () => {
+  it("is available in the next run, newest first, and readable only by its owner", () => {
     const path = join(folder, "new", "folder", "history");
     const first = new LineHistory(path);
     for (const line of ["one", "two", "two", " ", "three"]) first.add(line);
@@ -22,7 +22,7 @@ describe("the history of typed lines", () => {
     assert.equal(statSync(join(folder, "new")).mode & 0o077, 0);
   });
 
-  it("is cut down when it has grown to twice its limit", () => {
+  it("is truncated when it has grown to twice its limit", () => {
     const path = join(folder, "long");
     const lines = Array.from({ length: 2 * historyLimit + 1 }, (_, number) => `line ${number}`);
     writeFileSync(path, `${lines.join("\n")}\n`);
@@ -34,19 +34,19 @@ describe("the history of typed lines", () => {
     assert.equal(history.lines.length, historyLimit);
   });
 
-  it("does not keep a line that is no line a person types", () => {
+  it("does not store lines that no person types", () => {
     const path = join(folder, "huge");
     new LineHistory(path).add("x".repeat(100_000));
     assert.deepEqual(new LineHistory(path).lines, []);
   });
 
-  it("works for this run where its file can be neither read nor written", () => {
+  it("works for this run if its file can be neither read nor written", () => {
     const history = new LineHistory(folder);
     history.add("one");
     assert.deepEqual(history.lines, ["one"]);
   });
 
-  it("lies in XDG_STATE_HOME where that is an absolute path, else below the home folder", () => {
+  it("is in XDG_STATE_HOME if that is an absolute path, else below the home folder", () => {
     assert.equal(historyPath({ XDG_STATE_HOME: "/state" }), join("/state", "troupe", "run-history"));
     const usual = join(homedir(), ".local", "state", "troupe", "run-history");
     assert.equal(historyPath({ XDG_STATE_HOME: "relative" }), usual);

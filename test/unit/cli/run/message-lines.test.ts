@@ -1,42 +1,42 @@
-// Conversion of typed lines into messages.
+// Message lines: conversion of typed lines into messages.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { MessageLines } from "../../../../cli/run/input/message-lines.ts";
 
-/** Types the lines; all but the last must be incomplete. */
+/** Types the lines. Asserts that all but the last leave the message incomplete. */
 function typed(...lines: string[]): { text: string; isQuoted: boolean } | null {
   const messages = new MessageLines();
   for (const line of lines.slice(0, -1)) assert.equal(messages.addTyped(line), null, line);
   return messages.addTyped(lines.at(-1) ?? "");
 }
 
-describe("lines that are typed", () => {
-  it("are a message each", () => {
+describe("typed lines", () => {
+  it("are one message each", () => {
     assert.deepEqual(typed("hello  "), { text: "hello", isQuoted: false });
     assert.deepEqual(typed("  indented"), { text: "  indented", isQuoted: false });
     assert.deepEqual(typed(""), { text: "", isQuoted: false });
   });
 
-  it("go on behind a backslash", () => {
+  it("continue after a backslash", () => {
     assert.deepEqual(typed("one \\", "two\\", "three"), { text: "one \ntwo\nthree", isQuoted: false });
   });
 
-  it("belong together between quotes, whatever stands in them", () => {
+  it("form one message between quotes, whatever they contain", () => {
     assert.deepEqual(typed('"""', "/help", "a \\", "", "b", '"""'), { text: "/help\na \\\n\nb", isQuoted: true });
     assert.deepEqual(typed('"""one', 'two"""'), { text: "one\ntwo", isQuoted: true });
     assert.deepEqual(typed('"""one"""'), { text: "one", isQuoted: true });
     assert.deepEqual(typed('"""', '"""'), { text: "", isQuoted: true });
   });
 
-  it("begin quotes only at the beginning of a message", () => {
+  it("can open quotes only at the beginning of a message", () => {
     assert.deepEqual(typed('say """'), { text: 'say """', isQuoted: false });
     assert.deepEqual(typed("one \\", '"""'), { text: 'one \n"""', isQuoted: false });
   });
 });
 
 describe("a paste", () => {
-  it("is one message with the line that is typed behind it, whatever stands in it", () => {
+  it("is one message with the line that is typed after it, whatever it contains", () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom("", "/exit", '"""', "a \\", "\tb"), { minLength: 1 }), (lines) => {
         const messages = new MessageLines();
@@ -47,7 +47,7 @@ describe("a paste", () => {
     );
   });
 
-  it("may stand between quotes", () => {
+  it("may be between quotes", () => {
     const messages = new MessageLines();
     assert.equal(messages.addTyped('"""'), null);
     messages.addPasted('def f(): """doc"""');
@@ -56,7 +56,7 @@ describe("a paste", () => {
 });
 
 describe("clearing", () => {
-  it("forgets lines and open quotes", () => {
+  it("removes lines and open quotes", () => {
     const messages = new MessageLines();
     messages.addTyped('"""');
     messages.addTyped("lost");

@@ -86,7 +86,7 @@ class Person {
     this.#keys.end();
   }
 
-  /** Reads until the output matches, and returns everything that was read. */
+  /** Reads until the output matches. Returns everything that was read. */
   async sees(pattern: RegExp): Promise<string> {
     const deadline = Date.now() + limitMs;
     while (Date.now() < deadline) {
@@ -100,7 +100,7 @@ class Person {
     throw new Error(`${pattern} was not seen in ${JSON.stringify(this.#seen.slice(this.#readUpTo))}`);
   }
 
-  /** Everything that was written, including the terminal's control sequences. */
+  /** All output so far, including the terminal's control sequences. */
   get raw(): string {
     return this.#seen;
   }
@@ -111,7 +111,7 @@ const costLine = /4 tokens, 2\.0 tok\/s, first token 500 ms, 8 prompt tokens/;
 const endless: Script = () => [[text("well")], { waitMs: 60_000 }];
 
 describe("a question", () => {
-  it("is answered as the answer comes, then its cost is told, and both are remembered", async () => {
+  it("gets a streamed answer, then its cost, and both are kept in the conversation", async () => {
     const person = new Person();
     person.type(`hi${enter}`);
     const seen = await person.sees(costLine);
@@ -127,7 +127,7 @@ describe("a question", () => {
     ]);
   });
 
-  it("may be typed while the answer before is on its way", async () => {
+  it("may be typed while the previous answer is being generated", async () => {
     const person = new Person(() => [{ waitMs: 30 }, [text("yes")], [finish("stop"), done]]);
     person.type(`one${enter}two${enter}three${enter}`);
     while (person.conversation.turns.length < 3) await new Promise((resolve) => setTimeout(resolve, 1));
@@ -149,7 +149,7 @@ describe("a question", () => {
     );
   });
 
-  it("that is empty asks nothing", async () => {
+  it("that is empty is not sent", async () => {
     const person = new Person();
     person.type(`${enter}  ${enter}hi${enter}`);
     await person.sees(costLine);
@@ -184,7 +184,7 @@ describe("a question", () => {
     await person.sees(costLine);
   });
 
-  it("whose answer fills the context says so", async () => {
+  it("whose answer fills the context causes a message", async () => {
     const person = new Person(() => [[text("a")], [finish("length"), done]]);
     person.type(`hi${enter}`);
     await person.sees(/the context is full; \/clear empties/);
@@ -192,7 +192,7 @@ describe("a question", () => {
 });
 
 describe("a paste", () => {
-  it("of several lines is one message, sent by the return behind it, and stays out of the history", async () => {
+  it("of several lines is one message, sent by the return after it, and not stored in the history", async () => {
     const person = new Person();
     person.type("\x1b[200~/exit\r\tone\rtwo\x1b[201~");
     person.type(` three${enter}`);
@@ -201,14 +201,14 @@ describe("a paste", () => {
     assert.deepEqual(person.history.lines, ["two three"]);
   });
 
-  it("of one line can be edited, and is a command like one that is typed", async () => {
+  it("of one line can be edited, and may be a command, as if typed", async () => {
     const person = new Person();
     person.type("\x1b[200~/hel\x1b[201~");
     person.type(`p${enter}`);
     await person.sees(/\/system \[TEXT\]/);
   });
 
-  it("cannot steer the terminal", async () => {
+  it("cannot control the terminal", async () => {
     const person = new Person();
     person.type("\x1b[200~a\x1b]0;title\x07b\x1b[201~");
     person.type(enter);
@@ -218,7 +218,7 @@ describe("a paste", () => {
 });
 
 describe("ctrl-c", () => {
-  it("stops an answer and keeps what was said", async () => {
+  it("stops an answer and keeps its text", async () => {
     const person = new Person(endless);
     person.type(`hi${enter}`);
     await person.sees(/well/);
@@ -231,7 +231,7 @@ describe("ctrl-c", () => {
     await person.sees(costLine);
   });
 
-  it("takes a question back whose answer has not begun, and what was typed behind it", async () => {
+  it("removes a question whose answer has not begun, and what was typed after it", async () => {
     const person = new Person(() => [{ waitMs: 60_000 }]);
     person.type(`hi${enter}/exit${enter}`);
     while (person.inference.runs.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
@@ -240,7 +240,7 @@ describe("ctrl-c", () => {
     assert.deepEqual(person.conversation.turns, []);
   });
 
-  it("at the prompt forgets the line and the lines before it", async () => {
+  it("at the prompt removes the line and the lines before it", async () => {
     const person = new Person();
     person.type(`one \\${enter}two`);
     await person.sees(/two/);
@@ -254,7 +254,7 @@ describe("ctrl-c", () => {
     );
   });
 
-  it("on an empty line says how to leave, and leaves the second time", async () => {
+  it("on an empty line shows how to exit, and exits the second time", async () => {
     const person = new Person();
     person.type(ctrlC);
     await person.sees(/ctrl-c again or ctrl-d to exit/);
@@ -262,7 +262,7 @@ describe("ctrl-c", () => {
     await person.left;
   });
 
-  it("leaves only the second time in a row", async () => {
+  it("exits only the second time in a row", async () => {
     const person = new Person();
     person.type(ctrlC);
     await person.sees(/ctrl-c again or ctrl-d to exit/);
@@ -274,7 +274,7 @@ describe("ctrl-c", () => {
 });
 
 describe("a line of the log", () => {
-  it("leaves what is being typed as it is", async () => {
+  it("does not disturb the line being typed", async () => {
     const person = new Person();
     person.type("h");
     await person.sees(/h/);
@@ -285,7 +285,7 @@ describe("a line of the log", () => {
     assert.equal(person.conversation.turns[0]?.question, "hi");
   });
 
-  it("stands on its own behind an answer that is on its way", async () => {
+  it("is on a separate line if an answer is being generated", async () => {
     const person = new Person(endless);
     person.type(`hi${enter}`);
     await person.sees(/well/);
@@ -294,8 +294,8 @@ describe("a line of the log", () => {
   });
 });
 
-describe("leaving", () => {
-  it("is /exit, ctrl-d, or a terminal that hangs up; pastes are then no longer marked", async () => {
+describe("exiting", () => {
+  it("happens on /exit, ctrl-d, or a hangup of the terminal, and disables bracketed paste", async () => {
     for (const leave of [
       (person: Person) => person.type(`/exit${enter}`),
       (person: Person) => person.type(ctrlD),
@@ -309,7 +309,7 @@ describe("leaving", () => {
     }
   });
 
-  it("cancels the answer that is on its way", async () => {
+  it("cancels the answer that is being generated", async () => {
     const person = new Person(endless);
     person.type(`hi${enter}`);
     await person.sees(/well/);
@@ -321,7 +321,7 @@ describe("leaving", () => {
 });
 
 describe("commands", () => {
-  it("change the conversation, and a mistyped one is only complained of", async () => {
+  it("change the conversation, and a mistyped one only causes a message", async () => {
     const person = new Person();
     person.type(`/system be brief${enter}`);
     await person.sees(/system prompt set/);
@@ -336,7 +336,7 @@ describe("commands", () => {
     assert.deepEqual(prompt.kind === "chat" && prompt.messages[0], { role: "system", content: "be brief" });
   });
 
-  it("choose the adapter of what is asked next", async () => {
+  it("choose the adapter of the next questions", async () => {
     const person = new Person();
     const adapterOfNext = async () => {
       person.type(`hi${enter}`);

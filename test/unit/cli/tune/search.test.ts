@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { TuneQuality, TuneSpeeds } from "../../../../actors/api/tuning.ts";
 import { type Measured, type SearchOptions, search } from "../../../../cli/tune/measure/search.ts";
 
-/** A candidate that runs at `speed` and needs 100 ms of a clock for each measurement. */
+/** Fake candidate that runs at `speed`. Each measurement advances the clock by 100 ms. */
 class Scripted implements Measured {
   runs = 0;
   isDisposed = false;
@@ -114,7 +114,7 @@ describe("the search of a tuning", () => {
     const clock = { ms: 0 };
     const candidates = Array.from({ length: 10 }, (_, i) => new Scripted("wasm", i + 1, clock));
     const found = await search({ ...optionsOf(candidates, clock), deadlineMs: 550 });
-    // A measurement takes 100 ms, so the last one begins before 450 ms.
+    // A measurement takes 100 ms, so the last one starts before 450 ms and ends at 500 ms.
     assert.deepEqual([clock.ms, found.measured.length, found.isCut], [500, 5, true]);
     const none = await search({ ...optionsOf([new Scripted("wasm", 1, clock)], clock), deadlineMs: 0 });
     assert.deepEqual([none.measured.length, none.isCut], [1, true]);

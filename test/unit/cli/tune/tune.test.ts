@@ -23,7 +23,7 @@ const question = {
   memory: { totalBytes: 16 * gib, freeBytes: 16 * gib, mainFreeBytes: null },
 };
 
-/** A source of one layer, whose matrices have rows of `columns` values. */
+/** Returns a model source of one layer, whose matrices have rows of `columns` values. */
 function sourceOf(columns: number, type: number): ModelSource {
   const tensor = (name: string, shape: number[], of = type) => {
     return {
@@ -51,7 +51,7 @@ describe("variants of a model", () => {
       ({ typeName, quality }) => `${typeName} ${quality}`,
     );
 
-  it("are the weights as they are, then the levels from many bits to few", () => {
+  it("are the unchanged weights, then the levels from many bits to few", () => {
     const levels = ["Q8_0 near-lossless", "Q6_K good", "Q5_K good", "Q4_K acceptable"];
     assert.deepEqual(names(sourceOf(512, 1)), ["F16 baseline", ...levels]);
     assert.deepEqual(names(sourceOf(512, 0), true), ["F32 baseline", "F16 baseline", ...levels]);
@@ -59,7 +59,7 @@ describe("variants of a model", () => {
   });
 
   it("are fewer if levels give the same types", () => {
-    // Rows of 96 values do not fit blocks of 256: Q6_K is written as Q8_0, like Q8_0 itself.
+    // Rows of 96 values do not fit blocks of 256, so Q6_K is written as Q8_0 and would be the same variant as Q8_0.
     assert.deepEqual(names(sourceOf(96, 1)), ["F16 baseline", "Q8_0 near-lossless", "Q5_1 good", "Q5_0 good"]);
     assert.deepEqual(names(sourceOf(96, 8)), ["Q8_0 baseline", "Q5_1 good", "Q5_0 good"]);
   });
@@ -104,7 +104,7 @@ describe("the fit of a candidate", () => {
     assert.ok(fit.maxSequences < 32 && fit.contextTokens >= 4096, JSON.stringify(fit));
     const given = fitOf({ ...small, maxSequences: 32, maxModelLength: 512 });
     assert.deepEqual([given.maxSequences, given.contextTokens], [32, 512]);
-    // A quarter of the free memory is for the KV cache.
+    // At most a quarter of the memory is for the KV cache.
     assert.ok(fit.kvTokens * sizes.kvElements * 2 <= gib);
   });
 
@@ -115,7 +115,7 @@ describe("the fit of a candidate", () => {
     assert.equal(full.status, "too-large");
   });
 
-  it("says what does not fit, or only together with main memory", () => {
+  it("reports models that do not fit, or only together with main memory", () => {
     const large = { ...question, weightBytes: 20 * gib };
     assert.equal(fitOf(large).status, "too-large");
     const gpu = { totalBytes: 16 * gib, freeBytes: 16 * gib, mainFreeBytes: 32 * gib };
@@ -128,7 +128,7 @@ describe("the fit of a candidate", () => {
     assert.deepEqual([fit.status, fit.kvTokens, fit.contextTokens], ["fits", 0, 4096]);
   });
 
-  it("comes from the sizes in the file", () => {
+  it("is computed from the sizes in the file", () => {
     const { pairs, ...others } = sourceOf(512, 1);
     const u32 = (value: number) => ({ type: "u32", value }) as const;
     const of = (more: readonly (readonly [string, { type: "u32"; value: number } | object])[]) =>
@@ -150,7 +150,7 @@ describe("the fit of a candidate", () => {
 });
 
 describe("numbers of threads", () => {
-  it("are up to four parts of the cores", () => {
+  it("are up to four fractions of the cores", () => {
     assert.deepEqual([1, 2, 4, 8, 64].map(threadCounts), [[1], [2, 1], [4, 3, 2, 1], [8, 6, 4, 2], [64, 48, 32, 16]]);
   });
 });
@@ -200,7 +200,7 @@ describe("the recommendation", () => {
     assert.deepEqual(settled(resolveConfig({ ...request, flags: parseArguments(words.slice(1)).flags })), expected);
   });
 
-  it("leaves out what is not set", () => {
+  it("omits what is not set", () => {
     const plain = { ...candidate, isq: null, engine: "llama" as const, kvTokens: null };
     const text = settingsFile({ ...result, candidates: [plain] }, { modelId: "m.gguf", kept: [] });
     assert.doesNotMatch(text, /isq|kv_cache|paged_attn|quantization|format|device/);

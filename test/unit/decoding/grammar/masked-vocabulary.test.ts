@@ -1,4 +1,5 @@
-// A grammar thread's view of a model's vocabulary: bytes of text, ends of generation, and no structural tokens.
+// Masked vocabulary: what a grammar thread sees of a model's vocabulary: the bytes of text tokens and the end-of-generation
+// tokens, but no structural tokens.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { MaskedVocabulary } from "../../../../engines/decoding/grammar/thread/masked-vocabulary.ts";
@@ -27,7 +28,7 @@ describe("a grammar thread's vocabulary", () => {
     });
   });
 
-  it("encodes text as a continuation, with no space in front", async () => {
+  it("encodes text as a continuation, without a leading space", async () => {
     await withSentencePieceFile(async (path) => {
       const vocabulary = await MaskedVocabulary.read(path, 1000, [endToken]);
       assert.deepEqual([...vocabulary.encode("ab")], [pieceToken("ab")]);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Pace } from "../../../../engines/decoding/grammar/pace.ts";
 
 describe("the pace of a matcher", () => {
-  it("is in time until an answer is missed, and again when one takes less than that wait", () => {
+  it("is in time until a mask is late, and again when one takes less than that wait", () => {
     const pace = new Pace(0);
     assert.ok(pace.isInTime);
     pace.ask(5, 100);
@@ -15,7 +15,7 @@ describe("the pace of a matcher", () => {
     assert.ok(pace.isInTime);
   });
 
-  it("is slow if one answer, or many, take more than a quarter of the time", () => {
+  it("is slow if one mask, or many, take more than a quarter of the time", () => {
     const steady = new Pace(0);
     for (let at = 20; at < 20_000; at += 20) steady.ask(4, at);
     assert.equal(steady.loadMs, 0);
@@ -29,7 +29,7 @@ describe("the pace of a matcher", () => {
     assert.ok(sudden.loadMs > 250);
   });
 
-  it("adds up the time of slow answers only", () => {
+  it("adds up only the time of slow masks", () => {
     const pace = new Pace(0);
     for (let i = 1; i <= 1000; i++) pace.ask(2, i * 10);
     assert.equal(pace.slowMs, 0);

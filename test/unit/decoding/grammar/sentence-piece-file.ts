@@ -1,4 +1,4 @@
-// Model file with only a SentencePiece vocabulary: control tokens, all bytes, then these pieces.
+// SentencePiece file: a model file with only a vocabulary: control tokens, all bytes, then the pieces below.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buildGgufHeader, type GGUFTypedMetadata, GGUFValueType } from "@huggingface/gguf";
@@ -10,7 +10,7 @@ export const endToken = 2;
 
 const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
 
-/** Runs `use` with the path of the file. */
+/** Writes the file, calls `use` with its path, and removes the file. */
 export function withSentencePieceFile<T>(use: (path: string) => Promise<T>): Promise<T> {
   return inTemporaryFolder(async (folder) => {
     const path = join(folder, "vocabulary.gguf");

@@ -5,7 +5,7 @@ import { budgetTokens, kvPool, tokensPerSequence } from "../../../../engines/dec
 import type { ModelSpec } from "../../../../engines/engine.ts";
 import { specOf } from "../../../fixtures/models/models.ts";
 
-/** Shape with 1000 bytes of KV per token. */
+/** KV shape that takes 1000 bytes per token. */
 const shape = { layers: 5, elementsPerLayer: 100, bytesPerElement: 2, trainedContext: 8192 };
 const freeBytes = 8_000_000;
 

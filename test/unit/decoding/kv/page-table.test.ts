@@ -5,11 +5,11 @@ import { type PageShape, PageTable, type SavedPages } from "../../../../engines/
 
 interface Holder {
   tokens: number[];
-  /** Number of tokens, from the start of the slot, that no later row replaces. */
+  /** Number of tokens at the start of the slot that no later row replaces. */
   settled: number;
 }
 
-/** Page table with simulated pages, and the tokens that each slot and copy must see. */
+/** Page table with simulated pages. Also records which tokens each slot and copy must see. */
 class Rig {
   readonly table: PageTable;
   readonly shape: PageShape;
@@ -89,7 +89,7 @@ class Rig {
     this.slots[slot] = { tokens: known.slice(0, tokens), settled: tokens };
   }
 
-  /** Exports a copy and imports it as a new one. */
+  /** Exports a copy and imports the result as a new copy. */
   import(copy: number): void {
     const { tokens } = this.copies[copy]!;
     const blocks = Math.ceil(tokens.length / this.shape.blockTokens);
@@ -130,9 +130,9 @@ class Rig {
   }
 }
 
-/** Numbers in an operation. They are fractions of the values that are possible when the operation runs. */
+/** Random number of an operation, given as a fraction of the range that is possible when the operation runs. */
 const fraction = fc.integer({ min: 0, max: 1000 }).map((thousandths) => thousandths / 1000);
-/** Pool sizes, from one long sequence to more than all slots can use. */
+/** Random pool sizes, from one long sequence to more than all slots can use. */
 const shapes = fc
   .record({
     slots: fc.integer({ min: 1, max: 5 }),
@@ -149,15 +149,15 @@ const shapes = fc
 const longestRow = 9;
 const kinds = ["step", "step", "step", "reserve", "release", "share", "save", "drop", "restore", "import"] as const;
 const operation = fc.record({ kind: fc.constantFrom(...kinds), a: fraction, b: fraction, c: fraction });
-/** The explicit `size` is needed, because the generator makes about ten operations by default. */
+/** `size` is set, because by default the generator makes only about ten operations. */
 const operations = fc.array(operation, { maxLength: 80, size: "max" });
 
-/** Returns the index from 0 to count - 1 at this share of the range. */
+/** Returns the index from 0 to count - 1 at this fraction of the range. */
 function pick(share: number, count: number): number {
   return Math.min(Math.floor(share * count), count - 1);
 }
 
-/** Writes a row for every slot, like a scheduler's step. Releases the slots for which too few pages are free. */
+/** Writes a row for every slot, as a scheduler's step does. Releases slots for which there are too few free pages. */
 function step(rig: Rig, a: number, b: number, c: number): void {
   const { slots, sequenceTokens } = rig.shape;
   const rows: { slot: number; start: number; end: number; drafts: number }[] = [];

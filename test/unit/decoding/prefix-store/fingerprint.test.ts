@@ -8,7 +8,7 @@ import { temporaryFolder } from "./rig.ts";
 const mebibyte = 2 ** 20;
 
 describe("the fingerprint of a model", () => {
-  it("tells files apart by their head, their middle, their end and their size, and not by their name", async (test) => {
+  it("distinguishes files by their beginning, middle, end and size, but not by their name", async (test) => {
     const folder = temporaryFolder(test);
     const path = join(folder, "model.gguf");
     const bytes = Buffer.alloc(12 * mebibyte);
@@ -24,7 +24,7 @@ describe("the fingerprint of a model", () => {
     const different = await Promise.all([
       await fingerprintOf(changedAt(0, 1)),
       await fingerprintOf(changedAt(4 * mebibyte - 1, 1)),
-      // Each layer of a model is larger than this changed part.
+      // The changed part is smaller than a layer of a model, so real changes are found too.
       await fingerprintOf(changedAt(7 * mebibyte, bytes.length / 128)),
       await fingerprintOf(changedAt(bytes.length - 1, 1)),
       await fingerprintOf(bytes.subarray(1)),

@@ -12,7 +12,7 @@ import {
 import { contentOf, model, otherModel, temporaryFolder } from "./rig.ts";
 
 describe("a file of the store", () => {
-  it("gives back what was written, to its owner alone", (test) => {
+  it("returns what was written, and is readable only by its owner", (test) => {
     const path = join(temporaryFolder(test), "file");
     // The content is longer than one piece of the file, and not a multiple of the piece size.
     const content = { ...contentOf(1, 333, 2 ** 20 + 12_345), adapter: "generation 7 ü" };

@@ -23,7 +23,7 @@ function namesOf(folder: PrefixFolder): string[] {
   return folder.list().map(({ name }) => name);
 }
 
-/** Sets a file's time of last use to a second of 1970. */
+/** Sets the time of last use of a file, in seconds since 1970. */
 function usedAt(path: string, second: number): void {
   utimesSync(path, second, second);
 }
@@ -43,7 +43,7 @@ describe("the folder of the store", () => {
     for (const each of [path, dirname(file)]) assert.equal(statSync(each).mode & 0o777, 0o700);
   });
 
-  it("keeps models, layouts, adapters and tokens apart", (test) => {
+  it("separates models, layouts, adapters and tokens", (test) => {
     const path = temporaryFolder(test);
     const open = (of: typeof model) => new PrefixFolder({ folder: path, maxBytes: plenty }, of);
     const models = [model, otherModel, { ...model, layout: "another engine" }];
@@ -111,7 +111,7 @@ describe("the folder of the store", () => {
     usedAt(`${dead}.0123abcd.part`, 10);
     renameSync(alive, `${alive}.0123abcd.part`);
     assert.deepEqual(new PrefixFolder({ folder: path, maxBytes: plenty }, model).list(), []);
-    // A file that was written recently may still have a writer.
+    // A recently written file is kept, because its writer may still be running.
     assert.deepEqual(filesIn(path), [`${alive}.0123abcd.part`]);
   });
 

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { beginsWith, type ListedPrefix, PrefixList } from "../../../../engines/decoding/prefix-store/prefix-list.ts";
 
-/** Uses few different tokens and adapters, so many keys have a common prefix. */
+/** Random prefixes of few different tokens and adapters, so that many keys have common prefixes. */
 const prefixes = fc.array(
   fc.record({
     adapter: fc.constantFrom("", "a", "b"),
@@ -64,7 +64,7 @@ describe("the list of stored prefixes", () => {
     );
   });
 
-  it("takes the smaller file of two neighbours that have as much in common", () => {
+  it("chooses the smaller file of two neighbours with equally long common beginnings", () => {
     const list = new PrefixList();
     const add = (name: string, last: number, fileBytes: number) =>
       list.add({ name, adapter: "", tokens: Int32Array.of(1, 2, last), fileBytes });

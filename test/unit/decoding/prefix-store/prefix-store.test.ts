@@ -20,7 +20,7 @@ async function openStore(test: TestContext, { folder, maxBytes = 2 ** 30, of = m
   return { store, folder: path, notices };
 }
 
-/** Puts the contents into the store, and waits until they are written. */
+/** Adds the contents to the store and waits until they have been written. */
 async function write(store: PrefixStore, ...contents: readonly PrefixContent[]): Promise<void> {
   for (const { adapter, tokens, bytes } of contents) store.put(adapter, tokens, bytes);
   await store.flush();
@@ -32,7 +32,7 @@ async function readFound(store: PrefixStore, tokens: Int32Array, adapter = "") {
 }
 
 describe("the store of prefixes", () => {
-  it("gives back what was put, also after a restart", async (test) => {
+  it("returns what was put, also after a restart", async (test) => {
     const { store, folder } = await openStore(test);
     await write(store, contentOf(1), contentOf(2, 70, 0));
     assert.deepEqual(await readFound(store, tokensOf(1, 100)), contentOf(1));
@@ -55,7 +55,7 @@ describe("the store of prefixes", () => {
     assert.equal(store.find("an adapter", tokensOf(1, 100)), null);
   });
 
-  it("has one file for a conversation that grows, in whatever order its parts come", async (test) => {
+  it("has one file for a conversation that grows, in whatever order its parts arrive", async (test) => {
     const { store, folder } = await openStore(test);
     const wanted = [100, 300, 200, 50].map((count) => {
       const isWanted = store.wants("", tokensOf(1, count));
@@ -72,7 +72,7 @@ describe("the store of prefixes", () => {
     assert.equal(store.find("", tokensOf(1, 400))?.usable, 300);
   });
 
-  it("reads what was found before something longer took its place", async (test) => {
+  it("reads what was found before something longer replaced it", async (test) => {
     const { store, folder } = await openStore(test);
     await write(store, contentOf(1));
     const found = store.find("", tokensOf(1, 100));
@@ -85,7 +85,7 @@ describe("the store of prefixes", () => {
     assert.equal(filesIn(folder).length, 1);
   });
 
-  it("keeps models apart that share a folder, and makes room for one at the cost of the other", async (test) => {
+  it("separates models that share a folder, and makes room for one at the cost of the other", async (test) => {
     const maxBytes = 1.5 * prefixFileBytes(model, contentOf(1));
     const { store, folder, notices } = await openStore(test, { maxBytes });
     const { store: other } = await openStore(test, { folder, maxBytes, of: otherModel });
@@ -203,7 +203,7 @@ describe("the store of prefixes", () => {
     assert.equal(memory.length, 3000);
   });
 
-  it("is empty, and no error, once its thread has gone", async (test) => {
+  it("is empty, without an error, once its thread has ended", async (test) => {
     const { store, notices } = await openStore(test);
     await write(store, contentOf(1));
     const found = store.find("", tokensOf(1, 100));

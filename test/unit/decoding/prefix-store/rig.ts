@@ -1,5 +1,5 @@
-// Rig of the prefix store's tests: folders that are removed after the test, tokens and KV made from a number, and the list of a
-// folder's files.
+// Prefix store rig: folders that are removed after the test, tokens and KV generated from a seed, and a listing of a folder's
+// files.
 import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -11,7 +11,7 @@ describe("the queue of writes", () => {
     assert.deepEqual([queue.shift(), queue.shift(), queue.shift()], [contentOf(3), contentOf(4), undefined]);
   });
 
-  it("takes a single write above its limit", () => {
+  it("accepts a single write above its limit", () => {
     const queue = new WriteQueue(2500);
     queue.push(contentOf(1));
     queue.push(contentOf(2, 100, 9000));

@@ -1,5 +1,5 @@
-// Comparison of the SIMD kernel with the plain kernel on difficult random rows. Greedy tokens and top lists must be equal.
-// Draws may differ only if a probability is rounded at a boundary.
+// Kernel agreement: the SIMD kernel is compared with the plain kernel on difficult random rows. Greedy tokens and top
+// lists must be equal. Draws may differ only if a probability is rounded at a boundary.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ReferenceKernel } from "../../../../engines/decoding/sampler/reference-kernel.ts";
@@ -10,7 +10,7 @@ const vocabSizes = [1, 3, 4, 5, 16, 31, 127, 128, 129, 300, 1025, 6007];
 /** Number of rows of each kind and size. Large sizes have fewer rows. */
 const roundsOf = (vocabSize: number) => (vocabSize < 2000 ? 40 : 6);
 
-/** Kinds of rows. Each function returns the logit of one token. */
+/** Kinds of rows. Each function returns one random logit. */
 const kinds: Readonly<Record<string, (uniform: () => number) => number>> = {
   normal: (uniform) => 3 * normal(uniform),
   flat: (uniform) => 0.01 * normal(uniform),

@@ -1,4 +1,4 @@
-// DRY penalty on hand-made repetitions, and compared with its definition on random sequences.
+// DRY penalty on handmade repetitions, and compared with its definition on random sequences.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { DRY_LOOK_BACK, DryPenalty } from "../../../../engines/decoding/sampler/dry.ts";
@@ -7,7 +7,7 @@ import { createUniform } from "./fixtures.ts";
 
 const dry: Dry = { multiplier: 1, base: 2, allowedLength: 2, sequenceBreakers: [] };
 
-/** Returns the penalties of `tokens` on the next token, by token id. */
+/** Returns the penalty on each possible next token after `tokens`, by token id. */
 function penaltiesAfter(tokens: readonly number[], change: Partial<Dry> = {}, breakers: readonly number[] = []) {
   const penalty = new DryPenalty({ ...dry, ...change }, Int32Array.from(tokens), Int32Array.from(breakers));
   return read(penalty);
@@ -19,9 +19,7 @@ function read(penalty: DryPenalty): Record<number, number> {
   return Object.fromEntries([...row.entries()].filter(([, logit]) => logit !== 0).map(([id, logit]) => [id, -logit]));
 }
 
-/**
- * Computes by the definition of DRY, for each earlier position, how many tokens before it are equal to the end of the sequence.
- */
+/** Returns for each earlier position how many tokens before it equal the end of the sequence, computed by the definition of DRY. */
 function definition(tokens: readonly number[], breakers: readonly number[]): Record<number, number> {
   const longest: Record<number, number> = {};
   for (let next = 1; next < tokens.length; next++) {
@@ -51,7 +49,7 @@ describe("DRY", () => {
     assert.deepEqual(penaltiesAfter([1, 2, 3, 4, 5, 9, 1, 2, 3, 4], { allowedLength: 5 }), {});
   });
 
-  it("counts the longest of several repetitions, for each token they lead to", () => {
+  it("counts the longest of several repetitions, for each token that follows one", () => {
     assert.deepEqual(penaltiesAfter([1, 2, 3, 8, 7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2]), { 3: 2, 4: 1 });
   });
 
@@ -66,7 +64,7 @@ describe("DRY", () => {
     assert.deepEqual(penaltiesAfter([1, 2, 0, 9, 1, 2], {}, [0]), {});
   });
 
-  it("needs at least one repeated token, even if none is asked for", () => {
+  it("needs at least one repeated token, even if the setting requires none", () => {
     assert.deepEqual(penaltiesAfter([1, 2, 3], { allowedLength: 0 }), {});
     assert.deepEqual(penaltiesAfter([1, 2, 1], { allowedLength: 0 }), { 2: 1 });
   });
@@ -77,7 +75,7 @@ describe("DRY", () => {
     assert(Number.isFinite(row[5]) && row[5]! <= -1e8);
   });
 
-  it("forgets what lies beyond the look-back, and goes on working", () => {
+  it("ignores what lies beyond the look-back, and keeps working", () => {
     const filler = Array.from({ length: DRY_LOOK_BACK }, (_, i) => 10 + (i % 80)).map((id, i) => (i % 2 ? id : 9));
     assert.deepEqual(penaltiesAfter([1, 2, 3, ...filler, 1, 2]), {});
     const penalty = new DryPenalty(dry, new Int32Array(0), new Int32Array(0));

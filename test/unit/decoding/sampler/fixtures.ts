@@ -1,4 +1,4 @@
-// Fixtures of the sampler's tests: both kernels by name, neutral settings, and seeded random rows.
+// Sampler fixtures: both kernels by name, neutral settings, and seeded random rows.
 
 import { ReferenceKernel } from "../../../../engines/decoding/sampler/reference-kernel.ts";
 import type { RowKernel } from "../../../../engines/decoding/sampler/row-kernel.ts";
@@ -39,7 +39,7 @@ export function logitsOf(...probabilities: readonly number[]): Float32Array {
   return Float32Array.from(probabilities, (probability) => Math.log(probability));
 }
 
-/** Returns a mask over `vocabSize` tokens that allows only these. */
+/** Returns a mask over `vocabSize` tokens that allows only `tokens`. */
 export function maskOf(vocabSize: number, tokens: Iterable<number>): Int32Array {
   const mask = new Int32Array(Math.ceil(vocabSize / 32));
   for (const token of tokens) mask[token >> 5]! |= 1 << (token & 31);

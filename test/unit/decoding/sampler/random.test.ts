@@ -9,13 +9,13 @@ const numbers = (seed: bigint, count: number): number[] => {
 };
 
 describe("Random", () => {
-  it("repeats for a seed and differs between neighbours", () => {
+  it("repeats for the same seed and differs between adjacent seeds", () => {
     assert.deepEqual(numbers(7n, 20), numbers(7n, 20));
     const firsts = new Set(Array.from({ length: 1000 }, (_, seed) => numbers(BigInt(seed - 500), 1)[0]));
     assert.equal(firsts.size, 1000);
   });
 
-  it("counts 64 bits of the seed", () => {
+  it("uses 64 bits of the seed", () => {
     assert.deepEqual(numbers(2n ** 64n + 5n, 3), numbers(5n, 3));
     assert.notDeepEqual(numbers(2n ** 63n + 5n, 3), numbers(5n, 3));
   });

@@ -1,4 +1,4 @@
-// Both kernels on hand-computed rows, for each filter.
+// Row kernels: both kernels on rows with hand-computed results, for each filter.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Filters, RowKernel } from "../../../../engines/decoding/sampler/row-kernel.ts";
@@ -13,7 +13,7 @@ for (const { name, create } of kernels) {
     kernel.row.set(logits);
     return kernel;
   };
-  /** Returns the number of draws that give each token, for 100 evenly spaced random numbers. */
+  /** Draws with 100 evenly spaced random numbers. Returns how often each token is drawn. */
   const shares = (logits: Float32Array, filters: Partial<Filters>): Record<number, number> => {
     const kernel = kernelOf(logits);
     const count: Record<number, number> = {};
@@ -28,7 +28,7 @@ for (const { name, create } of kernels) {
   };
 
   describe(name, () => {
-    it("takes the largest logit, and the lowest id among equals", () => {
+    it("chooses the largest logit, and the lowest id among equals", () => {
       assert.equal(kernelOf([1, 5, 3]).argmax(), 1);
       assert.equal(kernelOf([1, 5, 3, 5, 5]).argmax(), 1);
       assert.equal(kernelOf([-7]).argmax(), 0);
@@ -40,14 +40,14 @@ for (const { name, create } of kernels) {
       }
     });
 
-    it("never takes NaN or -inf, and always +inf", () => {
+    it("never chooses NaN or -inf, and always +inf", () => {
       assert.equal(kernelOf([nan, -infinity, -1e38, nan]).argmax(), 2);
       assert.equal(kernelOf([nan, 1, infinity, infinity]).argmax(), 2);
       assert.deepEqual(shares(new Float32Array([nan, -infinity, 2, nan, 2]), {}), { 2: 50, 4: 50 });
       assert.deepEqual(shares(new Float32Array([nan, 1, infinity, infinity]), {}), { 2: 100 });
     });
 
-    it("answers -1 where nothing can be chosen", () => {
+    it("returns -1 if nothing can be chosen", () => {
       for (const logits of [[nan, nan], [-infinity, nan, -infinity], [-infinity]]) {
         assert.equal(kernelOf(logits).argmax(), -1);
         for (const filters of [off, { ...off, topK: 1 }, { ...off, topP: 0.5 }, { ...off, minP: 0.5 }]) {
@@ -58,7 +58,7 @@ for (const { name, create } of kernels) {
       }
     });
 
-    it("draws each token over its probability, in id order", () => {
+    it("draws each token with its probability, in id order", () => {
       assert.deepEqual(shares(logitsOf(0.1, 0.2, 0.3, 0.4), {}), { 0: 10, 1: 20, 2: 30, 3: 40 });
       assert.deepEqual(shares(logitsOf(0.25, 0.25, 0.25, 0.25), {}), { 0: 25, 1: 25, 2: 25, 3: 25 });
     });
@@ -100,7 +100,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual(shares(logitsOf(0.2, 0.5, 0.3), { topP: 0 }), { 1: 100 });
     });
 
-    it("top-p keeps the lower ids of a row of equals", () => {
+    it("top-p keeps the lower ids if all logits are equal", () => {
       const flat = new Float32Array(10_000).fill(2.5);
       const kernel = kernelOf(flat);
       assert.equal(kernel.draw({ ...off, topP: 0.499_95 }, 0.999_999), 4999);
@@ -108,7 +108,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual(kernel.row, flat, "a draw leaves the row alone");
     });
 
-    it("min-p keeps what is likely enough beside the likeliest", () => {
+    it("min-p keeps tokens that are likely enough compared with the likeliest", () => {
       assert.deepEqual(shares(logitsOf(0.4, 0.1, 0.3, 0.2), { minP: 0.6 }), { 0: 57, 2: 43 });
       assert.deepEqual(shares(logitsOf(0.4, 0.1, 0.3, 0.2), { minP: 0.4 }), { 0: 44, 2: 34, 3: 22 });
       assert.deepEqual(shares(logitsOf(0.2, 0.4, 0.4), { minP: 1 }), { 1: 50, 2: 50 });
@@ -124,9 +124,9 @@ for (const { name, create } of kernels) {
       assert.deepEqual(shares(logits, { topP: 0.5, minP: 0.1 }), { 1: 57, 2: 43 });
     });
 
-    it("tempers before it filters", () => {
+    it("applies the temperature before the filters", () => {
       const logits = logitsOf(0.1, 0.4, 0.3, 0.2);
-      // At temperature 0.5 the likeliest token has a probability of 0.53, and the second one has 0.56 times as much.
+      // At temperature 0.5 the most likely token has a probability of 0.53, and the second token 0.56 times as much.
       assert.deepEqual(shares(logits, { temperature: 0.5, topP: 0.5 }), { 1: 100 });
       assert.deepEqual(shares(logits, { temperature: 0.5, minP: 0.6 }), { 1: 100 });
     });
@@ -141,14 +141,14 @@ for (const { name, create } of kernels) {
           assert.equal(kernel.draw({ ...off, topP: nearlyAll }, u), token);
           assert.equal(kernel.draw({ ...off, topP: nearlyAll, topK: 600 }, u), token);
         }
-        // A thousand tokens whose sum of probabilities depends on the order of addition.
+        // A thousand tokens whose probability sum depends on the order of addition.
         const steep = kernelOf(Float32Array.from({ length: 1000 }, (_, id) => (id === 500 ? 0 : -20 - uniform())));
         const u = 400 * Math.exp(-20.5);
         assert.equal(steep.draw({ ...off, topP: nearlyAll, topK: 1000 }, u), steep.draw(off, u));
       }
     });
 
-    it("never takes -inf at the very ends of the range", () => {
+    it("never chooses -inf for random numbers at the ends of the range", () => {
       const uniform = createUniform(23);
       for (let round = 0; round < 50; round++) {
         const row = Float32Array.from({ length: 128 }, (_, id) => (id < 20 || id > 99 ? -infinity : normal(uniform)));
@@ -158,7 +158,7 @@ for (const { name, create } of kernels) {
       }
     });
 
-    it("sums exponentials to within 1e-6, deep below the peak too", () => {
+    it("sums exponentials with an error of at most 1e-6, also far below the peak", () => {
       for (let x = 0; x > -30; x -= 0.037) {
         const kernel = kernelOf([0, x]);
         const seen = Math.expm1(kernel.logSum());

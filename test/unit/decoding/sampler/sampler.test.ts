@@ -1,4 +1,4 @@
-// Sampler pipeline on both kernels: changes of logits, seeds, logprobs, errors, and the distribution of many draws.
+// Sampler pipeline on both kernels: edits of logits, seeds, logprobs, errors, and the distribution of many draws.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Sampler } from "../../../../engines/decoding/sampler/sampler.ts";
@@ -16,7 +16,7 @@ const failsWith = (code: string, pattern: RegExp) => (error: unknown) =>
 for (const { name, create } of kernels) {
   const createSampler = (vocabSize: number) => new Sampler(create(vocabSize));
 
-  /** Returns the row after `sampling` has changed it. `output` is the tokens generated so far. */
+  /** Applies the logit edits of `sampling` to the row and returns it. `output`: the tokens generated so far. */
   const edited = (sampling: Partial<Sampling>, row: number[], prompt: number[] = [], output: number[] = []) => {
     const sampler = createSampler(row.length);
     const state = sampler.open({ ...neutral, ...sampling }, 0, Int32Array.from(prompt), noTokens);
@@ -42,7 +42,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual(edited({ repetitionPenalty: 2 }, [4, 4, -4, -4, 0], [0, 0, 2], [3, 3]), [2, 4, -8, -8, 0]);
     });
 
-    it("counts presence and frequency over the output alone", () => {
+    it("counts presence and frequency only over the output", () => {
       assert.deepEqual(edited({ presencePenalty: 0.5 }, [1, 1, 1], [0], [1, 1]), [1, 0.5, 1]);
       assert.deepEqual(edited({ frequencyPenalty: 0.25 }, [1, 1, 1], [0], [1, 1, 2]), [1, 0.5, 0.75]);
       assert.deepEqual(edited({ frequencyPenalty: -1, presencePenalty: -1 }, [1, 1], [], [1, 1, 1]), [1, 5]);
@@ -62,7 +62,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual(edited({ presencePenalty: 1 }, row, [], output), expected);
     });
 
-    it("bans tokens until enough have been recorded, except where the grammar allows nothing else", () => {
+    it("bans tokens until enough have been recorded, unless the grammar allows nothing else", () => {
       const sampler = createSampler(4);
       const banned = { tokens: Int32Array.of(0, 3), until: 2 };
       const logits = new Float32Array([4, 1, 2, 5]);
@@ -90,7 +90,7 @@ for (const { name, create } of kernels) {
       assert.deepEqual([...logits], [3, 2, 1.5], "the engine's logits are left alone");
     });
 
-    it("reads the row it is asked for, of logits anywhere in memory", () => {
+    it("reads the requested row, wherever the logits are in memory", () => {
       const sampler = createSampler(3);
       const state = sampler.open(greedy, 0, noTokens, noTokens);
       const logits = new Float32Array([9, 0, 0, 1, 2, 3, 3, 2, 1]).subarray(3);
@@ -130,7 +130,7 @@ for (const { name, create } of kernels) {
       assert(chiSquare < 76, `chi-square ${chiSquare} with 39 degrees of freedom`); // The p-value of 76 is 0.0004.
     });
 
-    it("takes a vanishing temperature as greedy", () => {
+    it("treats a vanishing temperature as greedy", () => {
       const sampler = createSampler(3);
       for (const temperature of [0, 1e-6, 1e-40]) {
         const state = sampler.open({ ...neutral, temperature }, 0, noTokens, noTokens);
@@ -199,7 +199,7 @@ for (const { name, create } of kernels) {
       assert(Math.abs(Math.exp(logprobs[0]!) - 0.4) < 1e-6);
     });
 
-    it("observes a token that was given: its logprob, beside the likeliest", () => {
+    it("records a given token: its logprob, and the most likely tokens", () => {
       const sampler = createSampler(3);
       const logits = new Float32Array([...logitsOf(0.9, 0.05, 0.05), ...logitsOf(0.1, 0.2, 0.7)]);
       const { chosen, count, ids, logprobs } = sampler.observe(logits, 1, 0, 2);
@@ -275,7 +275,7 @@ describe("Sampler", () => {
     assert.deepEqual(simd, plain);
   });
 
-  it("obeys SAMPLER_SIMD and refuses what it does not know", () => {
+  it("follows SAMPLER_SIMD and rejects unknown values", () => {
     const before = process.env.SAMPLER_SIMD;
     try {
       for (const setting of ["0", "1", ""]) {
@@ -290,7 +290,7 @@ describe("Sampler", () => {
     }
   });
 
-  it("fits a vocabulary of 262,144", () => {
+  it("supports a vocabulary of 262,144 tokens", () => {
     const sampler = Sampler.create(262_144);
     const logits = new Float32Array(262_144);
     logits[262_143] = 1;

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import { createTurns } from "./rotation-rig.ts";
 
 /**
- * Durations of an adapter switch in milliseconds. With the first duration, the scheduler keeps an adapter for several
- * steps; with the second duration, for the minimum number of steps.
+ * Durations of an adapter switch in ms. With the first, the scheduler keeps an adapter for several steps; with the
+ * second, for the minimum number of steps.
  */
 const changes = [8, 0.1];
 
@@ -35,7 +35,7 @@ describe("adapters that take turns with small batches", () => {
     }
   }
 
-  it("feed tokens that came at once in parts if prompts take most of each quantum", () => {
+  it("feed tokens that were accepted at once in parts if prompts take most of each quantum", () => {
     const rig = createTurns({ sequences: [1, 1], switchMs: 0.1, limits: { maxBatchTokens: 48 } });
     rig.runFor(500);
     const [, decoding] = rig.all;

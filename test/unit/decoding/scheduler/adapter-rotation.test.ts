@@ -6,7 +6,7 @@ import { createTurns } from "./rotation-rig.ts";
 const none = (count: number) => Array.from({ length: count }, () => 0);
 
 describe("adapters that take turns", () => {
-  it("make at least a fifth of the tokens as 16 with 2 sequences each that one with 32 makes, none waiting for more than about a second", () => {
+  it("generate, as 16 with 2 sequences each, at least a fifth of the tokens of one with 32, and none waits more than about a second", () => {
     const one = createTurns({ sequences: [0, 32] });
     const many = createTurns({ sequences: [0, ...none(16).map(() => 2)] });
     for (const rig of [one, many]) rig.runFor(20_000);
@@ -43,7 +43,7 @@ describe("adapters that take turns", () => {
     assert.ok(Math.min(...counts) >= 0.8 * Math.max(...counts), counts.join(" "));
   });
 
-  it("pass on at once when nothing of an adapter can run, and do not switch while one is alone", () => {
+  it("switch at once when no sequence of an adapter can run, and do not switch while there is only one", () => {
     const rig = createTurns({ sequences: [1, 1] });
     rig.runFor(500);
     const [, adapted] = rig.all;
@@ -59,7 +59,7 @@ describe("adapters that take turns", () => {
     assert.equal(rig.scheduler.statistics.adapterSwitches, rig.switches());
   });
 
-  it("go at once to a new adapter while another has had the engine to itself", () => {
+  it("switch at once to a new adapter while another has had the engine to itself", () => {
     const rig = createTurns({ sequences: [2, 0] });
     rig.runFor(1000);
     const sequence = rig.add(1);
@@ -76,7 +76,7 @@ describe("adapters that take turns", () => {
     assert.ok(rig.now() - came <= 1000, `it waited ${rig.now() - came} ms`);
   });
 
-  it("do not starve an adapter for others whose sequences come one after another", () => {
+  it("do not starve an adapter for others whose sequences arrive one after another", () => {
     const rig = createTurns({ sequences: [0, 1, 0, 0, 0] });
     const [steady] = rig.all;
     const blinking = [2, 3, 4].map((adapter) => rig.add(adapter, { maxNewTokens: 2 }));
@@ -91,7 +91,7 @@ describe("adapters that take turns", () => {
     assert.ok(rig.longestWait.get(steady!)! < 200, `${rig.longestWait.get(steady!)} ms`);
   });
 
-  it("keep a round at about a second beside long prompts of all adapters, and let the prompts take most of the time", () => {
+  it("keep a round at about a second with long prompts of all adapters, and let the prompts take most of the time", () => {
     const limits = { maxBatchTokens: 2048, maxPrefillChunkTokens: 1024 };
     const rig = createTurns({ sequences: none(10).map(() => 1), limits });
     rig.runFor(1000);
@@ -101,7 +101,7 @@ describe("adapters that take turns", () => {
     const from = rig.now();
     while (prompts.some(({ state }) => state !== "finished")) rig.runFor(1);
     for (const one of decoding) assert.ok(rig.longestWait.get(one)! < 1250, `${rig.longestWait.get(one)} ms`);
-    // The prompts take 10 seconds of computing.
+    // Computing the prompts takes 10 seconds in total.
     assert.ok(rig.now() - from < 14_000, `${rig.now() - from} ms for the prompts`);
   });
 
@@ -130,7 +130,7 @@ describe("adapters that take turns", () => {
     assert.ok(rig.now() - from < 6000, `it took ${rig.now() - from} ms`);
   });
 
-  it("keep the time of switches out of the estimates of steps", () => {
+  it("exclude the time of switches from the estimates of steps", () => {
     const rig = createTurns({ sequences: [2, 2] });
     rig.runFor(500);
     for (let i = 0; i < 300; i++) {
@@ -160,7 +160,7 @@ describe("adapters that take turns", () => {
     assert.equal(rig.scheduler.statistics.adapterSwitches, 0);
   });
 
-  it("wait for the next mask of a grammar for a few looks only", () => {
+  it("wait for the next mask of a grammar for only a few polls", () => {
     const rig = createTurns({ sequences: [1, 1], switchMs: 20 });
     rig.runFor(1000);
     const current = rig.all.find(({ adapter }) => adapter === rig.steps.at(-1)!.adapter)!;

@@ -6,7 +6,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** Returns a scheduler whose only slot is held by a paused sequence, while another sequence waits for the slot. */
+/** Returns a scheduler whose only slot is held by a paused sequence while another sequence waits for it. */
 function createContended(maxQueue = 8) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 256 }, limits: { maxQueue } });
   const { scheduler, step } = rig;
@@ -60,7 +60,7 @@ describe("a sequence whose reader is behind", () => {
     assert.equal(scheduler.statistics.preemptions.reader, 1);
   });
 
-  it("resumes with its reader and makes the same tokens as one that was never interrupted", () => {
+  it("resumes with its reader and generates the same tokens as one that was never interrupted", () => {
     const alone = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 256 } });
     const undisturbed = createSequence({ prompt: 40, maxNewTokens: 30 });
     alone.scheduler.add(undisturbed);

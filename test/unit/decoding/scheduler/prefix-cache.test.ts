@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
-/** Runs a sequence to its end. Returns the number of its tokens that were fed, and its output. */
+/** Runs a sequence to its end. Returns how many of its tokens were fed, and its output. */
 function run(rig: ReturnType<typeof createScheduler>, sequence: Sequence) {
   rig.scheduler.add(sequence);
   let fed = 0;
@@ -35,7 +35,7 @@ describe("the prefix cache", () => {
     assert.equal(rig.scheduler.statistics.prefixes.reusedTokens, 79);
   });
 
-  it("shares the common prefix of two prompts that differ behind it", () => {
+  it("shares the common prefix of two prompts that differ after it", () => {
     const rig = createRig(4);
     run(rig, createSequence({ prompt: 60, maxNewTokens: 1 }));
     const other = () => {
@@ -94,7 +94,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
     const next = createSequence({ prompt: 60, maxNewTokens: 1 });
     next.tokens.set(first.tokens);
-    // The sequence continues after the 48 tokens that were fed before.
+    // The new sequence reuses the 48 tokens that were fed for the earlier one.
     assert.equal(run(rig, next).fed, 12);
   });
 
@@ -188,7 +188,7 @@ describe("sequences that need more KV memory than there is", () => {
     return { rig, fed, output: sequences.map(({ tokens }) => [...tokens]) };
   }
 
-  it("all finish with the tokens they have alone, whether their KV is kept or computed again", () => {
+  it("all finish with the same tokens as when run alone, whether their KV is kept or recomputed", () => {
     const roomy = runAll({ swapBytes: 0, kvBlocks: 8 * 25 });
     assert.equal(roomy.rig.scheduler.statistics.preemptions.memory, 0);
     const kept = runAll({ swapBytes: 2 ** 20, kvBlocks: 50 });
@@ -218,7 +218,7 @@ describe("sequences that need more KV memory than there is", () => {
   });
 
   it("resume correctly if a draft was partly wrong before the preemption", () => {
-    // The engine holds more tokens than were accepted. Only the accepted tokens are kept and restored.
+    // The engine holds more tokens than were accepted, but only accepted tokens are kept and restored.
     const rig = createScheduler({
       engine: { maxSequences: 2, sequenceTokens: 160, blockTokens: 8, kvBlocks: 26 },
     });
@@ -255,7 +255,7 @@ describe("sequences that need more KV memory than there is", () => {
     assert.equal(paused.state, "preempted");
   });
 
-  it("feed tokens that came at once in several steps if a step is small", () => {
+  it("feed tokens that were accepted at once in several steps if a step is small", () => {
     const rig = createScheduler({ limits: { maxBatchTokens: 4 } });
     const sequence = createSequence({ prompt: 8, maxNewTokens: 40, ignoreEos: true });
     rig.scheduler.add(sequence);

@@ -16,8 +16,8 @@ const loads = [
 ];
 
 /**
- * Adapters that are loaded and unloaded at random. An adapter that is being unloaded is not chosen again, and is freed when no
- * sequence uses it.
+ * Adapters that are loaded and unloaded at random. An adapter that is being unloaded gets no new sequences, and is freed when
+ * no sequence uses it.
  */
 class AdaptersAtRandom {
   freed = 0;
@@ -101,7 +101,7 @@ describe("the scheduler under a seeded random load", () => {
           const hasQueueLimit = random() < 0.8;
           const priority = below(3);
           const count = random() < 0.2 ? 2 : 1;
-          // Uses few seeds, so that many sequences share prefixes.
+          // Few different seeds, so that many sequences share prefixes.
           const shape = { prompt: 1 + below(80), maxNewTokens: 1 + below(120), seed: below(8) };
           const isPooled = random() < 0.1;
           const options = {

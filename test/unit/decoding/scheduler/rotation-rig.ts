@@ -6,7 +6,7 @@ import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.t
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
 interface Load {
-  /** Number of sequences of each adapter, by id. */
+  /** Number of sequences of each adapter, indexed by adapter id. */
   readonly sequences: readonly number[];
   readonly switchMs?: number;
   readonly promptTokenMs?: number;

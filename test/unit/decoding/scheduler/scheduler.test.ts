@@ -10,7 +10,7 @@ function hasCode(code: string, fragment: RegExp) {
 }
 
 describe("the scheduler", () => {
-  it("feeds a prompt, then one token a step, until max_tokens", () => {
+  it("feeds a prompt, then one token per step, until max_tokens", () => {
     const { scheduler, step } = createScheduler();
     const sequence = createSequence({ prompt: 8, maxNewTokens: 3 });
     scheduler.add(sequence);
@@ -31,7 +31,7 @@ describe("the scheduler", () => {
     assert.equal(sequence.total, 11);
   });
 
-  it("generates the same tokens however the prompt is cut into chunks", () => {
+  it("generates the same tokens however the prompt is split into chunks", () => {
     const generate = (maxPrefillChunkTokens: number) => {
       const { scheduler, step } = createScheduler({ limits: { maxPrefillChunkTokens } });
       const sequence = createSequence({ prompt: 100, maxNewTokens: 5 });
@@ -78,7 +78,7 @@ describe("the scheduler", () => {
       limits: { maxDecodeStepsBeforePrefill: 3, decodeSlowdown: 1.01 },
     });
     scheduler.add(createSequence({ prompt: 40, maxNewTokens: 500 }));
-    // The first step shows the scheduler that a prompt token costs far more than the slowdown allows.
+    // The first step makes the scheduler learn that a prompt token costs far more than the allowed slowdown.
     step(4000);
     step(1);
     const long = createSequence({ prompt: 200, maxNewTokens: 1 });
@@ -130,14 +130,14 @@ describe("the scheduler", () => {
     assert.equal(prompt.state, "finished");
   });
 
-  it("holds decodes back until a crowd of short prompts is fed, so that all decode together", () => {
+  it("holds decodes back until a group of short prompts is fed, so that all decode together", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 16, sequenceTokens: 300, maxBatchTokens: 512 },
       limits: { maxBatchTokens: 512, maxStepMs: 106 },
     });
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
-    step(32); // 1 ms for each token of the prompt
+    step(32); // 1 ms per prompt token
     step(10); // the duration of every later step
     const made = first.total;
     const crowd = Array.from({ length: 10 }, (_, seed) => createSequence({ prompt: 32, maxNewTokens: 9, seed }));
@@ -153,7 +153,7 @@ describe("the scheduler", () => {
     assert.equal(step(20)?.fed.length, 11, "then all decode");
   });
 
-  it("holds decodes no longer than the crowd's share allows, even if prompts keep coming", () => {
+  it("holds decodes back no longer than the group's share allows, even if prompts keep arriving", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 64, sequenceTokens: 300, maxBatchTokens: 512 },
       limits: { maxBatchTokens: 512, maxStepMs: 100, maxQueue: 100 },
@@ -174,14 +174,14 @@ describe("the scheduler", () => {
     assert.ok(heldMs >= 200 && heldMs <= 800, `${heldMs} ms`);
   });
 
-  it("starts a crowd of more than thirty together", () => {
+  it("starts a group of more than thirty together", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 32, sequenceTokens: 300, maxBatchTokens: 512 },
       limits: { maxBatchTokens: 512, maxStepMs: 100 },
     });
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
-    step(32); // 1 ms for each token of the prompt
+    step(32); // 1 ms per prompt token
     step(10);
     const made = first.total;
     const crowd = Array.from({ length: 31 }, (_, seed) => createSequence({ prompt: 64, maxNewTokens: 9, seed }));
@@ -203,7 +203,7 @@ describe("the scheduler", () => {
       while (sequence.state !== "finished") fed.push(step(({ tokenCount }) => tokenCount)?.tokenCount ?? 0);
       return fed;
     };
-    run(32, 1); // 1 ms for each token of the prompt
+    run(32, 1); // 1 ms per prompt token
     assert.deepEqual(run(120, 2), [120]);
     assert.deepEqual(run(150, 3), [64, 86]);
   });
@@ -227,7 +227,7 @@ describe("the scheduler", () => {
       limits: { maxStepMs: 32 },
     });
     scheduler.add(createSequence({ prompt: 32, maxNewTokens: 1 }));
-    step(32); // 1 ms for each token of the prompt, so every step has room for one chunk of 32
+    step(32); // 1 ms per prompt token, so every step has room for one chunk of 32
     const long = createSequence({ prompt: 512, maxNewTokens: 1 });
     const short = createSequence({ prompt: 20, maxNewTokens: 1, seed: 2 });
     scheduler.add(long);

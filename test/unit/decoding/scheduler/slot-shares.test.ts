@@ -7,9 +7,9 @@ import type { FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
 const slotShareMs = 2000;
-/** Time after which a client without a slot gets one. */
+/** Time in ms after which a client without a slot gets one. */
 const firstSlotMs = slotShareMs / 32;
-/** Interval at which the scheduler looks for waiting clients, plus the duration of two steps. */
+/** Maximum delay in ms until the scheduler notices a waiting client: the interval of its checks plus the duration of two steps. */
 const lookMs = slotShareMs / 64 + 20;
 const stepMs = 10;
 
@@ -33,7 +33,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
     while (clock.nowMs < nowMs) step();
   };
   let seed = 0;
-  /** Adds a sequence that does not end. */
+  /** Adds a sequence of a client that does not end. */
   const ask = (client: string, more: Parameters<typeof createSequence>[0] = {}) => {
     const sequence = createSequence({ client, maxNewTokens: 3000, ignoreEos: true, seed: seed++, ...more });
     scheduler.add(sequence);
@@ -45,7 +45,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
   return { ...rig, step, stepUntil, ask, fill, states, ended, clock };
 }
 
-/** Returns the tokens of a sequence that runs without other sequences. */
+/** Returns the tokens that the sequence generates when it runs without other sequences. */
 function undisturbed(sequence: Sequence, tokens: number): Int32Array {
   const { scheduler, step } = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 4096 } });
   const { promptLength } = sequence;
@@ -124,7 +124,7 @@ describe("a client that waits for a slot", () => {
     assert.equal(fed, 4 * (40 + 300 - 1), `${fed} tokens`);
   });
 
-  it("counts from when its client last got a slot: one in a period, until the shares are equal", () => {
+  it("counts from when its client last got a slot: one per period, until the shares are equal", () => {
     const { scheduler, stepUntil, fill, states, clock } = createShared({ engine: { maxSequences: 8 } });
     fill("greedy", 20);
     stepUntil(500);
@@ -257,7 +257,7 @@ describe("many clients that wait for slots", () => {
 describe("a share of the slots where KV cannot be kept", () => {
   const recomputing = { capabilities: { saveState: false, copyPrefix: false } };
 
-  it("is given only after eight times as long as the lost KV takes to compute again", () => {
+  it("is given only after eight times the time to recompute the lost KV", () => {
     const { scheduler, step, stepUntil, fill, ask, clock } = createShared({
       engine: recomputing,
       limits: { slotShareMs: 100 },
@@ -338,7 +338,7 @@ describe("a client that waits for KV memory", () => {
 });
 
 describe("sequences that wait for a shared prefix", () => {
-  it("compute it themselves if that one loses its slot", () => {
+  it("compute it themselves if the sequence that computes it loses its slot", () => {
     const { scheduler, step, stepUntil, ask, fill, ended } = createShared({
       engine: { sequenceTokens: 4096, maxBatchTokens: 64 },
       limits: { prefixCacheEntries: 4, maxBatchTokens: 64, maxPrefillChunkTokens: 32, slotShareMs: 40 },

@@ -4,7 +4,7 @@ import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-time-
 
 const target = { decodeSlowdown: 3, maxStepMs: 250 };
 
-/** Returns the costs learned from steps with these numbers of decode tokens. `ms` gives the duration of each step. */
+/** Returns a cost model that has observed steps with these numbers of decode tokens. `ms`: returns the duration of a step. */
 function learnt(sizes: readonly number[], ms: (tokens: number) => number, maxTokens = 64): StepTimeModel {
   const cost = new StepTimeModel(maxTokens, target);
   for (const tokens of sizes) cost.observe(tokens, 0, ms(tokens));
@@ -14,7 +14,7 @@ function learnt(sizes: readonly number[], ms: (tokens: number) => number, maxTok
 const line = (tokens: number) => 4 + tokens;
 
 describe("the estimated time of a step", () => {
-  it("knows nothing before the first step", () => {
+  it("is unknown before the first step", () => {
     const cost = new StepTimeModel(8, target);
     assert.equal(cost.decodeMs(1), 0);
     assert.equal(cost.mostDecodeTokens, 0);
@@ -22,7 +22,7 @@ describe("the estimated time of a step", () => {
     assert.equal(cost.promptMs(10), Infinity);
   });
 
-  it("lies on a line through the sizes it has seen", () => {
+  it("lies on a line through the measured sizes", () => {
     const cost = learnt([1, 2, 10, 20, 2, 10, 20], line);
     for (const tokens of [1, 2, 6, 15, 20]) {
       assert.ok(Math.abs(cost.decodeMs(tokens) - line(tokens)) < 0.1, `${cost.decodeMs(tokens)} for ${tokens}`);
@@ -30,7 +30,7 @@ describe("the estimated time of a step", () => {
     assert.equal(cost.mostDecodeTokens, 20);
   });
 
-  it("extends beyond the largest and the smallest step at the slope of those it has seen", () => {
+  it("extends beyond the largest and the smallest step with the slope of the measured ones", () => {
     const cost = learnt([4, 24], line);
     assert.ok(Math.abs(cost.decodeMs(40) - line(40)) < 4, `${cost.decodeMs(40)} for 40`);
     assert.ok(Math.abs(cost.decodeMs(1) - line(1)) < 1, `${cost.decodeMs(1)} for 1`);
@@ -57,7 +57,7 @@ describe("the estimated time of a step", () => {
     assert.ok(Math.abs(cost.decodeMs(1) - 20) < 1, `${cost.decodeMs(1)} after many of 20 ms`);
   });
 
-  it("forgets a size it saw once and not again, so that a bad start does not rule it out for ever", () => {
+  it("forgets a size that was measured only once, so that a bad start does not exclude it for ever", () => {
     const cost = learnt([1], () => 5);
     const before = cost.decodeMs(2);
     cost.observe(2, 0, 300);
@@ -75,7 +75,7 @@ describe("the estimated time of a step", () => {
     assert.equal(cost.promptAllowance(0), (250 - 20) / 0.5);
   });
 
-  it("soon forgets that the first prompts were slow, and hardly believes one disturbed step", () => {
+  it("soon forgets that the first prompts were slow, and hardly changes for one disturbed step", () => {
     const cost = new StepTimeModel(8, target);
     cost.observe(0, 100, 900);
     for (let i = 0; i < 4; i++) cost.observe(0, 100, 200);

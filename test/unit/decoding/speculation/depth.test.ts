@@ -5,14 +5,14 @@ import { DepthPlan } from "../../../../engines/decoding/speculation/depth.ts";
 
 const maxDepth = 16;
 
-/** Returns a plan that has measured steps of the sizes `known`, with the durations that `ms` gives. */
+/** Returns a plan that has measured steps of the sizes `known`. `ms`: returns the duration of a step by its number of tokens. */
 function open(ms: (tokens: number) => number, known: readonly number[], draftingMs = (_sequences: number) => 0) {
   const cost = new StepTimeModel(96, { decodeSlowdown: 3, maxStepMs: 250 });
   for (const tokens of known) cost.observe(tokens, 0, ms(tokens));
   return new DepthPlan(cost, { maxSequences: 64, maxDepth, maxDecodeTokens: 96 }, draftingMs);
 }
 
-/** Returns the depths chosen for sequences whose drafted tokens all have the given probability of acceptance. */
+/** Returns the draft depth chosen for each sequence. `chances`: probability with which each drafted token of a sequence is accepted. */
 function depths(plan: DepthPlan, chances: readonly number[], { room = 16, isCostly = false, others = 0 } = {}) {
   plan.clear();
   for (const chance of chances) plan.add({ chance: () => chance }, room, isCostly);
@@ -20,7 +20,7 @@ function depths(plan: DepthPlan, chances: readonly number[], { room = 16, isCost
   return [...plan.depths.subarray(0, chances.length)];
 }
 
-/** Step time of a small model on two cores: each weight is read once for all tokens, and each token adds arithmetic. */
+/** Step time in ms of a small model on two cores: each weight is read once for all tokens, and each token adds arithmetic. */
 const memoryBound = (tokens: number) => 3.5 + 1.1 * tokens;
 const sizes = [1, 2, 4, 8, 16, 32, 48];
 
@@ -31,7 +31,7 @@ describe("the depth of drafts", () => {
     assert.deepEqual(depths(plan, [0.1]), [0]);
   });
 
-  it("grows with the chance", () => {
+  it("grows with the probability of acceptance", () => {
     const plan = open(memoryBound, sizes);
     const chosen = [0.2, 0.5, 0.7, 0.85, 0.97].map((chance) => depths(plan, [chance])[0]!);
     assert.deepEqual(
@@ -59,7 +59,7 @@ describe("the depth of drafts", () => {
     assert.ok(beside < alone, `${beside} beside others, ${alone} alone`);
   });
 
-  it("keeps to the room a sequence has and to the tokens a step may have", () => {
+  it("is limited by the room of a sequence and by the tokens of a step", () => {
     const plan = open(() => 10, [96]);
     assert.deepEqual(depths(plan, [0.99], { room: 3 }), [3]);
     const many = depths(plan, Array<number>(40).fill(0.99));

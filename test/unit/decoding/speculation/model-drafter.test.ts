@@ -10,11 +10,11 @@ import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
 const modelOnly = { ...lookupOnly, promptLookup: false };
 
-/** Next token of texts that never repeat a pair of tokens, so only a model can draft them. */
+/** Returns the next token of a text that never repeats a pair of tokens, so that only a model can draft it. */
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % 251;
 const vocabSize = 251;
 
-/** Next token of texts in which about one token in `oneIn` differs from `counting`. */
+/** Returns a variant of `counting` in which about one token in `oneIn` differs. */
 const nearly = (oneIn: number) => (tokens: readonly number[]) =>
   (counting(tokens) + (tokens.length % oneIn === 0 ? 1 : 0)) % vocabSize;
 
@@ -30,7 +30,7 @@ interface Drafting {
   readonly sequences?: number;
   readonly promptLength?: number;
   readonly draft?: ScriptedOptions;
-  /** Duration of a step of the draft model. */
+  /** Duration in ms of a step of the draft model. */
   readonly draftMs?: (tokens: number) => number;
 }
 
@@ -58,19 +58,19 @@ function run({ next, sequences = 1, promptLength = 20, draft, draftMs = (tokens)
 }
 
 describe("a draft model", () => {
-  it("that is small and mostly right makes decoding quicker, for one sequence and for several", () => {
+  it("that is small and mostly right makes decoding faster, for one sequence and for several", () => {
     for (const sequences of [1, 4]) {
       const { speedup } = run({ next: nearly(9), sequences });
       assert.ok(speedup > 1.5, `${speedup} with ${sequences}`);
     }
   });
 
-  it("that is always wrong is given up", () => {
+  it("that is always wrong is no longer used", () => {
     const { speedup } = run({ next: (tokens) => (counting(tokens) + 1) % vocabSize });
     assert.ok(speedup > 0.9, `${speedup}`);
   });
 
-  it("that is as slow as the model it drafts for is given up", () => {
+  it("that is as slow as the model it drafts for is no longer used", () => {
     const { speedup } = run({ next: nearly(4), draftMs: stepMs });
     assert.ok(speedup > 0.85, `${speedup}`);
   });
@@ -94,7 +94,7 @@ describe("a draft model", () => {
     run({ next: () => 299, draft: { vocabSize: 300 } });
   });
 
-  it("takes over a slot though it was not told of the end of its sequence", () => {
+  it("reuses a slot even if it was not told that the former sequence ended", () => {
     const model = createScriptedModel(counting, { vocabSize });
     const drafter = new ModelDrafter(model, vocabSize, () => 0);
     const open = (slot: number, first: number) => ({
@@ -116,7 +116,7 @@ describe("a draft model", () => {
     assert.deepEqual([...model.cache.keys()], [3], "what it held of it in the other slot is released");
   });
 
-  it("is disposed with its speculation, and if there is none", () => {
+  it("is disposed together with the speculation, and also if speculation is not used", () => {
     const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const parts = { options: modelOnly, cost };
     const draft = createScriptedModel(counting);

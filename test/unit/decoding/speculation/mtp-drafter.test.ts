@@ -6,18 +6,18 @@ import { createScriptedModel } from "../../../fixtures/fakes/scripted-model.ts";
 import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
 const vocabSize = 251;
-/** Next token of texts that never repeat a pair of tokens, so only MTP heads can draft them. */
+/** Returns the next token of a text that never repeats a pair of tokens, so that only MTP heads can draft it. */
 const counting = (tokens: readonly number[]) => (tokens.at(-1)! * 31 + tokens.length) % vocabSize;
 
 interface Scripted {
-  /** Returns the heads' prediction of the token after these tokens. */
+  /** Returns the token that the heads predict after these tokens. */
   readonly next: (tokens: readonly number[]) => number;
   readonly follows?: (target: { slot: number; total: number }) => boolean;
   readonly passMs?: number;
   readonly trainedTokens?: number;
 }
 
-/** Heads that know the text of each sequence. Their passes advance a clock. */
+/** Fake heads that know the text of each sequence. Their passes advance a clock. */
 class ScriptedHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly depths: number[] = [];
@@ -55,7 +55,7 @@ class ScriptedHeads implements MtpHeads {
   }
 }
 
-/** Decodes with and without heads. Asserts that the texts are equal. */
+/** Decodes with and without the heads. Asserts that the texts are equal. */
 function run(script: Scripted, changes: Partial<SpeculationOptions> = {}, sequences = 2) {
   const heads = new ScriptedHeads(script);
   const engine = { vocabSize, maxSequences: 4, maxLogitsRows: 60 };
@@ -75,7 +75,7 @@ function run(script: Scripted, changes: Partial<SpeculationOptions> = {}, sequen
 }
 
 describe("prediction heads", () => {
-  it("that are mostly right make decoding quicker", () => {
+  it("that are mostly right make decoding faster", () => {
     const nearly = (tokens: readonly number[]) => (counting(tokens) + (tokens.length % 9 === 0 ? 1 : 0)) % vocabSize;
     for (const sequences of [1, 4]) {
       const { speedup } = run({ next: nearly }, {}, sequences);
@@ -83,7 +83,7 @@ describe("prediction heads", () => {
     }
   });
 
-  it("that are always wrong, or as slow as the model, are given up", () => {
+  it("that are always wrong, or as slow as the model, are no longer used", () => {
     const wrong = run({ next: (tokens) => (counting(tokens) + 1) % vocabSize });
     assert.ok(wrong.speedup > 0.9, `${wrong.speedup}`);
     const slow = run({ next: counting, passMs: 30 });

@@ -1,4 +1,5 @@
-// Drafts that MTP heads sample: the resulting text must have the distribution of the model, not of the heads.
+// MTP sampling: drafts that MTP heads sample. The resulting text must have the distribution of the model, not that of the
+// heads.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
@@ -14,7 +15,7 @@ import { lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 import { Frames, job } from "../../actors/generation/rig.ts";
 
 const vocabSize = 5;
-/** Probabilities of each token by the token before it: `truth` for the model, `belief` for the heads. */
+/** Probability of each next token, by the last token: `truth` for the model, `belief` for the heads. */
 const truth = [
   [0.5, 0.2, 0.1, 0.1, 0.1],
   [0.05, 0.6, 0.2, 0.1, 0.05],
@@ -62,7 +63,7 @@ function chain() {
   return Object.assign(Object.create(inner) as typeof inner, { mtp: heads, step });
 }
 
-/** Returns the texts of many sequences, and the share of accepted drafts. */
+/** Generates many sequences. Returns their texts and the fraction of accepted drafts. */
 function sampled(mtpSampling: "greedy" | "probabilistic", sequences: number, tokens: number) {
   const model = chain();
   const cost = { decodeMs: (rows: number) => 20 + 0.01 * rows, mostDecodeTokens: 100 } as StepTimeModel;
@@ -87,7 +88,7 @@ function sampled(mtpSampling: "greedy" | "probabilistic", sequences: number, tok
   return { texts: [...texts.values()], share: accepted / proposed };
 }
 
-/** Returns the chi-square of the tokens after `token`, compared with the probabilities. */
+/** Returns the chi-square of the tokens that follow `token`, compared with the expected probabilities. */
 function chiSquare(texts: readonly number[][], token: number, chances: readonly number[]): number {
   const counts = new Array<number>(vocabSize).fill(0);
   const behind = texts.flatMap((text) => text.filter((_, i) => i > 0 && text[i - 1] === token));
@@ -96,11 +97,11 @@ function chiSquare(texts: readonly number[][], token: number, chances: readonly 
   return counts.reduce((sum, count, i) => sum + (count - all * chances[i]!) ** 2 / (all * chances[i]!), 0);
 }
 
-describe("tokens that heads drafted by drawing", () => {
+describe("tokens drafted by sampling from MTP heads", () => {
   /** Chi-square value with a p-value of 0.0001, for four degrees of freedom. */
   const limit = 23.5;
 
-  it("have the model's distribution, and are right more often than likeliest ones", () => {
+  it("have the model's distribution, and are right more often than the most likely tokens", () => {
     const drawn = sampled("probabilistic", 400, 30);
     truth.forEach((chances, token) => {
       const value = chiSquare(drawn.texts, token, chances);
@@ -114,7 +115,7 @@ describe("tokens that heads drafted by drawing", () => {
 });
 
 describe("a sampler", () => {
-  it("foresees its sample from the same logits, without changing its state", () => {
+  it("predicts its sample from the same logits, without changing its state", () => {
     const sampler = Sampler.create(64);
     const logits = Float32Array.from({ length: 2 * 64 }, (_, i) => Math.sin(i * i));
     for (const temperature of [0, 1]) {

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { PromptLookup, sharedLookupAcceptance } from "../../../../engines/decoding/speculation/prompt-lookup.ts";
 
-/** Returns a sequence with the prompt `prompt`, its lookup, and a function that adds output. */
+/** Returns a sequence with this prompt, its lookup, and a function that appends output. */
 function open(prompt: readonly number[]) {
   const sequence = new Sequence({
     client: "client",
@@ -45,7 +45,7 @@ describe("prompt lookup", () => {
     assert.deepEqual(draft(2), [7, 8]);
   });
 
-  it("continues a right draft, though the same tokens occurred elsewhere later", () => {
+  it("continues a right draft, even if the same tokens occurred elsewhere later", () => {
     const { say, draft } = open([10, 11, 12, 13, 20, 21, 22, 23, 24, 20, 21, 99, 5]);
     say(11, 12, 13, 20, 21);
     assert.deepEqual(draft(3), [22, 23, 24]);
@@ -56,7 +56,7 @@ describe("prompt lookup", () => {
     assert.deepEqual(draft(7), [3, 1, 2, 3, 1, 2, 3]);
   });
 
-  it("resumes a copy behind an edit, though its two tokens occur elsewhere later", () => {
+  it("resumes a copy after an edit, even if the last two tokens occur elsewhere later", () => {
     const { say, draft } = open([...count(100, 30), 114, 115, 7, 7, 1]);
     say(...count(100, 12), 50, 51, 114, 115);
     assert.deepEqual(draft(3), [116, 117, 118]);
@@ -81,7 +81,7 @@ describe("prompt lookup", () => {
     assert.ok(lookup.chance(0) > short);
   });
 
-  it("learns from the tokens that come, even if nothing is drafted", () => {
+  it("learns from generated tokens, even if nothing is drafted", () => {
     const misled = open([1, 2, 3, 4]);
     const before = open([1, 2, 3, 4, 8, 1, 2]).lookup.chance(0);
     for (let i = 0; i < 30; i++) misled.say(1, 2, 10 + i);

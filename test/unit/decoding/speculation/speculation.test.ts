@@ -7,11 +7,11 @@ import { createScriptedModel, type ScriptedOptions } from "../../../fixtures/fak
 import { seededRandom } from "../../../fixtures/scheduling.ts";
 import { type Decoded, type DecodingOptions, decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
-/** Step time of a small model on two cores. */
+/** Step time in ms of a small model on two cores. */
 const memoryBound = (tokens: number) => 3.5 + 1.1 * tokens;
 const computeBound = (tokens: number) => 1 + 2 * tokens;
 
-/** Next token of a text in which each token depends on the last three. The text sometimes repeats itself. */
+/** Returns the next token of a text in which each token depends on the last three. The text sometimes repeats itself. */
 const wandering = (tokens: readonly number[]) => {
   let hash = 7;
   for (const token of tokens.slice(-3)) hash = Math.imul(hash ^ token, 0x9e3779b1) ^ (hash >>> 13);
@@ -35,7 +35,7 @@ function tokensOf(random: () => number, length: number, vocabSize: number): numb
   return Array.from({ length }, () => Math.floor(random() * vocabSize));
 }
 
-/** Returns a file, followed by the same file with an edit every 80 tokens. */
+/** Returns a file as the prompt, and the whole text: the file, followed by the same file with an edit every 80 tokens. */
 function edited(random: () => number, vocabSize: number): { prompt: number[]; whole: number[] } {
   const file = tokensOf(random, 400, vocabSize);
   const answer = file.map((token, i) => (i % 80 < 77 ? token : (token + 1) % vocabSize));
@@ -48,7 +48,7 @@ function acceptedShare({ speculation }: Decoded): number {
 }
 
 describe("speculation", () => {
-  it("leaves greedy texts as they are, for any number of sequences, length and cost", () => {
+  it("leaves greedy texts unchanged, for any number of sequences, length and cost", () => {
     const cases = fc.record({
       prompts: fc.array(fc.array(fc.integer({ min: 0, max: 23 }), { minLength: 1, maxLength: 40 }), {
         minLength: 1,
@@ -65,7 +65,7 @@ describe("speculation", () => {
     );
   });
 
-  it("makes a text that is edited 1.7 times quicker, and more", () => {
+  it("makes editing a text at least 1.7 times faster", () => {
     const { prompt, whole } = edited(seededRandom(1), 200);
     const options = { prompts: [prompt], maxNewTokens: 400, stepMs: memoryBound };
     const { speedup } = bothWays(writing([whole]), options, { vocabSize: 200 });
@@ -74,14 +74,14 @@ describe("speculation", () => {
 
   it("costs next to nothing if the text only seems to repeat itself", () => {
     const random = seededRandom(2);
-    // The text has few different tokens. Most pairs of tokens have occurred before, but predict nothing.
+    // The text has so few different tokens that most pairs of tokens have occurred before, but they predict nothing.
     const whole = tokensOf(random, 600, 16);
     const options = { prompts: [whole.slice(0, 100)], maxNewTokens: 500, stepMs: memoryBound };
     const { speedup } = bothWays(writing([whole]), options, { vocabSize: 16 });
     assert.ok(speedup > 0.97, `${speedup}`);
   });
 
-  it("decodes many sequences plainly if step time grows with tokens, though all of them copy", () => {
+  it("decodes many sequences without drafts if step time grows with tokens, even if all of them copy", () => {
     const random = seededRandom(3);
     const texts = Array.from({ length: 16 }, () => edited(random, 100));
     const options = { prompts: texts.map(({ prompt }) => prompt), maxNewTokens: 200, stepMs: computeBound };
@@ -92,7 +92,7 @@ describe("speculation", () => {
     assert.ok(plain.length > 0.8 * (drafted.widths.length - 50), "nearly all steps are of one token a sequence");
   });
 
-  it("makes the sequences that copy quicker beside those that do not", () => {
+  it("makes sequences that copy faster than those that do not, in the same steps", () => {
     const random = seededRandom(4);
     const copies = [edited(random, 64), edited(random, 64)];
     const free = [tokensOf(random, 800, 64), tokensOf(random, 800, 64)];

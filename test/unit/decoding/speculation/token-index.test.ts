@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { longestRun, shortestRun, TokenIndex } from "../../../../engines/decoding/speculation/token-index.ts";
 
-/** Reference for add(): a slow search that compares with every earlier position. */
+/** Reference implementation of add(): a slow search that compares with every earlier position. */
 function search(tokens: Int32Array, end: number): number {
   for (let run = Math.min(longestRun, end); run >= shortestRun; run--) {
     const wanted = tokens.subarray(end - run, end).join();
@@ -15,7 +15,7 @@ function search(tokens: Int32Array, end: number): number {
 }
 
 describe("the index of a sequence's tokens", () => {
-  it("finds the latest earlier occurrence of the longest run, as a search of all positions does", () => {
+  it("finds the latest earlier occurrence of the longest match, as a search of all positions does", () => {
     const texts = fc.array(fc.integer({ min: 0, max: 5 }), { maxLength: 300 });
     fc.assert(
       fc.property(texts, (text) => {
@@ -27,7 +27,7 @@ describe("the index of a sequence's tokens", () => {
     );
   });
 
-  it("keeps what it knows when it grows", () => {
+  it("keeps its entries when it grows", () => {
     const half = Array.from({ length: 3000 }, (_, i) => i * 7);
     const tokens = Int32Array.from([...half, ...half]);
     const index = new TokenIndex(tokens, 0);

@@ -1,4 +1,5 @@
-// Events of chat completions as text: calls in pieces, calls that are cut or no JSON, unknown shapes.
+// Chat completions of remote servers, converted to text events: calls in pieces, calls that are cut off or not JSON, unknown
+// shapes.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { GenerateEvent } from "../../../../engines/generation.ts";
@@ -26,7 +27,7 @@ function read(...chunks: readonly object[]): {
 }
 
 describe("a stream of chat completions", () => {
-  it("becomes reasoning, text, calls and the reason of the end", () => {
+  it("becomes reasoning, text, calls and the finish reason", () => {
     const { events, reader } = read(
       chunk({ role: "assistant", content: "" }),
       chunk({ reasoning_content: "hm" }),
@@ -54,7 +55,7 @@ describe("a stream of chat completions", () => {
     assert.deepEqual(reader.usage, { promptTokens: 7, cachedTokens: 3, completionTokens: 5, reasoningTokens: 0 });
   });
 
-  it("tells calls that are cut from those that are no JSON, and an output that was filtered", () => {
+  it("distinguishes truncated calls, calls that are not JSON, and filtered output", () => {
     const last = (reason: string): unknown =>
       read(chunk(call(0, "one", '{"a":', "x")), chunk({}, reason))
         .events.slice(2)

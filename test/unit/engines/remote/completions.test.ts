@@ -1,4 +1,4 @@
-// vLLM's completions: requests as vLLM documents them, and its responses with token ids and logprobs.
+// vLLM completions: requests as vLLM documents them, and responses with token ids and logprobs.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { greedySampling } from "../../../../engines/generation.ts";
@@ -14,7 +14,7 @@ const request: UpstreamRequest = {
 const bodyOf = (changes: Partial<UpstreamRequest>) => JSON.parse(vllm.body({ ...request, ...changes }));
 
 describe("a request to vLLM", () => {
-  it("has the prompt as tokens, asks for token ids, and leaves no default to the server", () => {
+  it("has the prompt as tokens, requests token ids, and leaves no default to the server", () => {
     assert.deepEqual(bodyOf({}), {
       ...{
         model: "far",
@@ -34,7 +34,7 @@ describe("a request to vLLM", () => {
     assert.deepEqual([logit_bias, structured_outputs], [{ 7: 1.5 }, { grammar: 'root ::= "x"' }]);
   });
 
-  it("refuses a DRY penalty by name", () => {
+  it("rejects a DRY penalty with a specific error", () => {
     const dry = { multiplier: 1, base: 2, allowedLength: 2, sequenceBreakers: [] };
     assert.throws(() => bodyOf({ sampling: { ...greedySampling, dry } }), {
       code: "unsupported",
@@ -60,7 +60,7 @@ describe("a response of vLLM", () => {
     assert.equal(reader.read({ choices: [], usage }).cachedTokens, 8);
   });
 
-  it("is garbage if the ids of tokens are missing, or no numbers", () => {
+  it("is invalid if token ids are missing or not numbers", () => {
     const reader = vllm.reader({ ...request, sampling: { ...greedySampling, topLogprobs: 0 } });
     assert.throws(() => reader.read(vllmTokens([1.5])), { kind: "garbage" });
     const texts = { tokens: ["x"], token_logprobs: [-1], top_logprobs: [{ x: -1 }] };

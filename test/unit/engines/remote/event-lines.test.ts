@@ -1,4 +1,4 @@
-// Event lines: events that are split at any byte are the same events.
+// Event lines (SSE): a stream gives the same events wherever it is split.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { EventLines } from "../../../../engines/remote/event-lines.ts";

@@ -1,4 +1,4 @@
-// Checkpoints as GGUF files: what is refused, and by which name; fields of configs in their several forms.
+// Checkpoints converted to GGUF: what is rejected with which error, and config fields in their various forms.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -18,7 +18,7 @@ import { caseContent, floats, type StoredTensors, writeFolder } from "./stored-c
 
 interface Changes extends CheckpointOptions {
   readonly config?: JsonObject;
-  /** Fields of config.json that are left out. */
+  /** Names of config.json fields to remove. */
   readonly without?: readonly string[];
   readonly tensors?: (tensors: StoredTensors) => StoredTensors;
   readonly files?: Readonly<Record<string, unknown>>;
@@ -51,7 +51,7 @@ function refused(code: string, words: RegExp): (error: unknown) => boolean {
 }
 
 describe("a checkpoint", () => {
-  it("is plain data that threads can be sent", async () => {
+  it("is plain data that can be sent to threads", async () => {
     const checkpoint = await opened("llama");
     assert.deepEqual(structuredClone(checkpoint), checkpoint);
     assert.equal(checkpoint.vocabSize, 288);
@@ -188,7 +188,7 @@ describe("a checkpoint", () => {
     const found = JSON.parse(String(value(checkpoint, "troupe.embedding.prompts")));
     assert.deepEqual(found, { texts: prompts, fallback: "document" });
     assert.equal(value(await opened("bert", file({ prompts: {} })), "troupe.embedding.prompts"), undefined);
-    // The prompts of this model belong to its task adapters, which are left out.
+    // This model has prompts only for its task adapters, which are not converted.
     assert.equal(value(await opened("jina-bert-v3", file({ prompts })), "troupe.embedding.prompts"), undefined);
     await assert.rejects(
       opened("bert", file({ prompts, default_prompt_name: "passage" })),
@@ -219,7 +219,7 @@ describe("a checkpoint", () => {
     ]);
   });
 
-  it("is refused by the name of what cannot be read", async () => {
+  it("is rejected with the name of what cannot be read", async () => {
     const cases: [Changes, string, RegExp][] = [
       [
         { config: { architectures: ["NewForCausalLM"] } },

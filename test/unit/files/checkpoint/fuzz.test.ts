@@ -1,5 +1,5 @@
-// Fuzz test of checkpoints: damages the head of the safetensors, the index and the config in thousands of ways. Nothing may crash
-// or hang, and each error names a file. CHECKPOINT_FUZZ_ROUNDS sets the number of rounds, CHECKPOINT_FUZZ_SEED the seed.
+// Fuzz test of checkpoints: damages the safetensors header, the index and the config in thousands of ways. Nothing may crash or
+// hang, and each error names a file. CHECKPOINT_FUZZ_ROUNDS sets the number of rounds, CHECKPOINT_FUZZ_SEED the seed.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { caseContent, safetensors } from "./stored-checkpoint.ts";
 
 const rounds = Number(process.env.CHECKPOINT_FUZZ_ROUNDS ?? 600);
 const seed = Number(process.env.CHECKPOINT_FUZZ_SEED ?? 1);
-/** Maximum CPU time of a round. */
+/** Maximum CPU time of a round in ms. */
 const maxRoundMs = 400;
 const names = [
   ...["llama", "gemma3", "qwen3moe", "phi3-long", "bert", "deepseek-v3", "qwen35", "falcon-h1", "gemma4", "gpt-oss"],
@@ -37,7 +37,7 @@ const values = [
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 describe("damaged checkpoints", () => {
-  it(`are read or refused by name: ${rounds} rounds`, async () => {
+  it(`are read or rejected with a specific error: ${rounds} rounds`, async () => {
     const random = numbersFrom(seed);
     const contents = names.map((name) => ({ name, ...caseContent(name) }));
     await inTemporaryFolder(async (folder) => {
@@ -56,7 +56,7 @@ describe("damaged checkpoints", () => {
   });
 });
 
-/** Opens the checkpoint and reads a row of each tensor. */
+/** Opens the checkpoint and reads a row of each tensor. Returns false if it is rejected with a specific error; fails on other errors. */
 async function isReadable(folder: string, place: string): Promise<boolean> {
   try {
     const { files, tensors } = await openCheckpoint(folder);
@@ -78,7 +78,7 @@ async function isReadable(folder: string, place: string): Promise<boolean> {
   }
 }
 
-/** Returns config.json, the index and the safetensors, one of them damaged. */
+/** Returns the contents of config.json, the index and the safetensors file. One of them is damaged. */
 function damaged(
   config: Json,
   model: Buffer,

@@ -1,4 +1,5 @@
-// Slices of MatFormer checkpoints: the files that describe them, and what does not fit a model.
+// MatFormer slices: smaller models that are cut from a checkpoint. Tests the files that describe slices, and slices that do not
+// fit a model.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -42,7 +43,7 @@ function refused(code: string, words: RegExp): (error: unknown) => boolean {
 const all = (length: number, layers: number) => Array.from({ length: layers }, () => length);
 
 describe("a slice file", () => {
-  it("is the table that is published for Gemma 3n", async () => {
+  it("may be the table that is published for Gemma 3n", async () => {
     const rows = [
       'Main model,3,3.98,62.30%,"[2_048 * 8, 16384,2_048*4]",',
       '"The ""small"" one, cut",2,1.9,50%,"[4, 4]","[1]"',
@@ -84,7 +85,7 @@ describe("a slice file", () => {
     [" ".repeat(2 ** 20 + 1), /at most 1048576 are read/],
   ];
   for (const [text, words] of wrong) {
-    it(`is refused by what is wrong: ${words.source}`, async () => {
+    it(`is rejected with the reason: ${words.source}`, async () => {
       await assert.rejects(slicesOf(text), refused("config_invalid", words));
     });
   }

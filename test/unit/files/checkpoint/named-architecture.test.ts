@@ -1,4 +1,4 @@
-// Architectures by a name that the user gives.
+// User-specified architecture of a model, instead of the one in its file.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ggufArchitectureNamed } from "../../../../engines/files/checkpoint/architectures/named-architecture.ts";
@@ -14,7 +14,7 @@ const unknown = (error: unknown) => {
   );
 };
 
-describe("an architecture that is named", () => {
+describe("an architecture that the user specifies", () => {
   it("may have mistral.rs's name, that of GGUF, or that of a class", () => {
     const names = [
       "mistral",
@@ -32,7 +32,7 @@ describe("an architecture that is named", () => {
     assert.throws(() => ggufArchitectureNamed("baichuan"), unknown);
   });
 
-  it("takes the place of the class in config.json", async () => {
+  it("replaces the class in config.json", async () => {
     const { config, tensors } = caseContent("llama");
     await inTemporaryFolder(async (folder) => {
       await writeFolder(folder, { ...config, architectures: ["MyOwnForCausalLM"] }, tensors);

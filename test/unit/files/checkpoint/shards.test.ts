@@ -1,4 +1,4 @@
-// Shards of a checkpoint: every tensor is in one file, and the index agrees with the files.
+// Checkpoint shards: every tensor must be in exactly one file, and the index must match the files.
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -39,14 +39,14 @@ describe("the safetensors of a model", () => {
     }
   });
 
-  it("are refused if a file is missing, by its name", async () => {
+  it("are rejected with the name of a missing file", async () => {
     const one = { [first]: shards[first]! };
     await assert.rejects(read(one, index({ a: first, b: second })), invalidFile(new RegExp(`${second} is missing`)));
     await assert.rejects(read(one, null), invalidFile(/1 of the 2 files/));
     await assert.rejects(read({}, null), invalidFile(/0 of the 1 files/));
   });
 
-  it("are refused if the index and the files differ, by the tensor", async () => {
+  it("are rejected with the name of a tensor if the index and the files differ", async () => {
     const more = { [first]: { a: floats([2]), x: floats([2]) } };
     await assert.rejects(read(more, index({ a: first })), invalidFile(/lacks "x", which is in/));
     await assert.rejects(read(shards, index({ a: first, b: first, c: second })), invalidFile(/"b" is in/));

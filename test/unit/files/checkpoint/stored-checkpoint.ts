@@ -1,4 +1,4 @@
-// Checkpoints written by tests: any tensors of any type, in one file or several.
+// Stored checkpoints for tests: any tensors of any type, in one file or several.
 
 import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -39,10 +39,10 @@ export async function writeFolder(folder: string, config: unknown, tensors: Stor
   await writeFile(join(folder, "model.safetensors"), safetensors(tensors));
 }
 
-/** Tensors of a pattern of the cases of test/fixtures/checkpoints, with values that count up. */
+/** Tensor pattern in the cases of test/fixtures/checkpoints: "*" stands for each layer, "#" for each expert. */
 type TensorPattern = [pattern: string, shape: number[], layers: number[] | null, experts: number | null];
 
-/** Returns config and tensors of a case. */
+/** Returns the config and the tensors of a case. */
 export function caseContent(name: string): { config: Record<string, unknown>; tensors: StoredTensors } {
   const url = new URL(`../../../../../test/fixtures/checkpoints/cases/${name}.json`, import.meta.url);
   const { config, tensors } = JSON.parse(readFileSync(fileURLToPath(url), "utf8"));

@@ -1,4 +1,5 @@
-// Vision parts of checkpoints: what the fields of a folder say of images, and what is refused, by which name.
+// Vision parts of checkpoints: how the folder's fields determine the preparation of images, and what is rejected with which
+// error.
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,7 +13,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { type LanguageKind, writeLanguageFolder } from "../../../fixtures/image-input/vision-language-folder.ts";
 import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
 
-/** Returns the head of the projector file of a folder with some changes. */
+/** Returns the metadata of the projector file that is made from a folder with some changes. */
 async function projectorOf(
   kind: LanguageKind,
   { config = {}, images }: { config?: JsonObject; images?: JsonObject } = {},
@@ -63,7 +64,7 @@ describe("the vision part of a folder", () => {
     assert.equal(sizes.layers, 3);
   });
 
-  it("has every how many layers attention is not limited to windows", async () => {
+  it("has the interval of layers whose attention is not limited to windows", async () => {
     assert.deepEqual((await projectorOf("qwen2.5-vl")).sizes.windows, { side: 4, interval: 2 });
     for (const layers of [[0, 3], [1], [3, 1], []]) {
       const config = { vision_config: { fullatt_block_indexes: layers } };

@@ -1,4 +1,5 @@
-// GGML files: what is read of them, what is refused and by which name, and damaged files. GGML_FUZZ_ROUNDS sets the rounds.
+// GGML files: what is read from them, which files are rejected with which error, and damaged files. GGML_FUZZ_ROUNDS sets the
+// number of rounds.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -30,7 +31,7 @@ describe("a GGML file", () => {
   });
   after(() => rmSync(folder, { recursive: true }));
 
-  it("is the GGUF file of a Llama model, with the values of its time for what it leaves out", async () => {
+  it("is read like a GGUF file of a Llama model, with the former default values for missing fields", async () => {
     const { pairs, tensors, vocabSize, vocabulary } = await opened(ggmlBytes(content));
     const values = [
       "block_count",
@@ -68,7 +69,7 @@ describe("a GGML file", () => {
     assert.deepEqual((value("scores") as number[]).slice(-2), [-2.5, -3]);
   });
 
-  it("takes values of fields that it lacks from hf_overrides", async () => {
+  it("gets missing fields from hf_overrides", async () => {
     const { pairs } = await opened(ggmlBytes(content), {
       ...plain,
       overrides: { rms_norm_eps: 1e-6, rope_theta: 5000 },
@@ -77,7 +78,7 @@ describe("a GGML file", () => {
     assert.equal(pairs.get("llama.attention.layer_norm_rms_epsilon")?.value, 1e-6);
   });
 
-  it("is found in a folder by its name only", async () => {
+  it("is found in a folder only by its name", async () => {
     await opened(ggmlBytes(content));
     assert.equal(await findLocalModel(path, null), path);
     assert.equal(await findLocalModel(folder, "model.bin"), path);
@@ -112,14 +113,14 @@ describe("a GGML file", () => {
     });
   }
 
-  it(`that is damaged is read or refused by name: ${rounds} rounds`, async () => {
+  it(`that is damaged is read or rejected with a specific error: ${rounds} rounds`, async () => {
     const whole = ggmlBytes(content);
     const random = numbersFrom(7);
     let readable = 0;
     for (let round = 0; round < rounds; round++) {
       const bytes = Buffer.from(whole.subarray(0, random() < 0.1 ? Math.floor(random() * whole.length) : whole.length));
       for (let change = 0; change < 2 && bytes.length > 8; change++) {
-        // Most damage is done to heads: sizes, the vocabulary, and the first tensor's head.
+        // Most damage is done to the headers: sizes, vocabulary, and the header of the first tensor.
         const at = 8 + Math.floor(random() * Math.min(bytes.length - 8, random() < 0.9 ? 4500 : whole.length));
         bytes[at] = Math.floor(random() * 256);
       }

@@ -14,7 +14,7 @@ import { inTemporaryFolder } from "./gguf-bytes.ts";
 
 const rounds = Number(process.env.GGUF_FUZZ_ROUNDS ?? 2_000);
 const seed = Number(process.env.GGUF_FUZZ_SEED ?? 1);
-/** Maximum CPU time of a round. Wall-clock time would depend on how busy the machine is. */
+/** Maximum CPU time of a round in ms. Wall-clock time would depend on how busy the machine is. */
 const maxRoundMs = 100;
 const maxGrowthBytes = 64 * 1024 * 1024;
 
@@ -30,7 +30,7 @@ const keys = [
 ];
 const hugeNumbers = [0n, 1n, 7n, 255n, 2n ** 20n, 2n ** 31n, 2n ** 32n - 1n, 2n ** 40n, 2n ** 53n, 2n ** 63n, -1n];
 
-/** Positions of numbers in the file that give a length, a type or an offset. */
+/** Byte positions of the numbers in the file that state a length, a type or an offset. */
 interface Fields {
   readonly headBytes: number;
   /** Positions of 64-bit lengths, counts and dimensions. */
@@ -39,7 +39,7 @@ interface Fields {
   readonly types: readonly number[];
   /** Positions of the 64-bit offsets of tensors. */
   readonly offsets: readonly number[];
-  /** Positions of tensor names that have the same length. */
+  /** Positions of the tensor names; all have the same length. */
   readonly names: readonly number[];
 }
 
@@ -76,7 +76,7 @@ function seededRandom(from: number): Random {
   };
 }
 
-/** Damages `bytes` in one way. Returns the length of the damaged file, which may be cut short. */
+/** Damages `bytes` in one way. Returns the length of the damaged file, which may be truncated. */
 function damage(bytes: Buffer, fields: Fields, random: Random): number {
   const one = <T>(list: readonly T[]): T => list[random(list.length)] as T;
   switch (random(7)) {
@@ -111,7 +111,7 @@ function damage(bytes: Buffer, fields: Fields, random: Random): number {
   return bytes.length;
 }
 
-/** Returns true if the file can be read, and false if it is rejected properly. Throws on any other error. */
+/** Returns true if the file can be read, false if it is rejected with a specific error. Throws on any other error. */
 async function survives(path: string, fileBytes: number): Promise<boolean> {
   const refused = (error: unknown) => {
     assert.ok(error instanceof ServerError, String(error));
@@ -139,7 +139,7 @@ async function survives(path: string, fileBytes: number): Promise<boolean> {
 }
 
 describe("a damaged model file", () => {
-  it(`is read or refused, soon and in little memory, ${rounds} times`, () =>
+  it(`is read or rejected, quickly and in little memory, ${rounds} times`, () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
       await writeTinyModel(path, { seed: 1, layers: 1, width: 32, heads: 1, vocabularySize: 272, weights: "Q4_0" });

@@ -1,4 +1,4 @@
-// Builder of GGUF files from bytes, valid and invalid ones, for the tests of this folder.
+// GGUF byte builder for the tests of this folder: builds valid and invalid GGUF files.
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -55,7 +55,7 @@ export interface TensorBytes {
 
 export interface GgufBytes {
   readonly version?: number;
-  /** Numbers are written as u32. A Buffer contains type and value, and is written unchanged. */
+  /** Metadata pairs. A number is written as u32. A Buffer contains the type and the value, and is written unchanged. */
   readonly pairs?: readonly (readonly [key: string, value: number | string | Buffer])[];
   readonly tensors?: readonly TensorBytes[];
   readonly alignment?: number;

@@ -21,7 +21,7 @@ const q4 = 2;
 const f16 = 1;
 const u8List = Buffer.concat([u32(9), u32(0)]);
 
-/** Returns a tensor of 64 bytes, unless changed. */
+/** Returns a tensor of 64 bytes, with the given changes. */
 function tensor(changes: Partial<TensorBytes> = {}): TensorBytes {
   return { name: "a", type: f32, shape: [16], offset: 0, ...changes };
 }
@@ -33,7 +33,7 @@ function refuses(parts: GgufBytes, words: RegExp): Promise<void> {
 }
 
 describe("tensor table", () => {
-  it("says where each tensor lies, what it is and how long", () =>
+  it("gives the position, type and size of each tensor", () =>
     withFile(
       ggufBytes({
         pairs: [["general.architecture", "llama"]],
@@ -75,7 +75,7 @@ describe("tensor table", () => {
       assert.ok(![...fields.keys()].some((key) => key.startsWith("tokenizer.")));
     }));
 
-  it("keeps to the file's own alignment", () =>
+  it("uses the file's own alignment", () =>
     withFile(
       ggufBytes({ pairs: [["general.alignment", 256]], tensors: [tensor()], alignment: 256, dataBytes: 64 }),
       async (path) => assert.equal((await readTensorTable(path)).tensors.get("a")?.offset, 256),
@@ -86,7 +86,7 @@ describe("tensor table", () => {
 
   it("knows the number types by the names and numbers of the format", () => {
     for (const [type, { name, blockLength, blockBytes }] of tensorTypes) {
-      // The library's list ends before the newest two types.
+      // The library's enum lacks the newest two types.
       if (type < 40) assert.equal(GGMLQuantizationType[type], name);
       assert.ok(Number.isInteger(blockLength) && Number.isInteger(blockBytes), name);
     }
@@ -101,7 +101,7 @@ describe("tensor table", () => {
     for (const version of [0x02000000, 0x03000000]) await refuses({ version }, /big-endian/);
   });
 
-  it("refuses counts that the file has no room for, before it believes them", async () => {
+  it("rejects counts that the file has no room for, before using them", async () => {
     for (const count of [10_000, 2 ** 40, 2n ** 64n - 1n]) {
       await refuses({ tensorCount: count }, /tensors behind byte .* incomplete/);
       await refuses({ pairCount: count }, /key\/value pairs behind byte .* incomplete/);
@@ -129,7 +129,7 @@ describe("tensor table", () => {
       await refusesSparse({ tensors: [tensor({ type: 99 })] }, /type 99/);
     }));
 
-  it("refuses shapes that cannot be", async () => {
+  it("rejects impossible shapes", async () => {
     await refuses({ tensors: [tensor({ shape: [1, 1, 1, 1, 1] })] }, /5 dimensions/);
     for (const shape of [[0], [16, 0], [2n ** 63n], [2 ** 30, 2 ** 30], [2n ** 53n + 1n, 1]]) {
       await refuses({ tensors: [tensor({ shape })] }, /1 to 2\^53/);
@@ -139,7 +139,7 @@ describe("tensor table", () => {
       await refuses({ tensors: [tensor({ type })] }, new RegExp(`type ${type},`));
   });
 
-  it("refuses tensors that lie wrongly", async () => {
+  it("rejects tensors at invalid positions", async () => {
     await refuses({ tensors: [tensor({ offset: 8 })] }, /not a multiple of 32/);
     await refuses({ tensors: [tensor(), tensor({ name: "b", offset: 32 })] }, /"a" and tensor "b" overlap/);
     await refuses({ tensors: [tensor({ name: "b", offset: 32 }), tensor()] }, /"a" and tensor "b" overlap/);
@@ -148,20 +148,20 @@ describe("tensor table", () => {
     await refuses({ tensors: [tensor(), tensor({ offset: 64 })] }, /"a" twice/);
   });
 
-  it("refuses keys that are there twice, and alignments that are none", async () => {
+  it("rejects duplicate keys and invalid alignments", async () => {
     await refuses({ pairs: Array(2).fill(["general.name", "x"]) }, /"general.name" twice/);
     for (const alignment of [0, 48, 2 ** 31, "32"]) {
       await refuses({ pairs: [["general.alignment", alignment]] }, /power of two/);
     }
   });
 
-  it("cuts short what it quotes of a damaged file", async () => {
+  it("truncates what it quotes from a damaged file", async () => {
     const name = "x".repeat(100_000);
     await refuses({ tensors: [tensor({ name, type: 99 })] }, /^.{0,400}$/);
     await refuses({ pairs: [["general.alignment", name]] }, /^.{0,400}$/);
   });
 
-  it("says that the head is cut off, wherever that is", async () => {
+  it("reports a truncated header, wherever it ends", async () => {
     const whole = ggufBytes({ pairs: [["general.name", "x"]], tensors: [tensor()], dataBytes: 64 });
     for (let length = 0; length < whole.length; length += 5) {
       await withFile(whole.subarray(0, length), (path) =>
@@ -191,7 +191,7 @@ describe("tensor table of a split model", () => {
     });
   }
 
-  it("joins the files, whichever of them is named", () =>
+  it("joins the files, whichever of them is given", () =>
     withShards([shard(0, { pairs: [["general.name", "joined"]] }), shard(1)], async (folder) => {
       for (const named of [0, 1]) {
         const { files, tensors, fields } = await readTensorTable(join(folder, shardName(named)));
@@ -210,7 +210,7 @@ describe("tensor table of a split model", () => {
       }
     }));
 
-  it("refuses a model of which files are missing, mixed up or named otherwise", async () => {
+  it("rejects a model whose files are missing, mixed up or named differently", async () => {
     const refusesShards = (shards: readonly (Buffer | null)[], words: RegExp, named = 0) =>
       withShards(shards, (folder) =>
         assert.rejects(readTensorTable(join(folder, shardName(named))), invalidFile(words)),
@@ -226,7 +226,7 @@ describe("tensor table of a split model", () => {
     await withFile(shard(0), (path) => assert.rejects(readTensorTable(path), invalidFile(/should end like/)));
   });
 
-  it("takes a file that is named like one of several for whole if it says no more", () =>
+  it("treats a file that is named like a shard as complete unless its metadata says otherwise", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "m-00001-of-00009.gguf");
       await writeFile(path, ggufBytes({ tensors: [tensor()], dataBytes: 64 }));

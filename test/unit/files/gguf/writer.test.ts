@@ -1,4 +1,4 @@
-// GGUF head writer: what it writes is what the readers read, ours and the official one.
+// GGUF header writer: our reader and the official reader read what it has written.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ const pairs = new Map<string, TypedValue>([
   ["a.numbers", { type: "array", of: "i32", value: [1, -2, 3] }],
   ["a.floats", { type: "array", of: "f32", value: [0.5, 2] }],
   ["a.truths", { type: "array", of: "bool", value: [true, false] }],
-  // More than the writer's first buffer holds.
+  // More bytes than the writer's first buffer holds.
   ["a.texts", { type: "array", of: "string", value: Array.from({ length: 20_000 }, (_, i) => `token ${i}`) }],
 ]);
 const tensors = [
@@ -36,7 +36,7 @@ const tensors = [
   { name: "blk.0.ffn_gate_exps.weight", type: 39, shape: [32, 2, 4] },
 ];
 
-describe("the writer of GGUF heads", () => {
+describe("the writer of GGUF headers", () => {
   it("writes pairs of all types and places tensors where readers find them", async () => {
     await inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");
@@ -62,7 +62,7 @@ describe("the writer of GGUF heads", () => {
     });
   });
 
-  it("writes the bytes that a value had, however many", () => {
+  it("writes the original bytes of a value, however many", () => {
     const exact = Buffer.alloc(300_000, "ab");
     const { bytes } = ggufHead(new Map([["a", { type: "array", of: "string", value: [], exact }]]), []);
     assert.ok(bytes.includes(exact));

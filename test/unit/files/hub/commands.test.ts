@@ -24,12 +24,12 @@ const tokenFile = join(base, "token");
 const original = { ...process.env };
 const packageFolder = join(base, "troupe", "models", "pypi", "llm-tiny");
 
-/** Returns the standard output and the error output of a command. */
+/** Runs a command. Returns what it wrote to stdout and stderr. */
 async function outputOf(context: TestContext, run: () => Promise<void>): Promise<{ out: string; err: string }> {
   const printed = { out: "", err: "" };
   const capture = (stream: NodeJS.WriteStream, name: keyof typeof printed) => {
     const write = stream.write.bind(stream);
-    // The test runner writes its own reports to standard output as bytes, so bytes are passed on.
+    // The test runner writes its own reports to stdout as bytes, so bytes are passed through.
     return context.mock.method(stream, "write", (chunk: string | Uint8Array) => {
       if (typeof chunk !== "string") return write(chunk);
       printed[name] += chunk;
@@ -66,7 +66,7 @@ describe("troupe cache", () => {
     }
   }
 
-  it("lists and deletes converted models, and what is left of interrupted conversions", async (context) => {
+  it("lists and deletes converted models and the rest of interrupted conversions", async (context) => {
     const folder = join(base, "troupe", "models", "converted");
     mkdirSync(folder, { recursive: true });
     for (const name of ["a.gguf", "b.gguf.0a1b.partial", "b.gguf.0a1b.partial.json"])
@@ -96,12 +96,12 @@ describe("troupe cache", () => {
     assert.ok(Date.parse(first.last_used) > 0);
   });
 
-  it("says where it looked when there is nothing", async (context) => {
+  it("reports where it searched when there is nothing", async (context) => {
     const { out } = await outputOf(context, () => cacheCommand(["list"]));
     assert.equal(out, `no models in ${rig.cache} or ${join(base, "troupe")}\n`);
   });
 
-  it("deletes a model and nothing beside it, whatever links lead out of it", async (context) => {
+  it("deletes a model and nothing else, whatever links lead out of it", async (context) => {
     await fill();
     const outside = join(base, "outside");
     mkdirSync(outside, { recursive: true });
@@ -117,7 +117,7 @@ describe("troupe cache", () => {
     assert.ok(!existsSync(packageFolder));
   });
 
-  it("deletes nothing that is not named clearly, and not without being told", async () => {
+  it("deletes nothing without an unambiguous name and a confirmation", async () => {
     await fill();
     const wrong: [string[], RegExp][] = [
       [
@@ -144,7 +144,7 @@ describe("troupe cache", () => {
 });
 
 describe("troupe login", () => {
-  it("keeps a token that the hub knows, for its owner alone", async (context) => {
+  it("stores a token that the hub knows, readable only by its owner", async (context) => {
     hub.accounts.set("me", "hf_good");
     const { out } = await outputOf(context, () => loginCommand(["--token", "hf_good"]));
     assert.equal(out, `logged in as me; the token is stored in ${tokenFile}\n`);
@@ -162,21 +162,21 @@ describe("troupe login", () => {
     assert.ok(!existsSync(tokenFile));
   });
 
-  it("keeps a token unchecked, with a warning, where the hub cannot be asked", async (context) => {
+  it("stores a token unchecked, with a warning, if the hub cannot be reached", async (context) => {
     hub.fault = () => ({ status: 503 });
     const { out, err } = await outputOf(context, () => loginCommand(["--token", "hf_x"]));
     assert.equal(out, `the token is stored in ${tokenFile}\n`);
     assert.match(err, /^warning: the token is stored without a check: the hub .* answered 503/);
   });
 
-  it("says when a variable wins over what it keeps", async (context) => {
+  it("warns when a variable overrides the stored token", async (context) => {
     process.env.HF_TOKEN = "hf_other";
     hub.accounts.set("me", "hf_good");
     const { err } = await outputOf(context, () => loginCommand(["--token", "hf_good"]));
     assert.equal(err, "note: HF_TOKEN is set and overrides the stored token\n");
   });
 
-  it("reads a piped token, and refuses what is none without repeating it", async () => {
+  it("reads a piped token, and rejects an invalid one without showing it", async () => {
     hub.accounts.set("me", "hf_good");
     const address = JSON.stringify(new URL("../../../../cli/commands/login.js", import.meta.url).href);
     const child = spawn(process.execPath, [

@@ -48,7 +48,7 @@ describe("an adapter of the hub", () => {
     assert.equal(seen.findLast(({ phase }) => phase === "download")?.doneBytes, total);
   });
 
-  it("is not fetched again, and is when the hub has a new one", async () => {
+  it("is not fetched again until the hub has a new one", async () => {
     rig.put(peft());
     await resolve();
     const fetched = hub.ranges().length;
@@ -60,7 +60,7 @@ describe("an adapter of the hub", () => {
     assert.ok(readFileSync(join(path, "adapter_model.safetensors")).equals(modelBytes(2)));
   });
 
-  it("goes on where a fetch broke off", async () => {
+  it("is resumed where a fetch broke off", async () => {
     rig.put(peft());
     hub.fault = ({ host, range }) => (host === "cdn" && range === "bytes=4000-4499" ? { status: 404 } : null);
     await assert.rejects(resolve(repo, { limits: { ...limits, connections: 1 } }));
@@ -90,7 +90,7 @@ describe("an adapter of the hub", () => {
     await assertRefused(repo, /has no revision "v1"/, { revision: "v1" });
   });
 
-  it("is used as the cache has it where the hub is silent or must not be asked", async () => {
+  it("is used from the cache if the hub does not respond or must not be contacted", async () => {
     await assertRefused(repo, /the hub may not be asked \(HF_HUB_OFFLINE\), and the cache .* has no/, offline);
     rig.put(peft());
     await resolve();
@@ -100,13 +100,13 @@ describe("an adapter of the hub", () => {
     assert.match(rig.notices.join(), /"acme\/tiny-GGUF" is used as the cache has it/);
   });
 
-  it("that is none is refused before anything is fetched", async () => {
+  it("is rejected before anything is fetched if it is not an adapter", async () => {
     rig.put({ "model.safetensors": weights, "config.json": config });
     await assertRefused(repo, /^there is no LoRA adapter in "acme\/tiny-GGUF": an adapter_config\.json/);
     assert.deepEqual(hub.ranges(), []);
   });
 
-  it("that is larger than may be read is refused before any of that is fetched", async () => {
+  it("is rejected before anything is fetched if it is too large", async () => {
     rig.put(peft());
     const maxFileBytes = weights.length - 1;
     const message = `"adapter_model.safetensors" of "acme/tiny-GGUF" has ${weights.length} bytes; up to ${maxFileBytes} are read: raise lora_max_bytes`;
@@ -115,7 +115,7 @@ describe("an adapter of the hub", () => {
     await resolve(repo, { maxFileBytes: weights.length });
   });
 
-  it("is listed with what the cache holds", async () => {
+  it("is listed with the contents of the cache", async () => {
     rig.put(peft());
     await resolve();
     const [listed] = await listCachedModels({ hubCache: rig.cache, cacheDirectory: folder });
@@ -124,7 +124,7 @@ describe("an adapter of the hub", () => {
 });
 
 describe("an adapter on this machine", () => {
-  it("is the path, whatever the revision, and the hub is not asked", async () => {
+  it("is its path, whatever the revision, and the hub is not contacted", async () => {
     writeFileSync(join(folder, "lora.gguf"), "GGUF");
     assert.deepEqual(await resolve(folder, { revision: "v2" }), { path: folder, revision: null });
     assert.equal((await resolve(join(folder, "lora.gguf"))).path, join(folder, "lora.gguf"));
@@ -132,7 +132,7 @@ describe("an adapter on this machine", () => {
     assert.deepEqual(hub.requests, []);
   });
 
-  it("that is not there is refused with what was expected", async () => {
+  it("that is missing is rejected with what was expected", async () => {
     const gone = join(folder, "gone");
     await assertRefused(
       gone,
@@ -152,7 +152,7 @@ describe("an X-LoRA of the hub", () => {
   const find = (options: AdapterFetchOptions = {}, source = repo) =>
     resolveMixture(source, { environment: rig.environment, limits, ...options });
 
-  it("is fetched with its adapters and nothing else, and then is there without the hub", async () => {
+  it("is fetched with its adapters and nothing else, and then available without the hub", async () => {
     rig.put({ ...files(), "optimizer.pt": modelBytes(9) });
     assert.deepEqual(await find(), { path: snapshot, revision: "main" });
     for (const [name, bytes] of Object.entries(files()))
@@ -161,7 +161,7 @@ describe("an X-LoRA of the hub", () => {
     assert.deepEqual(await find(offline), { path: snapshot, revision: "main" });
   });
 
-  it("that was fetched in part is not taken for whole", async () => {
+  it("that was fetched partially is not considered complete", async () => {
     rig.put(files());
     hub.fault = ({ host, path }) => (host === "cdn" && path.includes("two/adapter_model") ? { status: 404 } : null);
     await assert.rejects(find());

@@ -9,7 +9,7 @@ const { hub } = rig;
 const file = "tiny-Q8_0.gguf";
 const bytes = modelBytes();
 
-/** Returns a fault for the first `times` requests that match. */
+/** Returns a fault function that fails the first `times` matching requests. */
 function failing(times: number, matches: (request: FakeRequest) => boolean, fault: Fault): typeof hub.fault {
   let left = times;
   return (request) => (matches(request) && left-- > 0 ? fault : null);
@@ -39,14 +39,14 @@ describe("a hub that fails for a while", () => {
     "sends more than a range": [1, isCdn, { body: Buffer.alloc(2000) }],
   };
   for (const [name, [times, matches, fault]] of Object.entries(passing)) {
-    it(`is asked again when it ${name}`, async () => {
+    it(`is retried when it ${name}`, async () => {
       rig.put({ [file]: bytes });
       hub.fault = failing(times, matches, fault);
       await rig.assertFetched(bytes);
     });
   }
 
-  it("is asked from where the body broke off", async () => {
+  it("is asked for the rest when the body broke off", async () => {
     rig.put({ [file]: bytes });
     hub.fault = failing(1, (request) => isCdn(request) && request.range === "bytes=0-999", { dropAfter: 300 });
     await rig.assertFetched(bytes);
@@ -62,7 +62,7 @@ describe("a hub that fails for a while", () => {
     assert.ok(Date.now() - started >= 49);
   });
 
-  it("is given up when it asks for too long a wait, in seconds or by a date", async () => {
+  it("is abandoned when it asks for too long a wait, in seconds or by a date", async () => {
     rig.put({ [file]: bytes });
     for (const wait of ["3600", new Date(Date.now() + 3_600_000).toUTCString()]) {
       hub.fault = failing(1, isListing, { status: 429, headers: { "retry-after": wait } });
@@ -74,7 +74,7 @@ describe("a hub that fails for a while", () => {
     }
   });
 
-  it("is given up after so many tries in a row, and what came is kept", async () => {
+  it("is abandoned after several consecutive failures, and the received part is kept", async () => {
     rig.put({ [file]: bytes });
     hub.fault = (request) => (isCdn(request) && request.range?.endsWith("-4499") ? { dropAfter: 10 } : null);
     await rig.assertRefused(
@@ -88,14 +88,14 @@ describe("a hub that fails for a while", () => {
     assert.deepEqual(hub.ranges(), ["bytes=4030-4499"]);
   });
 
-  it("is not given up while each try brings something", async () => {
+  it("is not abandoned while each attempt makes progress", async () => {
     rig.put({ [file]: bytes });
     hub.fault = (request) => (isCdn(request) ? { dropAfter: 60 } : null);
     await rig.assertFetched(bytes, repo, { limits: { ...limits, connections: 5, progressBytes: 50 } });
     assert.ok(hub.ranges().length > 5 * limits.attempts);
   });
 
-  it("that is not there at all is explained", async () => {
+  it("that is unreachable is explained", async () => {
     const gone = await startFakeHub();
     await gone.stop();
     const environment = { ...rig.environment, HF_ENDPOINT: gone.url };
@@ -133,7 +133,7 @@ describe("a server without ranges", () => {
   });
 });
 
-describe("a hub that lies", () => {
+describe("a hub that sends wrong data", () => {
   const lies: Record<string, [(request: FakeRequest) => boolean, Fault, RegExp]> = {
     "about the size, against its own list": [
       isHead,
@@ -190,7 +190,7 @@ describe("a hub that lies", () => {
     });
   }
 
-  it("about a size that no disk has, is refused before a byte is fetched", async () => {
+  it("about a size that no disk has, is rejected before a byte is fetched", async () => {
     rig.put({ [file]: bytes });
     const siblings = [{ rfilename: file, size: 2 ** 52 }];
     const body = Buffer.from(JSON.stringify({ sha: hub.commit, siblings }));
@@ -207,7 +207,7 @@ describe("a hub that lies", () => {
   });
 });
 
-describe("what the hub does not have", () => {
+describe("a model or file that the hub does not have", () => {
   it("is explained with the nearest model", async () => {
     rig.put({ [file]: bytes }, "acme/tiny-GGUF");
     await rig.assertRefused(
@@ -217,13 +217,13 @@ describe("what the hub does not have", () => {
     );
   });
 
-  it("is explained with the revisions there are", async () => {
+  it("is explained with the existing revisions", async () => {
     rig.put({ [file]: bytes });
     hub.branches.push("v2");
     await rig.assertRefused(`${repo}@v3`, "model_file_invalid", /no revision "v3"; did you mean "v2"\?: main, v2$/);
   });
 
-  it("is explained with the files there are", async () => {
+  it("is explained with the existing files", async () => {
     rig.put({ [file]: bytes, "tiny-Q4_K_M.gguf": bytes, "mmproj-F16.gguf": bytes });
     await rig.assertRefused(
       `${repo}:Q4_K_S`,
@@ -232,7 +232,7 @@ describe("what the hub does not have", () => {
     );
   });
 
-  it("is said to be gone when only the file is missing", async () => {
+  it("is reported as removed when only the file is missing", async () => {
     rig.put({ [file]: bytes });
     hub.fault = (request) => (isHead(request) ? { status: 404, headers: { "x-error-code": "EntryNotFound" } } : null);
     await rig.assertRefused(repo, "model_file_invalid", /lists "tiny-Q8_0\.gguf" but does not have it/);
@@ -253,7 +253,7 @@ describe("the token", () => {
     assert.deepEqual([...seen("cdn")], [undefined]);
   });
 
-  it("is asked for where a model is closed, and is never shown", async () => {
+  it("is required if a model is gated, and is never shown", async () => {
     hub.accounts.set("me", "hf_secret");
     rig.put({ [file]: bytes });
     await rig.assertRefused(
@@ -269,7 +269,7 @@ describe("the token", () => {
     }
   });
 
-  it("is not enough where a licence is to be accepted", async () => {
+  it("is not enough if a licence must be accepted", async () => {
     rig.put({ [file]: bytes });
     hub.fault = closed(403, "GatedRepo");
     await rig.assertRefused(
@@ -285,7 +285,7 @@ describe("the token", () => {
     await rig.assertRefused(repo, "model_source_unreachable", /^the hub does not allow access to "acme/);
   });
 
-  it("is not needed for what must not be fetched, but a wrong source of it is always told", async () => {
+  it("is not needed offline, but a wrong source of it is always reported", async () => {
     await rig.assertRefused(repo, "config_invalid", /^the variable NONE that token_source names is empty or not set/, {
       tokenSource: "env:NONE",
     });

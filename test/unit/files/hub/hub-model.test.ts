@@ -54,7 +54,7 @@ describe("a model of the hub", () => {
     assert.equal(await rig.resolve(repo, offline), path);
   });
 
-  it("comes with the generation_config.json of its folder", async () => {
+  it("is fetched with the generation_config.json of its folder", async () => {
     rig.put({
       [file]: bytes,
       "generation_config.json": Buffer.from('{"top_k": 7}'),
@@ -66,7 +66,7 @@ describe("a model of the hub", () => {
     assert.equal(await rig.resolve(repo, offline), path);
   });
 
-  it("comes in parts that together are the file", async () => {
+  it("is fetched in parts that together are the file", async () => {
     rig.put({ [file]: bytes });
     await rig.assertFetched(bytes);
     assert.deepEqual(hub.ranges().sort(), [
@@ -78,7 +78,7 @@ describe("a model of the hub", () => {
     ]);
   });
 
-  it("tells how far it is, and ends with all", async () => {
+  it("reports its progress up to the total size", async () => {
     rig.put({ [file]: bytes });
     const seen: FetchProgress[] = [];
     await rig.resolve(repo, { onProgress: (progress) => seen.push(progress) });
@@ -92,7 +92,7 @@ describe("a model of the hub", () => {
     assert.equal(seen.at(-1)?.phase, "verify");
   });
 
-  it("is not fetched again, and is when the hub has a new one", async () => {
+  it("is not fetched again until the hub has a new one", async () => {
     rig.put({ [file]: bytes });
     const first = await rig.resolve();
     const fetched = hub.ranges().length;
@@ -115,7 +115,7 @@ describe("a model of the hub", () => {
     assert.ok(readFileSync(second).equals(bytes));
   });
 
-  it("is asked of no network at all where a file of a commit is named and here", async () => {
+  it("needs no network if a commit is specified and the file is in the cache", async () => {
     rig.put({ [file]: bytes });
     const pinned = `${repo}@${commit}:${file}`;
     const path = await rig.resolve(pinned);
@@ -133,7 +133,7 @@ describe("a model of the hub", () => {
     assert.equal(readFileSync(join(folder, "refs", "refs", "pr", "1"), "utf8"), commit);
   });
 
-  it("may be named by the setting for its file, which must not contradict", async () => {
+  it("may be specified by the setting for its file, which must not contradict the source", async () => {
     rig.put({ "a-Q4_0.gguf": modelBytes(2), [file]: bytes });
     await rig.assertFetched(bytes, repo, { quantizedFile: file });
     await rig.assertRefused(`${repo}:Q4_0`, "config_invalid", /names "Q4_0" and quantized_file names "tiny/, {
@@ -179,7 +179,7 @@ describe("a model of the hub", () => {
     assert.equal(readlinkSync(path), join("..", "..", "..", "blobs", etag));
   });
 
-  it("lists names that would leave the cache in vain", async () => {
+  it("cannot write outside the cache through the file names that it lists", async () => {
     rig.put({ "../../../evil.gguf": bytes, "/evil.gguf": bytes, "a\\b.gguf": bytes, "a//b.gguf": bytes });
     await rig.assertRefused(repo, "model_file_invalid", /^there is no GGUF model in "acme\/tiny-GGUF"/);
   });
@@ -199,7 +199,7 @@ describe("a model of the hub", () => {
 });
 
 describe("the cache that Python filled", () => {
-  /** Creates the files of huggingface_hub in the cache, with its lock and its marker of a missing file. */
+  /** Creates the files that huggingface_hub writes to the cache, with its lock and its marker of a missing file. */
   function fillAsPython(name: string, content: Buffer): string {
     const blob = createHash("sha256").update(content).digest("hex");
     for (const path of [`snapshots/${commit}`, "blobs", "refs", `.no_exist/${commit}`]) {
@@ -212,7 +212,7 @@ describe("the cache that Python filled", () => {
     return join(folder, "snapshots", commit, name);
   }
 
-  it("is used without the hub when it is offline", async () => {
+  it("is used without the hub in offline mode", async () => {
     const path = fillAsPython(file, bytes);
     for (const source of [repo, `${repo}:q8_0`, `${repo}:${file}`, `${repo}@${commit}`]) {
       assert.equal(await rig.resolve(source, offline), path, source);
@@ -228,7 +228,7 @@ describe("the cache that Python filled", () => {
     await rig.assertFetched(modelBytes(2), `${repo}:Q4_0`);
   });
 
-  it("is where the variables say, the strongest first", async () => {
+  it("is where the environment variables say, in order of precedence", async () => {
     const path = fillAsPython(file, bytes);
     const places = [
       { HF_HUB_CACHE: rig.cache, HF_HOME: "/nowhere" },
@@ -241,7 +241,7 @@ describe("the cache that Python filled", () => {
     assert.equal(await rig.resolve(repo, { environment: elsewhere, hfCache: rig.cache }), path);
   });
 
-  it("says what it lacks when it is offline", async () => {
+  it("reports what it lacks in offline mode", async () => {
     fillAsPython(file, bytes);
     await rig.assertRefused(
       `${repo}:Q4_0`,
@@ -259,7 +259,7 @@ describe("the cache that Python filled", () => {
     await rig.assertRefused(repo, "model_source_unreachable", /there is no GGUF model/, offline);
   });
 
-  it("stands in, with a notice, when the hub fails", async () => {
+  it("is used, with a notice, when the hub fails", async () => {
     const path = fillAsPython(file, bytes);
     hub.fault = () => ({ status: 503 });
     assert.equal(await rig.resolve(), path);

@@ -8,7 +8,7 @@ import { limits, modelBytes, useHub } from "./hub-rig.ts";
 
 interface TestProxy {
   readonly port: number;
-  /** Hosts with ports to which tunnels were opened. */
+  /** Targets of the opened tunnels, as host and port. */
   readonly targets: string[];
   readonly authorizations: (string | undefined)[];
   /** If set, tunnels are refused with this status. */
@@ -16,7 +16,7 @@ interface TestProxy {
   stop(): void;
 }
 
-/** Starts a proxy that opens tunnels (CONNECT), as proxies of companies do. */
+/** Starts a proxy that opens tunnels (CONNECT), as company proxies do. */
 async function startProxy(): Promise<TestProxy> {
   const sockets = new Set<Socket>();
   const server = createServer((_, response) => response.writeHead(405).end());
@@ -60,7 +60,7 @@ describe("a download through a proxy", async () => {
     assert.equal(proxy.authorizations[0], `Basic ${Buffer.from("me:hush").toString("base64")}`);
   });
 
-  it("goes past the proxy to hosts in NO_PROXY", async () => {
+  it("bypasses the proxy for hosts in NO_PROXY", async () => {
     rig.put({ "tiny-Q8_0.gguf": modelBytes() });
     proxy.targets.length = 0;
     const environment = { ...rig.environment, http_proxy: address, no_proxy: "localhost, 127.0.0.1" };

@@ -16,7 +16,7 @@ const etag = createHash("sha256").update(bytes).digest("hex");
 const folder = join(rig.cache, "models--acme--tiny-GGUF");
 
 describe("an interrupted download", () => {
-  it("goes on where it was when the process was killed", async () => {
+  it("is resumed where it was when the process was killed", async () => {
     rig.put({ [file]: bytes });
     hub.fault = ({ host, range }) =>
       host === "cdn" && (range === "bytes=3000-3999" || range === "bytes=4000-4499") ? { stallAfter: 300 } : null;
@@ -59,7 +59,7 @@ describe("an interrupted download", () => {
     assert.deepEqual(hub.ranges(), ["bytes=2500-2999"]);
   });
 
-  it("starts again where its record is damaged, fits no more, or its bytes are wrong", async () => {
+  it("starts again if its record is damaged or outdated, or its bytes are wrong", async () => {
     rig.put({ [file]: bytes });
     const done = [partBytes, partBytes, partBytes, partBytes, 500];
     const records = [
@@ -78,8 +78,8 @@ describe("an interrupted download", () => {
   });
 });
 
-describe("two that want the same file", () => {
-  it("fetch it once", async () => {
+describe("two processes that download the same file", () => {
+  it("download it once", async () => {
     rig.put({ [file]: bytes });
     const paths = await Promise.all([rig.resolve(), rig.resolve(), rig.resolve(`${repo}:${file}`)]);
     assert.equal(new Set(paths).size, 1);
@@ -87,7 +87,7 @@ describe("two that want the same file", () => {
     assert.match(rig.notices[0] ?? "", /^another process is fetching "tiny-Q8_0\.gguf"; waiting for it$/);
   });
 
-  it("do not wait for a process that is gone, even if this process has its number now", async () => {
+  it("do not wait for a process that has exited, even if this process now has its id", async () => {
     const locks = join(rig.cache, ".locks", "models--acme--tiny-GGUF");
     const noSuchProcess = 2 ** 22 + 1;
     for (const [pid, name] of [

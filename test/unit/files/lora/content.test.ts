@@ -1,4 +1,4 @@
-// Adapters that cannot be used: each is rejected with an error that names the cause, and no file remains.
+// Unusable adapters: each is rejected with an error that names the cause, and no file is left behind.
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -141,19 +141,19 @@ function widened({ name, shape: [first, second] }: Tensor, rank: number): Tensor
 
 describe("a PEFT adapter that is refused", () => {
   for (const { what, config, code = "invalid_lora_adapter", names } of configs) {
-    it(`says so of ${what}`, async () => {
+    it(`is rejected for ${what}`, async () => {
       const source = await writeHandmade(join(folder, "config"), { tensors: [a, b], config: config ?? {} });
       await checkRefusal(source, code, names);
     });
   }
   for (const { what, tensors: own, config = {}, code = "invalid_lora_adapter", names } of tensors) {
-    it(`says so of ${what}`, async () => {
+    it(`is rejected for ${what}`, async () => {
       const source = await writeHandmade(join(folder, "tensors"), { tensors: own, config: { ...config } });
       await checkRefusal(source, code, names, code === "lora_byte_limit_exceeded" ? 447 : 600);
     });
   }
 
-  it("is of an architecture whose order of rows is not known", async () => {
+  it("may have an architecture whose order of rows is unknown", async () => {
     const path = join(folder, "bloom.gguf");
     const matrix = { name: "blk.0.attn_q.weight", shape: [16, 16], values: new Float32Array(256) };
     await writeGguf(path, { fields: { "general.architecture": text("bloom") }, tensors: [matrix], weights: "F32" });
@@ -164,8 +164,8 @@ describe("a PEFT adapter that is refused", () => {
   });
 });
 
-describe("a PEFT adapter that is taken", () => {
-  it("may say what changes nothing here", async () => {
+describe("a PEFT adapter that is accepted", () => {
+  it("may have settings that have no effect", async () => {
     const config = {
       ...{ base_model_name_or_path: "x", lora_dropout: 0.1, target_modules: ["q_proj"], unheard_of: { a: [1] } },
       ...{ use_dora: false, modules_to_save: null, rank_pattern: null, init_lora_weights: "gaussian", bias: "none" },
@@ -174,7 +174,7 @@ describe("a PEFT adapter that is taken", () => {
     assert.equal((await prepareAdapter({ ...options, source })).rank, 1);
   });
 
-  it("may have the names that training inside a larger model gives", async () => {
+  it("may have names with prefixes from training inside a larger model", async () => {
     for (const prefix of ["model", "language_model.model", "model.language_model"]) {
       const own = inModule(`${prefix}.layers.0.self_attn.q_proj`, 16, 16);
       const source = await writeHandmade(join(folder, "prefixed"), { tensors: own });
@@ -182,7 +182,7 @@ describe("a PEFT adapter that is taken", () => {
     }
   });
 
-  it("may take its ranks from expressions, the first that fits", async () => {
+  it("may specify ranks by expressions, of which the first match counts", async () => {
     const two = [...queryPair(2), ...inModule("model.layers.0.self_attn.k_proj", 8, 16).map((one) => widened(one, 3))];
     const rankPattern = { "layers\\.(0|1)\\.self_attn\\.q_.*": 2, q_proj: 4, "^model.*k_proj": 3 };
     const source = await writeHandmade(join(folder, "patterns"), {
@@ -244,14 +244,14 @@ describe("a GGUF adapter that is refused", () => {
   }
 
   for (const { what, fields: own = {}, tensors: ownTensors = pair, weights = "F32", ...expected } of cases) {
-    it(`says so of ${what}`, async () => {
+    it(`is rejected for ${what}`, async () => {
       const source = join(folder, "refused.gguf");
       await writeGguf(source, { fields: { ...fields, ...own }, tensors: ownTensors, weights });
       await checkRefusal(source, expected.code ?? "invalid_lora_adapter", expected.names);
     });
   }
 
-  it("is no GGUF file at all", async () => {
+  it("may be no GGUF file at all", async () => {
     const source = join(folder, "some.txt");
     for (const content of ["", "GG", "PK\u0003\u0004 and so on"]) {
       await writeFile(source, content);

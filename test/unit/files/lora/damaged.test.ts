@@ -1,4 +1,5 @@
-// Damaged files: truncated, lengthened, or with changed bytes. Each must be accepted completely or rejected with a named error.
+// Damaged adapter files: truncated, lengthened, or with changed bytes. Each must be accepted completely or rejected with a
+// specific error.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +40,7 @@ async function isRefused(task: Promise<unknown>): Promise<boolean> {
 }
 
 describe("a damaged safetensors file", () => {
-  it("is refused wherever it is cut off, and where it goes on", async () => {
+  it("is rejected wherever it is truncated, and if it is too long", async () => {
     const whole = readFileSync(weights);
     assert.equal((await readSafetensors(fileOf(whole))).length, 4);
     for (let length = 0; length < whole.length; length++) {
@@ -61,7 +62,7 @@ describe("a damaged safetensors file", () => {
     for (const file of wrong) assert.ok(await isRefused(readSafetensors(fileOf(file))), file.toString());
   });
 
-  it("is refused where its head is no object of tensors", async () => {
+  it("is rejected if its header is not an object of tensors", async () => {
     for (const json of [
       "",
       "[]",
@@ -83,7 +84,7 @@ describe("a damaged safetensors file", () => {
     assert.ok(await isRefused(readSafetensors(fileOf(claims))));
   });
 
-  it("ends with a word whatever bytes of its head are other ones", async () => {
+  it("is accepted or rejected with a specific error, whatever bytes of its header change", async () => {
     const whole = readFileSync(weights);
     const headBytes = 8 + Number(whole.readBigUInt64LE());
     let refused = 0;
@@ -119,7 +120,7 @@ describe("a damaged GGUF adapter", () => {
     }
   });
 
-  it("ends with a word whatever bytes of its head are other ones", async () => {
+  it("is accepted or rejected with a specific error, whatever bytes of its header change", async () => {
     const whole = readFileSync(gguf);
     const changed = join(folder, "changed.gguf");
     const check = async (at: number, value: number): Promise<void> => {
@@ -141,7 +142,7 @@ describe("a damaged adapter_config.json", () => {
     }
   });
 
-  it("ends with a word whatever JSON it is", async () => {
+  it("is accepted or rejected with a specific error, whatever JSON it is", async () => {
     const fields = fc.record(
       {
         peft_type: fc.constant("LORA"),

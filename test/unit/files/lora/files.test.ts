@@ -1,4 +1,4 @@
-// Paths and files of adapters: no file outside the root is read, no read blocks, and files that are too large are rejected
+// Adapter paths and files: no file outside the root is read, no read blocks, and files that are too large are rejected
 // before they are read.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -42,7 +42,7 @@ async function checkCode(source: string, code: ErrorCode, changes: Partial<typeo
 }
 
 describe("the path of an adapter", () => {
-  it("may be relative to the root, or lead into it by any way", async () => {
+  it("may be relative to the root, or any path that leads into it", async () => {
     symlinkSync(good, join(folder, "way-in"));
     const { generation } = await prepareAdapter({ ...options, source: "good" });
     for (const source of [good, "./good/../good", join(folder, "way-in")]) {
@@ -50,7 +50,7 @@ describe("the path of an adapter", () => {
     }
   });
 
-  it("may be relative to the working directory where there is no root", async () => {
+  it("may be relative to the working directory if there is no root", async () => {
     const source = relative(process.cwd(), outside);
     assert.equal((await prepareAdapter({ ...options, root: null, source })).rank, 1);
   });
@@ -63,12 +63,12 @@ describe("the path of an adapter", () => {
     await checkCode("circle", "invalid_adapter_path");
   });
 
-  it("must lead to something", async () => {
+  it("must exist", async () => {
     await checkCode("absent", "adapter_path_not_found");
     await checkCode("good/adapter_config.json/deeper", "adapter_path_not_found");
   });
 
-  it("must not leave the root, and does not tell what is there", async () => {
+  it("must not leave the root, and the error does not reveal what exists outside", async () => {
     symlinkSync(outside, join(root, "way-out"));
     symlinkSync(join(outside, "absent"), join(root, "way-to-nothing"));
     const links = ["way-out", "way-out/adapter_config.json", "way-out/absent", "way-out/a/b", "way-to-nothing"];
@@ -78,7 +78,7 @@ describe("the path of an adapter", () => {
     }
   });
 
-  it("is inside where the root itself is a link", async () => {
+  it("is inside if the root itself is a link", async () => {
     const link = join(folder, "link-to-root");
     symlinkSync(root, link);
     for (const source of ["absent", join(link, "absent"), join(root, "absent")]) {
@@ -87,12 +87,12 @@ describe("the path of an adapter", () => {
     assert.equal((await prepareAdapter({ ...options, root: link, source: join(link, "good") })).rank, 1);
   });
 
-  it("is not taken for inside because its name begins like the root's", async () => {
+  it("is not considered inside only because its name begins like the root's", async () => {
     await cp(good, `${root}-beside`, { recursive: true });
     await checkCode(`${root}-beside`, "adapter_path_forbidden");
   });
 
-  it("cannot be looked at while the root is away", async () => {
+  it("cannot be checked while the root is missing", async () => {
     await checkCode("good", "adapter_storage_unavailable", { root: join(folder, "absent-root") });
   });
 });
@@ -106,7 +106,7 @@ describe("the files of an adapter", () => {
     await cp(good, made, { recursive: true });
   });
 
-  it("must be there", async () => {
+  it("must exist", async () => {
     await rm(weights);
     assert.match(await checkCode("made", "adapter_file_not_found"), /adapter_model\.safetensors/);
     await rm(config);
@@ -156,12 +156,12 @@ describe("the files of an adapter", () => {
     assert.match(await checkCode("made", "lora_adapter_file_too_large"), /adapter_config\.json/);
   });
 
-  it("must stay as they are until all has been read", async () => {
+  it("must not change until they have been read", async () => {
     const source = join(folder, "changing");
     await writePeftAdapter(source, { modelPath, seed: 1, targets: "all-linear" });
     const place = join(folder, "watched");
     const outcome = refusal({ ...options, root: null, source, folder: place });
-    // The output folder exists, so the source files are open. Their tensors are read in later turns of the event loop.
+    // Once the output folder exists, the source files are open. Their tensors are read in later turns of the event loop.
     const hasBegun = () => existsIn(place);
     while (!hasBegun()) await turn();
     utimesSync(join(source, "adapter_model.safetensors"), 1, 1);
@@ -169,7 +169,7 @@ describe("the files of an adapter", () => {
     assert.deepEqual(readdirSync(place), []);
   });
 
-  it("are noticed to have changed: longer, shorter, or touched", async () => {
+  it("are rejected if they have changed: longer, shorter, or touched", async () => {
     const limits = { root, maxBytes: 10_000 };
     const changes = [
       () => truncateSync(weights, 10),
@@ -185,7 +185,7 @@ describe("the files of an adapter", () => {
     }
   });
 
-  it("are read from what was opened, whatever takes their name", async () => {
+  it("are read from the opened files, even if their names now refer to others", async () => {
     const file = await SourceFile.open(config, "config", { root, maxBytes: 10_000 });
     await rename(join(good, "adapter_model.safetensors"), config);
     const text = Buffer.alloc(file.size);
@@ -199,7 +199,7 @@ describe("the files of an adapter", () => {
 });
 
 describe("the folder of prepared adapters", () => {
-  it("has its own code where it cannot be written", async () => {
+  it("causes a separate error code if it cannot be written", async () => {
     const message = await checkCode("good", "lora_storage_unavailable", { folder: join(modelPath, "prepared") });
     assert.ok(!message.includes(modelPath));
   });

@@ -1,11 +1,11 @@
-// 16-bit floats: every value is converted in both directions, and numbers between two values are rounded to the nearest.
+// 16-bit floats: every value is converted in both directions, and numbers between two values are rounded to the nearer one.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { halfBits, halfValues } from "../../../../engines/files/lora/half-floats.ts";
 
 describe("16-bit floats", () => {
-  it("stand for the numbers the format says", () => {
+  it("are decoded to the numbers of the format", () => {
     const known = [
       [0x3c00, 1],
       [0xc000, -2],
@@ -23,7 +23,7 @@ describe("16-bit floats", () => {
     assert.ok(Number.isNaN(halfValues()[halfBits(Number.NaN)]));
   });
 
-  it("come back from the number each stands for", () => {
+  it("are encoded to the same bits", () => {
     const values = halfValues();
     for (let bits = 0; bits < 0x10000; bits++) {
       const value = values[bits]!;
@@ -31,7 +31,7 @@ describe("16-bit floats", () => {
     }
   });
 
-  it("are the nearest to any number, of two the even one", () => {
+  it("are nearest to any number, ties to even", () => {
     const values = halfValues();
     const check = (value: number): void => {
       const bits = halfBits(value);

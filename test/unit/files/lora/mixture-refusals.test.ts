@@ -1,4 +1,4 @@
-// Rejected X-LoRA folders, order files and limits: each error message names the cause.
+// Rejected X-LoRA folders, order files and limits: each error message states the cause.
 import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -11,7 +11,7 @@ import type { WrittenXlora } from "../../../fixtures/lora/xlora.ts";
 import type { Tensor } from "../../../fixtures/models/tiny-gguf.ts";
 import { edit, limits, prepare, root, tensorsOf, write } from "./mixture-rig.ts";
 
-describe("an X-LoRA is refused", () => {
+describe("an X-LoRA is rejected", () => {
   const configs: readonly (readonly [name: string, changes: Record<string, unknown>, said: RegExp])[] = [
     ["made for a model of another width", { hidden_size: 32 }, /hidden_size 32; the model has 16/],
     ["without adapters", { adapters: [] }, /"adapters"/],
@@ -45,7 +45,7 @@ describe("an X-LoRA is refused", () => {
     });
   }
 
-  it("without its files, and with a config that is no JSON", async () => {
+  it("without its files, and with a config that is not JSON", async () => {
     for (const file of ["xlora_config.json", "xlora_classifier.safetensors", "adapter_2/adapter_config.json"]) {
       const xlora = await write();
       rmSync(join(xlora.folder, file));
@@ -81,7 +81,7 @@ describe("an X-LoRA is refused", () => {
     assert.match((await refusal(xlora)).message, /xlora_classifier.safetensors is damaged or cut off/);
   });
 
-  it("whose classifier tells other layers apart than there are, unless an order file says which is which", async () => {
+  it("whose classifier has another number of layers, unless an order file assigns them", async () => {
     const xlora = await write({ layerwise: true });
     const tensors = [...tensorsOf(xlora).values()].map((one): Tensor => {
       const values = new Float32Array(2 * one.values.length);
@@ -92,7 +92,7 @@ describe("an X-LoRA is refused", () => {
     assert.equal((await prepare(xlora, { orderFile: xlora.orderFile })).layers["blk.10.ffn_down.weight"], 21);
   });
 
-  it("whose outputs are no whole number of layers", async () => {
+  it("whose number of outputs is not a multiple of its adapters", async () => {
     const xlora = await write({ adapters: 3, layerwise: true });
     edit(xlora, (config) => ({ ...config, adapters: ["adapter_1", "adapter_2", "adapter_3", "adapter_4"] }));
     await mkdir(join(xlora.folder, "adapter_4"));
@@ -148,7 +148,7 @@ describe("an X-LoRA is refused", () => {
     });
   }
 
-  it("with an order file that is not there, or no JSON", async () => {
+  it("with an order file that is missing or not JSON", async () => {
     const xlora = await write();
     writeFileSync(xlora.orderFile, "order");
     for (const orderFile of [xlora.orderFile, join(root, "nothing.json")]) {

@@ -1,4 +1,4 @@
-// Rig of the X-LoRA folder tests: a small model of 11 layers, folders for it, and functions that read them.
+// X-LoRA mixture rig: a small model of 11 layers, X-LoRA folders for it, and functions that read them.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { MixtureSpec } from "../../../../engines/engine.ts";
@@ -42,7 +42,7 @@ export function tensorsOf({ folder }: WrittenXlora): Map<string, Tensor> {
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }
 
-/** Returns the path of the file that is prepared from a single adapter. */
+/** Prepares a single adapter. Returns the path of the prepared file. */
 export async function preparedAlone({ folder }: WrittenXlora, name: string): Promise<string> {
   return (await prepareAdapter({ source: join(folder, name), root: null, modelPath, limits, folder: prepared })).path;
 }

@@ -1,4 +1,4 @@
-// Data that an engine gets for an X-LoRA folder: the classifier's weights, and the adapter and layer of each output.
+// X-LoRA mixture as an engine gets it: the classifier's weights, and the adapter and layer of each of its outputs.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { cp } from "node:fs/promises";
@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { ggufNameOf } from "../../../fixtures/lora/lora.ts";
 import { edit, prepare, preparedAlone, tensorsOf, width, write } from "./mixture-rig.ts";
 
-describe("an X-LoRA made ready", () => {
+describe("a prepared X-LoRA", () => {
   it("has the classifier's layers in order, whatever numbers stand between them", async () => {
     for (const depth of [1, 2, 3] as const) {
       for (const rectifies of [true, false]) {
@@ -31,7 +31,7 @@ describe("an X-LoRA made ready", () => {
     }
   });
 
-  it("says what the config says of the weights", async () => {
+  it("has the weight settings of the config", async () => {
     const spec = await prepare(
       await write({
         temperature: 0.5,
@@ -56,7 +56,7 @@ describe("an X-LoRA made ready", () => {
     assert.equal((await prepare(await write({ softmax: false, temperature: 0.5 }))).temperature, null);
   });
 
-  it("takes what the config leaves out as the library does that writes it", async () => {
+  it("uses the defaults of the library that writes the config", async () => {
     const xlora = await write({ depth: 2, size: 2048 });
     edit(xlora, ({ hidden_size, adapters }) => ({ hidden_size, adapters, xlora_depth: 2 }));
     const { adapters: _, classifier, layers: __, ...rest } = await prepare(xlora);
@@ -74,7 +74,7 @@ describe("an X-LoRA made ready", () => {
     });
   });
 
-  it("has the adapters in the config's order, a list or an object, prepared as each would be alone", async () => {
+  it("has the adapters in the order of the config's list or object, each prepared as if alone", async () => {
     const xlora = await write();
     const alone = await Promise.all(xlora.adapters.map((name) => preparedAlone(xlora, name)));
     assert.equal(new Set(alone).size, 3);
@@ -91,7 +91,7 @@ describe("an X-LoRA made ready", () => {
     assert.deepEqual(adapters, [await preparedAlone(xlora, "adapter_1"), await preparedAlone(xlora, "adapter_2")]);
   });
 
-  it("gives layers in the order of the model where no order file does, of what any adapter changes", async () => {
+  it("without an order file, orders the changed layers as the model does", async () => {
     const targets = [["down_proj", "k_proj", "gate_proj"], ["q_proj", "o_proj", "v_proj", "up_proj"], ["lm_head"]];
     const xlora = await write({
       layerwise: true,
@@ -108,14 +108,14 @@ describe("an X-LoRA made ready", () => {
     assert.deepEqual(layers, Object.fromEntries([...expected.flat(), "output.weight"].map((name, i) => [name, i])));
   });
 
-  it("has layer 0 for all where the classifier tells none apart, whatever the order file says", async () => {
+  it("has layer 0 for all if the classifier does not distinguish layers, whatever the order file says", async () => {
     const xlora = await write({ layerwise: false });
     const { layers } = await prepare(xlora, { orderFile: xlora.orderFile });
     assert.equal(Object.keys(layers).length, 22);
     assert.ok(Object.values(layers).every((layer) => layer === 0));
   });
 
-  it("has each adapter and each layer where the order file says, in whatever order", async () => {
+  it("has each adapter and each layer at the position that the order file states", async () => {
     const xlora = await write({ layerwise: true });
     const alone = new Map<string, string>();
     for (const name of xlora.adapters) alone.set(name, await preparedAlone(xlora, name));
@@ -140,7 +140,7 @@ describe("an X-LoRA made ready", () => {
     await fc.assert(property, { numRuns: 10 });
   });
 
-  it("takes from an order file what it says, and the rest as it is without one", async () => {
+  it("uses an order file that is incomplete, and the default order for the rest", async () => {
     const xlora = await write({ layerwise: true });
     const { adapters, layers } = await prepare(xlora);
     writeFileSync(xlora.orderFile, JSON.stringify({ order: xlora.adapters.toReversed() }));

@@ -1,4 +1,4 @@
-// Preparation of adapters: the prepared file changes the model as the source does, in every source format.
+// Adapter preparation: the prepared file has the same effect on the model as the source, in every source format.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ let model: TensorTable | null = null;
 before(() => writeSmallModel(modelPath));
 
 describe("preparing an adapter", () => {
-  it("turns the rows of queries, folds the scale in, and always writes the same bytes", async () => {
+  it("reorders the rows of queries, folds the scale in, and always writes the same bytes", async () => {
     const rows = Array.from({ length: 16 }, (_, i) => i);
     const source = await writeHandmade(join(folder, "golden"), {
       tensors: [
@@ -69,14 +69,14 @@ describe("preparing an adapter", () => {
     }
   });
 
-  it("prepares one adapter twice at a time, and leaves nothing but it", async () => {
+  it("prepares the same adapter twice concurrently, and leaves no other files", async () => {
     const own = { ...optionsFor(modelPath, join(folder, "twice")), source: join(folder, "golden") };
     const [one, other] = await Promise.all([prepareAdapter(own), prepareAdapter(own)]);
     assert.deepEqual(one, other);
     assert.deepEqual(readdirSync(own.folder), [`${one.generation}.gguf`]);
   });
 
-  it("gives another generation where a single value differs", async () => {
+  it("gives another generation if a single value differs", async () => {
     const [a, b] = queryPair();
     const changed = { ...b!, values: b!.values.map((value, i) => (i === 9 ? value * 1.01 : value)) };
     const first = await writeHandmade(join(folder, "one"), { tensors: [a!, b!] });
@@ -85,7 +85,7 @@ describe("preparing an adapter", () => {
     assert.notEqual((await prepareAdapter({ ...options, source: second })).generation, generation);
   });
 
-  it("keeps sizes apart that 16 bits could not hold, each of the rank by itself", async () => {
+  it("keeps magnitudes that 16 bits could not hold together, by scaling each rank separately", async () => {
     const sizes = [1e6, 1e-6, 1];
     const source = await writeHandmade(join(folder, "sizes"), {
       tensors: [
@@ -108,14 +108,14 @@ describe("preparing an adapter", () => {
     for (const value of productOf(pairs.get("blk.0.attn_q.weight")!)) assert.ok(Math.abs(value - 3) < 0.003);
   });
 
-  it("takes untrained adapters, whose product is nothing", async () => {
+  it("accepts untrained adapters, whose product is zero", async () => {
     const tensors = [queryPair()[0]!, tensor(`${queryModule}.lora_B.weight`, [16, 1], 0)];
     const source = await writeHandmade(join(folder, "untrained"), { tensors });
     const pairs = await readPrepared((await prepareAdapter({ ...options, source })).path);
     assert.ok(productOf(pairs.get("blk.0.attn_q.weight")!).every((value) => value === 0));
   });
 
-  it("does to every matrix what merging the adapter into it does", async () => {
+  it("changes every matrix like merging the adapter into it", async () => {
     const modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"];
     const adapters = fc.record({
       seed: fc.nat(),
@@ -143,8 +143,8 @@ describe("preparing an adapter", () => {
   });
 });
 
-describe("preparing several adapters as one", () => {
-  it("does what all of them do, each times its weight", async () => {
+describe("preparing several adapters as a single one", () => {
+  it("has the effect of all of them, each times its weight", async () => {
     const sources = [
       { folder: join(folder, "first"), weight: 0.5, targets: ["q_proj", "v_proj"], rank: 2 },
       { folder: join(folder, "second"), weight: -2, targets: ["q_proj", "up_proj"], rank: 3 },
@@ -168,14 +168,14 @@ describe("preparing several adapters as one", () => {
     for (const [name, pair] of pairs) checkSame(pair, await changeOf(name, join(folder, "both-merged.gguf")));
   });
 
-  it("holds the limit on the rank against their sum", async () => {
+  it("compares the rank limit with the sum of their ranks", async () => {
     const limits = { maxRank: 4, maxBytes: 2 ** 20 };
     const sources = ["first", "second"].map((name) => ({ source: join(folder, name), weight: 1 }));
     await assert.rejects(prepareMerged(sources, { ...options, limits }), { code: "lora_rank_limit_exceeded" });
   });
 });
 
-/** Returns the values of a matrix after merging minus the values before. */
+/** Returns the change of a matrix: its values after merging minus those before. */
 async function changeOf(name: string, mergedPath: string): Promise<number[]> {
   model ??= await readTensorTable(modelPath);
   const { offset, bytes } = model.tensors.get(name)!;
@@ -186,7 +186,7 @@ async function changeOf(name: string, mergedPath: string): Promise<number[]> {
   return Array.from(after!, (value, i) => value - before![i]!);
 }
 
-/** Asserts that the product of a and b equals the change, within the rounding of 16-bit factors and of 32-bit sums. */
+/** Asserts that b x a equals the change, within the rounding of 16-bit factors and 32-bit sums. */
 function checkSame(pair: PreparedPair, change: readonly number[]): void {
   const sizes = productOf({ ...pair, a: pair.a.map(Math.abs), b: pair.b.map(Math.abs) });
   const product = productOf(pair);

@@ -1,4 +1,4 @@
-// Reader of forms: refusals while a file is still being read.
+// Form reader: forms that are rejected while a file is still being read.
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ const staging = join(folder, "staging");
 mkdirSync(staging);
 const rules = { fileFields: ["file"], maxFiles: 2, maxFileBytes: 1000, allowsFolders: false } as const;
 
-/** Returns a request whose form has one part. */
+/** Returns a request with a form of one part. */
 function request(head: string, content: string): HttpRequest {
   const bodyFile = join(folder, "body");
   writeFileSync(bodyFile, `--b\r\ncontent-disposition: form-data; name="file"${head}\r\n\r\n${content}\r\n--b--\r\n`);
@@ -30,7 +30,7 @@ describe("a form", () => {
     assert.deepEqual(readdirSync(staging), []);
   });
 
-  it("is refused by name if a file has no name", async () => {
+  it("is rejected with a specific error if a file has no name", async () => {
     const asked = request("\r\ncontent-type: application/octet-stream", "x");
     await assert.rejects(readForm(asked, staging, rules), { code: "invalid_value", message: /expected a file name/ });
   });

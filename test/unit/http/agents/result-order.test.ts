@@ -1,4 +1,4 @@
-// Results of parallel tool calls: a client may send them in any order, and the prompt has them in the order of the
+// Order of parallel tool results: a client may send them in any order; the prompt has them in the order of the
 // calls.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";

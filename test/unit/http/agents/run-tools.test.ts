@@ -1,4 +1,4 @@
-// Tools of a request: the options that three protocols pass to the agent loop.
+// Tools in requests: how three protocols translate to options of the agent loop.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentOptions } from "../../../../actors/api/agent/agents.ts";
@@ -27,7 +27,7 @@ const ofMessages = (body: object, tools: OfferedTools | null = offered): Wanted 
 const ofResponses = (body: object, tools: OfferedTools | null = offered) =>
   responseTranslator.translate({ input: "hi", ...body }, { responseId: "resp_1", offered: tools }, "refuse").agent;
 
-/** Returns the error that a translation throws. */
+/** Returns the error that the translation throws. */
 function failure(translate: () => unknown): Pick<ServerError, "code" | "message" | "param"> {
   try {
     translate();
@@ -40,7 +40,7 @@ function failure(translate: () => unknown): Pick<ServerError, "code" | "message"
 describe("a required call", () => {
   const tools = [{ type: "function", function: { name: "extract" } }];
 
-  it("is of the client's functions if it has some: no server tool could take its place", () => {
+  it("is limited to the client's functions if it has some: a server tool cannot replace them", () => {
     for (const tool_choice of ["required", { type: "function", function: { name: "extract" } }]) {
       assert.equal(ofChat({ tools, tool_choice }), null);
     }

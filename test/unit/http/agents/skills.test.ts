@@ -317,7 +317,7 @@ for (const edge of loadableEdges()) {
       const timer = setInterval(() => {
         peak = Math.max(peak, process.memoryUsage().rss);
       }, 10);
-      // The client runs in a separate process, so that its buffers do not count as memory of the server.
+      // The client runs in a separate process, so that its buffers do not count as server memory.
       const { stdout } = await promisify(execFile)(process.execPath, [uploader, server.url, "2", ...paths]);
       clearInterval(timer);
       const expected = Object.values(archives).flatMap(([status]) => [status, status]);

@@ -181,7 +181,7 @@ for (const edge of loadableEdges()) {
     for (const [what, body, status, headers] of bad) {
       it(`are refused ${what}`, async () => {
         const reply = await upload(body(), headers).catch(() => null);
-        // A server that refuses a body early may close the connection before the client has sent everything.
+        // A server that rejects a body early may close the connection before the client has sent everything.
         if (reply !== null) {
           assert.equal(reply.status, status, await reply.clone().text());
           const { error } = (await reply.json()) as { error: { message: string; param: string | null } };
@@ -190,7 +190,7 @@ for (const edge of loadableEdges()) {
       });
     }
 
-    /** The server removes the files of a failed upload after its response. */
+    /** Waits, because the server removes the files of a failed upload only after its response. */
     const assertNothingOnDisk = async () => {
       for (const limit = Date.now() + 5000; stores.onDisk().length > 0 && Date.now() < limit; ) await sleep(50);
       assert.deepEqual(stores.onDisk(), []);
@@ -221,7 +221,7 @@ for (const edge of loadableEdges()) {
       const timer = setInterval(() => {
         peak = Math.max(peak, process.memoryUsage().rss);
       }, 10);
-      // The client runs in a separate process, so that its buffers do not count as memory of the server.
+      // The client runs in a separate process, so that its buffers do not count as server memory.
       const { stdout } = await promisify(execFile)(process.execPath, [uploader, server.url, "8", `${40 * 2 ** 20}`]);
       clearInterval(timer);
       const replies = JSON.parse(stdout) as readonly { readonly status: number; readonly id: string }[];

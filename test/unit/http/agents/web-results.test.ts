@@ -1,4 +1,4 @@
-// Citations: the parts of a text that name pages found by a web search.
+// Web citations: the parts of a text that refer to pages found by a web search.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ProgressEvent } from "../../../../http/shared/agent/progress-event.ts";
@@ -27,14 +27,14 @@ function found(...urls: readonly string[]): ProgressEvent {
   };
 }
 
-/** Returns the parts of the text that are citations, with the page of each. */
+/** Returns the parts of the text that are citations, each with the page that it refers to. */
 function cited(text: string, ...urls: readonly string[]): readonly (readonly [string, string])[] {
   const sources = new Sources();
   sources.take(found(...urls));
   return sources.citedIn(text).map(({ start, end, page }) => [text.slice(start, end), page.url]);
 }
 
-it("a function with the name of a web tool is no source, whatever it returns", () => {
+it("a function with the name of a web tool is not a source, whatever it returns", () => {
   const sources = new Sources();
   const event = found("https://a.example/");
   sources.take({ ...event, toolType: "custom", record: { ...event.record!, result_content: "no JSON" } });

@@ -18,7 +18,7 @@ const app = createApp({ inference, log: recordingLog(), config: { accessLog: fal
 
 const send = (messages: unknown) => request(app, "POST", "/v1/chat/completions", { body: { messages } });
 
-/** Returns the conversation that the messages are translated into. */
+/** Translates the messages of a request. Returns the conversation. */
 async function conversation(messages: unknown) {
   const reply = await send(messages);
   assert.equal(reply.status, 200, reply.body);

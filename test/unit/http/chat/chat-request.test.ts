@@ -10,11 +10,11 @@ const inference = new FakeInference();
 const log = recordingLog();
 const app = createApp({ inference, log, config: { accessLog: false } });
 
-/** Returns the inference request for a chat body that is accepted. */
+/** Translates a valid chat body. Returns the inference request. */
 async function asked(body: object) {
   const reply = await request(app, "POST", "/v1/chat/completions", { body: { messages: "hi", ...body } });
   assert.equal(reply.status, 200, reply.body);
-  // The body contains neither the client nor the time. Other tests check them: client.test.ts, and below.
+  // The client and the time do not come from the body. Other tests check them: client.test.ts, and one below.
   const { client: _, receivedAt: __, ...rest } = inference.lastRun.request;
   return rest;
 }

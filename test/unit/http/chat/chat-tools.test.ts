@@ -10,7 +10,7 @@ const app = createApp({ inference, log: recordingLog(), config: { accessLog: fal
 
 const send = (body: object) => request(app, "POST", "/v1/chat/completions", { body: { messages: "hi", ...body } });
 
-/** Returns the tools that a body is translated into. */
+/** Translates a request body. Returns its tools. */
 async function toolsOf(body: object) {
   const reply = await send(body);
   assert.equal(reply.status, 200, reply.body);

@@ -24,7 +24,7 @@ const chat = "/v1/chat/completions";
 const listPath = "/v1/system/requests";
 const body = { messages: "hi" };
 
-/** Script of a generation that has three pieces of output, then waits longer than any test. */
+/** Script of a generation that outputs three pieces, then waits longer than any test. */
 const generating: Script = () => [[begin(), reasoning("Hm.")], [text("Hel"), text("lo")], { waitMs: 60_000 }];
 const queued: Script = () => [{ waitMs: 60_000 }];
 

@@ -22,7 +22,7 @@ async function list(rig: ResponsesRig, query = ""): Promise<Page> {
   return responseListSchema.parse(JSON.parse(reply.body));
 }
 
-/** Creates responses that are stored one after another. */
+/** Creates responses, which are stored one after another. */
 async function filled(rig: ResponsesRig, count: number): Promise<readonly string[]> {
   const ids: string[] = [];
   for (let i = 0; i < count; i++) {
@@ -129,7 +129,7 @@ describe("the list of responses", () => {
     assert.deepEqual(idsOf(await list(rig, `limit=2&after=${ids[1]}`)), [ids.slice(2, 4), true]);
     assert.deepEqual(idsOf(await list(rig, `limit=2&after=${ids[3]}`)), [ids.slice(4), false]);
     assert.deepEqual(idsOf(await list(rig, `after=${ids[4]}`)), [[], false]);
-    // A response that was created meanwhile does not shift the next page.
+    // A response that is created between two pages does not shift the next page.
     await rig.create({ input: "new" });
     assert.deepEqual(idsOf(await list(rig, `limit=2&after=${ids[1]}`)), [ids.slice(2, 4), true]);
   });

@@ -9,9 +9,7 @@ import { collectAnswer } from "../../../../http/shared/answer/answer.ts";
 import { AnswerMemory } from "../../../../http/shared/answer/answer-memory.ts";
 import { done, failure, finish, reasoning, text, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
 
-/**
- * Message type of the vendor's client without `citations` of text blocks: some other clients do not accept null there.
- */
+/** Message type of the vendor's client, without the `citations` of text blocks, because some other clients do not accept null there. */
 interface VendorsMessage extends Omit<Anthropic.Message, "content"> {
   readonly content: readonly (
     | Anthropic.ThinkingBlock
@@ -37,7 +35,7 @@ function failedCall(pieces: readonly string[], whole: string): GenerateEvent[] {
   return [start!, ...rest.slice(0, -1), { type: "tool_call_failed", choice: 0, call: 0, text: whole }];
 }
 
-/** Returns the text of a stream that receives one event at a time. */
+/** Returns the body of a stream whose events arrive one at a time. */
 function transcript(events: readonly GenerateEvent[]): string {
   const codec = new MessageStream(head, "req-1", true);
   const out = events.map((event) => codec.encode([event])).join("");
@@ -67,7 +65,7 @@ async function whole(events: readonly GenerateEvent[]) {
   return messageSchema.parse(JSON.parse(JSON.stringify(body)));
 }
 
-/** Checks whether all values of `part` are in `whole` at the same places. */
+/** Returns whether `whole` has all values of `part`, at the same paths. */
 function isPartOf(part: unknown, whole: unknown): boolean {
   if (typeof part !== "object" || part === null) return part === whole;
   if (typeof whole !== "object" || whole === null || Array.isArray(part) !== Array.isArray(whole)) return false;
@@ -173,7 +171,7 @@ describe("a streamed message", () => {
       error: { type: "overloaded_error", message: "it died", details: { error_code: "model_failed", param: null } },
       request_id: "req-1",
     });
-    // The stream has sent nothing yet except a keep-alive comment.
+    // So far, the stream has sent only a keep-alive comment.
     assert.deepEqual(
       stream([failure("queue_timeout")]).map(({ type, error }) => [type, error.type]),
       [["error", "overloaded_error"]],
@@ -232,7 +230,7 @@ describe("a whole message", () => {
       ["max_tokens", null],
       ["stop_sequence", "\n"],
       ["end_turn", null],
-      // With tool calls, a client acts on the calls and needs no stop sequence.
+      // If there are tool calls, a client acts on them and needs no stop sequence.
       ["tool_use", null],
     ]);
     assert.equal((await whole([begin, text("a"), refusal, finish(), done])).stop_details?.explanation, "not an object");

@@ -20,7 +20,7 @@ function setUp() {
 }
 
 describe("calibration routes", () => {
-  it("start, show and apply, with or without a body", async () => {
+  it("start, show and apply a calibration, with or without a body", async () => {
     const { models, send } = setUp();
     models.calibration = {
       isCollecting: true,
@@ -47,7 +47,7 @@ describe("calibration routes", () => {
     assert.deepEqual(models.asked, asked);
   });
 
-  it("take only the name of a file, and known models", async () => {
+  it("accept only a file name and known models", async () => {
     const { models, send } = setUp();
     for (const name of ["../x.gguf", "/etc/x", "a/b.gguf", ".hidden", "", "a\\b", "x".repeat(300)]) {
       const { status, json } = await send("POST", "/calibration/apply", { save_cimatrix: name });
@@ -59,7 +59,7 @@ describe("calibration routes", () => {
 });
 
 describe("POST /re_isq", () => {
-  it("answers with the level", async () => {
+  it("returns the level", async () => {
     const { models, send } = setUp();
     const { status, text } = await send("POST", "/re_isq", { ggml_type: "Q4K" });
     assert.deepEqual([status, text], [200, 'Re ISQ: "Q4K"']);
@@ -68,7 +68,7 @@ describe("POST /re_isq", () => {
     assert.equal((await send("POST", "/re_isq", {})).json().error.param, "ggml_type");
   });
 
-  it("is shown in the entry of the model", async () => {
+  it("shows its progress in the model's entry", async () => {
     const { inference, send } = setUp();
     const [tiny, other] = inference.entries;
     const requantization = { level: "Q4_K", status: "failed", progress: 0.5, error: "no room" } as const;

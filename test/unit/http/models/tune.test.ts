@@ -44,7 +44,7 @@ describe("POST /v1/models/tune", () => {
     assert.deepEqual(asked, [{ model: "tiny", profile: "balanced", ...free }]);
   });
 
-  it("takes all fields of the contract, and null for those that are left out", async () => {
+  it("accepts all fields of the contract, and passes null for omitted ones", async () => {
     const { asked, post } = setUp();
     const given = { requested_isq: "q4k", cpu: true, dtype: "f16", hf_revision: "main", token_source: "none" };
     const images = { max_image_length: 512, max_num_images: 2 };
@@ -90,7 +90,7 @@ describe("POST /v1/models/tune", () => {
     assert.deepEqual(asked, []);
   });
 
-  it("responds with the reason of a tuning that failed", async () => {
+  it("reports why a tuning failed", async () => {
     for (const [code, status, shown] of [
       ["conflict", 409, "conflict"],
       ["model_not_found", 404, "model_not_found"],

@@ -12,7 +12,7 @@ const reference = readFileSync(new URL("../../../../../docs/metrics.md", import.
 const isLinux = process.platform === "linux";
 const skip = isLinux ? false : "the list of process metrics is of Linux";
 
-/** Returns the types of the metrics in docs/metrics.md, by name of the metric. */
+/** Returns the metrics in docs/metrics.md: their types by name. */
 function documented(): Map<string, string> {
   return new Map([...reference.matchAll(/^\| `(\w+)` \| (\w+) \|/gm)].map(([, name = "", type = ""]) => [name, type]));
 }
@@ -23,7 +23,7 @@ async function scrape(): Promise<string> {
 }
 
 describe("docs/metrics.md", () => {
-  it("says what the metrics say", { skip }, () => {
+  it("has the same help texts as the metrics", { skip }, () => {
     assert.equal(reference, renderMetrics(), "the metrics have changed: run `npm run docs`");
   });
 
@@ -35,7 +35,8 @@ describe("docs/metrics.md", () => {
   });
 
   it("has names by the conventions of Prometheus", () => {
-    // prom-client's metrics of active handles, requests and resources break the rule that only counters end in _total.
+    // Excludes prom-client's own metrics: those of active handles, requests and resources end in _total although they are no
+    // counters.
     const own = [...documented()].filter(([name]) => !name.startsWith("nodejs_active_"));
     const names = new Set(["service_kv_cache_blocks_total"]);
     for (const [name, type] of own) {
@@ -57,7 +58,7 @@ describe("the metrics of the process", () => {
     if (isLinux) assert.ok(value("process_open_fds") > 2);
   });
 
-  it("tell how long the main thread's event loop was blocked", async () => {
+  it("report how long the main thread's event loop was blocked", async () => {
     await scrape();
     await sleep(60);
     const until = performance.now() + 300;

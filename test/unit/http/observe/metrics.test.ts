@@ -18,7 +18,7 @@ function setUp(options: { script?: Script; config?: Partial<HttpConfig> } = {}) 
   const inference = new FakeInference(options.script);
   const app = createApp({ inference, log: recordingLog(), config: options.config ?? {} });
   const text = async () => {
-    // A request is counted when its handler has ended, shortly after its response.
+    // A request is counted when its handler has returned, shortly after its response.
     await settled();
     return (await request(app, "GET", "/metrics")).body;
   };
@@ -90,7 +90,7 @@ describe("the metrics of requests", () => {
     }
     await request(app, "POST", status, { body: "{", headers: json });
     await request(app, "POST", chatPath, { body: { messages: "hi", model: "tiny::a" } });
-    // A request ends after its response has been sent.
+    // The exchange ends only after its response has been sent.
     await new Promise(setImmediate);
     const { body } = await request(app, "GET", "/metrics");
     const counted = body.split("\n").filter((line) => line.startsWith("http_requests_total{"));

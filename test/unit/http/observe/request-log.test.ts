@@ -22,7 +22,7 @@ async function setUp(script?: Script) {
   const requestLog = await RequestLog.open(file, log);
   const app = createApp({ inference: new FakeInference(script), log, observers: [requestLog] });
   const entries = async () => {
-    // The response arrives a moment before its exchange has ended.
+    // The response arrives a moment before the exchange ends.
     await new Promise(setImmediate);
     await requestLog.close();
     const lines = readFileSync(file, "utf8").split("\n");
@@ -33,7 +33,7 @@ async function setUp(script?: Script) {
 }
 
 describe("the request log", () => {
-  it("has every inference request with its response, whole or as the data of its events", async () => {
+  it("has every inference request with its response, complete or as the data of its events", async () => {
     const { app, entries, file } = await setUp();
     const body = '{\n  "messages": "hi\\n",\r\n  "seed": 1\n}';
     const whole = await request(app, "POST", chatPath, { body, headers: { ...json, "x-request-id": "r-1" } });

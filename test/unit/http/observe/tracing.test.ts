@@ -24,13 +24,13 @@ interface WireSpan {
   readonly status: { readonly code?: number; readonly message?: string };
 }
 
-/** Collector that stores the spans it receives. */
+/** Fake trace collector that stores the spans it receives. */
 class Collector {
   readonly spans: WireSpan[] = [];
   readonly resources: unknown[] = [];
   readonly paths: (string | undefined)[] = [];
   status = 200;
-  /** Promise that the collector waits for before it answers. */
+  /** Promise that the collector waits for before it responds. */
   ready: Promise<void> = Promise.resolve();
   readonly #server: Server;
 
@@ -73,7 +73,7 @@ async function setUp() {
   return { collector, tracing, inference, log, app: createApp({ inference, log, observers: [tracing] }) };
 }
 
-/** Closes tracing after the exchange has ended, which is a moment after the response arrives. */
+/** Closes tracing once the exchange has ended, which is a moment after the response arrives. */
 async function close(tracing: Tracing): Promise<void> {
   await new Promise(setImmediate);
   await tracing.close();

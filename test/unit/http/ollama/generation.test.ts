@@ -79,7 +79,7 @@ describe("POST /api/chat", () => {
     });
   });
 
-  it("gives reasoning apart, and calls whole with their arguments as objects, streamed and not", async () => {
+  it("returns reasoning separately, and complete calls with arguments as objects, streamed and not", async () => {
     const events = [
       reasoning("hm"),
       text("See:"),
@@ -109,7 +109,7 @@ describe("POST /api/chat", () => {
     assert.equal(whole.done_reason, "stop");
   });
 
-  it("leaves out a call that the token limit cut, and gives a failed one as text, streamed and not", async () => {
+  it("omits a call that the token limit cut, and returns a failed one as text, streamed and not", async () => {
     const [begun, piece] = toolCall("f", ['{"a":']) as [GenerateEvent, GenerateEvent];
     const cut: Script = scripted(begun, piece, { type: "tool_call_cut", choice: 0, call: 0 }, finish("length"), done);
     const text = "<call>";
@@ -239,7 +239,7 @@ describe("POST /api/chat", () => {
     assert.deepEqual(inference.lastRun.request.grammar, { kind: "json" });
   });
 
-  it("loads or unloads the model if there are no messages, and only if it must", async () => {
+  it("loads or unloads the model if there are no messages, and only if necessary", async () => {
     const { send, models } = setUp();
     for (const [body, reason] of [
       [{ model: "tiny" }, "load"],
@@ -301,7 +301,7 @@ describe("POST /api/chat", () => {
     }
   });
 
-  it("takes bodies without a content type from programs, but not from web pages", async () => {
+  it("accepts bodies without a content type from programs, but not from web pages", async () => {
     const { app } = setUp();
     const body = JSON.stringify({ ...ask, stream: false });
     const curl = { "content-type": "application/x-www-form-urlencoded" };
@@ -312,7 +312,7 @@ describe("POST /api/chat", () => {
     assert.equal((await request(app, "POST", "/v1/chat/completions", { body, headers: curl })).status, 415);
   });
 
-  it("reads a long body on a text worker to the same end", async () => {
+  it("reads a long body on a text worker with the same result", async () => {
     const { send, inference } = setUp();
     const content = "x".repeat(70_000);
     const reply = await send("/api/chat", { ...ask, messages: [{ role: "user", content }], options: { seed: 3 } });
@@ -354,7 +354,7 @@ describe("POST /api/generate", () => {
     assert.deepEqual(models.asked, ["reload other"]);
   });
 
-  it("refuses by name what it would have to leave out, but not if it is empty", async () => {
+  it("rejects unsupported fields with a specific error, but not if they are empty", async () => {
     const { send } = setUp();
     const neutral = { prompt: "hi", suffix: "", template: "", context: [], images: [], stream: false };
     assert.equal((await send("/api/generate", neutral)).status, 200);

@@ -25,7 +25,7 @@ const known = {
 const unknown = { format: "gguf", family: "", families: [], parameter_size: "", quantization_level: "" };
 
 describe("GET /api/tags and /api/ps", () => {
-  it("list the models and their adapters, with what is known of them", async () => {
+  it("list the models and their adapters, with their known properties", async () => {
     const size = 639_446_688;
     const entry = (name: string, rest: object) => ({ name, model: name, size, ...rest });
     const own = entry("tiny", { digest: "5a".repeat(32), details: { parent_model: "", ...known } });
@@ -110,7 +110,7 @@ describe("the other paths of the protocol", () => {
     assert.ok(major > 0 || minor >= 14, version);
   });
 
-  it("refuse by name what changes the stored models, and name what is served on unknown paths", async () => {
+  it("reject changes of stored models with a specific error, and list the served paths on unknown ones", async () => {
     for (const [method, path, instead] of [
       ["POST", "/api/pull", "max_model_downloads"],
       ["POST", "/api/push", "POST /api/pull"],

@@ -11,7 +11,7 @@ import { errorOf, type Json, ResponsesRig, resource, streamed } from "./response
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
-/** Script of a generation that sends one text, then waits longer than any test. */
+/** Script of a generation that outputs one text, then waits longer than any test. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
 const soon: Script = () => [[text("Hel")], { waitMs: 5 }, [text("lo")], { waitMs: 5 }, [finish(), done]];
 async function until(condition: () => boolean): Promise<void> {
@@ -123,7 +123,7 @@ describe("a background response", () => {
     };
     const signal = await send();
     await until(() => rig.inference.lastRun?.batchCount === 1);
-    // The target of a new weak reference lives until the current event loop turn ends.
+    // A newly created weak reference keeps its target alive until the current turn of the event loop ends.
     await sleep(1);
     collect();
     assert.equal(signal.deref(), undefined);

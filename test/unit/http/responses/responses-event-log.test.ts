@@ -24,7 +24,7 @@ async function read(reader: LogReader): Promise<string> {
   return text;
 }
 
-/** Returns the stored text of the log. */
+/** Returns the text that the log has stored. */
 const textOf = (log: EventLog): string =>
   log
     .kept()
@@ -152,7 +152,7 @@ describe("the event log of a response", () => {
     const heldAfter = async (count: number): Promise<number> => {
       for (let number = 0; number < count; number++) {
         log.append(new TextChunk(number, "\n\n"));
-        // Gives the reader time to begin its next wait.
+        // Gives the reader time to start its next wait.
         for (let turn = 0; turn < 10; turn++) await null;
       }
       // Collects garbage several times, because code is compiled in the meantime and some garbage is found only by a

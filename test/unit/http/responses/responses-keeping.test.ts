@@ -48,7 +48,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
   };
 }
 
-/** Returns a response that is long because of its logprobs. */
+/** Returns the events of a response that is long because of its logprobs. */
 function long(): readonly GenerateEvent[] {
   const token = { token: "x", bytes: [120], logprob: -1, top: [] };
   return [text("x", 0, new Array(1000).fill(token)), finish(), done];
@@ -63,7 +63,7 @@ interface Rig {
   readonly responses: Responses;
 }
 
-/** Returns a rig with a store whose saves fail with the errors that `broken` returns for each attempt number. */
+/** Returns a rig whose store fails. `broken`: returns the error of a save, given the number of the attempt. */
 function rig(
   broken: { add?: (n: number) => unknown; update?: (n: number) => unknown } = {},
   { store = memoryResponses(), ...options }: Partial<ResponsesOptions> = {},
@@ -98,7 +98,7 @@ const isCode = (code: string) => (error: unknown) => error instanceof ServerErro
 
 describe("the response saver", () => {
   it("retries a failed save until the store is back, and logs it once", async () => {
-    // A store thread that is restarted on a busy machine fails several times.
+    // While a store thread restarts on a busy machine, several attempts fail.
     const { responses, log } = rig({ update: (n) => n <= 5 && new Error("disk full") });
     const run = responses.begin(plan());
     run.encode([text("Hel")]);
@@ -278,13 +278,13 @@ describe("the response saver", () => {
     own.encode(long());
     assert.equal((await shown(responses, own.id)).status, "completed");
     assert.ok(tries <= 20, `${tries} tries`);
-    // All requests wait for one retry, at the same time.
+    // All requests wait for the same retry.
     const started = performance.now();
     for (const id of ids) assert.equal((await shown(responses, id)).status, "completed");
     assert.ok(performance.now() - started < 3000);
   });
 
-  it("stores a short record at once without room to wait, and everything with room", async () => {
+  it("stores a short record at once if there is no room to wait, and everything if there is", async () => {
     const inner = memoryResponses();
     let isFull = true;
     const store = altered(inner, {

@@ -14,7 +14,7 @@ import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
-/** Script of a generation that sends one text, then waits longer than any test. */
+/** Script of a generation that outputs one text, then waits longer than any test. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
 const contents = (rig: ResponsesRig): readonly string[] => {
   const { prompt } = rig.inference.lastRun.request;
@@ -209,7 +209,7 @@ describe("a stored response", () => {
     const values = new TableStore<KeptHead>(new MemoryTables(), testLimits);
     const rig = new ResponsesRig(slow, { store: new ResponseStore(values) });
     const { id } = await rig.create({ input, background: true });
-    // No process has this id.
+    // Changes the owner to a process id that no process has.
     const kept = values.get(id)!;
     await values.compareAndSet(id, kept.version, { ...kept, head: { ...kept.head, owner: "999999999:1" } });
     const later = new ResponsesRig(hello, { store: new ResponseStore(values) });

@@ -1,4 +1,4 @@
-// Rig of the responses tests: an app with stored responses in memory, and short functions that call its routes.
+// Responses rig: an app with an in-memory store of responses, and short methods that call its routes.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredResponses } from "../../../../actors/api/stored-responses.ts";
@@ -22,7 +22,7 @@ export type Json = ReturnType<typeof JSON.parse>;
 export interface Streamed {
   readonly events: readonly StreamEvent[];
   readonly types: readonly string[];
-  /** Response in the last event. */
+  /** Response object in the last event. */
   readonly response: Json;
 }
 
@@ -61,7 +61,7 @@ export class ResponsesRig {
     return resource(await this.send(body));
   }
 
-  /** Returns the checked stream of a request. */
+  /** Sends a streamed request. Returns the stream, which has been checked. */
   async stream(body: Json): Promise<Streamed> {
     return streamed(await this.send({ stream: true, ...body }));
   }
@@ -90,7 +90,7 @@ export class ResponsesRig {
     return this.addedIds.at(-1) ?? "";
   }
 
-  /** Waits until a response has ended. */
+  /** Waits until a response has ended. Returns it. */
   async ended(id: string): Promise<Json> {
     for (let i = 0; i < 200; i++) {
       const response = await this.fetch(id);
@@ -122,7 +122,7 @@ export function errorOf(reply: SocketlessReply): readonly [status: number, code:
   return [reply.status, error.code, error.param];
 }
 
-/** Returns the joined pieces as text. */
+/** Joins the pieces into one string. */
 export async function whole(pieces: AsyncIterable<Piece>): Promise<string> {
   const all: Buffer[] = [];
   for await (const piece of pieces) all.push(Buffer.from(piece));

@@ -179,7 +179,7 @@ describe("the app", () => {
     const said = '\\",'.repeat(200_000);
     const { app, inference } = setUp();
     assert.equal((await request(app, "POST", path, { body: { messages: said } })).status, 200);
-    // A body of this length is read on a text worker.
+    // A text worker reads bodies of this length.
     const { prompt } = inference.lastRun.request;
     assert.ok(prompt.kind === "sealed");
     const opened = openContent(prompt).prompt;

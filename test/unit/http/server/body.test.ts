@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { BodyBudget, BodyReader, MAX_BODY_BYTES, refusedLength } from "../../../../http/server/body.ts";
 
-/** Returns an object that has the length of many bytes but no content. */
+/** Returns a fake chunk that has a byte length but no content. */
 function chunk(byteLength: number): Uint8Array {
   return { byteLength } as Uint8Array;
 }

@@ -8,7 +8,7 @@ import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
-/** HTTP status of each error code. */
+/** Expected HTTP status of each error code. */
 const statuses: Readonly<Record<ErrorCode, number>> = {
   invalid_json: 400,
   invalid_content_type: 415,
@@ -78,10 +78,10 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   internal: 500,
 };
 
-/** Errors that a retry cannot resolve, because they last until a setting is changed. */
+/** Errors for which a retry is useless, because they last until a setting is changed. */
 const staysSo: readonly ErrorCode[] = ["metrics_disabled"];
 
-/** Sends a request for a model that fails with the error. Returns the response. */
+/** Sends a request to a model that fails with this error. Returns the response. */
 async function answerTo(error: ServerError) {
   const inference = new FakeInference();
   inference.resolveModel = () => {

@@ -15,7 +15,7 @@ describe("the known hosts of a server", () => {
     return refusal === null;
   };
 
-  it("are this machine, any address, the bound name and the allowed names", () => {
+  it("are this machine's names, any IP address, the bound name and the allowed names", () => {
     const known = [
       "localhost:1",
       "a.localhost",

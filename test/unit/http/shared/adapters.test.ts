@@ -29,7 +29,7 @@ const COMPLETIONS = "/v1/completions";
 const RESPONSES = "/v1/responses";
 const MESSAGES = "/v1/messages";
 
-/** One body for each route. */
+/** Request body for each route. */
 const bodies: Readonly<Record<string, object>> = {
   [CHAT]: { messages: "hi" },
   [COMPLETIONS]: { prompt: "hi" },

@@ -1,4 +1,4 @@
-// Requests that coding agents send by default, and the parts of the response that the agents need. Each turn has a tool
+// Coding agents: requests as they send them by default, and the response fields that they need. Each turn has a tool
 // call, in the format of Codex (responses), Claude Code (messages), opencode or Qwen Code (chat completions). The texts
 // were written for the tests.
 import assert from "node:assert/strict";
@@ -21,7 +21,7 @@ const schema = {
 };
 const call = '{"command":"ls"}';
 
-/** Sends a turn to a model that thinks, writes a word and calls `tool`. */
+/** Sends a request to a model that thinks, writes a word and calls `tool`. */
 async function turn(path: string, body: Json, tool: string, query = "", headers = {}) {
   const inference = new FakeInference(() => [
     [reasoning("Hm.")],
@@ -99,7 +99,7 @@ describe("coding agents", () => {
     const last = events.at(-1);
     assert.deepEqual([last.type, last.response.output], ["response.completed", items]);
 
-    // The client sends back the items as it received them.
+    // The client returns the items unchanged.
     const output = [{ type: "input_text", text: "a b" }];
     const result = { type: "function_call_output", id: "fco_1", call_id: made.call_id, output };
     const next = await turn("/v1/responses", { ...codex, input: [...codex.input, ...items, result] }, "exec_command");
@@ -109,7 +109,7 @@ describe("coding agents", () => {
     ]);
   });
 
-  it("Codex gets an error that names its web search, which it offers by default, if the server has none", async () => {
+  it("Codex gets an error that names web search, which Codex offers by default, if the server has none", async () => {
     const tools = [...codex.tools, { type: "web_search", external_web_access: true }];
     const app = createApp({ inference: new FakeInference(), log: recordingLog() });
     const reply = await request(app, "POST", "/v1/responses", { body: { ...codex, tools } });

@@ -1,4 +1,5 @@
-// Field names of other servers (aliases): an alias has the meaning of its field. Different values for both are an error.
+// Field aliases: names that other servers use for a field. An alias has the meaning of its field. Different values for both are
+// an error.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";

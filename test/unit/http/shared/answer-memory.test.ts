@@ -1,4 +1,4 @@
-// Memory for responses: it is bounded, in total and per client, and is freed when responses are sent.
+// Memory for responses: it is limited, in total and per client, and is freed when responses have been sent.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -40,7 +40,7 @@ describe("the memory of answers", () => {
 });
 
 const x = { token: "x", bytes: [120], logprob: -1 };
-/** Text event with 396 bytes of records. */
+/** Text event with 396 bytes of logprob records. */
 const bulk = text("x", 0, [{ ...x, top: new Array(48).fill(x) }]);
 const paths = {
   "/v1/chat/completions": { messages: "hi", logprobs: true },
@@ -67,7 +67,7 @@ describe("an answer above the memory limit", () => {
       inference.script = () => [[bulk], [finish(), done]];
       for (let i = 0; i < 5; i++) {
         assert.equal((await request(app, "POST", path, { body })).status, 200);
-        // The memory is held until the response has been stored.
+        // The memory stays reserved until the response has been stored.
         await app.settled();
       }
     });

@@ -1,4 +1,5 @@
-// An assistant message at the end of a conversation, in all chat protocols: the output continues this message.
+// Continued assistant message: in all chat protocols, an assistant message at the end of the conversation is continued by the
+// output.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";
@@ -38,7 +39,7 @@ describe("an assistant message at the end", () => {
     }
   });
 
-  it("is not continued if it is empty: it is the answer to write", async () => {
+  it("is not continued if it is empty: the model writes the whole message", async () => {
     const messages = [user, { role: "assistant", content: "" }];
     for (const path of ["/v1/chat/completions", "/v1/messages"]) {
       const { continues, count } = await prompted(path, { messages });
@@ -63,7 +64,7 @@ describe("an assistant message at the end", () => {
     assert.match(await refusal(path, { messages: [user, begun], ...both }), /contradicts/);
   });
 
-  it("with calls is no beginning of an answer", async () => {
+  it("with calls cannot be continued", async () => {
     const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } };
     const calling = { role: "assistant", content: "I call", tool_calls: [call] };
     assert.equal((await prompted("/v1/chat/completions", { messages: [user, calling] })).continues, false);

@@ -1,4 +1,5 @@
-// JSON of logprobs: it must equal, byte for byte, the JSON.stringify of the objects that the reference below builds.
+// JSON of logprobs: it must equal, byte for byte, the JSON.stringify of the objects that the reference implementation below
+// builds.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -16,7 +17,7 @@ import { done, finish, text } from "../../../fixtures/fakes/fake-inference.ts";
 import { recordsOf, type TestAlternative, type TestLogprob, testTokens } from "../../../fixtures/text/logprobs.ts";
 import { wholeText } from "../../../fixtures/text/pieces.ts";
 
-// Reference: builds each logprob as an object.
+// Reference implementation: builds each logprob as an object.
 
 const wireLogprob = (logprob: number): number => (Number.isFinite(logprob) ? logprob : -9999);
 const wireAlternative = ({ token, logprob, bytes }: TestAlternative) => ({
@@ -53,10 +54,7 @@ const logprob = fc.oneof(
   fc.float({ max: 0, noNaN: true }),
   fc.constantFrom(Number.NEGATIVE_INFINITY, Number.NaN, 0, -0, Math.fround(-1e-7), Math.fround(-0.1)),
 );
-/**
- * Bytes of tokens: parts of characters, names that look like array indices or object fields, and characters that need an
- * escape.
- */
+/** Random token bytes: parts of characters, names that look like array indices or object fields, and characters that need an escape. */
 const bytes = fc.oneof(
   fc.uint8Array({ maxLength: 6 }),
   fc.string({ unit: "binary", maxLength: 6 }).map((word) => Buffer.from(word)),
@@ -73,7 +71,7 @@ const token: fc.Arbitrary<TestLogprob> = fc
   .tuple(alternative, fc.array(alternative, { maxLength: 20 }))
   .map(([own, top]) => ({ ...own, top }));
 const tokens = fc.array(token, { maxLength: 12 });
-/** Logprobs divided over several text events. */
+/** Random logprobs, divided among several text events. */
 const batches = fc.array(fc.tuple(fc.string({ maxLength: 5 }), tokens), { minLength: 1, maxLength: 6 });
 
 const texts = () => testTokens;

@@ -22,7 +22,7 @@ interface Served {
   readonly done: Promise<void>;
 }
 
-/** Starts a server that answers each request with the same pieces. */
+/** Starts a server that responds to each request with the same pieces. */
 async function serve(edge: EdgeName, pieces: () => Pieces): Promise<Served> {
   const log = recordingLog();
   let isDone: () => void = () => {};
@@ -144,7 +144,7 @@ for (const edge of loadableEdges()) {
   });
 }
 
-/** Returns an exchange whose reader accepts `room` pieces, and accepts more only when the test says so. */
+/** Returns an exchange whose reader accepts `room` pieces, and more only when the test says so. */
 function rig({ room = Number.POSITIVE_INFINITY } = {}) {
   const calls: string[] = [];
   const client = new AbortController();
@@ -223,7 +223,7 @@ describe("a body in pieces", () => {
       })(),
     );
     while (calls.length < 4) await new Promise((resolve) => setTimeout(resolve, 1));
-    // During these turns, a sender that does not wait would make more pieces.
+    // During these turns, a sender that does not wait would produce more pieces.
     for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual([made, calls.length], [2, 4]);
     reader.room = 100;

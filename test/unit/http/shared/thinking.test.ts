@@ -10,7 +10,7 @@ const inference = new FakeInference();
 const app = createApp({ inference, log: recordingLog(), config: { accessLog: false } });
 const messages = [{ role: "user", content: "hi" }];
 
-/** Body that asks for an effort, by path. */
+/** Request body with a reasoning effort, by path. */
 const protocols: Readonly<Record<string, (effort: string) => object>> = {
   "/v1/chat/completions": (effort) => ({ messages, reasoning_effort: effort }),
   "/v1/responses": (effort) => ({ input: "hi", reasoning: { effort } }),

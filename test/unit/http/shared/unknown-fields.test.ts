@@ -1,4 +1,4 @@
-// Unknown fields of a request: ignored and reported, or refused. Misspelt names of known fields are always refused.
+// Unknown fields of a request: ignored and reported, or rejected. Misspelt names of known fields are always rejected.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../../http/app.ts";
@@ -22,7 +22,7 @@ function setUp(config: Partial<HttpConfig> = {}) {
   return { app, inference, log, send };
 }
 
-/** A body with unknown fields at every level where clients send them. */
+/** Request body with unknown fields at every level where clients send them. */
 const extended = {
   messages: [
     { role: "user", content: [{ type: "text", text: "hi", cache_control: {} }], tool_call_id: null },

@@ -1,5 +1,5 @@
-// GBNF for models on other servers: sets of characters, names, free text, and the grammars of schemas and tool calls, which our own
-// reader of GBNF accepts.
+// GBNF writer for models on other servers: character classes, names, free text, and the grammars of schemas and tool calls. Our own
+// GBNF reader must accept its output.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
@@ -39,7 +39,7 @@ describe("rules in GBNF", () => {
     assert.equal(rules, 'root ::= "n=" digits--1 ("x" | digits--1)*\ndigits--1 ::= ([0-1]){1,3}');
   });
 
-  it("search for the mark of free text, after every beginning of it", () => {
+  it("find the end of free text, even after partial matches", () => {
     assert.equal(written(anything), "root ::= [^\\u0000]*");
     assert.equal(
       written(through("aab")),

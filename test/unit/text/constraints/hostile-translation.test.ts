@@ -1,5 +1,5 @@
-// Hostile grammars: each is translated or rejected with a named error, within limits of CPU time and heap.
-// HOSTILE_GRAMMARS=2000 runs that number of random grammars.
+// Hostile grammars: each is translated or rejected with a specific error, within limits of CPU time and heap.
+// HOSTILE_GRAMMARS=2000 sets the number of random grammars.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
@@ -11,13 +11,10 @@ import { seeded } from "../../../fixtures/schemas/random-text.ts";
 
 const randomCount = Number(process.env.HOSTILE_GRAMMARS ?? 150);
 const heapMb = 200;
-/** Limit of CPU time in ms. In an earlier version, most of the named grammars took seconds or minutes. */
+/** Maximum CPU time in ms. In an earlier version, most of the named grammars took seconds or minutes. */
 const mostMs = 2000;
 const usualMs = 250;
-/**
- * Share of the random grammars that must take less than `usualMs`. On the slowest CPU tested, 145 of 150 grammars took
- * less.
- */
+/** Fraction of the random grammars that must take less than `usualMs`. On the slowest CPU tested, 145 of 150 grammars took less. */
 const usualShare = 0.95;
 
 describe("a hostile grammar", () => {

@@ -1,5 +1,5 @@
-// Output constraints as one grammar: rejected schemas and the tool named in the error, and checks after generation.
-// test/threads/grammar tests the generated texts with the grammar engine.
+// Output constraints combined into one grammar: rejected schemas, errors that name the tool, and validation after
+// generation. test/threads/grammar tests the generated texts with the grammar engine.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

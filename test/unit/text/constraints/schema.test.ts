@@ -7,7 +7,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { schemaCorpus } from "../../../fixtures/schemas/corpus.ts";
 import { RandomTexts, seeded } from "../../../fixtures/schemas/random-text.ts";
 
-/** Returns random texts of the grammar, parsed. */
+/** Generates random texts of the schema's grammar. Returns them parsed. */
 function values(schema: unknown, count: number): unknown[] {
   const { rules } = compileSchema(schema);
   const texts = new RandomTexts(pruned(rules, "root")!);
@@ -37,7 +37,7 @@ function refusal(schema: unknown): ServerError {
 
 describe("the grammar of a JSON schema", () => {
   it("exists for at least 85 of 100 sample schemas, and derives only values that match", () => {
-    // test/threads/grammar runs all of them through the grammar engine.
+    // A sixth of the corpus. test/threads/grammar runs the whole corpus with the grammar engine.
     const corpus = schemaCorpus().filter((_, i) => i % 6 === 0);
     const refused: string[] = [];
     corpus.forEach(({ name, schema }, i) => {

@@ -57,7 +57,7 @@ describe("rules in the grammar engine's EBNF", () => {
     );
   });
 
-  it("keep nested repetitions apart", () => {
+  it("keep nested repetitions separate", () => {
     assert.equal(written(repeat(repeat(text("a"), 2, 3), 0, 1)), 'root ::= ("a"{2,3})?');
   });
 

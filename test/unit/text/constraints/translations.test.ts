@@ -92,7 +92,7 @@ describe("translations", () => {
     const grammar = {
       kind: "regex" as const,
       get pattern(): string {
-        // The first read of the pattern computes the digest of the grammar; the second read translates the pattern.
+        // The first read of the pattern computes the digest of the grammar; the second read is for the translation and throws.
         if (++reads % 2 === 0) throw new RangeError("Invalid string length");
         return "a";
       },

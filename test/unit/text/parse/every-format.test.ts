@@ -7,7 +7,7 @@ import { answerOf, partsOf, read, tools } from "./parse-answer.ts";
 import { families, templates } from "./templates.ts";
 
 const formats = families.map((family) => chooseFormat(templates[family]));
-/** Formats whose calls do not contain their arguments as JSON. */
+/** Formats in which the model does not write a call's arguments as JSON. */
 const converting = new Set(["coder", "seed", "minimax", "glm", "gemma", "functiongemma"]);
 
 interface Call {
@@ -15,7 +15,7 @@ interface Call {
   readonly args: string;
 }
 
-/** Returns the calls as constrained decoding writes them. */
+/** Returns the text of these calls as constrained decoding generates it. */
 function written({ syntax }: ToolFormat, calls: readonly Call[]): string {
   const texts = calls.map(({ name, args }) => syntax.before(name) + args + syntax.after(name));
   return syntax.open + texts.join(syntax.between ?? "") + syntax.close;
@@ -44,13 +44,13 @@ test("every format reads the calls that its own syntax writes", () => {
   }
 });
 
-test("no format requires a mark that only ends the model's answer", () => {
+test("no format requires a token that only ends the model's answer", () => {
   const { syntax, shownTokens } = chooseFormat(templates.harmony);
   assert.ok(shownTokens.includes("<|call|>"));
   assert.equal(syntax.close, "");
 });
 
-test("a JSON call ends with the same mark as all calls of the format", () => {
+test("a JSON call ends with the same delimiter as all calls of the format", () => {
   assert.match(chooseFormat(templates.glm).syntax.close, /<\/tool_call>$/);
 });
 
@@ -67,7 +67,7 @@ test("a truncated call is content if its arguments have not begun, else a failed
   }
 });
 
-test("a call that the token limit cuts is a partial call or left out, and no mark is content", () => {
+test("a call that the token limit cuts is a partial call or omitted, and no delimiter is content", () => {
   for (const format of formats) {
     const args = '{"city": "Paris"}';
     const text = written(format, [{ name: "get_weather", args }]);
@@ -95,7 +95,7 @@ test("a call that the token limit cuts is a partial call or left out, and no mar
   }
 });
 
-test("text that the token limit cuts keeps everything but the possible start of a mark", () => {
+test("text that the token limit cuts keeps everything except the possible start of a delimiter", () => {
   const content = (text: string) =>
     answerOf(partsOf(chooseFormat(templates.hermes), text.split(""), { isCut: true })).content;
   assert.equal(content("1 < 2 \n"), "1 < 2 \n");
@@ -103,7 +103,7 @@ test("text that the token limit cuts keeps everything but the possible start of 
   assert.equal(content("a <tool_call> is a mark"), "a <tool_call> is a mark");
 });
 
-/** Returns the remaining text of an invalid call, without an end mark of the message. */
+/** Returns the text that a client sees of an invalid call, without the message's end token. */
 function shown(text: string): string {
   return text.replace(/<\|call\|>\s*/, "");
 }
@@ -151,7 +151,7 @@ function escaped(text: string): string {
   return text.replace(/[|[\]\\/]/g, "\\$&");
 }
 
-/** Asserts that every character is in a part or in the marks around a part. */
+/** Asserts that every character is either in a part or in the delimiters around a part. */
 function checkNothingIsLost(format: ToolFormat, parts: readonly OutputPart[], text: string): void {
   let end = 0;
   let open = "";
@@ -209,7 +209,7 @@ test("any text gives the same parts for any division into pieces, and nothing is
   }
 });
 
-test("text is emitted at once, except a possible start of a mark and the white space before it", () => {
+test("text is emitted at once, except a possible start of a delimiter and the white space before it", () => {
   const parser = chooseFormat(templates.hermes).createParser({ tools, startsThinking: false });
   const push = (text: string) => parser.push(text).map((part) => ("text" in part ? part.text : part.kind));
   assert.deepEqual(push("Hello"), ["Hello"]);

@@ -1,4 +1,4 @@
-// Model families: a table of outputs and the parts they are parsed into, for any division into pieces.
+// Model families: a table of outputs and the parts that they must be parsed into, however the output is divided into pieces.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { chooseFormat } from "../../../../engines/text/parse/choose-format.ts";
@@ -11,7 +11,7 @@ interface Case {
   readonly startsThinking?: boolean;
   readonly content?: string;
   readonly reasoning?: string;
-  /** Name, arguments and id of each call. */
+  /** Name, arguments and optional id of each call. */
   readonly calls?: readonly (readonly [name: string, args: string, id?: string])[];
 }
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { JsonScanner } from "../../../../engines/text/parse/json-scanner.ts";
 
-/** Returns whether the text is exactly one object. */
+/** Returns whether the scanner finds exactly one object in the text. */
 function isWhole(pieces: readonly string[]): boolean {
   const scanner = new JsonScanner();
   return pieces.every((piece) => scanner.scan(piece, 0) === piece.length) && scanner.isWhole;

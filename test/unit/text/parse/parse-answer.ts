@@ -1,5 +1,5 @@
-// Parser harness: runs outputs through a parser in one piece, cut at any position, and character by character. Collects the
-// result.
+// Parser harness: runs an output through a parser in one piece, cut in two at any position, and character by character.
+// Collects the parsed result.
 import assert from "node:assert/strict";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import type { OutputPart, ToolFormat } from "../../../../engines/text/parse/tool-format.ts";
@@ -26,11 +26,11 @@ export interface Answer {
 export interface RunOptions {
   readonly tools?: readonly ToolSpec[];
   readonly startsThinking?: boolean;
-  /** Whether the output was cut by the token limit. */
+  /** Whether the token limit cut the output off. */
   readonly isCut?: boolean;
 }
 
-/** Returns all parts of an output that arrives in these pieces. Checks the invariants of every output. */
+/** Returns all parts of an output that arrives in these pieces. Asserts the invariants that every output must fulfil. */
 export function partsOf(format: ToolFormat, pieces: readonly string[], options: RunOptions = {}): OutputPart[] {
   const parser = format.createParser({
     tools: options.tools ?? tools,
@@ -42,8 +42,8 @@ export function partsOf(format: ToolFormat, pieces: readonly string[], options: 
 }
 
 /**
- * Asserts that texts are verbatim slices in order, that calls do not overlap, and that arguments of complete calls are JSON
- * objects.
+ * Asserts that the parts' texts are substrings of the output in order, that calls do not overlap, and that the arguments of
+ * complete calls are JSON objects.
  */
 function checkParts(parts: readonly OutputPart[], text: string): void {
   let end = 0;
@@ -88,8 +88,8 @@ export function answerOf(parts: readonly OutputPart[]): Answer {
 }
 
 /**
- * Returns the parsed output. Asserts that it is the same for the text in one piece, cut in two at any position, and character
- * by character.
+ * Returns the parsed output. Asserts that it is the same for the output in one piece, cut in two at any position, and
+ * character by character.
  */
 export function read(format: ToolFormat, text: string, options: RunOptions = {}): Answer {
   const whole = answerOf(partsOf(format, [text], options));

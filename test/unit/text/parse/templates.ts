@@ -1,4 +1,4 @@
-// Template fragments: for each family, only the text of its chat template by which choose-format.ts recognizes the family.
+// Template fragments: for each model family, only the text by which choose-format.ts recognizes the family's chat template.
 
 export const templates = {
   hermes: `{{ '<tool_call>\\n{"name": "' + call.name + '", "arguments": ' }}{{ '}\\n</tool_call>' }} {{ '</think>' }}`,

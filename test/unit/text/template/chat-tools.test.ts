@@ -1,4 +1,4 @@
-// Tools, calls and results in prompts, with small templates in the style of common model families.
+// Chat tools: definitions, calls and results in prompts, with small templates in the style of common model families.
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import fc from "fast-check";
@@ -9,7 +9,7 @@ import type { ServerError } from "../../../../runtime/errors.ts";
 import { chatMl } from "../../../fixtures/models/tiny-gguf.ts";
 import { tinyMetadata } from "../tokenizer/tiny-vocabulary.ts";
 
-/** Template with tools in the system text, results as user messages, and content and calls in one message. */
+/** Template that writes tools into the system message, results into user messages, and content and calls into one message. */
 const hermes = `{% if tools %}<|im_start|>system
 {% if messages[0].role == 'system' %}{{ messages[0].content }}
 {% endif %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools> in <tool_call></tool_call><|im_end|>
@@ -26,19 +26,19 @@ const hermes = `{% if tools %}<|im_start|>system
 {% else %}<think>
 {% endif %}`;
 
-/** Template with one call per message. It omits the content of a message with a call, and names the arguments `parameters`. */
+/** Template with one call per message. Omits the content of a message with a call, and calls the arguments `parameters`. */
 const llama = `{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls|length != 1 %}{{ raise_exception('only single calls') }}{% endif %}[assistant]{"name": "{{ m.tool_calls[0].function.name }}", "parameters": {{ m.tool_calls[0].function.arguments | tojson }}}{% elif m.role == 'tool' %}[ipython]{{ m.content }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`;
 
 /** Template that requires ids of nine characters and alternating turns. */
 const mistral = `{% set ns = namespace(turn=0) %}{% for m in messages %}{% if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}{% if (m.role == 'user') != (ns.turn % 2 == 0) %}{{ raise_exception('must alternate') }}{% endif %}{% set ns.turn = ns.turn + 1 %}{% endif %}{% if m.tool_calls %}{% for c in m.tool_calls or [] %}{% if c.id|length != 9 %}{{ raise_exception('ids of nine') }}{% endif %}[TOOL_CALLS]{{ c.function.name }} {{ c.id }} {{ c.function.arguments | tojson }}{% endfor %}{% elif m.role == 'tool' %}[RESULT]{{ m.tool_call_id }} {{ m.content }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}{{ tools | tojson if tools else '' }}`;
 
-/** Template that requires arguments as text, and null as content. */
+/** Template that requires arguments as a string, and null as content. */
 const deepseek = `{% for m in messages %}{% if m.role == 'assistant' and m.content is none %}{% for c in m.tool_calls or [] %}[call]{{ c.function.name + ' ' + c.function.arguments }}{% endfor %}{% elif m.role == 'tool' %}[result]{{ m.content }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`;
 
-/** Template that shows results under the name of the called tool. */
+/** Template that labels a result with the name of the called tool. */
 const named = `{% for t in tools %}{{ t.function.name }}: {{ t.function.parameters.properties | tojson }};{% endfor %}{% for m in messages %}{% for c in m.tool_calls or [] %}[call {{ c.function.name }}]{{ c.function.arguments | tojson }}{% endfor %}{% if m.role == 'tool' %}[{{ m.name }}]{% endif %}{{ m.content }}{% endfor %}`;
 
-/** Template that has neither tools nor system text, and requires alternating turns. */
+/** Template that supports neither tools nor a system message, and requires alternating turns. */
 const gemma = `{% for m in messages %}{% if m.role not in ['user', 'assistant'] or (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}`;
 
 const weather: ToolSpec = {

@@ -1,4 +1,4 @@
-// Prompts that end inside the assistant's last message, with small templates in the style of common model families.
+// Continued prompts that end inside the assistant's last message, with small templates in the style of common model families.
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import type { ChatMessage } from "../../../../engines/generation.ts";
@@ -8,10 +8,10 @@ import type { ServerError } from "../../../../runtime/errors.ts";
 import { chatMl } from "../../../fixtures/models/tiny-gguf.ts";
 import { tinyMetadata } from "../tokenizer/tiny-vocabulary.ts";
 
-/** Template that trims contents, and starts the next assistant message with `<think>`. */
+/** Template that trims contents and begins the next assistant message with `<think>`. */
 const trimming = `{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}{% if add_generation_prompt %}[assistant]<think>{% endif %}{# </think> #}`;
 
-/** Template in the style of Qwen3: it puts thinking, which may be empty, before the last answer. */
+/** Template in the style of Qwen3: writes the thinking, which may be empty, before the last assistant message. */
 const thinking = `{% for m in messages %}<|im_start|>{{ m.role }}
 {% if m.role == 'assistant' %}{% set content = m.content %}{% set thought = m.reasoning_content if m.reasoning_content is string else '' %}{% if '</think>' in content %}{% set thought = content.split('</think>')[0] %}{% set content = content.split('</think>')[-1].lstrip('\\n') %}{% endif %}{% if loop.last or thought %}<think>
 {{ thought.strip('\\n') }}
@@ -46,7 +46,7 @@ function text(source: string, ...messages: ChatMessage[]): string {
 }
 
 describe("a prompt that continues the assistant's message", () => {
-  it("ends with the message's text, without the mark that ends a turn", () => {
+  it("ends with the message's text, without the token that ends a turn", () => {
     const prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nThe answer";
     assert.equal(text(chatMl, user, assistant("The answer")), prompt);
     const final = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>The answer";
@@ -90,7 +90,7 @@ describe("a prompt that continues the assistant's message", () => {
     assert.equal([...split].filter((token) => vocabulary.isControl(token)).length, names.length);
   });
 
-  it("is refused by name if the template does not show the text as it is", () => {
+  it("is rejected with a specific error if the template changes the text", () => {
     const changing = "{% for m in messages %}[{{ m.role }}]{{ m.content | replace('b', 'B') }}{% endfor %}";
     assert.throws(
       () => render(changing, user, assistant("abc")),

@@ -1,4 +1,4 @@
-// Hostile chat templates: a model file could contain such templates, so the renderer must be able to compile them.
+// Hostile chat templates, which a model file could contain. The renderer must be able to compile them.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Renderer } from "../../../../engines/text/template/renderer.ts";

@@ -1,4 +1,5 @@
-// User text in prompts: it must never become the name of a control token, whatever words a template removes, in any order.
+// User text in prompts: it must never become the name of a control token, whatever words a template removes and in whatever
+// order.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
@@ -11,7 +12,7 @@ const marker = "\ufdd0";
 const control = { names, namesIn: (text: string) => names.filter((name) => text.includes(name)) };
 const guard = new UserTextGuard(control, words);
 
-/** Returns a text with other texts inserted. */
+/** Returns random texts with other texts inserted into them. */
 const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
   fc
     .tuple(text, fc.array(fc.tuple(fc.nat(12), filling), { minLength: 1, maxLength: 2 }))
@@ -19,16 +20,16 @@ const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
       fillings.reduce((left, [at, filling]) => left.slice(0, at) + filling + left.slice(at), whole),
     );
 const word = fc.constantFrom(...words);
-/** Name of a control token with inserted words. The inserted words may contain inserted words themselves. */
+/** Name of a control token with inserted words, which may themselves contain inserted words. */
 const attack = stuffed(fc.constantFrom(...names), fc.oneof(word, stuffed(word, word), fc.constantFrom(" ", "\n")));
 const usual = fc.constantFrom(...words, ..."<>/|[]sa", " ", "\n", "hi");
 const around = fc.array(usual, { maxLength: 2 }).map((pieces) => pieces.join(""));
 const text = fc.tuple(around, attack, around).map((pieces) => pieces.join(""));
-/** Two adjacent texts of a prompt, which are made by cutting one text in two. */
+/** Two adjacent texts of a prompt, obtained by cutting one text in two. */
 const twoTexts = fc.tuple(text, fc.nat(20), fc.constantFrom("", " ", "\n ")).map(([whole, cut, space]) => {
   return [whole.slice(0, cut) + space, space + whole.slice(cut)] as const;
 });
-/** Change that a template makes to a text. */
+/** Change that a template makes to a text, such as removing a word. */
 const step = fc.constantFrom(...words.map((word) => (text: string) => text.replaceAll(word, "")), (text: string) =>
   text.trim(),
 );

@@ -1,4 +1,4 @@
-// Prompts composed of several texts: infill prompts of code models, and pairs of texts for rerankers.
+// Composed prompts of several texts: infill prompts of code models, and text pairs for rerankers.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PairEncoder } from "../../../../actors/text-tasks/pair-encoder.ts";
@@ -56,7 +56,7 @@ describe("a pair of texts", () => {
     assert.equal([...tokens].filter((token) => vocabulary.isControl(token)).length, 2);
   });
 
-  it("is refused by name if the file says nothing about pairs", async () => {
+  it("is rejected with a specific error if the file says nothing about pairs", async () => {
     const vocabulary = createVocabulary((await tinyMetadata()).tokenizer);
     assert.throws(() => new PairEncoder(vocabulary, null).encode("a", "b"), {
       code: "unsupported",

@@ -23,7 +23,7 @@ describe("WordPiece vocabulary", () => {
     "\u2581ea",
   ]);
 
-  it("takes the longest pieces of each lower-cased word", () => {
+  it("chooses the longest pieces of each lower-cased word", () => {
     assert.deepEqual(names(tokenizer, "Hello\t world!"), [" hello", " wor", "ld", " !"]);
     assert.deepEqual(names(tokenizer, "strange hello"), ["[UNK]", " hello"]);
   });
@@ -56,7 +56,7 @@ describe("Unigram vocabulary", () => {
     ["(", -9],
   ]);
 
-  it("takes the pieces with the highest sum of scores", () => {
+  it("chooses the pieces with the highest sum of scores", () => {
     assert.deepEqual(names(tokenizer, "aba"), ["a", "ba"]);
     assert.deepEqual(names(tokenizer, "ab a"), ["ab", " ", "a"]);
   });

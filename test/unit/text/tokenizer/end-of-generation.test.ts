@@ -6,7 +6,7 @@ import { sentencePieceMetadata } from "./tiny-vocabulary.ts";
 
 const plain = { ...sentencePieceMetadata([]), model: "gpt2", types: null, scores: null, bosId: null, eosId: null };
 
-/** Returns the texts of the tokens that end a generation. */
+/** Returns the texts of the tokens that end a generation with this vocabulary. */
 function ends(tokens: readonly string[], changes: Partial<TokenizerMetadata> = {}): string[] {
   return endOfGenerationTokens({ ...plain, tokens, ...changes }).map((token) => tokens[token] as string);
 }

@@ -1,5 +1,5 @@
-// Exact rules of tokenizers on hostile texts: linear time, or a refusal. That they give the Python package's tokens is tested in
-// parity/tokenizers/tokenizer-folders.test.ts.
+// Exact tokenizer rules on hostile texts: each is tokenized in linear time or rejected.
+// parity/tokenizers/tokenizer-folders.test.ts tests that the tokens equal those of the Python package.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { exactRulesKey, type NormalizerRule, parseExactRules } from "../../../../engines/files/tokenizer-rules.ts";
@@ -10,7 +10,7 @@ import { compileCharactersMap } from "../../../fixtures/text/characters-map.ts";
 const map = new CharactersMap([...compileCharactersMap({ "\t": " ", "e\u0301": "é", ﬁ: "fi" })]);
 const normalize = (rule: NormalizerRule, text: string) => normalizerOf(rule, map)(text);
 const bert = { type: "BertNormalizer", cleans: true, separates: true, strips: true, lowersCase: true } as const;
-/** Far more than linear time takes, and far less than quadratic time. */
+/** Time limit in ms: much longer than linear time takes, and much shorter than quadratic time. */
 const longestMs = 10_000;
 
 describe("exact rules", () => {
@@ -39,13 +39,13 @@ describe("exact rules", () => {
     assert.ok(performance.now() - start < longestMs, `${performance.now() - start} ms`);
   });
 
-  it("refuse more marks on one letter than any language has", () => {
+  it("reject more combining marks on one letter than any language has", () => {
     const text = `a${"\u0315\u0300".repeat(100_000)}`;
     assert.throws(() => normalize({ type: "NFC" }, text), RangeError);
     assert.throws(() => normalize(bert, text), RangeError);
   });
 
-  it("are refused by the name of their key if they are not what troupe writes", () => {
+  it("are rejected with the name of their key if troupe has not written them", () => {
     for (const text of ["", "7", "{}", '{"normalizers":[],"words":[],"added":[],"inside":[],"model":7}']) {
       assert.throws(() => parseExactRules(text), { code: "model_file_invalid", message: new RegExp(exactRulesKey) });
     }

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { LogprobList, type LogprobRecords, recordLength } from "../../../../engines/logprobs.ts";
 
-/** Records of tokens, each with some alternatives. */
+/** Random logprob records, each with some alternatives. */
 const records = fc
   .array(fc.array(fc.tuple(fc.nat(2 ** 24 - 1), fc.float()), { minLength: 1, maxLength: 21 }), { maxLength: 20 })
   .map((tokens): LogprobRecords => {

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { StopStrings } from "../../../../engines/text/parse/stop-strings.ts";
 
-/** Pushes the pieces. Returns the whole output, and the output after each piece. */
+/** Feeds the pieces. Returns the whole output, and the output after each piece. */
 function run(
   stops: readonly string[],
   pieces: readonly string[],
@@ -20,7 +20,7 @@ function run(
   return { text: released.join(""), stopped, released };
 }
 
-/** Cuts text at the positions of the set bits. */
+/** Cuts the text at each position whose bit is set. */
 function cut(text: string, bits: readonly boolean[]): string[] {
   const pieces: string[] = [];
   let start = 0;

@@ -1,4 +1,5 @@
-// Vocabulary of the tiny model, and hand-made vocabularies of the other two kinds of tokenizer, for the tests of this folder.
+// Tiny vocabularies for the tests of this folder: that of the tiny model, and handmade ones of the other two kinds of
+// tokenizer.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Shared table of token texts: it must equal the vocabulary, for every token of every kind of vocabulary.
+// Shared table of token texts: it must match the vocabulary for every token of every kind of vocabulary.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -33,7 +33,7 @@ const files = {
 };
 
 function assertSame(vocabulary: Vocabulary): void {
-  // The table is cloned, as when another thread receives it.
+  // The table is cloned, as it is when it is sent to another thread.
   const texts = new SharedTokenTexts(structuredClone(tokenTextTable(vocabulary)));
   for (let token = 0; token < vocabulary.size; token++) {
     assert.equal(texts.tokenText(token), vocabulary.tokenText(token), `text of token ${token}`);

@@ -17,7 +17,7 @@ function names(vocabulary: Vocabulary, tokens: Int32Array): string[] {
   return [...tokens].map((token) => vocabulary.tokenText(token));
 }
 
-/** Any text, with many of the texts on which tokenizers fail. */
+/** Random texts, often with fragments on which tokenizers tend to fail. */
 const anyText = fc
   .array(
     fc.oneof(

@@ -7,7 +7,7 @@ const [from, to] = [4096, 4096 + 10_000];
 
 describe("the adapter arena", () => {
   it("allocates without overlaps and frees everything, in any order", () => {
-    /** Number of bytes to allocate (`take`), or index of a block to free (`give`). */
+    /** Random action: `take` = number of bytes to allocate; `give` = index of a block to free. */
     const action = fc.oneof(
       fc.record({ take: fc.integer({ min: 1, max: 3000 }) }),
       fc.record({ give: fc.nat({ max: 20 }) }),

@@ -20,7 +20,7 @@ before(async () => {
   adapter = (await prepareAdapter({ ...optionsFor(modelPath, folder), source })).path;
 });
 
-/** Returns the adapters of a thread whose memory has `byteLength` bytes and cannot grow. */
+/** Returns the adapters of a thread whose memory of `byteLength` bytes cannot grow. */
 async function adaptersBehind(test: TestContext, byteLength: number): Promise<WasmAdapters> {
   const { table, graph, shape } = await readModel(modelPath);
   const sizes = { threads: 1, passTokens: 32, maxRows: 1, maxOutputs: 1, blockTokens: 32, kvType: 0 };

@@ -31,8 +31,8 @@ function matrix(name: string, rows: number, columns: number): Matrix {
 }
 
 /**
- * Returns three sites (groups of matrices with the same input). The matrices of the first site are divided among threads
- * together, those of the second site separately. The third site has one matrix. The numbers of rows differ.
+ * Returns three sites (groups of matrices with the same input). The first site's matrices are divided among the threads
+ * jointly, the second site's separately. The third site has one matrix. All have different numbers of rows.
  */
 function sitesFor(threads: number): AdapterSite[] {
   const [q, k, v] = [matrix("q", 64, 64), matrix("k", 32, 64), matrix("v", 20, 64)];
@@ -74,7 +74,7 @@ async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []):
   return { ranks, tensors: new Map(tensors.map((tensor) => [tensor.name, tensor.values])), path };
 }
 
-/** Rig with the memories of several threads and their adapters. Computes the products of a site. */
+/** Memories of several threads, and their adapters. Computes the products of a site. */
 class Rig {
   readonly #sites: readonly AdapterSite[];
   readonly #threads: { readonly kernels: KernelExports; readonly memory: SharedArrayBuffer }[];
@@ -107,10 +107,7 @@ class Rig {
     );
   }
 
-  /**
-   * Returns the results of one matrix: `y`, plus the products of each token's adapter. adapterOf is -1 for a token
-   * without an adapter.
-   */
+  /** Returns the results of one matrix: `y` plus the product of each token's adapter. `adapterOf`: adapter of each token; -1 = none. */
   run(
     site: number,
     number: number,
@@ -200,7 +197,7 @@ class Rig {
   }
 }
 
-/** Returns y + B A x in plain arithmetic, and the tolerance of a result. */
+/** Returns y + B A x in plain arithmetic, and the tolerance for a result. */
 function expected(adapter: Adapter, name: string, rank: number, x: Float32Array, y: Float32Array) {
   const a = adapter.tensors.get(`${name}.lora_a`)!;
   const b = adapter.tensors.get(`${name}.lora_b`)!;
@@ -210,7 +207,7 @@ function expected(adapter: Adapter, name: string, rank: number, x: Float32Array,
   const values = Float64Array.from(y, (value, row) =>
     reduced.reduce((sum, u, r) => sum + u * b[row * rank + r]!, value),
   );
-  // A and B are rounded to 16-bit integers. For a largest value of about 1, the error in each is half of 1/32767.
+  // A and B are rounded to 16-bit integers. If the largest value is about 1, the error of each value is half of 1/32767.
   const tolerance = rank * x.reduce((sum, value) => sum + Math.abs(value), 0) * 2 ** -15;
   return { values, tolerance };
 }

@@ -6,8 +6,8 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
 /**
- * Returns the plan of a step: the slots in order, the slots whose weights were kept earlier, and the slots whose
- * weights are kept now.
+ * Returns the plan of a step: the slots in order, the slots whose weights were kept in an earlier step, and the
+ * slots whose weights are kept in this step.
  */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);
@@ -58,7 +58,7 @@ describe("the plan of a step's rows", () => {
     assert.deepEqual(kept, [0, 0, 0, 0, 0, 1, 1]);
   });
 
-  it("keeps those of the prompt's last token if all its logits are wanted", () => {
+  it("keeps the weights of the prompt's last token if all its logits are requested", () => {
     const plan = new RowPlan(8, 0);
     assert.deepEqual(planned(plan, [[1, 0, 9, 9]]).keeps, [1]);
     assert.deepEqual(planned(plan, [[1, 9, 14, 5]]), { order: [1], kept: [], keeps: [1] });

@@ -43,7 +43,7 @@ async function encoderGraph(
 const bert = { architecture: "bert", pooling: "mean" } as const;
 const modern = { architecture: "modern-bert", pooling: "mean", window: 9 } as const;
 
-/** Returns the number of positions on each side that each layer's attention sees. */
+/** Returns for each layer how many positions its attention sees before and after a token. */
 function sides({ layers }: Graph): (readonly [number, number])[] {
   return layers.map((layer) => {
     const attention = layer.find((step) => step.kind === "attention");
@@ -57,11 +57,11 @@ describe("the graph of an encoder", () => {
     [4, 4],
   ] as const;
 
-  it("sees half the window to each side in all layers but every third", async () => {
+  it("sees half the window to each side in all layers except every third", async () => {
     assert.deepEqual(sides(await encoderGraph(modern)), [all, near, near, all]);
   });
 
-  it("sees it in the layers that the file names, by a list or a number", async () => {
+  it("uses the window in the layers that the file names, by a list or a number", async () => {
     const key = "attention.sliding_window_pattern";
     const listed = await encoderGraph(modern, { [key]: [true, false, false, true] });
     assert.deepEqual(sides(listed), [near, all, all, near]);
@@ -97,7 +97,7 @@ describe("the graph of an encoder", () => {
 
   it("is rejected for scores without a scoring head", async () => {
     await assert.rejects(encoderGraph(bert, { pooling_type: 4 }), {
-      // The file is not invalid: another engine may still generate text with it.
+      // The error code is `unsupported`, because the file is valid: another engine may be able to generate text with it.
       code: "unsupported",
       message: /cls\.output/,
     });

@@ -31,11 +31,11 @@ function sizes(changes: Partial<ModelSpec>, of: Partial<Hyperparameters> = {}, t
 }
 
 describe("the sizes of an encoder", () => {
-  it("let a pass take the longest sequence whole: as long as the model, the settings and a step allow", () => {
+  it("let a pass contain the longest sequence that the model, the settings and a step allow", () => {
     for (const [changes, tokens] of [
       [{}, 8192],
       [{ maxModelLength: 1000 }, 1000],
-      // Positions beyond the last trained one have no embedding.
+      // The model has no embeddings for positions beyond the trained context.
       [{ maxModelLength: 9999 }, 8192],
       [{ maxBatchTokens: 2048 }, 2048],
     ] as const) {
@@ -50,7 +50,7 @@ describe("the sizes of an encoder", () => {
     assert.equal(sizes({ maxModelLength: 50, maxBatchTokens: 100 }).passTokens, 100);
   });
 
-  it("bound the scratch memory of a wide model, and with it the length of a sequence", () => {
+  it("limit the scratch memory of a wide model, and so the length of a sequence", () => {
     const wide = { width: 16_384, feedForward: 65_536, heads: 128, kvHeads: 128, headLength: 128 };
     const few = sizes({}, wide).capacity.sequenceTokens;
     assert.ok(few > 0 && few < 1000, `${few} tokens`);
@@ -64,7 +64,7 @@ describe("the sizes of an encoder", () => {
     assert.equal(sizes({ maxSequences: 4096 }).maxRows, 256);
   });
 
-  it("plan for no fewer bytes than the memory of a thread has beside its weights", async () => {
+  it("plan for no fewer bytes than a thread's memory has in addition to its weights", async () => {
     const kernels = instantiateKernels(await loadKernels(), createMemory(1));
     for (const weights of ["F32", "F16", "Q8_0", "Q4_0"] as const) {
       const typed = join(folder, `${weights}.gguf`);
@@ -94,7 +94,7 @@ describe("the sizes of an encoder", () => {
     }
   });
 
-  it("count in the choice of engine: a model without room for a pass is for the other one", async () => {
+  it("affect the choice of engine: a model without room for a pass goes to the other engine", async () => {
     const spec = specOf(path, { threads: 1, blockTokens: 2 ** 22 });
     assert.match((await wasmRefusal(spec)) ?? "", /1 compute threads hold 3\.8 GiB; raise threads/);
   });

@@ -23,7 +23,7 @@ describe("the graph of a model file", () => {
     shape = readHyperparameters(llama, table, { always: null, short: null, long: null });
   });
 
-  /** Returns the file's tensors with one tensor changed, added or (null) removed. */
+  /** Returns the file's tensors with one tensor changed, added or removed (null). */
   function changed(name: string, change: Partial<TensorInfo> | null): TensorTable {
     const tensors = new Map(table.tensors);
     const [first] = table.tensors.values();
@@ -41,7 +41,7 @@ describe("the graph of a model file", () => {
     assert.equal(tied.output?.tensor, tied.embedding.tensor);
   });
 
-  it("rejects an architecture it does not run, naming those it does", () => {
+  it("rejects an unsupported architecture, naming the supported ones", () => {
     assert.throws(() => findArchitecture("mamba"), { code: "unsupported", message: /"mamba"; it runs llama/ });
   });
 
@@ -86,7 +86,7 @@ describe("the graph of a model file", () => {
     assert.deepEqual([embedding.bias, output?.bias?.name], [null, "output.bias"]);
   });
 
-  it("cuts matrices that are one tensor in the file, each with a name of its own", () => {
+  it("splits matrices that are one tensor in the file, each with a separate name", () => {
     const { width, heads, kvHeads, headLength, feedForward } = shape;
     const tensors = new Map(table.tensors);
     const [any] = table.tensors.values();
@@ -129,7 +129,7 @@ describe("the steps of architectures", () => {
 
   const kinds = (steps: readonly LayerStep[]) => steps.map(({ kind }) => kind);
 
-  it("let a token see as many positions as the window has, its own included, if the layer slides", () => {
+  it("let a token see as many positions as the window has, including its own, in a sliding layer", () => {
     const seen = (slides: boolean, ropes = 1) => {
       const attention = stepsOf("gemma3", { slides: Array(6).fill(slides), ropes: Array(ropes).fill({}) })[1];
       assert.ok(attention?.kind === "attention");
@@ -145,7 +145,7 @@ describe("the steps of architectures", () => {
     assert.deepEqual(kinds(stepsOf("stablelm")), ["norm", "feedForward", "attention"]);
   });
 
-  it("norm stablelm's heads if a layer has weights for that", () => {
+  it("normalise stablelm's heads if a layer has weights for it", () => {
     const norms = (tensors: readonly string[]) => {
       const attention = stepsOf("stablelm", {}, ["ffn_norm", ...tensors])[1];
       assert.ok(attention?.kind === "attention");

@@ -25,7 +25,7 @@ const embedding: TensorInfo = { name: "token_embd.weight", type: 0, shape: [256,
 const tensors = new Map([[embedding.name, embedding]]);
 const llama = findArchitecture("llama");
 
-/** Metadata keys without the architecture prefix; undefined removes a key. */
+/** Changed metadata keys, without the architecture prefix; undefined removes a key. */
 type Changes = Readonly<Record<string, GgufValue | undefined>>;
 
 function readAs(architecture: string, changes: Changes, factors: Partial<FrequencyFactors> = {}): Hyperparameters {
@@ -201,7 +201,7 @@ describe("rotary frequencies", () => {
     assertClose(readRope({ ...short, "rope.scaling.factor": 0 }).frequencies, unscaled);
   });
 
-  // The expected numbers were computed separately, in 32-bit floats, by llama.cpp's formulas.
+  // The expected numbers were computed separately in 32-bit floats with llama.cpp's formulas.
   it("are kept, scaled or interpolated by YaRN", () => {
     const { frequencies, magnitude } = readRope({
       "attention.key_length": 32,
@@ -221,7 +221,7 @@ describe("rotary frequencies", () => {
     assertClose([magnitude], [0.5693147]);
   });
 
-  it("go by YaRN's usual numbers whatever a file says of them, as llama.cpp's do", () => {
+  it("use YaRN's usual parameters whatever the file states, as in llama.cpp", () => {
     const yarn = { ...short, "rope.scaling.type": "yarn", "rope.scaling.factor": 8 };
     const usual = readRope(yarn);
     for (const key of ["beta_fast", "beta_slow", "ext_factor", "attn_factor", "log_multiplier"]) {
@@ -305,7 +305,7 @@ describe("the factors of long contexts", () => {
 describe("the keys of single architectures", () => {
   const pattern = "attention.sliding_window_pattern";
 
-  it("give the gemmas' embedding scale, and the soft caps of their scores and logits", () => {
+  it("give Gemma's embedding scale, and the soft caps of its scores and logits", () => {
     assert.equal(readAs("gemma", {}).embeddingScale, 16);
     const usual = readAs("gemma2", {});
     assert.deepEqual([usual.embeddingScale, usual.attentionSoftcap, usual.logitSoftcap], [16, 50, 30]);
@@ -316,7 +316,7 @@ describe("the keys of single architectures", () => {
     assert.equal(readAs("gemma3", { final_logit_softcapping: 10 }).logitSoftcap, 10);
   });
 
-  it("give another scale of scores in the largest gemmas, recognised by their layers", () => {
+  it("give another scale of scores in the largest Gemma models, recognised by their number of layers", () => {
     const longHeads = { "attention.key_length": 16, "attention.value_length": 16 };
     for (const [name, layers] of [
       ["gemma2", 46],
@@ -354,7 +354,7 @@ describe("the keys of single architectures", () => {
     assert.equal(readAs("gemma3", { "attention.sliding_window": 100 }).window, 100);
   });
 
-  it("give a rope of the sliding layers, which is never scaled", () => {
+  it("give a separate RoPE of the sliding layers, which is never scaled", () => {
     const scaled = { "attention.key_length": 16, "rope.freq_base": 1e6, "rope.scaling.factor": 8 };
     const sliding = { ...scaled, "attention.sliding_window": 100 };
     const [all, own] = readAs("gemma3", { ...sliding, "rope.scaling.attn_factor": 1.5 }).ropes as [Rope, Rope];

@@ -91,7 +91,7 @@ for (const variant of variants) {
       return rig.floats(at, x.length);
     };
 
-    it("is the cap times the tangent's, off by less than a millionth of the cap", () => {
+    it("is the cap times the hyperbolic tangent, with an error below a millionth of the cap", () => {
       for (const cap of [1, 30, 50]) {
         const x = everyStep(-10 * cap, 10 * cap);
         for (const [i, value] of softcap(x, cap).entries()) {
@@ -101,7 +101,7 @@ for (const variant of variants) {
       }
     });
 
-    it("takes any length", () => {
+    it("accepts any length", () => {
       for (const count of counts) {
         const x = randomFloats(count, count, 40);
         for (const [i, value] of softcap(x, 30).entries()) {
@@ -110,7 +110,7 @@ for (const variant of variants) {
       }
     });
 
-    it("ends at the cap, and leaves NaN as it is", () => {
+    it("saturates at the cap, and returns NaN for NaN", () => {
       const x = Float32Array.of(1e5, 3e38, Number.POSITIVE_INFINITY, -1e5, -3e38, Number.NEGATIVE_INFINITY, 0);
       assert.deepEqual([...softcap(x, 30)], [30, 30, 30, -30, -30, -30, 0]);
       assert.ok(softcap(new Float32Array(6).fill(Number.NaN), 30).every(Number.isNaN));

@@ -1,4 +1,4 @@
-// Fixtures of the attention kernel tests: memory and kernels of a variant, cases, and a reference softmax.
+// Attention fixtures for kernel tests: memory and kernels of a variant, test cases, and a reference softmax attention.
 import assert from "node:assert/strict";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
 import {
@@ -16,7 +16,7 @@ interface Shape {
   readonly blockTokens: number;
 }
 
-/** Sequence of `before` + n tokens: the queries of the last n tokens, and the keys and values of all. */
+/** Sequence of `before` + n tokens: the queries of its last n tokens, and the keys and values of all tokens. */
 export interface Case {
   readonly shape: Shape;
   readonly n: number;
@@ -27,14 +27,14 @@ export interface Case {
   readonly view: View;
 }
 
-/** Range of positions that a token sees, and the scaling of scores. */
+/** Positions that a token sees, and how scores are changed. */
 interface View {
   readonly behind: number;
   readonly ahead: number;
   readonly scale: number;
   /** Cap of the scores; 0 = none. */
   readonly softcap: number;
-  /** Slope of the position bias of the first head; head h has h + 1 times as much. 0 = no bias. */
+  /** Slope of the position bias (ALiBi) of the first head; head h has h + 1 times this slope. 0 = no bias. */
   readonly slope: number;
 }
 
@@ -44,7 +44,7 @@ export const all = 0x7fffffff;
 export const smollm: Shape = { heads: 9, kvHeads: 3, headLength: 64, blockTokens: 32 };
 export const types = { F32: 0, F16: 1, BF16: 30, Q8_0: 8 } as const;
 export type Type = keyof typeof types;
-/** Maximum error for values of about 1. The error comes from rounding keys and values to the type. */
+/** Maximum error for values of about 1, by KV type. The error comes from rounding keys and values to the type. */
 export const tolerance: Readonly<Record<Type, number>> = { F32: 1e-5, F16: 2e-3, BF16: 1.5e-2, Q8_0: 2e-2 };
 export const typeNames = Object.keys(types) as Type[];
 
@@ -88,7 +88,7 @@ export class AttentionRig {
     return new Float32Array(this.#memory.buffer, at, count);
   }
 
-  /** Returns the output rows of a case, computed by `parts` threads. Block b belongs to part b % parts. */
+  /** Computes the output rows of a case with `parts` threads. Block b belongs to thread b % parts. */
   attend(type: Type, { shape, n, before, queries, keys, values, view }: Case, parts: number): Float32Array {
     const { heads, kvHeads, headLength, blockTokens } = shape;
     const kvType = types[type];

@@ -74,7 +74,7 @@ for (const variant of variants) {
     });
 
     for (const type of typeNames) {
-      it(`may begin and end anywhere about the border of a page, with ${type} pages`, () => {
+      it(`may begin and end anywhere around the border of a page, with ${type} pages`, () => {
         for (const [one, expected] of aboutBorders) check(type, one, 2, expected);
       });
 
@@ -87,7 +87,7 @@ for (const variant of variants) {
       });
     }
 
-    it("of one token give back that token's values", () => {
+    it("of one token return that token's values", () => {
       rig.reset();
       const one = createCase({ ...smollm, heads: 3 }, 50, 40, { behind: 0 });
       const got = rig.attend("F32", one, 2);
@@ -100,7 +100,7 @@ for (const variant of variants) {
     it("leave pages unread that no token sees", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
-      // Position 121 is the first visible one and the second of its page.
+      // Position 121 is the first that a token sees, and the second of its page.
       const [n, before, behind] = [40, 200, 79];
       const queries = rig.place(new Float32Array(n * heads * headLength));
       const ones = rig.place(new Float32Array(kvHeads * headLength).fill(1));
@@ -124,7 +124,7 @@ for (const variant of variants) {
         );
       };
       attend(behind);
-      // The first row sees the tokens before it, itself and the next 39, all with the same weight.
+      // The first row sees the 79 tokens before it, itself and the next 39, all with the same weight.
       assert.equal(rig.floats(out, headLength + 2)[headLength + 1], behind + n);
       assert.throws(() => attend(before), /out of bounds/, "reading them would have been noticed");
     });

@@ -66,7 +66,7 @@ for (const variant of variants) {
         rig.reset();
         const one = createCase(smollm, 3, 60, { scale: 1 }, 1e6);
         const error = largestError(rig.attend(type, one, 2), attendPlainly(one));
-        // Rounded keys may give another token the highest score, so the test requires only that nothing overflows.
+        // Rounded keys may move the highest score to another token, so the test requires only that nothing overflows.
         assert.ok(type === "F32" ? error <= 1e-5 : error <= 2, `off by ${error}`);
       });
     }
@@ -100,8 +100,8 @@ for (const variant of variants) {
       }
     });
 
-    it("round to the nearest number of 16 bits, in the middle to the even one", () => {
-      /** Returns one value after storing and reading it. There is only one token, so its attention weight is 1. */
+    it("round to the nearest 16-bit float, ties to even", () => {
+      /** Stores a value and reads it back through attention. There is only one token, so its attention weight is 1. */
       const stored = (type: Type, value: number) => {
         rig.reset();
         const one = createCase({ heads: 1, kvHeads: 1, headLength: 4, blockTokens: 4 }, 1, 0);

@@ -1,5 +1,5 @@
-// Formats with blocks of 32 values, for kernel tests: random blocks in file format, and their values by the format's
-// definition.
+// Block formats with blocks of 32 values, for kernel tests: random blocks in file format, and their values by the
+// format's definition.
 
 type BlockType = "Q8_0" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "IQ4_NL" | "MXFP4";
 
@@ -26,10 +26,7 @@ export interface BlockMatrix {
   readonly file: Uint8Array;
 }
 
-/**
- * Kinds of scales. "any" includes the smallest and largest scales; "usual" scales are similar to the scales of real
- * models.
- */
+/** Kinds of scales: "any" includes the smallest and largest values; "usual" resembles the scales of real models. */
 export type Scales = "any" | "usual";
 
 /** Bits of float16 values: both signs, zeros, subnormal, small, ordinary, the largest. */
@@ -69,7 +66,7 @@ export function setScales(format: BlockFormat, { file }: BlockMatrix, scales: Sc
   }
 }
 
-/** Makes the scale of a row's last block infinite or NaN; the min instead, if the block has one and `kind` is even. */
+/** Sets the scale of a row's last block to infinity or NaN. Sets the block's minimum instead, if it has one and `kind` is even. */
 export function spoilScale(format: BlockFormat, { k, file }: BlockMatrix, row: number, kind: number): void {
   const block = (((row + 1) * k) / 32 - 1) * format.blockBytes;
   if (format.name === "MXFP4") {
@@ -89,7 +86,7 @@ export function dequantise(format: BlockFormat, { k, file }: BlockMatrix, row: n
   );
 }
 
-/** Returns value c of the block at `block`. */
+/** Returns value number c of the block at address `block`. */
 function valueAt(format: BlockFormat, data: DataView, block: number, c: number): number {
   if (format.name === "MXFP4") {
     const number = nibble(data, block + 1, c);

@@ -1,4 +1,4 @@
-// Block-quant kernels, both variants and every multiplication method, compared with plain floating point.
+// Block quantization kernels: both variants and every multiplication method are compared with plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
@@ -54,7 +54,7 @@ function readRow(kernels: KernelExports, type: number, row: number, rows: number
   return new Float32Array(memory.buffer, at.out, k).slice();
 }
 
-/** Returns the product of the matrix that was packed last and the columns x, of k floats each. */
+/** Returns the product of the most recently packed matrix and the columns x, which have k floats each. */
 function multiply(kernels: KernelExports, type: number, rows: number, k: number, x: Float32Array[]): Float32Array[] {
   const xStride = k + 4;
   const yStride = padded(rows) + 8;
@@ -72,7 +72,7 @@ function multiply(kernels: KernelExports, type: number, rows: number, k: number,
   return x.map((_, i) => y.slice(i * yStride, i * yStride + padded(rows)));
 }
 
-/** Returns the product in double precision, and the sum of the magnitudes of its terms. */
+/** Returns the exact product in double precision, and the sum of the magnitudes of its terms. */
 function product(row: Float32Array, x: Float32Array): { value: number; magnitude: number } {
   let value = 0;
   let magnitude = 0;
@@ -84,8 +84,8 @@ function product(row: Float32Array, x: Float32Array): { value: number; magnitude
 }
 
 /**
- * Returns the error bound of a product with rounded activations. Each 32 activations share one scale and have 127 steps on each
- * side of zero.
+ * Returns the error bound of a product with rounded activations. Every 32 activations share one scale and have 127 steps on
+ * each side of zero.
  */
 function roundingBound(row: Float32Array, x: Float32Array): number {
   let bound = 0;
@@ -107,14 +107,11 @@ const shapes = [
   { rows: 48, k: 96 },
   { rows: 64, k: 576 },
 ];
-/**
- * Number of columns of 1536 values that do not fit the cache. They are multiplied in several chunks, and the last chunk is not
- * full.
- */
+/** Number of columns, of 1536 values each, that exceeds the cache. They are multiplied in several chunks, of which the last is not full. */
 const moreThanFitCache = 131;
 const batches = [1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64];
 
-/** Returns integers with -127 and 127 among each 32, so that quantization has no error. */
+/** Returns integers that include -127 and 127 in each block of 32, so that quantizing them is exact. */
 function exactColumn(k: number, next: () => number): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
@@ -223,7 +220,7 @@ for (const { name, kernels } of ways) {
         for (const n of batches) assert.deepEqual(multiply(kernels, type, 48, 576, x.slice(0, n)), alone.slice(0, n));
       });
 
-      it("err by half a step of each activation at most, whatever the activations", () => {
+      it("have an error of at most half a step of each activation, whatever the activations", () => {
         const next = random(type + 3);
         const k = 96;
         const matrix = randomMatrix(quant, 32, k, "any", next);
@@ -251,7 +248,7 @@ for (const { name, kernels } of ways) {
         });
       });
 
-      it("err little on average", () => {
+      it("have a small average error", () => {
         const next = random(type + 4);
         const k = 576;
         const matrix = randomMatrix(quant, 64, k, "usual", next);

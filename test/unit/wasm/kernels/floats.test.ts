@@ -16,7 +16,7 @@ const types = { F32: 0, F16: 1, BF16: 30 } as const;
 type Type = keyof typeof types;
 const typeNames = Object.keys(types) as Type[];
 const floatBytes = 4;
-/** Bound on the error of a sum of k products. The sum is rounded k times, and the errors have random signs. */
+/** Error bound of a sum of k products. The sum is rounded k times, and the errors have random signs. */
 const roundings = (k: number) => 4 * Math.sqrt(k) * 2 ** -24;
 
 function storedValue(type: Type, stored: number): number {
@@ -33,7 +33,7 @@ function createMatrix(type: Type, rows: number, k: number, stored: Float32Array 
   return { type, rows, k, stored, values: Float64Array.from(stored, (value) => storedValue(type, value)) };
 }
 
-/** Returns weights similar to the weights of models: up to 1, some of them very small. */
+/** Returns random weights similar to those of real models: up to 1, some of them very small. */
 function randomMatrix(type: Type, rows: number, k: number, seed: number): Matrix {
   if (type === "F32") return createMatrix(type, rows, k, randomFloats(rows * k, seed));
   const random = new Random(BigInt(seed));
@@ -53,7 +53,7 @@ function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   return at;
 }
 
-/** Returns y for n rows of x. Each row of y is followed by 16 unused floats, which the kernel must not change. */
+/** Multiplies the matrix by n rows of x. Each output row is followed by 16 unused floats, which the kernel must not change. */
 function multiply(rig: Rig, type: Type, at: number, rows: number, k: number, x: Float32Array): Float32Array[] {
   const n = x.length / k;
   const bytes = rig.kernels.activationBytes(types[type], n, k);
@@ -118,7 +118,7 @@ for (const variant of variants) {
         }
       });
 
-      it("read activation rows that lie apart", () => {
+      it("read activation rows that are not adjacent", () => {
         rig.reset();
         const [rows, k, stride] = [16, 32, 100];
         const matrix = randomMatrix(type, rows, k, 3);
@@ -219,10 +219,10 @@ for (const variant of variants) {
   }
 
   describe(`F16 matrices on the ${variant} kernels, in every encoding`, () => {
-    /** All finite values below the magnitude `end`, with both signs; a multiple of 32 of them. */
+    /** Bits of all finite values with a magnitude below `end`, with both signs. Their number is a multiple of 32. */
     const below = (end: number) => Uint16Array.from({ length: 2 * end }, (_, i) => (i >> 1) | ((i & 1) << 15));
 
-    it("return every value unchanged: of groups with values below 128 only, and of others", () => {
+    it("return every value unchanged, in groups with only values below 128 and in others", () => {
       for (const end of [0x5800, 0x7c00]) {
         rig.reset();
         const stored = below(end);

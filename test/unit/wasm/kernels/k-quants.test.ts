@@ -1,4 +1,4 @@
-// K-quant kernels, both variants and every multiplication method, compared with plain floating point.
+// K-quant kernels: both variants and every multiplication method are compared with plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
@@ -7,7 +7,7 @@ import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports
 import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/kernel-module.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** Parts of a weight, which is scale * level - least. `level` is the quantized value. */
+/** Components of a weight, which is scale * level - least. `level`: the quantized value. */
 interface Weight {
   readonly scale: number;
   readonly level: number;
@@ -19,9 +19,7 @@ interface KQuant {
   readonly type: number;
   /** Byte offsets of the float16 values in a block. */
   readonly halvesAt: readonly number[];
-  /**
-   * Returns the weight in column `c` by the format's definition. `d` is the super-scale of the scales, `m` that of the mins.
-   */
+  /** Returns the weight in column `c` by the format's definition. `d`: super-block scale of the scales; `m`: that of the minimums. */
   readonly weight: (block: Uint8Array, c: number, d: number, m: number) => Weight;
 }
 
@@ -199,7 +197,7 @@ function prepare(kernels: KernelExports, type: number, k: number, x: readonly Fl
   assert.ok(bytes.subarray(at.activations + size, at.activations + size + 16).every((byte) => byte === 0xa5));
 }
 
-/** Returns the products of the matrix that was packed last and the rows that were prepared last. */
+/** Returns the products of the most recently packed matrix and the most recently prepared rows. */
 function multiplyPrepared(kernels: KernelExports, { quant, rows, k }: Matrix, n: number): Float32Array[] {
   const stride = padded(rows) + 8;
   const y = new Float32Array(memory.buffer, at.out, n * stride);
@@ -220,7 +218,7 @@ function multiply(kernels: KernelExports, matrix: Matrix, x: readonly Float32Arr
   return multiplyPrepared(kernels, matrix, x.length);
 }
 
-/** Returns the product in double precision, and the sum of the magnitudes of its terms. */
+/** Returns the exact product in double precision, and the sum of the magnitudes of its terms. */
 function product(row: readonly Weight[], x: Float32Array): { value: number; magnitude: number } {
   let value = 0;
   let magnitude = 0;
@@ -232,8 +230,8 @@ function product(row: readonly Weight[], x: Float32Array): { value: number; magn
 }
 
 /**
- * Returns the error bound of a product with rounded activations. Each 32 activations share one scale and have 127 steps on each
- * side of zero.
+ * Returns the error bound of a product with rounded activations. Every 32 activations share one scale and have 127 steps on
+ * each side of zero.
  */
 function roundingBound(row: readonly Weight[], x: Float32Array): number {
   let bound = 0;
@@ -245,7 +243,7 @@ function roundingBound(row: readonly Weight[], x: Float32Array): number {
   return bound;
 }
 
-/** Returns integers with -127 and 127 among each 32, so that quantization has no error. */
+/** Returns integers that include -127 and 127 in each block of 32, so that quantizing them is exact. */
 function exactColumn(k: number, next: Draw): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
@@ -259,8 +257,8 @@ function drawing(seed: number): Draw {
 
 const batches = [1, 2, 3, 4, 7, 8, 9, 13];
 /**
- * Number of columns of 2048 values that do not fit the cache. They are multiplied in several chunks, and the last chunk has one
- * column.
+ * Number of columns, of 2048 values each, that exceeds the cache. They are multiplied in several chunks, of which the last has
+ * one column.
  */
 const moreThanFitCache = 65;
 
@@ -372,7 +370,7 @@ for (const { name, kernels } of ways) {
         for (const n of batches) assert.deepEqual(multiply(kernels, matrix, x.slice(0, n)), alone.slice(0, n));
       });
 
-      it("err by half a step of each activation at most, whatever the activations", () => {
+      it("have an error of at most half a step of each activation, whatever the activations", () => {
         const next = drawing(type + 3);
         const k = 256;
         const matrix = createMatrix(quant, 16, k, () => hardHalves[Math.floor(next() * hardHalves.length)]!, next);
@@ -415,7 +413,7 @@ for (const { name, kernels } of ways) {
   }
 
   describe(`k-quants with ${name}`, () => {
-    it("share prepared activations where their form is the same", () => {
+    it("share prepared activations if their format is the same", () => {
       const next = drawing(9);
       const x = Array.from({ length: 3 }, () => exactColumn(512, next));
       for (const quant of types) {

@@ -1,4 +1,4 @@
-// Fixtures of the kernel tests: a loader of kernel variants (such as "plain" and "relaxed"), and memory for the kernels'
+// Kernel fixtures for tests: a loader of kernel variants (such as "plain" and "relaxed"), and memory for the kernels'
 // arguments.
 import assert from "node:assert/strict";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
@@ -18,7 +18,7 @@ const rubbish = 0xff;
 
 export const variants = ["relaxed", "plain"] as const;
 
-/** Calls loadKernels() while the environment variable that selects the kernel variant is `wish`. */
+/** Loads the kernels with `wish` as the environment variable that selects the kernel variant. */
 export async function loadWith(wish: string): Promise<KernelModule> {
   const before = process.env[variable];
   process.env[variable] = wish;
@@ -53,7 +53,7 @@ export class Rig {
     this.#next = firstByte;
   }
 
-  /** Reserves `bytes`, followed by 16 bytes that must stay unchanged. */
+  /** Reserves `bytes` bytes, followed by 16 guard bytes that must stay unchanged. */
   reserve(bytes: number): number {
     const at = this.#next;
     this.#next += Math.ceil(bytes / 16) * 16 + 16;

@@ -5,18 +5,18 @@ import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/
 import { ServerError } from "../../../../runtime/errors.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** First byte that a test may use. The kernels use the memory before it. */
+/** Address of the first byte that a test may use. The kernels use the memory before it. */
 const firstByte = 65_536;
 
 describe("loadKernels", () => {
-  it("takes the variant that the environment names", async () => {
+  it("chooses the variant that the environment names", async () => {
     assert.equal((await loadWith("plain")).variant, "plain");
     assert.equal((await loadWith("relaxed")).variant, "relaxed");
     const narrow = await loadWith("relaxed-narrow");
     assert.deepEqual([narrow.variant, narrow.wideDot], ["relaxed", false]);
   });
 
-  it("takes the relaxed SIMD form by itself", {
+  it("chooses relaxed SIMD by default", {
     skip: !process.env.CI && "only where the machine is known",
   }, async () => {
     assert.equal((await loadWith("")).variant, "relaxed");
@@ -42,7 +42,7 @@ describe("loadKernels", () => {
 });
 
 describe("instantiateKernels", () => {
-  it("works in a worker on a module it was sent", async () => {
+  it("works in a worker with a module that was sent to it", async () => {
     const url = new URL("../../../../engines/wasm/load/kernel-module.js", import.meta.url).href;
     const code = `
       const { parentPort, workerData } = require("node:worker_threads");

@@ -11,7 +11,7 @@ for (const variant of variants) {
   const rig = await createRig(variant);
 
   describe(`the ${variant} arithmetic on rows`, () => {
-    /** Runs `act` on rows with gaps, and compares each float with the result of `right`; gaps must stay unchanged. */
+    /** Runs `act` on rows with gaps between them. Compares each float with the result of `right`; the gaps must stay unchanged. */
     const check = (
       columns: number,
       act: (x: number, stride: number) => void,

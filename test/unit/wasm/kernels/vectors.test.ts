@@ -7,7 +7,7 @@ const rows = 3;
 const lengths = [1, 2, 3, 4, 7, 16, 21, 64, 576];
 const epsilon = 1e-5;
 
-/** Returns the norm of a row by its definition, in double precision. */
+/** Returns the RMS norm of a row by its definition, in double precision. */
 function rmsNormPlainly(x: Float32Array, weight: Float32Array): number[] {
   const mean = x.reduce((sum, value) => sum + value * value, 0) / x.length;
   return Array.from(x, (value, i) => (value / Math.sqrt(mean + epsilon)) * weight[i]!);
@@ -47,7 +47,7 @@ for (const variant of variants) {
       }
     });
 
-    it("makes zeros of zeros, in place", () => {
+    it("returns zeros for zeros, in place", () => {
       rig.reset();
       const x = rig.place(new Float32Array(20));
       rig.kernels.rmsNorm(x, 20, rig.place(randomFloats(20, 1)), x, 20, 1, 20, 1e-6);
@@ -80,7 +80,7 @@ for (const variant of variants) {
       });
     }
 
-    it("keeps a small deviation beside a large mean, in place", () => {
+    it("keeps a small deviation next to a large mean, in place", () => {
       rig.reset();
       const k = 64;
       const x = randomFloats(k, 5).map((value) => value + 1000);
@@ -92,14 +92,14 @@ for (const variant of variants) {
   });
 
   describe(`the ${variant} rope`, () => {
-    /** Indices of the two floats that a rotation changes, by the name of the pairing. */
+    /** Indices of the two floats that a rotation changes, by kind of pairing. */
     const pairings = {
       normal: (pair: number) => [2 * pair, 2 * pair + 1] as const,
       neox: (pair: number, pairs: number) => [pair, pair + pairs] as const,
     };
 
     for (const [name, pairOf] of Object.entries(pairings)) {
-      it(`turns ${name} pairs of every head and row, and nothing else`, () => {
+      it(`rotates ${name} pairs of every head and row, and nothing else`, () => {
         for (const [headLength, rotated] of [
           [64, 64],
           [80, 20],

@@ -1,5 +1,5 @@
-// SentencePiece BPE vocabulary ("llama") of a tokenizer.model: pieces with scores and types, and the added tokens of the files
-// beside it.
+// SentencePiece BPE vocabulary ("llama") of a tokenizer.model: pieces with scores and types, and the added tokens of other files in the
+// folder.
 import type { SentencePieceFile } from "../source/sentence-piece-file.ts";
 import type { AddedToken, TokenizerJson } from "../source/tokenizer-json.ts";
 import { type Pairs, setFlag, setText } from "../token-pairs.ts";
@@ -7,7 +7,7 @@ import { TokenTable, tokenTypes, type Warn, warnOfRules, withSpaces } from "../t
 import { spacingOf } from "./spacing.ts";
 import { sizeFor, type VocabularyPairs } from "./vocabulary.ts";
 
-/** `json`: the tokenizer.json beside the file. */
+/** Returns the vocabulary of a tokenizer.model. `json`: the tokenizer.json in the same folder. */
 export function piecesOfFile(
   file: SentencePieceFile,
   { added, json }: { readonly added: readonly AddedToken[]; readonly json: TokenizerJson | null },

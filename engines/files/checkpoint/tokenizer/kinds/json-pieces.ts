@@ -1,5 +1,5 @@
-// SentencePiece BPE vocabulary ("llama") of a tokenizer.json: tokens are texts with U+2581 for a space, and the pair whose
-// token has the best score is joined first. The scores are made from the merges.
+// SentencePiece BPE vocabulary ("llama") of a tokenizer.json: tokens have U+2581 in place of a space, and the pair that joins to the token
+// with the best score is merged first. The scores are computed from the merges.
 import { type JsonField, quoted } from "../../../json-field.ts";
 import { type TokenizerJson, typeOf, vocabularyOf } from "../source/tokenizer-json.ts";
 import { type Pairs, setFlag, setText } from "../token-pairs.ts";
@@ -57,7 +57,7 @@ export function piecesOfJson(json: TokenizerJson, size: number | null, warn: War
   return { model: kind, pairs, size: table.size, ids: all, unknown, ...(!isExact && { merges }) };
 }
 
-/** Returns what the file does to spaces. Refuses options and steps that GGUF has no key for. */
+/** Returns how the file's steps treat spaces. Refuses options and steps that GGUF has no key for. */
 function checkedSpacing(json: TokenizerJson, warn: Warn): Spacing {
   refuseOptions(json.model);
   const spacing = spacingOf(json, warn);
@@ -77,10 +77,10 @@ function warnOfTokens({ added, normalizers }: TokenizerJson, ids: ReadonlyMap<st
   if (normalizers.length > 0) warnOfNormalized(added, warn);
 }
 
-/** Name of the rules that join pairs in the order of merges, in texts with U+2581 for a space. */
+/** Name of the llama.cpp rules that join pairs in the order of the merges, in text with U+2581 in place of a space. */
 const scorelessPre = "sarvam-moe";
 
-/** Maximum fraction of pairs that scores may join differently. */
+/** Maximum fraction of merges that the scores may apply differently. */
 const maxDifferences = 0.01;
 
 interface Surroundings {
@@ -89,7 +89,7 @@ interface Surroundings {
   readonly warn: Warn;
 }
 
-/** Returns the scores of texts; null: the rules of `scorelessPre` express the merges exactly. Else refuses them. */
+/** Returns scores by token; null if the rules `scorelessPre` express the merges exactly. Throws if neither expresses them. */
 function scoresOf(
   merges: readonly Merge[],
   texts: ReadonlySet<string>,
@@ -113,7 +113,7 @@ function scoresOf(
     .invalid(`is not that of a SentencePiece model: ${problem}; add tokenizer.model, or use a GGUF file`);
 }
 
-/** Refuses words that are encoded separately, if a token may span two of them. */
+/** Refuses a tokenizer that encodes words separately although a token spans two words. */
 function checkWords({ splitsWords }: Spacing, texts: ReadonlySet<string>, model: JsonField): void {
   if (!splitsWords) return;
   for (const text of texts) {

@@ -6,7 +6,7 @@ import type { TokenizerJson } from "../source/tokenizer-json.ts";
 export type Merge = readonly [left: string, right: string];
 
 const maxMerges = 4 * 2 ** 20;
-/** Maximum work of comparing merges with all possible ones, in characters. The largest vocabularies in use need 2^24. */
+/** Maximum work of comparing the merges with all possible pairs, in characters. The largest vocabularies in use need 2^24. */
 const maxWork = 2 ** 28;
 
 /** Reads the merges. Throws `model_file_invalid` if they need a token that is not in `ids`, as the library does. */
@@ -32,27 +32,27 @@ function element(field: JsonField, index: number): JsonField {
   return field.get(String(index));
 }
 
-/** True if some merge builds each text of more than one character. */
+/** Whether every text of more than one character is the result of a merge. */
 export function buildsAll(merges: readonly Merge[], texts: Iterable<string>): boolean {
   const built = new Set(merges.map(([left, right]) => left + right));
   for (const text of texts) if (!built.has(text) && [...text].length > 1) return false;
   return true;
 }
 
-/** Scores by text, with which SentencePiece's algorithm joins the pairs of merges. */
+/** Scores by token, with which SentencePiece's algorithm does about the same as the merges. */
 export interface MergeScores {
   readonly scores: ReadonlyMap<string, number>;
   /**
-   * Number of pairs that this algorithm joins in another order than the merges, or although they are not merges. Infinity: the
-   * tokens are too long to compare.
+   * Number of pairs that SentencePiece's algorithm joins in another order than the merges, or joins although they are not merges; Infinity
+   * if the tokens are too long to compare.
    */
   readonly differences: number;
 }
 
 /**
- * Returns scores for `texts`, in the order of their ids. SentencePiece's algorithm joins any two symbols whose text is a
- * token, in the order of the scores of the joined tokens. So it does the same as the merges if all pairs that make a token
- * are merges and stand together. `most`: number of differences from which on they need not be counted.
+ * Returns scores for `texts`, which are in the order of their ids. SentencePiece's algorithm joins any two symbols whose joined text is a
+ * token, in the order of the scores of the joined tokens. It therefore has the same result as the merges if all pairs that join to the same
+ * token are merges and are consecutive in the list. `most`: once there are more differences, they are not counted further.
  */
 export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>, most: number): MergeScores {
   const scores = new Map<string, number>();
@@ -66,7 +66,7 @@ export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>
     previous = joined;
     pairs.add(`${left} ${right}`);
   }
-  // Ids follow the scores in SentencePiece's models, so a token without merges comes right after the one before it.
+  // In SentencePiece's models, ids are in the order of scores, so a token without merges ranks right after the token before it.
   let score = 0;
   for (const text of texts) {
     score = scores.get(text) ?? score - 0.5;
@@ -75,7 +75,7 @@ export function mergeScores(merges: readonly Merge[], texts: ReadonlySet<string>
   return { scores, differences: differences + (differences > most ? 0 : countMissing(pairs, texts)) };
 }
 
-/** Returns the number of pairs of texts that make a text but are not merges. */
+/** Returns the number of pairs of tokens that join to a token but are not merges. */
 function countMissing(pairs: ReadonlySet<string>, texts: ReadonlySet<string>): number {
   let missing = 0;
   let work = 0;

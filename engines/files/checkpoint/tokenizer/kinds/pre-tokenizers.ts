@@ -8,9 +8,9 @@ interface KnownPreTokenizer {
   readonly name: string;
   /** Patterns of a tokenizer.json, in order. Each cuts the parts that the one before produced. */
   readonly cuts: readonly string[];
-  /** True: a word that is a token becomes that token without merges (`ignore_merges`). */
+  /** A word that is itself a token becomes that token without merges (`ignore_merges`). */
   readonly takesWords?: true;
-  /** What the rules with this name do differently from the patterns. */
+  /** Difference between llama.cpp's rules of this name and the patterns, shown in a warning. */
   readonly difference?: string;
 }
 

@@ -14,11 +14,11 @@ export interface Spacing {
   readonly joinsSpaces: boolean;
   /** Whether white space around a text is removed. */
   readonly strips: boolean;
-  /** Steps that do something else. */
+  /** Steps that do not concern spaces. */
   readonly others: readonly JsonField[];
 }
 
-/** Returns what the steps of a file do to spaces. */
+/** Returns how the steps of a file treat spaces. */
 export function spacingOf({ normalizers, preTokenizers }: TokenizerJson, warn: Warn): Spacing {
   const spacing = { writesSpaces: false, addsPrefix: false, splitsWords: false, joinsSpaces: false, strips: false };
   const others: JsonField[] = [];
@@ -44,13 +44,13 @@ function isSpaceReplacement(step: JsonField): boolean {
   return typeOf(step) === "Replace" && isSpace && step.get("content").value === spaceSymbol;
 }
 
-/** A replacement of two or more spaces by one. */
+/** Whether a step replaces a run of spaces by one space. */
 function isRunReplacement(step: JsonField): boolean {
   const isRun = [" {2,}", " +", "  +"].includes(String(step.get("pattern").get("Regex").value));
   return typeOf(step) === "Replace" && isRun && [" ", spaceSymbol].includes(String(step.get("content").value));
 }
 
-/** A step without effect, if the spaces were already replaced. */
+/** Whether a step splits at spaces, which has no effect once the spaces are replaced. */
 function splitsAtSpaces(step: JsonField): boolean {
   return typeOf(step) === "Split" && step.get("pattern").get("String").value === " ";
 }

@@ -87,7 +87,7 @@ function isPiece(value: unknown): value is [string, number] {
   return Array.isArray(value) && value.length === 2 && typeof value[0] === "string" && Number.isFinite(value[1]);
 }
 
-/** Returns the compiled map of the normalizer's steps. Refuses steps that GGUF has no key for. */
+/** Returns the compiled character map of the normalizer's steps. Refuses steps that GGUF has no key for. */
 function charactersMap(steps: readonly JsonField[]): Uint8Array {
   let map = new Uint8Array(0);
   for (const step of steps) {

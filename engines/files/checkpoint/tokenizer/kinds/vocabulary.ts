@@ -1,4 +1,4 @@
-// Vocabulary of a tokenizer as keys of a GGUF file, and what the rest of the conversion needs to know about it.
+// Vocabulary of a tokenizer as keys of a GGUF file, and the facts about it that the rest of the conversion needs.
 import type { Pairs } from "../token-pairs.ts";
 import type { Merge } from "./merges.ts";
 
@@ -7,11 +7,11 @@ export interface VocabularyPairs {
   readonly model: "gpt2" | "llama" | "bert" | "t5";
   readonly pairs: Pairs;
   readonly size: number;
-  /** Token ids by the texts of the folder's files. */
+  /** Token ids by token text, as the folder's files spell it. */
   readonly ids: ReadonlyMap<string, number>;
   /** Text of the token for unknown text, if the vocabulary itself names it. */
   readonly unknown: string | null;
-  /** Merges that the scores in `pairs` do not express exactly; absent: there are none. */
+  /** Merges that the scores in `pairs` do not express exactly; absent = there are none. */
   readonly merges?: readonly Merge[];
 }
 

@@ -1,5 +1,5 @@
-// Content of a tokenizer folder: all of its files that matter, read and parsed. Folders without a tokenizer.json have the
-// older files; these are put in its form.
+// Content of a tokenizer folder: all files that describe the tokenizer, read and parsed. Older folders have no tokenizer.json; their files
+// are converted to its form.
 import { join } from "node:path";
 import { ServerError } from "../../../../../runtime/errors.ts";
 import type { JsonField } from "../../../json-field.ts";
@@ -12,7 +12,7 @@ import { type AddedToken, addedToken, maxTokens, parseTokenizerJson, type Tokeni
 export interface FolderContent {
   /** The tokenizer.json, or the older files in its form; null if there is only a tokenizer.model. */
   readonly json: TokenizerJson | null;
-  /** The tokenizer.model, if the tokenizer.json does not make it superfluous. */
+  /** The tokenizer.model; null if there is none or the tokenizer.json makes it superfluous. */
   readonly pieces: SentencePieceFile | null;
   /** Added tokens of the folder. */
   readonly added: readonly AddedToken[];
@@ -55,7 +55,7 @@ export async function readContent(folder: TokenizerFolder): Promise<FolderConten
   };
 }
 
-/** True if a tokenizer.model can have better scores than the merges of the file. */
+/** Whether a tokenizer.model can have better scores than the merges of the tokenizer.json. */
 function isPieceBased({ kind, preTokenizers }: TokenizerJson): boolean {
   return kind === "BPE" && !preTokenizers.some((step) => step.get("type").value === "ByteLevel");
 }

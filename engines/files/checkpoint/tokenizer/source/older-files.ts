@@ -1,5 +1,5 @@
-// Older tokenizer files: vocab.txt, and vocab.json with merges.txt. They leave out how text is cut; the class of the
-// tokenizer says it. The result has the form of a tokenizer.json.
+// Older tokenizer files: vocab.txt, and vocab.json with merges.txt. They do not say how text is split into words; this depends on the
+// tokenizer's class. The result has the form of a tokenizer.json.
 import { join } from "node:path";
 import { JsonField } from "../../../json-field.ts";
 import type { TokenizerFolder } from "./tokenizer-folder.ts";

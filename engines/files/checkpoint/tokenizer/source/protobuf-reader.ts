@@ -41,7 +41,7 @@ export class ProtobufReader {
     return this.#wireType === wire.integer;
   }
 
-  /** Returns a whole number. Numbers are signed; the file has only small ones. */
+  /** Returns the current field as an integer. Integers are signed; the file has only small ones. */
   integer(): number {
     this.#expect(wire.integer, "a whole number");
     return Number(BigInt.asIntN(64, this.#varint(this.#start)[0]));
@@ -82,7 +82,7 @@ export class ProtobufReader {
       throw this.invalid(`has field ${this.field} of another type; expected ${expected}`);
   }
 
-  /** Returns the end of a value, and moves the start of bytes behind their length. */
+  /** Returns the end of a value. For bytes, it also moves the start of the value past the length. */
   #endOfValue(start: number): number {
     if (this.#wireType === wire.integer) return this.#varint(start)[1];
     if (this.#wireType === wire.eightBytes) return start + 8;
@@ -93,7 +93,7 @@ export class ProtobufReader {
     return from + Number(length);
   }
 
-  /** Reads a number of variable length. Returns the number and its end. */
+  /** Reads an integer of variable length. Returns the integer and its end. */
   #varint(start: number): [value: bigint, end: number] {
     let value = 0n;
     for (let at = start; at < Math.min(start + maxIntegerBytes, this.#bytes.length); at++) {

@@ -4,7 +4,7 @@ import type { JsonField } from "../../../json-field.ts";
 export const roles = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] as const;
 export type Role = (typeof roles)[number];
 
-/** Returns the texts of the special tokens by role. The first file that names one counts. */
+/** Returns the texts of the special tokens by role. If several files name a role, the first file is used. */
 export function roleNames(...files: readonly (JsonField | null)[]): Map<string, string> {
   const names = new Map<string, string>();
   for (const role of roles) {
@@ -17,7 +17,7 @@ export function roleNames(...files: readonly (JsonField | null)[]): Map<string, 
   return names;
 }
 
-/** A token is written as its text or as an object with its text. */
+/** Returns the text of a token, which is written as a string or as an object with the string. */
 function textOf(field: JsonField): string | null {
   return field.get("content").isAbsent ? field.text() : field.get("content").text();
 }

@@ -18,9 +18,9 @@ export interface SentencePieceFile {
   readonly pieces: readonly Piece[];
   readonly addsSpacePrefix: boolean;
   readonly removesExtraSpaces: boolean;
-  /** Compiled map of replaced characters; empty: none are replaced. */
+  /** Compiled map of replaced characters; empty = none are replaced. */
   readonly charactersMap: Uint8Array;
-  /** Ids of special tokens; null: none. */
+  /** Ids of special tokens; null = none. */
   readonly unknownId: number | null;
   readonly bosId: number | null;
   readonly eosId: number | null;

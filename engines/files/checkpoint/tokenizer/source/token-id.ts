@@ -4,7 +4,7 @@ import { readContent } from "./folder-content.ts";
 import { TokenizerFolder } from "./tokenizer-folder.ts";
 import { vocabularyOf } from "./tokenizer-json.ts";
 
-/** `path`: a tokenizer as `tokenizerPairs` takes it. Throws `model_file_invalid` if it has no such token. */
+/** Returns the id of a token. `path`: a tokenizer, as for tokenizerPairs(). Throws `model_file_invalid` if it has no such token. */
 export async function tokenId(path: string, text: string): Promise<number> {
   const { added, json } = await readContent(await TokenizerFolder.open(path));
   const id = added.find((token) => token.text === text)?.id ?? vocabularyId(json, text);
@@ -13,7 +13,7 @@ export async function tokenId(path: string, text: string): Promise<number> {
   throw new ServerError("model_file_invalid", message);
 }
 
-/** Vocabularies of Unigram models are lists of pieces; special tokens are among the added ones there. */
+/** Looks up a token in the vocabulary. Unigram vocabularies are lists of pieces; their special tokens are added tokens. */
 function vocabularyId(json: Awaited<ReturnType<typeof readContent>>["json"], text: string): number | undefined {
   return json === null || json.kind === "Unigram" ? undefined : vocabularyOf(json).get(text);
 }

@@ -1,5 +1,5 @@
-// Tokenizer folder: reads the files of a Hugging Face folder that describe its tokenizer. Every file has a maximum size,
-// and opening one never waits.
+// Tokenizer folder: reads the files of a Hugging Face folder that describe its tokenizer. Every file has a maximum size, and opening a file
+// never blocks.
 import { constants } from "node:fs";
 import { type FileHandle, open, readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -100,7 +100,7 @@ async function openIfPresent(path: string): Promise<FileHandle | null> {
   }
 }
 
-/** Reads at most `size` bytes, also from a file that grows meanwhile. */
+/** Reads at most `size` bytes, even if the file grows during the read. */
 async function readAll(file: FileHandle, size: number): Promise<Buffer> {
   const bytes = Buffer.alloc(size);
   let end = 0;

@@ -1,5 +1,5 @@
-// Content of a tokenizer.json: its model, its added tokens and its steps before and after the model. Sequences of steps
-// are flattened. Everything is checked here that all kinds of models have in common.
+// Content of a tokenizer.json: its model, its added tokens and its steps before and after the model. Sequences of steps are flattened.
+// Everything that all kinds of models have in common is checked here.
 import { isRecord, type JsonField } from "../../../json-field.ts";
 
 /** Maximum number of tokens. The largest vocabularies in use have 262,144. */
@@ -15,7 +15,7 @@ export interface AddedToken {
   readonly isSpecial: boolean;
   /** Whether the token is searched in normalized text. */
   readonly isNormalized: boolean;
-  /** Rules of the token that apply to the text beside it: "lstrip", "rstrip", "single_word". */
+  /** Rules that apply to the text next to the token: "lstrip", "rstrip", "single_word". */
   readonly rules: readonly string[];
 }
 

@@ -15,19 +15,19 @@ import { asFloats, writeTile } from "./write";
 
 /** Number of blocks in a tile. */
 const LANES: i32 = 4;
-/** The last blocks of a row and their importance, with zeros after them up to a whole tile. */
+/** Copies of a row's last blocks and their importance, padded with zeros to a whole tile. */
 const LAST_VALUES: usize = memory.data(512, 16);
 const LAST_IMPORTANCE: usize = memory.data(512, 16);
 /** Scales and mins that a search found. */
 const SCALES: usize = memory.data(16, 16);
 const MINS: usize = memory.data(16, 16);
-/** Largest mean square of a row over that of a tile. */
+/** Maximum ratio of the mean square of a row to that of a tile. */
 const MOST_SPREAD: f64 = 1e24;
-/** Trials of the affine search with importance. */
+/** Affine search with importance: offset of the first trial from the top level, step, and number of trials. */
 const FIRST: f32 = -1;
 const STEP: f32 = 0.1;
 const TRIALS: i32 = 22;
-/** Trials of the search without mins. */
+/** Search without mins: offset of the first trial, and step. */
 const FIRST_CENTERED: f32 = -0.9;
 const STEP_CENTERED: f32 = 0.18;
 

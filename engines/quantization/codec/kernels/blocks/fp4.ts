@@ -14,7 +14,7 @@ const BOUNDS: i32 = 7;
 const LARGEST_LEVEL: f32 = 12;
 /** A block of MXFP4 with smaller values is encoded as zeros. */
 const NEGLIGIBLE: f32 = 1e-30;
-/** A block with one of the scales that are tried, decoded. */
+/** Decoded values of a block, for one of the scales that are tried. */
 const DECODED: usize = memory.data(128, 16);
 
 /**
@@ -27,7 +27,7 @@ export function encodeFp4(x: usize, importance: usize, out: usize): void {
     memory.fill(out, 0, 17);
     return;
   }
-  // The exponent of the scale that makes the largest value 4 to 8 units: two less than its own.
+  // Exponent of the scale at which the largest value is 4 to 8 times the scale: two less than the exponent of the largest value.
   let exponent = (reinterpret<i32>(peak) >> 23) - 2;
   const unit = unitOf(exponent);
   // Both errors are in the same unit, so that squares neither overflow nor vanish.
@@ -58,7 +58,7 @@ function codesOf(at: usize, inverse: f32): v128 {
   return v128.or(sizes, v128.and(isNegative, i8x16.splat(8)));
 }
 
-/** Returns the weighted squared error of a block with a given unit. Errors are in units over `factor`. */
+/** Returns the weighted squared error of a block with a given unit. Errors are in multiples of `unit` / `factor`. */
 function errorOf(x: usize, importance: usize, unit: f32, factor: f32): f32 {
   const inverse = <f32>1 / unit;
   storeFloats(lookUp(fp4Levels(), codesOf(x, inverse)), unit, DECODED);

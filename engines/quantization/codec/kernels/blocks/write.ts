@@ -6,17 +6,14 @@ import { levelsToBytes } from "../levels";
 import { nibbles } from "../pack";
 import { BLOCK_FLOATS, biasOf, blockBytes, hasFifthBits, hasMins, highestOf } from "./format";
 
-/** Factors from values to levels of the tile's blocks, and their mins as stored. */
+/** For each block of the tile: the factor from values to levels, and the min as stored. */
 const FACTORS: usize = memory.data(16, 16);
 const SHIFTS: usize = memory.data(16, 16);
 /** Scales and mins of the tile's blocks as F16, each in 32 bits. */
 const STORED_SCALES: usize = memory.data(16, 16);
 const STORED_MINS: usize = memory.data(16, 16);
 
-/**
- * Writes up to four blocks with given scales and mins. Levels are those nearest to the values with the scale and min as
- * stored.
- */
+/** Writes up to four blocks with given scales and mins. Each level is the nearest one to the value, for the scale and min as stored. */
 // @ts-expect-error: decorator
 @inline
 export function writeTile(type: i32, x: usize, count: i32, scales: v128, mins: v128, out: usize): void {
@@ -70,7 +67,7 @@ function writeLevels(type: i32, x: usize, factors: v128, shifts: v128, out: usiz
   v128.store(quants, nibbles(low, high));
 }
 
-/** Returns the levels of 16 values. The factor of a block makes levels that are far below 2^22. */
+/** Returns the levels of 16 values. A block's factor makes them far smaller than 2^22, the limit of levelsToBytes(). */
 // @ts-expect-error: decorator
 @inline
 function sixteenLevels(type: i32, at: usize, factors: v128, shifts: v128): v128 {

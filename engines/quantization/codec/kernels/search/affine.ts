@@ -3,7 +3,7 @@
 // error follow from five sums (linear regression), and so does the error.
 import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
-/** Best result so far, a vector each: the reduction of the error, the scale, and the distance of the min from the smallest value. */
+/** Best result so far, in one vector each: the reduction of the error, the scale, and the distance from the smallest value to level 0. */
 const BEST: usize = memory.data(48, 16);
 /** Variance of levels, relative to their mean square, below which the regression is not solved. */
 const LEAST_VARIANCE: f32 = 1e-6;
@@ -14,8 +14,8 @@ const LEAST_VARIANCE: f32 = 1e-6;
 const LEAST_GAIN: f32 = 2e-6;
 
 /**
- * Finds scales and mins of the tile, and stores four of each. Mins are not negative. The first trial maps the values'
- * range to top levels, the others to top + first levels and so on in steps. `trials` is even. Overwrites VALUES.
+ * Finds scales and mins of the tile, and stores four of each. Mins are not negative. The first trial maps the range of the values to `top`
+ * levels, the next ones to top + first, top + first + step and so on. `trials` is even. Overwrites VALUES.
  */
 export function searchAffine(
   length: i32, top: f32, first: f32, step: f32, trials: i32, scales: usize, mins: usize,
@@ -42,7 +42,7 @@ export function searchAffine(
   v128.store(BEST, f32x4.mul(range, f32x4.splat(1 / top)), 16);
   v128.store(BEST, f32x4.splat(0), 32);
   for (let i = 0; i < trials; i += 2) {
-    // Levels count from the best min so far: a better min makes the later trials better too.
+    // Levels are counted from the best min so far, because a better min also improves the later trials.
     const shift = v128.load(BEST, 32);
     const rest = f32x4.sub(range, shift);
     const inverse = v128.and(f32x4.div(f32x4.splat(1), rest), f32x4.gt(rest, f32x4.splat(0)));
@@ -55,8 +55,8 @@ export function searchAffine(
 }
 
 /**
- * Replaces the mins that searchAffine() found for the tile (four floats at `mins`) by the best ones for given scales: those found,
- * rounded as they are stored. Mins are not negative.
+ * Replaces the mins that searchAffine() found for the tile (four floats at `mins`) by the best mins for `scales`, which are the found
+ * scales rounded as they are stored. Mins are not negative.
  */
 // @ts-expect-error: decorator
 @inline
@@ -97,9 +97,8 @@ function tryTwo(bytes: usize, top: v128, shift: v128, a: v128, b: v128, weights:
 }
 
 /**
- * Solves the regression of values on levels, and keeps the result where it is the best so far. The arguments are
- * weighted sums: levels, their squares, values times levels, weights; then the mean value. Values are distances from
- * `low`.
+ * Solves the regression of values on levels, and keeps the result where it is the best so far. The arguments are weighted sums (levels,
+ * squared levels, values times levels, weights) and the mean value. Values are distances from `low`.
  */
 function keepBetter(levels: v128, squares: v128, products: v128, weights: v128, mean: v128, low: v128): void {
   const meanLevel = f32x4.div(levels, weights);
@@ -108,7 +107,7 @@ function keepBetter(levels: v128, squares: v128, products: v128, weights: v128, 
   let scale = f32x4.div(covariance, variance);
   let shift = f32x4.sub(mean, f32x4.mul(scale, meanLevel));
   let gain = f32x4.mul(scale, covariance);
-  // A shift above this would make the min negative. Then the min is zero and only the scale is free.
+  // A shift above this limit would make the min negative. In that case the min is zero, and only the scale is fitted.
   const most = f32x4.neg(low), isAbove = f32x4.gt(shift, most);
   const lone = f32x4.div(f32x4.sub(products, f32x4.mul(most, levels)), squares);
   const distance = f32x4.sub(mean, most);

@@ -6,22 +6,19 @@ import { levelsToBytes } from "../levels";
 import { bestScales, inverseOf, keepBetterScale, multiplyWeights, peaks, startSearch } from "./symmetric";
 import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
-/** Sums of levelSums(), of one block in each lane. */
+/** Results of levelSums(), with one block in each lane. */
 export const PRODUCT_SUMS: usize = memory.data(16, 16);
 export const SQUARE_SUMS: usize = memory.data(16, 16);
 /** Extreme levels of IQ4_NL. */
 const LOWEST: f32 = -127;
 const HIGHEST: f32 = 113;
-/** Trials with importance map the value of the largest magnitude to levels up to this distance from both extremes. */
+/** With importance, trials map the value of the largest magnitude to levels within this distance of both extreme levels. */
 const WIDE_REACH: i32 = 8;
 const WIDE_STEP: i32 = 4;
-/** Trials without importance map it to levels up to this distance from the lowest. */
+/** Without importance, trials map the value of the largest magnitude to levels within this distance of the lowest level. */
 const REACH: i32 = 7;
 
-/**
- * Finds the scales of the tile's blocks of 32, and stores four of them. Without importance, the trials are those of
- * llama.cpp.
- */
+/** Finds the scales of the tile's four blocks of 32, and stores them at `scales`. Without importance, the trials are those of llama.cpp. */
 export function searchLevels(hasImportance: bool, scales: usize): void {
   const bytes: usize = 512;
   const inverse = inverseOf(peaks(bytes));
@@ -45,7 +42,7 @@ function tryLevels(bytes: usize, factor: v128): void {
   keepBetterScale(v128.load(PRODUCT_SUMS), v128.load(SQUARE_SUMS));
 }
 
-/** Stores weighted sums of values times levels and of squared levels, with levels that a factor makes of the values. */
+/** Stores the weighted sums of values times levels and of squared levels. `factor` maps values to levels. */
 // @ts-expect-error: decorator
 @inline
 export function levelSums(bytes: usize, factor: v128): void {

@@ -1,21 +1,21 @@
-// Refinement of the scales and mins of a super-block as they are stored: small integers times the super-scale. For each block the
-// neighbours of its integer are tried, with the levels that they give, and the super-scale is fitted to the levels of all blocks.
-// Each step lowers the weighted squared error. Works on one tile after another.
+// Refinement of the scales and mins of a super-block in the form in which they are stored: small integers times the super-scale. For each
+// block, the neighbours of its integer are tried with the levels that result from them. Then the super-scale is fitted to the levels of all
+// blocks. Each step lowers the weighted squared error. Works on one tile after another.
 import { sumOfLanes } from "../../../../wasm/kernels/arithmetic";
 import { levelSums, PRODUCT_SUMS, SQUARE_SUMS } from "./codebook";
 import { inverseOf } from "./symmetric";
 import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
-/** Best candidates of a tile's blocks, a vector each: the reduction of the error, the integer, the min's integer. */
+/** Best candidates for a tile's blocks, in one vector each: the reduction of the error, the scale's integer, the min's integer. */
 const BEST: usize = memory.data(48, 16);
 /** Weighted sums of the best candidates: levels, their squares, values times levels. */
 const BEST_SUMS: usize = memory.data(48, 16);
-/** Weighted sums of levels of a trial, of one block in each lane. */
+/** Weighted sums of a trial's levels, with one block in each lane. */
 const LEVEL_SUMS: usize = memory.data(16, 16);
-/** Determinant of the equations of both super-scales, relative to its first term, below which they are not solved. */
+/** Minimum determinant of the equations for both super-scales, relative to its first term. Below it, they are not solved. */
 const LEAST_DETERMINANT: f32 = 1e-4;
 
-/** Weighted sums over a super-block, in which integers stand for scales and mins: the equations of the super-scales. */
+/** Weighted sums over a super-block, with integers in place of scales and mins: coefficients of the equations for the super-scales. */
 let squares: f32 = 0;
 let products: f32 = 0;
 let cross: f32 = 0;
@@ -57,14 +57,14 @@ export function refineSymmetric(
 }
 
 /**
- * Returns the super-scale of the least error for the levels of the last pass, with the mins' super-scale `superMin`; `before` if
- * all levels are zero.
+ * Returns the super-scale with the least error for the levels of the last pass, if `superMin` is the super-scale of the mins. Returns
+ * `before` if all levels are zero.
  */
 export function refinedScale(before: f32, superMin: f32): f32 {
   return squares > 0 ? (products + superMin * cross) / squares : before;
 }
 
-/** Returns the super-scale of the mins that belongs to refinedScale(); `before` if it is not determined or negative. */
+/** Returns the super-scale of the mins with the least error, 0 if it would be negative; `before` if the equations do not determine it. */
 export function refinedMin(before: f32): f32 {
   const determinant = squares * minSquares - cross * cross;
   if (!(determinant > LEAST_DETERMINANT * squares * minSquares)) return before;
@@ -92,7 +92,7 @@ export function refineAffine(
     sumUpShifted(bytes, f32x4.splat(top), f32x4.mul(min, unit), inverseOf(scale));
     const product = v128.load(PRODUCT_SUMS), square = v128.load(SQUARE_SUMS), level = v128.load(LEVEL_SUMS);
     const scaled = f32x4.mul(scale, level);
-    // The min of the least error for these levels.
+    // The min's integer with the least error for these levels.
     const trialMin = limited(f32x4.nearest(f32x4.mul(f32x4.sub(scaled, values), perMin)), 0, most);
     const shift = f32x4.mul(trialMin, unit);
     const twice = f32x4.mul(f32x4.splat(2), f32x4.sub(f32x4.mul(scale, product), f32x4.mul(shift, f32x4.sub(values, scaled))));
@@ -118,7 +118,7 @@ export function refineAffine(
   minProducts += sumOfLanes(f32x4.mul(chosenMin, values));
 }
 
-/** Sums over a tile, with levels 0..top that a factor makes of the values plus a shift. */
+/** Computes the sums of a tile. Levels are (value + shift) * factor, rounded and limited to 0..top. */
 function sumUpShifted(bytes: usize, top: v128, shift: v128, factor: v128): void {
   let product = f32x4.splat(0), square = product, levels = product;
   for (let at: usize = 0; at < bytes; at += 16) {
@@ -134,7 +134,7 @@ function sumUpShifted(bytes: usize, top: v128, shift: v128, factor: v128): void 
   v128.store(LEVEL_SUMS, levels);
 }
 
-/** Sums over a tile, with levels that a factor makes of the values. */
+/** Computes the sums of a tile. Levels are value * factor, rounded and limited to lowest..highest. */
 function sumUp(bytes: usize, lowest: v128, highest: v128, factor: v128): void {
   let product = f32x4.splat(0), square = product;
   for (let at: usize = 0; at < bytes; at += 16) {

@@ -3,10 +3,10 @@
 import { sumOfLanes } from "../../../../wasm/kernels/arithmetic";
 import { NEGLIGIBLE } from "./tile";
 
-/** Trial scales on each side, and their distance in levels. */
+/** Number of trial scales on each side of the first one, and their distance in levels. */
 const SIDE: i32 = 9;
 const STEP: f32 = 0.1;
-/** Number of times that levels and scale are adapted to each other. */
+/** Number of rounds in which levels and scale are fitted to each other. */
 const ROUNDS: i32 = 3;
 
 /** Scales of a super-block's blocks, their mins, and the sums of their weights: the input of fitScales(). */
@@ -55,7 +55,7 @@ export function fitScales(scales: usize, count: i32, anchor: f32, lowest: f32, h
   return superScale;
 }
 
-/** Sums over all scales, with levels that a factor makes of them. */
+/** Computes the sums over all scales. `factor` maps scales to levels. */
 function sumUp(scales: usize, count: i32, factor: f32, lowest: f32, highest: f32): void {
   const factors = f32x4.splat(factor), floor = f32x4.splat(lowest), ceiling = f32x4.splat(highest);
   let both = f32x4.splat(0), square = both;

@@ -7,7 +7,7 @@ import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 const BEST: usize = memory.data(32, 16);
 const TRIALS: i32 = 12;
 
-/** Returns the values of the largest magnitude of a tile's blocks. */
+/** Returns the value of the largest magnitude of each block of a tile. */
 // @ts-expect-error: decorator
 @inline
 export function peaks(bytes: usize): v128 {
@@ -34,7 +34,7 @@ export function inverseOf(x: v128): v128 {
   return v128.and(f32x4.div(f32x4.splat(1), x), f32x4.ne(x, f32x4.splat(0)));
 }
 
-/** Starts a search: no result yet. */
+/** Starts a search by resetting the best result. */
 // @ts-expect-error: decorator
 @inline
 export function startSearch(): void {
@@ -43,8 +43,8 @@ export function startSearch(): void {
 }
 
 /**
- * Computes the scale of the least error from weighted sums of values times levels and of squared levels. Keeps it
- * where it is the best so far.
+ * Computes the scale with the least error from weighted sums of values times levels and of squared levels. Keeps the scale where it is the
+ * best so far.
  */
 // @ts-expect-error: decorator
 @inline

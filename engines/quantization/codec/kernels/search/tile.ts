@@ -9,7 +9,7 @@ export const VALUES: usize = memory.data(512, 16);
 export const WEIGHTS: usize = memory.data(512, 16);
 /** Values times weights, for the searches. */
 export const PRODUCTS: usize = memory.data(512, 16);
-/** Added to every weight: a block of zeros thus has weights too. */
+/** Added to every weight, so that a block of zeros has weights, too. */
 const LEAST_WEIGHT: f32 = 1e-20;
 /** Blocks with smaller values are encoded as zeros. The scales would vanish in every format. */
 export const NEGLIGIBLE: f32 = 1e-30;
@@ -95,8 +95,8 @@ export function weigh(type: i32, length: i32): v128 {
 }
 
 /**
- * Computes the weights of the tile from the importance of its columns, which WEIGHTS has. `spreads`: mean square of the
- * values around each block, times a factor of the type. Returns the sum of each block's weights.
+ * Computes the weights of the tile from the importance of its columns, which is in WEIGHTS. `spreads`: mean square of the values around
+ * each block, times a factor of the type. Returns the sum of each block's weights.
  */
 // @ts-expect-error: decorator
 @inline

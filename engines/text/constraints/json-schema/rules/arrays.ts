@@ -1,6 +1,6 @@
-// Array rules: the grammar rules of a JSON array. A grammar cannot count, so each state in the array has its own rule.
-// A state is the number of items, the number of matches of each `contains`, and the set of unique values used (if they
-// are few). No side effects.
+// Array rules: the grammar rules of a JSON array. A grammar cannot count, so each state in the array has its own
+// rule. A state consists of the number of items, the number of matches of each `contains`, and the set of unique
+// values used so far (if there are few values). No side effects.
 
 import { spend, spendOn } from "../../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, rule, sequence, text } from "../../ebnf/expressions.ts";
@@ -61,7 +61,10 @@ function planOf(conjunct: Conjunct, emitter: Emitter): ArrayPlan {
   return { conjunct, min, max, alike: prefix, unique };
 }
 
-/** Returns the values of an array of unique items, if they are few and the same for all indices; otherwise null. */
+/**
+ * Returns the possible values of the items of a unique array, if they are few and the same for all indices; otherwise
+ * null.
+ */
 function uniqueValues(conjunct: Conjunct, prefix: number, emitter: Emitter): readonly unknown[] | null {
   if (prefix > 0 || conjunct.contains.length > 0) return null;
   const values = emitter.values(itemGoal(conjunct, 0));

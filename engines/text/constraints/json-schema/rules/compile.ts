@@ -1,6 +1,6 @@
 // JSON schema compiler (draft 2020-12): writes one grammar rule for each set of schemas that a value must match. The
-// rule is a choice of the set's alternatives by JSON type. Text of the grammar matches the schema, except for the
-// keywords listed as unchecked. Called by answer.ts, calls.ts and lark/compile.ts. No side effects.
+// rule is a choice of the alternatives of this set, by JSON type. Text that the grammar generates matches the schema,
+// except for the keywords listed as unchecked. Called by answer.ts, calls.ts and lark/compile.ts. No side effects.
 
 import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
 import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
@@ -25,12 +25,12 @@ const maxRules = 8000;
  * searches its vocabulary, which takes about 10 ms.
  */
 const maxWidePlaces = 400;
-/** Maximum number of values that an alternative may have for the grammar to enforce `uniqueItems`. */
+/** Maximum number of values of an alternative up to which the grammar enforces `uniqueItems`. */
 const maxFewValues = 64;
 
 export interface CompiledSchema {
   readonly rules: Rules;
-  /** The rules as text. */
+  /** The rules, written in EBNF. */
   readonly grammar: string;
   /** Keywords that the grammar does not fully enforce. */
   readonly unchecked: readonly string[];
@@ -47,11 +47,11 @@ export function compileSchema(schema: unknown): CompiledSchema {
   return { rules, grammar, unchecked };
 }
 
-/** A schema as a part of another grammar. */
+/** A compiled schema that is part of a larger grammar. */
 export interface SchemaPart {
   readonly expression: Expression;
   readonly unchecked: readonly string[];
-  /** Creates the error for a part that no text matches. */
+  /** Creates the error for a schema that no text matches. */
   nothingLeft(): Error;
 }
 

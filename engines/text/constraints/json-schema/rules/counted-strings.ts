@@ -18,7 +18,7 @@ import { asciiChars, charsOf, complement, difference, intersection } from "../..
 import { choice, type Expression, type Rules, rule, sequence, set, text } from "../../ebnf/expressions.ts";
 import { hexDigit, mustEscape } from "./json-text.ts";
 
-/** One more than the maximum length, in characters, of tokens that the engine accepts without tests. */
+/** One more than the maximum length, in characters, of the tokens that the engine accepts without tests. */
 const farChars = 16;
 const nearChars = 6;
 /** Maximum number of character counts with a rule in a grammar. The engine takes about 100 ms for 2000 of them. */
@@ -27,7 +27,7 @@ const maxCounts = 2000;
 const plainChars = complement(mustEscape);
 const ascii = set(intersection(plainChars, asciiChars));
 
-/** Number of characters still to come: at least `min`, at most `max` (null: unlimited). */
+/** Number of characters that must still follow: at least `min`, at most `max` (null: unlimited). */
 interface Left {
   readonly min: number;
   readonly max: number | null;
@@ -46,8 +46,8 @@ export class CountedStrings {
   }
 
   /**
-   * Returns the expression for a string of `min` to `max` characters, without its opening quote. Returns null if
-   * too many rules would be needed.
+   * Returns the expression for a string of `min` to `max` characters, after its opening quote. Returns null if too
+   * many rules would be needed.
    */
   rest(min: number, max: number | null): Expression | null {
     if (this.#names.size + (max ?? min) > maxCounts) return null;

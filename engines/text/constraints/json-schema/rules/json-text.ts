@@ -29,8 +29,8 @@ import {
 import type { Spelling } from "../../regex-rules.ts";
 
 /**
- * Text between values: nothing, a blank, or a line feed with indentation. The length is bounded, so that a model cannot
- * write white space forever.
+ * Text between values: nothing, a space, or a line feed with indentation. The length is bounded, so that a model
+ * cannot write white space forever.
  */
 const gap: Expression = choice(
   text(""),
@@ -57,7 +57,10 @@ export const hexDigit = set(
   ),
 );
 
-/** Encoding of the content and the closing quote of a JSON string. Each character has exactly one encoding. */
+/**
+ * Encoding of a JSON string after its opening quote, up to its closing quote. Each character has exactly one
+ * encoding.
+ */
 export const stringSpelling: Spelling = {
   chars(chars: CharSet): readonly Expression[] {
     const escaped = intersection(chars, mustEscape);
@@ -73,7 +76,7 @@ export const stringSpelling: Spelling = {
  */
 function escapes(chars: CharSet): Expression {
   let letters = "";
-  /** Possible last digits of \u000x and of \u001x. */
+  /** Last hexadecimal digits of the characters that are escaped as \u000x, and of those escaped as \u001x. */
   let [low, high] = ["", ""];
   for (const [lo, hi] of rangesOf(chars)) {
     for (let char = lo; char <= hi; char++) {

@@ -49,7 +49,7 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
 const canonicalNumber = automatonOf(parseRegex("-?\\d+(?:\\.\\d*[1-9])?"), "whole");
 const properFraction = automatonOf(parseRegex("-?\\d+\\.\\d*[1-9]"), "whole");
 
-/** Both bounds, inclusive, in units of the last decimal place. */
+/** Range of allowed numbers. Both bounds are inclusive, in units of the last decimal place. */
 interface Range {
   readonly low: bigint;
   readonly high: bigint;

@@ -11,7 +11,7 @@ const main: ZipEntry = { name: "a/SKILL.md", content: skillText("a") };
 const zeros = (bytes: number): Uint8Array => new Uint8Array(bytes);
 const file = (name: string, rest: Partial<ZipEntry> = {}): ZipEntry => ({ name, content: "x", ...rest });
 
-/** Returns fields of a zip entry: `bytes` compressed zero bytes, with a header that states the size `stated`. */
+/** Returns the fields of a zip entry with `bytes` zero bytes, compressed. Its header claims the size `stated`. */
 function bomb(bytes: number, stated: number): Partial<ZipEntry> {
   return { packed: deflateRawSync(zeros(bytes)), size: stated };
 }
@@ -110,8 +110,8 @@ function zip64End(count: number): Uint8Array {
 }
 
 /**
- * Returns a zip file with 60,000 entries that share one local header. The 16-bit count in the end record limits the
- * number.
+ * Returns a zip file with 60,000 entries that share one local header. The entry count in the end record has only 16
+ * bits, which limits the number.
  */
 function many(): Uint8Array {
   return zip([main, ...Array.from({ length: 60_000 }, (_, i) => file(`a/${i}`, { offset: 0 }))]);
@@ -154,7 +154,7 @@ describe("skill archives", () => {
   it("may have their files at the top, sizes after the data, and a comment", async () => {
     const after = { flags: 0x808, localFlags: 0x808, localSize: 0 };
     const archive = zip([{ ...main, name: "SKILL.md", ...after }, file("b/c")], { comment: "made by hand" });
-    // The local header states neither size nor checksum.
+    // The local header contains neither size nor checksum.
     Buffer.from(archive.buffer).fill(0, 14, 26);
     const { id } = await rig.uploadZip(archive);
     assert.ok(statSync(join(rig.contents.folderOf(id, 1), "b", "c")).isFile());

@@ -21,7 +21,7 @@ const plain: OutputPlan = {
 };
 
 const texts = textsOf(vocabulary);
-/** Returns the tokens whose logprobs are reported. */
+/** Returns the letters of the tokens whose logprobs are reported. */
 const lettersOf = (events: readonly GenerateEvent[]) =>
   reportedTokens(events, texts)
     .map(({ token }) => token)
@@ -47,7 +47,7 @@ function createChoice({
     onEnd: () => void ends.ends++,
     ...changes,
   });
-  /** Takes each character as a token. Adds `last` to the flags of the last token. */
+  /** Passes the text to the choice with one token per character. Adds `last` to the flags of the last token. */
   const take = (text: string, last = 0, logprob: number | null = null) => {
     const tokens = vocabulary.encode(text);
     const record = logprob === null ? null : Float32Array.of(logprob, 0);
@@ -58,8 +58,8 @@ function createChoice({
   return { choice, events, ends, take };
 }
 
-describe("the minimum of tokens", () => {
-  it("makes a stop string text that begins within them", () => {
+describe("the minimum number of tokens", () => {
+  it("makes a stop string ordinary text if it begins before the minimum", () => {
     for (const [minTokens, expected] of [
       [0, "a"],
       [2, "a###b"],
@@ -76,16 +76,16 @@ describe("the minimum of tokens", () => {
   });
 });
 
-/** Returns options that select which parts of the output are checked: content, calls or both. */
+/** Returns options that select which output is validated: content, calls or both. */
 function checking(what: { readonly content?: boolean; readonly calls?: boolean }) {
   return { checks: { asked: new Uint8Array(0), content: false, calls: false, ...what } };
 }
 
-describe("a choice whose text is checked", () => {
+describe("a choice whose text is validated", () => {
   const answer = checking({ content: true });
   const check = async (text: string) => (text === "yes" ? null : `got ${text}`);
 
-  it("is refused before it finishes where it ended of its own accord and is no answer", async () => {
+  it("is refused before it finishes if the model ended it and it is invalid", async () => {
     const { choice, events, ends, take } = createChoice({ answer, check });
     take("no");
     choice.take(2, rowFinishedStop, null, 0);
@@ -98,7 +98,7 @@ describe("a choice whose text is checked", () => {
     ]);
   });
 
-  it("is not refused where it is an answer, with text held back until the end or not", async () => {
+  it("is not refused if it is valid, with text held back until the end or not", async () => {
     for (const stop of [[], ["sx"]]) {
       const { choice, events, take } = createChoice({ answer, check, stop });
       take("yes");
@@ -111,14 +111,14 @@ describe("a choice whose text is checked", () => {
     }
   });
 
-  it("is not checked where it was cut off at its length", async () => {
+  it("is not validated if the token limit cut it off", async () => {
     const { events, take } = createChoice({ answer, check });
     take("no", rowFinishedLength);
     await settled();
     assert.ok(events.every(({ type }) => type !== "refusal"));
   });
 
-  it("is checked up to its stop string, at which the model is stopped at once", async () => {
+  it("is validated up to its stop string, at which the model is stopped at once", async () => {
     const { events, ends, take } = createChoice({ answer, check, stop: ["!"] });
     take("yes!");
     assert.deepEqual(ends, { stops: 1, ends: 0 });
@@ -139,14 +139,14 @@ describe("a choice that is ranked", () => {
     assert.ok(events.every((event) => !("logprobs" in event)));
   });
 
-  it("comes last where it has no tokens", () => {
+  it("comes last if it has no tokens", () => {
     const { choice } = createChoice();
     choice.take(2, rowFinishedStop, null, 0);
     assert.equal(choice.meanLogprob, Number.NEGATIVE_INFINITY);
   });
 });
 
-/** Reads capitals as thinking, text in brackets as the arguments of a call, and the rest as content. */
+/** Parses capital letters as thinking, text in brackets as the arguments of a call, and all other text as content. */
 class ToyParser implements OutputParser {
   isThinking: boolean;
   #at = 0;
@@ -200,17 +200,17 @@ describe("a choice whose text is parsed", () => {
     assert.equal(choice.tokenCount, 5);
   });
 
-  it("counts the tokens of thinking and of its marks, also where the prompt has begun it", () => {
+  it("counts the tokens of thinking and of its tags, also if the prompt has begun it", () => {
     const begun = createChoice({ answer: { createParser: () => new ToyParser(true) } });
     begun.take("ABcd");
-    // "AB" is thinking. The token "c" ends the thinking, so it counts as the end mark, which is a reasoning token.
+    // "AB" is thinking. The token "c" ends the thinking, so it counts as the closing tag, which is a reasoning token.
     assert.equal(begun.choice.reasoningTokenCount, 3);
     const calling = createChoice({ answer: parsed });
     calling.take("A[123456]");
     assert.equal(calling.choice.reasoningTokenCount, 2);
   });
 
-  it("gives every call an id of its own, whatever the model calls them", () => {
+  it("gives every call a separate id, whatever ids the model writes", () => {
     const { events, take } = createChoice({ answer: parsed });
     take("[1][2]");
     const ids = events.flatMap((event) => (event.type === "tool_call" ? [event.id] : []));
@@ -227,7 +227,7 @@ describe("a choice whose text is parsed", () => {
     ]);
   });
 
-  it("gives back a call that the model has not ended", () => {
+  it("returns a call that the model has not ended as text", () => {
     const { choice, events, take } = createChoice({ answer: parsed });
     take("[12");
     choice.take(2, rowFinishedStop, null, 0);
@@ -250,14 +250,14 @@ describe("a choice whose text is parsed", () => {
     assert.deepEqual(reported, ["a:a"]);
   });
 
-  it("ends with the first call where one is all there may be", () => {
+  it("ends with the first call if only one is allowed", () => {
     const { events, ends, take } = createChoice({ answer: { ...parsed, endsWithCall: true } });
     take("[1]");
     assert.deepEqual(ends, { stops: 1, ends: 1 });
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
   });
 
-  it("gives no second call of one piece of text where one is all there may be", () => {
+  it("gives no second call of one piece of text if only one is allowed", () => {
     const twice: OutputPart[] = ["1", "2"].flatMap((text) => [
       { kind: "call", name: "toy", id: null },
       { kind: "arguments", text },
@@ -272,7 +272,7 @@ describe("a choice whose text is parsed", () => {
   const checked = { ...parsed, ...checking({ calls: true }) };
   const oneIsRight = async (args: string) => (args === "1" ? null : "not 1");
 
-  it("takes back a call whose arguments its tool does not take", async () => {
+  it("withdraws a call whose arguments its tool does not accept", async () => {
     const { choice, events, take } = createChoice({ answer: checked, check: oneIsRight });
     take("[1][2]");
     choice.take(2, rowFinishedStop, null, 0);
@@ -286,7 +286,7 @@ describe("a choice whose text is parsed", () => {
     );
   });
 
-  it("tells what came behind a call once that is checked, in its order", async () => {
+  it("emits what followed a call once the call is validated, in order", async () => {
     const { events, take } = createChoice({ answer: checked, check: oneIsRight });
     take("a[1]b[2]c");
     assert.equal(merged(events), "text:a tool_call tool_arguments:1");
@@ -297,7 +297,7 @@ describe("a choice whose text is parsed", () => {
     assert.equal(merged(events), `text:a ${calls} tool_call_failed:<call>toy2</call> text:c text:d finish`);
   });
 
-  it("goes on behind a call that is none, where one is all there may be", async () => {
+  it("continues after an invalid call if only one is allowed", async () => {
     const answer = { ...checked, endsWithCall: true };
     const { events, ends, take } = createChoice({ answer, check: oneIsRight });
     take("[2]a[1]b");
@@ -316,7 +316,7 @@ describe("a choice whose text is parsed", () => {
     assert.ok(events.every((event) => event.type === "text" || !("logprobs" in event)));
   });
 
-  it("reports no logprobs of thinking and calls that nothing follows", () => {
+  it("reports no logprobs of thinking and calls at the end", () => {
     for (const text of ["ABC", "ab[12"]) {
       const { events, take } = createChoice({ answer: parsed });
       take(text, rowFinishedLength, -1);
@@ -324,13 +324,13 @@ describe("a choice whose text is parsed", () => {
     }
   });
 
-  it("has called where a stop string ends it after a whole call", () => {
+  it("finishes with tool_calls if a stop string ends it after a complete call", () => {
     const { events, take } = createChoice({ answer: parsed, stop: ["!"] });
     take("[1]!");
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: "!" });
   });
 
-  it("is not checked where it called", async () => {
+  it("is not validated if it has a call", async () => {
     const answer = { ...parsed, ...checking({ content: true }) };
     const { choice, events, take } = createChoice({ answer, check: async () => "never right" });
     take("[1]");

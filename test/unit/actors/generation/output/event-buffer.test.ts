@@ -18,7 +18,7 @@ function through(events: readonly GenerateEvent[]): GenerateEvent[] {
 }
 
 describe("events that wait", () => {
-  it("join to one piece a choice, with the logprobs of both", () => {
+  it("are joined to one piece per choice, with the logprobs of both", () => {
     const events = through([text(0, "a", -1), text(1, "x"), text(0, "b", -2), text(1, "y")]);
     assert.deepEqual(
       events.map((event) => event.type === "text" && [event.choice, event.text, event.logprobs?.count]),
@@ -29,7 +29,7 @@ describe("events that wait", () => {
     );
   });
 
-  it("keep their order where something else of the choice lies between", () => {
+  it("keep their order if another event of the choice lies between", () => {
     const events: GenerateEvent[] = [
       { type: "reasoning", choice: 0, text: "r" },
       text(0, "a"),
@@ -47,7 +47,7 @@ describe("events that wait", () => {
     assert.deepEqual(kept[3], { type: "tool_arguments", choice: 0, call: 0, text: "{}" });
   });
 
-  it("are gone once they were taken, and what comes later joins nothing of before", () => {
+  it("are removed when read, and later events are not joined to them", () => {
     const backlog = new EventBuffer();
     backlog.add(text(0, "a"));
     assert.equal(backlog.isEmpty, false);
@@ -57,7 +57,7 @@ describe("events that wait", () => {
     assert.deepEqual(backlog.take(), [text(0, "b")]);
   });
 
-  it("leaves what was added as it was", () => {
+  it("do not change the added events", () => {
     const first = text(0, "a", -1);
     through([first, text(0, "b", -1)]);
     assert.deepEqual(first, text(0, "a", -1));

@@ -69,7 +69,7 @@ describe("logprobs that wait for their text", () => {
     );
   });
 
-  it("hold no more the longer a text is of which the last tokens always wait", () => {
+  it("take no more memory for longer texts whose last tokens always wait", () => {
     setFlagsFromString("--expose-gc");
     const collect = runInNewContext("gc") as () => void;
     const held = new HeldLogprobs();

@@ -1,4 +1,4 @@
-// Files of a folder: chat templates, older tokenizer files, SentencePiece files, sizes of the vocabulary.
+// Tokenizer folders: chat templates, older tokenizer files, SentencePiece files, vocabulary sizes.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";

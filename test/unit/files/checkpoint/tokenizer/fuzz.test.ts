@@ -1,5 +1,5 @@
-// Mutated tokenizer files: each is converted, or refused with the name of the file. Nothing else is thrown, and no
-// conversion takes long. TOKENIZER_MUTATIONS sets their number.
+// Mutated tokenizer files: each is converted, or rejected with an error that names the file. No other error is
+// thrown, and no conversion takes long. TOKENIZER_MUTATIONS sets the number of mutations.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { ServerError } from "../../../../../runtime/errors.ts";
@@ -11,7 +11,7 @@ const limitMs = 2_000;
 const rig = new TokenizerRig();
 after(() => rig.dispose());
 
-/** Returns a generator of whole numbers below a limit. The same seed gives the same numbers. */
+/** Returns a generator of integers below a limit. Equal seeds give equal numbers. */
 function seededNumbers(seed: number): (limit: number) => number {
   let state = seed >>> 0;
   return (limit) => {

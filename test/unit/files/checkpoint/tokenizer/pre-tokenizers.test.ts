@@ -1,4 +1,5 @@
-// Table of pre-tokenizers: its names are those of the tokenizer, and each file that has an entry's patterns gets its name.
+// Pre-tokenizer table: it has the same names as the tokenizer, and each tokenizer file with the patterns of an entry is
+// recognized by that entry's name.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { knownPreTokenizers } from "../../../../../engines/files/checkpoint/tokenizer/kinds/pre-tokenizers.ts";
@@ -39,7 +40,7 @@ describe("the table of pre-tokenizers", () => {
     });
   }
 
-  it("identifies steps that are no patterns", async () => {
+  it("identifies steps that are not patterns", async () => {
     const words = { type: "ByteLevel", add_prefix_space: false };
     const digits = (individual_digits: boolean) => ({ type: "Digits", individual_digits });
     assert.equal(await nameOf(byteLevelJson()), "gpt-2");
@@ -57,7 +58,7 @@ describe("the table of pre-tokenizers", () => {
     assert.equal(await nameOf(withSteps([{ ...cut, behavior: "Removed", invert: true }, lastStep])), "qwen2");
   });
 
-  it("refuses unknown patterns, and shows them", async () => {
+  it("rejects unknown patterns, and shows them in the error", async () => {
     const steps = withSteps([...splits("\\p{L}+|x"), lastStep]);
     await assert.rejects(nameOf(steps), {
       code: "model_file_invalid",

@@ -1,4 +1,4 @@
-// Tokenizers that GGUF cannot express: refused with the name of the field, or named in a warning.
+// Tokenizers that GGUF cannot express: rejected with an error that names the field, or accepted with a warning.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { added, byteLevelJson, piecesJson, TokenizerRig, unigramJson, wordPieceJson } from "./tokenizer-rig.ts";
@@ -10,8 +10,8 @@ const refuses = (json: object, message: RegExp) =>
   assert.rejects(rig.convert({ "tokenizer.json": json }), { code: "model_file_invalid", message });
 const warningsOf = async (json: object) => (await rig.convert({ "tokenizer.json": json })).warnings;
 
-describe("what llama.cpp has no rule for", () => {
-  it("is refused by the name of the field", async () => {
+describe("a tokenizer feature that llama.cpp lacks", () => {
+  it("is rejected with the name of the field", async () => {
     const bytes = byteLevelJson();
     await refuses({ ...bytes, normalizer: { type: "Lowercase" } }, /tokenizer\.json: normalizer is "Lowercase"/);
     const suffixed = { ...bytes, model: { ...bytes.model, end_of_word_suffix: "</w>" } };
@@ -87,7 +87,7 @@ describe("a tokenizer.json that would take long", () => {
 });
 
 describe("a damaged tokenizer.json", () => {
-  it("is refused by the name of the field", async () => {
+  it("is rejected with the name of the field", async () => {
     const bytes = byteLevelJson();
     await refuses({ ...bytes, model: 5 }, /model is 5; expected an object/);
     await refuses({ ...bytes, model: null }, /model is missing/);

@@ -1,4 +1,4 @@
-// Ids of special tokens, and which of them are added to a text.
+// Special tokens: their ids, and which of them are added to a text.
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { added, byteLevelJson, piecesJson, TokenizerRig, unigramJson, wordPieceJson } from "./tokenizer-rig.ts";
@@ -6,7 +6,7 @@ import { added, byteLevelJson, piecesJson, TokenizerRig, unigramJson, wordPieceJ
 const rig = new TokenizerRig();
 after(() => rig.dispose());
 
-/** Byte-level tokenizer with further added tokens. */
+/** Returns a byte-level tokenizer with additional tokens. */
 function withTokens(...texts: readonly string[]) {
   const json = byteLevelJson();
   const first = Object.keys(json.model.vocab).length;
@@ -58,7 +58,7 @@ describe("special tokens of a folder", () => {
     );
   });
 
-  it("need an end", async () => {
+  it("require an end-of-text token", async () => {
     const json = byteLevelJson();
     json.added_tokens = [];
     await assert.rejects(

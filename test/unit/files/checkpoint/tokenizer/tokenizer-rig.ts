@@ -1,4 +1,4 @@
-// Temporary folder with the files of a tokenizer, and small tokenizers of each kind.
+// Tokenizer rig: a temporary folder for the files of a tokenizer, and small tokenizers of each kind.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -8,7 +8,7 @@ import { byteSpellings } from "../../../../../engines/text/tokenizer/byte-alphab
 type Content = string | Uint8Array | object;
 
 export interface Converted {
-  /** Values of the keys, without the prefix "tokenizer.ggml.". */
+  /** Metadata values by key, without the prefix "tokenizer.ggml.". */
   readonly values: ReadonlyMap<string, unknown>;
   readonly warnings: readonly string[];
 }
@@ -16,7 +16,7 @@ export interface Converted {
 export class TokenizerRig {
   readonly path = mkdtempSync(join(tmpdir(), "troupe-tokenizer-"));
 
-  /** Writes files; objects as JSON. Replaces all earlier files. */
+  /** Writes files; objects are written as JSON. Replaces all earlier files. */
   write(files: Readonly<Record<string, Content>>): void {
     rmSync(this.path, { recursive: true });
     for (const [name, content] of Object.entries(files)) {
@@ -48,7 +48,7 @@ const firstTokens = ["<|begin|>", "<|endoftext|>"];
 const words = ["he", "ll", "hell", "hello", "\u0120w", "or", "ld"];
 const merges = ["h e", "l l", "he ll", "hell o", "\u0120 w", "o r", "l d"];
 
-/** Byte-level BPE: two special tokens, all bytes, a few words. */
+/** Returns a byte-level BPE tokenizer: two special tokens, all bytes, a few words. */
 export function byteLevelJson() {
   const texts = [...firstTokens, ...byteSpellings, ...words];
   return {
@@ -70,7 +70,7 @@ export function byteLevelJson() {
 
 const byteNames = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
 
-/** SentencePiece BPE with bytes, as converted from a Llama 2 model. */
+/** Returns a SentencePiece BPE tokenizer with byte tokens, as converted from a Llama 2 model. */
 export function piecesJson() {
   const texts = ["<unk>", "<s>", "</s>", ...byteNames, "▁", ..."helowrd", "he", "ll", "hell", "hello", "▁hello"];
   return {
@@ -142,14 +142,14 @@ export function wordPieceJson() {
 }
 
 interface PieceRules {
-  /** 1: Unigram, 2: BPE. */
+  /** Model type: 1 = Unigram, 2 = BPE. */
   readonly kind?: number;
   readonly addsPrefix?: boolean;
   readonly removesSpaces?: boolean;
   readonly charactersMap?: Uint8Array;
 }
 
-/** Encodes a SentencePiece file. A piece is its text, score and type. */
+/** Encodes a SentencePiece file. Each piece has a text, a score and a type. */
 export function pieceFile(
   pieces: readonly (readonly [text: string, score: number, type: number])[],
   { kind = 2, addsPrefix = true, removesSpaces = false, charactersMap = new Uint8Array(0) }: PieceRules = {},

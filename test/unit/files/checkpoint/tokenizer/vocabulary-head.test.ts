@@ -1,4 +1,5 @@
-// Vocabulary head: a tokenizer folder without weights becomes a GGUF file that is read like a model's.
+// Vocabulary file: a tokenizer folder without weights is converted to the header of a GGUF file, which is read like that of a
+// model.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -28,7 +29,7 @@ describe("a vocabulary without weights", () => {
     assert.equal((await readModelSampling(path, () => {})).temperature?.value, 0.25);
   });
 
-  it("is refused by name if the folder has no tokenizer", async () => {
+  it("is rejected with a specific error if the folder has no tokenizer", async () => {
     rig.write({ "config.json": {} });
     await assert.rejects(
       vocabularyHead(rig.path, () => {}),

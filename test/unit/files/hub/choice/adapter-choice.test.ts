@@ -20,7 +20,7 @@ describe("the adapter of a repository", () => {
     assert.deepEqual(choose(["README.md", ...peft("checkpoint/last/")]), peft("checkpoint/last/"));
   });
 
-  it("is to be named where there are several", () => {
+  it("must be specified if there are several", () => {
     const paths = [...peft("b/"), ...peft("a/"), "c.gguf"];
     assertRefused(paths, null, 'there are several LoRA adapters in "acme/lora"; name one of them: "a", "b", "c.gguf"');
     assert.deepEqual(choose(paths, "a"), peft("a/"));
@@ -28,14 +28,14 @@ describe("the adapter of a repository", () => {
     assert.deepEqual(choose(paths, "c"), ["c.gguf"]);
   });
 
-  it("may be named by the end of its path, where that is enough", () => {
+  it("may be specified by the end of its path if that is unique", () => {
     const paths = [...peft("x/math/"), ...peft("y/math/"), ...peft("y/code/"), ...peft("code/")];
     assertRefused(paths, "math", '"math" fits several LoRA adapters in "acme/lora": "x/math", "y/math"');
     assert.deepEqual(choose(paths, "code"), peft("code/"));
     assert.deepEqual(choose(paths, "y/code"), peft("y/code/"));
   });
 
-  it("that is not there is refused with what is, and what is near", () => {
+  it("that does not exist is rejected with the existing ones and the nearest one", () => {
     assertRefused(
       [...peft("math/"), ...peft("code/")],
       "mth",
@@ -49,7 +49,7 @@ describe("the adapter of a repository", () => {
     );
   });
 
-  it("without weights that are read here is refused with the reason", () => {
+  it("without supported weights is rejected with the reason", () => {
     const other =
       /has no adapter_model\.safetensors beside its adapter_config\.json; its weights are in another format/;
     assertRefused(["adapter_config.json", "adapter_model.bin"], null, other);

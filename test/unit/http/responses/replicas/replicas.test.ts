@@ -1,4 +1,4 @@
-// Responses whose id a client has before the shared store has them: another replica waits for the write.
+// Responses that are not in the shared store yet although a client already knows their id: another replica waits for the write.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -27,7 +27,7 @@ function plan(): ResponsePlan {
   } as unknown as ResponsePlan;
 }
 
-/** Two replicas that answer each other. */
+/** Returns two replicas that answer each other's questions. */
 function linked(): readonly [Replicas, Replicas] {
   const handlers = [0, 1].map(() => new Map<QuestionKind, AnswerReplica<QuestionKind>>());
   const replica = (own: number): Replicas => ({
@@ -81,7 +81,7 @@ describe("a response that the shared store does not have yet", () => {
 
   it("is deleted by the replica that generated it if the store is lost while another one deletes it", async () => {
     const [one, other] = linked();
-    // Each server sees the other one's responses as running elsewhere.
+    // From here, the responses of the other server are seen as running elsewhere.
     const store = memoryResponses();
     const elsewhere = altered(store, {
       find: async (asked) => {
@@ -107,7 +107,7 @@ describe("a response that the shared store does not have yet", () => {
     assert.equal(await store.find(id), null, "it would be shown as running");
   });
 
-  it("is found when another replica has written it again", async () => {
+  it("is found once another replica has written it again", async () => {
     const [one, other] = linked();
     const store = memoryResponses();
     responses(memoryResponses(), {

@@ -1,5 +1,5 @@
-// Restarts of background responses whose server has ended: what the server that claims them does until they begin. The servers
-// are apps over one store in memory.
+// Restarted background responses: what a server does between claiming a response of a server that has ended and starting its
+// generation. The servers are apps that share one in-memory store.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,9 +14,9 @@ import { altered, testLimits } from "../../../../fixtures/fakes/memory-responses
 import { request } from "../../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../../fixtures/http-server.ts";
 
-/** Longer than two searches for responses of servers that have ended. */
+/** Time in ms that is longer than two searches for responses of servers that have ended. */
 const SEARCHES_MS = 5500;
-/** Longer than all attempts to begin a response. */
+/** Time in ms that is longer than all attempts to start a response. */
 const LONG_LOSS_MS = 20_000;
 const never: Script = () => [{ waitMs: 120_000 }];
 
@@ -38,15 +38,15 @@ class Fleet {
     config: { accessLog: false },
   });
 
-  /** Ids of background responses of a server that has ended before their first output; that of a streamed one is "". */
+  /** Creates background responses on a server that ends before their first output. Returns their ids; "" for a streamed one. */
   async left(...bodies: object[]): Promise<string[]> {
     const { app } = this.start("dead", { script: never });
     const replies = bodies.map((body) =>
       request(app, "POST", "/v1/responses", { body: { background: true, input: "hi", ...body } }),
     );
-    // The reply to a streamed request ends only with the server.
+    // The reply to a streamed request ends only when the server ends.
     await Promise.race([Promise.all(replies), sleep(300)]);
-    // What has no output is left to another server.
+    // Leaves the responses, which have no output, to another server.
     app.endBackground();
     this.#dead.add("dead");
     return (await Promise.all(replies)).map(({ status, body }, i) => {
@@ -74,7 +74,7 @@ class Fleet {
     return { app: createApp({ ...parts, inference, log, storedResponses, config }), inference, log };
   }
 
-  /** The response as another replica shows it. */
+  /** Returns the response as another replica shows it. */
   async shown(id: string): Promise<{ readonly status: string; readonly incomplete_details: object | null }> {
     const { body } = await request(this.#reader, "GET", `/v1/responses/${id}`);
     return JSON.parse(body);
@@ -92,7 +92,7 @@ class Fleet {
   }
 }
 
-describe("background responses that another server has left", { concurrency: true, timeout: 60_000 }, () => {
+describe("background responses left by another server", { concurrency: true, timeout: 60_000 }, () => {
   it("wait while the server loads its models, at its start or after a crash", async () => {
     const fleet = new Fleet();
     const [id] = (await fleet.left({})) as [string];
@@ -132,9 +132,9 @@ describe("background responses that another server has left", { concurrency: tru
     app.endBackground();
   });
 
-  it("are tried again with their whole request after a passing failure", async () => {
+  it("are tried again with their complete request after a temporary failure", async () => {
     const fleet = new Fleet();
-    // A body of this length is read by a text worker, which takes its memory.
+    // A body of this length is read by a text worker, which takes over its memory.
     const [id] = (await fleet.left({ instructions: "i".repeat(100_000) })) as [string];
     const inference = new FakeInference();
     const translate = inference.translate.bind(inference);
@@ -150,7 +150,7 @@ describe("background responses that another server has left", { concurrency: tru
     app.endBackground();
   });
 
-  it("are claimed no more than may run, also while those that are claimed do not begin", async () => {
+  it("are claimed only up to the number that may run, also while claimed ones do not begin", async () => {
     const fleet = new Fleet();
     const long = { instructions: "i".repeat(100_000) };
     const ids = await fleet.left(long, long, long);
@@ -178,7 +178,7 @@ describe("background responses that another server has left", { concurrency: tru
     app.endBackground();
   });
 
-  it("are claimed beside those that are claimed and streamed, which count once", async () => {
+  it("are claimed in addition to those that are claimed and streamed, which count once", async () => {
     const fleet = new Fleet();
     let claimed = 0;
     const changes = (store: StoredResponses): Partial<StoredResponses> => ({
@@ -198,7 +198,7 @@ describe("background responses that another server has left", { concurrency: tru
     app.endBackground();
   });
 
-  it("wait for a store that is lost for longer than all attempts take", async () => {
+  it("wait for a store that is unreachable for longer than all attempts take", async () => {
     const fleet = new Fleet();
     const [id] = (await fleet.left({})) as [string];
     const back = performance.now() + LONG_LOSS_MS;
@@ -215,7 +215,7 @@ describe("background responses that another server has left", { concurrency: tru
     app.endBackground();
   });
 
-  it("are left to the next server by one that fails for longer than all attempts take", async () => {
+  it("are left to the next server if all attempts of one fail", async () => {
     const fleet = new Fleet();
     const [id] = (await fleet.left({ instructions: "i".repeat(100_000) })) as [string];
     const inference = new FakeInference();
@@ -224,7 +224,7 @@ describe("background responses that another server has left", { concurrency: tru
     };
     const failing = fleet.start("next", { inference });
     await sleep(SEARCHES_MS);
-    // It claims nothing more.
+    // A retired server claims no more responses.
     failing.app.retire();
     const other = fleet.start("other");
     assert.equal((await fleet.shown(id)).status, "queued");
@@ -233,7 +233,7 @@ describe("background responses that another server has left", { concurrency: tru
     for (const { app } of [failing, other]) app.endBackground();
   });
 
-  it("are left to the next one by a server that stops, before it has ended", async () => {
+  it("are left to the next server by one that stops, before it has exited", async () => {
     const fleet = new Fleet();
     const first = fleet.start("first", { script: never });
     const reply = await request(first.app, "POST", "/v1/responses", { body: { background: true, input: "hi" } });
