@@ -7,6 +7,11 @@ import type { RedisConnection } from "./redis-connection.ts";
 const ANSWER_MS = 5000;
 /** Interval in ms between checks whether the replicas that have not answered are dead; see `#leaveOutDead`. */
 const DEAD_MS = 1000;
+/**
+ * Time in ms without a lease after which a replica that is still subscribed counts as dead. A replica whose connection for commands
+ * has failed loses its lease too, and needs up to 11 s to connect again.
+ */
+const GONE_MS = 12_000;
 /** Maximum length of a question in characters. */
 const MOST_CHARACTERS = 4 * 2 ** 20;
 
@@ -39,6 +44,9 @@ export class ReplicaBus {
   readonly #replica: string;
   readonly #answer: AnswerQuestion;
   readonly #isAlive: (replica: string) => Promise<boolean>;
+  readonly #goneMs: number;
+  /** Replicas that were found subscribed but without a lease, and the time of the first find (performance.now()). */
+  readonly #leaseless = new Map<string, number>();
   readonly #pending = new Map<number, Pending>();
   readonly #ends: (() => void)[];
   #last = 0;
@@ -49,11 +57,13 @@ export class ReplicaBus {
     replica: string,
     answer: AnswerQuestion,
     isAlive: (replica: string) => Promise<boolean>,
+    goneMs = GONE_MS,
   ) {
     this.#connection = connection;
     this.#replica = replica;
     this.#answer = answer;
     this.#isAlive = isAlive;
+    this.#goneMs = goneMs;
     const receive = (text: string): void => this.#receive(text);
     this.#ends = [allChannel, channelOf(replica)].map((channel) => connection.subscribe(channel, receive));
   }
@@ -138,8 +148,8 @@ export class ReplicaBus {
   }
 
   /**
-   * Ends the wait if every replica that has not answered has lost its lease. Redis still counts a host that was switched off as
-   * a subscriber until its connection times out, which takes minutes.
+   * Ends the wait if every replica that has not answered has been without a lease for long. Redis still counts a host that was
+   * switched off as a subscriber until its connection times out, which takes minutes.
    */
   async #leaveOutDead(pending: Pending, to: string | null): Promise<void> {
     if (pending.expected === null) return;
@@ -148,13 +158,24 @@ export class ReplicaBus {
       const channels = (await this.#connection.command("PUBSUB", "CHANNELS", pattern)) as readonly Buffer[];
       const replicas = channels.map((channel) => String(channel).slice(channelOf("").length));
       const silent = replicas.filter((replica) => replica !== this.#replica && !pending.from.has(replica));
-      const alive = await Promise.all(silent.map((replica) => this.#isAlive(replica)));
-      if (alive.includes(true)) return;
+      for (const known of this.#leaseless.keys()) if (!replicas.includes(known)) this.#leaseless.delete(known);
+      const gone = await Promise.all(silent.map((replica) => this.#isGone(replica)));
+      if (gone.includes(false)) return;
       pending.expected = pending.from.size;
       settle(pending);
     } catch {
       // The connection to Redis is lost. The wait then ends after ANSWER_MS.
     }
+  }
+
+  async #isGone(replica: string): Promise<boolean> {
+    if (await this.#isAlive(replica)) {
+      this.#leaseless.delete(replica);
+      return false;
+    }
+    const sinceMs = this.#leaseless.get(replica) ?? performance.now();
+    this.#leaseless.set(replica, sinceMs);
+    return performance.now() - sinceMs >= this.#goneMs;
   }
 }
 
