@@ -14,8 +14,20 @@ async function restarted({ server, dice, alone }: FaultTarget, signal: NodeJS.Si
     if (!server.isUp) return;
     await server.end(signal);
     await sleep(pauseMs);
-    await server.start();
+    await startedAgain(server);
   });
+}
+
+/** Starts a server as a supervisor does: again if it has ended because Redis did not reply. */
+async function startedAgain(server: ChaosServer): Promise<void> {
+  for (let tries = 3; ; tries--) {
+    try {
+      return await server.start();
+    } catch (error) {
+      if (tries === 0 || !/state_url/.test(server.log)) throw error;
+      await sleep(1000);
+    }
+  }
 }
 
 async function paused(pids: readonly number[], ms: number): Promise<void> {
