@@ -22,7 +22,7 @@ import type { TextPhase } from "./text-phase.ts";
 
 export interface TokenizedInputs {
   readonly prompts: readonly Int32Array[];
-  /** Tokens of these texts whose vectors are omitted from the output, if the model computes a vector per token. */
+  /** Ids of tokens, such as punctuation, that get no vector in the output, if the model computes a vector per token. */
   readonly skipped: readonly number[];
 }
 

@@ -99,7 +99,7 @@ export interface KeyEntry {
   readonly group: GroupName;
   /** Name in Config. */
   readonly field: string;
-  /** Name in a file. */
+  /** Main name of the key, as in a settings file. */
   readonly name: string;
   /** All names of the key in a settings file; empty if the key cannot be set in a file. */
   readonly names: readonly string[];

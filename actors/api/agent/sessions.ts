@@ -59,8 +59,8 @@ export interface SessionUpdate {
   readonly files: readonly string[];
   readonly approvesAll: boolean;
   /**
-   * Session whose images, videos and files are kept: the session with this id, or the session from which it branches; null = a
-   * new session.
+   * Id of the session whose images, videos and files the stored session keeps: its own id, or the id of the session from which
+   * it branches; null = the session is new and starts without any.
    */
   readonly basedOn: string | null;
 }

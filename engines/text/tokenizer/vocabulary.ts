@@ -153,8 +153,8 @@ class GgufVocabulary implements Vocabulary {
     this.addsSpacePrefix = plan.addsSpacePrefix;
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
-    // Names of one character are excluded, because a marker cannot be inserted into them. In a prompt, such a name
-    // never becomes a control token.
+    // A marker inside the name of a control token keeps the tokenizer from reading this token in a text of the user. A name of
+    // one character has no inside, and needs no marker: a text never becomes such a token.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
     const swallowing = plan.rules ? strippingOf(tokenizer, plan.rules) : swallowingOf(tokenizer);
     this.controls = new FixedTokens(

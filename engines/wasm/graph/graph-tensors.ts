@@ -135,7 +135,7 @@ export class GraphTensors {
     return this.#floats(name, [length]);
   }
 
-  /** Returns the whole tensor `name` as a matrix. Its bias, if any, is stored under the name `biasOf`. */
+  /** Returns the whole tensor `name`.weight as a matrix. Its bias is the tensor `biasOf`.bias, if the file has one. */
   matrix(name: string, rows: number, columns: number, biasOf = name): Matrix {
     const tensor = this.#values(name, [columns, rows]);
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: this.#bias(biasOf, [rows]) };

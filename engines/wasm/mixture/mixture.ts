@@ -30,7 +30,10 @@ export interface LoadedMixture {
 export interface MixtureParts {
   /** Address of the stacked adapter; it is the same in the memories of all threads. */
   readonly address: number;
-  /** Number of decoded tokens after which a sequence keeps its weights; see MixtureSpec.keptAfter. */
+  /**
+   * Number of decoded tokens after which a sequence keeps the weights of its adapters; null = they are computed for every token.
+   * See MixtureSpec.keptAfter.
+   */
   readonly keptAfter: number | null;
 }
 

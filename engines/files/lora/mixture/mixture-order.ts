@@ -14,7 +14,7 @@ const orderType = z.object({
   layers: z.record(z.string(), z.int().min(0)).optional(),
 });
 
-/** Content of an order file. For an absent key, the default order is used. */
+/** Content of an order file: the order of an X-LoRA model's adapters and layers. If a key is absent, the default order applies. */
 export type OrderFile = z.infer<typeof orderType>;
 
 /** Reads an order file. Throws `config_invalid`. */

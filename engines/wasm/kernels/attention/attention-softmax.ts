@@ -55,8 +55,9 @@ export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): v
 }
 
 /**
- * Multiplies one query's scores of a tile by `scale`, replaces them by softmax weights, and updates the end of the
- * query's record. Returns the factor by which the values in the record must be rescaled.
+ * Multiplies one query's scores of a tile by `scale`, replaces them by softmax weights, and updates the maximum and the sum
+ * so far, which are at the end of the query's record (`tail`). Returns the factor by which the caller must multiply the values
+ * that the record has accumulated.
  */
 export function weigh(scores: usize, vectors: i32, scale: f32, tail: usize): f32 {
   const end = scores + (<usize>vectors << 4);

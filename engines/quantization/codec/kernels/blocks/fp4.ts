@@ -10,7 +10,7 @@ import { BLOCK } from "./format";
 /** Midpoints between adjacent magnitudes of MXFP4, doubled as the levels are. */
 const MIDPOINTS: usize = memory.data<f32>([0.5, 1.5, 2.5, 3.5, 5, 7, 10]);
 const BOUNDS: i32 = 7;
-/** Largest level. A larger value, in units of the smallest level, is clipped. */
+/** Largest magnitude of FP4, in units of the smallest one above zero: 6 / 0.5. Larger values are clipped to it. */
 const LARGEST_LEVEL: f32 = 12;
 /** A block of MXFP4 with smaller values is encoded as zeros. */
 const NEGLIGIBLE: f32 = 1e-30;

@@ -28,8 +28,9 @@ export function startRefinement(): void {
 }
 
 /**
- * Replaces the integers of the scales of four blocks (i8, at `scales`) by better ones, for value = superScale * integer * level.
- * Levels are -bound..bound - 1, or those of IQ4 if `bound` is 0. Integers stay in lowest..highest. Needs PRODUCTS.
+ * Changes the quantised scales of four blocks (i8 integers at `scales`) by at most 1 each, so that the weighted squared error of
+ * superScale * integer * level decreases. Levels are -bound..bound - 1, or those of IQ4 if `bound` is 0. Integers stay in
+ * lowest..highest. PRODUCTS must hold the weighted values of the tile.
  */
 export function refineSymmetric(
   length: i32, bound: f32, superScale: f32, scales: usize, lowest: f32, highest: f32,

@@ -113,8 +113,8 @@ function inRange({ multiples }: Conjunct, { low, high, places }: Range, emitter:
 }
 
 /**
- * Returns the distance between allowed numbers, in units of the last decimal place. For example, the integer multiples
- * of 1.5 are the multiples of 3.
+ * Returns the distance between the multiples of `multiple` that have at most `places` decimal places, in units of the last
+ * place. For example, 3 for `multiple` 1.5 and 0 places: the multiples of 1.5 that are integers are the multiples of 3.
  */
 function integerStep(multiple: number, places: number): bigint {
   const decimal = decimalOf(multiple);
