@@ -42,6 +42,8 @@ const ORPHAN_MS = 10 * 60_000;
 export class FileStore implements Files {
   readonly #options: FileStoreOptions;
   readonly #now: () => number;
+  /** Returns the time by the clock of the disk and the bucket, from which wallTime() may differ if the clock was changed. */
+  readonly #diskNow: () => number;
   /**
    * Estimated total size of all contents in bytes; null = not known yet. Until the next sweep, expired files are still counted,
    * and new files of other servers with the same state folder are not counted.
@@ -51,6 +53,7 @@ export class FileStore implements Files {
   constructor(options: FileStoreOptions) {
     this.#options = options;
     this.#now = options.now ?? wallTime;
+    this.#diskNow = options.now ?? Date.now;
   }
 
   get stagingFolder(): string {
@@ -147,7 +150,7 @@ export class FileStore implements Files {
     const files = await this.#all();
     this.#totalBytes = sizeOf(files);
     const kept = new Set(files.map(({ id }) => id));
-    await contents.sweep(this.#now(), ORPHAN_MS, (id) => kept.has(id));
+    await contents.sweep(this.#diskNow(), ORPHAN_MS, (id) => kept.has(id));
     await this.#sweepBucket(kept);
   }
 
@@ -156,7 +159,7 @@ export class FileStore implements Files {
     const { bucket = null } = this.#options;
     if (bucket === null) return;
     for await (const { name, changedAt } of bucket.list()) {
-      if (!kept.has(name) && isFileId(name) && changedAt <= this.#now() - ORPHAN_MS) await bucket.remove(name);
+      if (!kept.has(name) && isFileId(name) && changedAt <= this.#diskNow() - ORPHAN_MS) await bucket.remove(name);
     }
   }
 

@@ -40,6 +40,8 @@ const PAGE = 256;
 export class SkillStore implements Skills {
   readonly #options: SkillStoreOptions;
   readonly #now: () => number;
+  /** Returns the time by the clock of the disk, from which wallTime() may differ if the clock was changed. */
+  readonly #diskNow: () => number;
   /** Promise of the latest addition. Additions are stored one after another, so that concurrent ones cannot exceed the limits together. */
   #storing: Promise<unknown> = Promise.resolve();
   /** Time of the latest addition, in milliseconds since 1970. */
@@ -48,6 +50,7 @@ export class SkillStore implements Skills {
   constructor(options: SkillStoreOptions) {
     this.#options = options;
     this.#now = options.now ?? wallTime;
+    this.#diskNow = options.now ?? Date.now;
   }
 
   get stagingFolder(): string {
@@ -131,7 +134,7 @@ export class SkillStore implements Skills {
     const kept = new Set(
       (await this.#all()).flatMap(({ key, head }) => head.versions.map(({ version }) => contentName(key, version))),
     );
-    await this.#options.contents.sweep(this.#now(), (name) => kept.has(name));
+    await this.#options.contents.sweep(this.#diskNow(), (name) => kept.has(name));
   }
 
   async onStop(): Promise<void> {

@@ -14,8 +14,6 @@ export interface Effects {
   readonly loses?: boolean;
   /** Whether the fault makes the store unreachable. */
   readonly cutsStore?: boolean;
-  /** Whether the fault kills a server. */
-  readonly kills?: boolean;
 }
 
 /** A response whose id a client knows. */
@@ -49,19 +47,30 @@ export class Ledger {
   /** Number of operations for each outcome. */
   readonly outcomes = new Map<string, number>();
   readonly #effects: Effects[] = [];
+  readonly #beganMs = performance.now();
 
   /** Records the effects of a fault, so that they do not count as violations. */
   expect(effects: Effects): void {
     this.#effects.push(effects);
   }
 
+  /** Whether a fault may have lost stored data. */
+  get mayLose(): boolean {
+    return this.#effects.some(({ loses }) => loses === true);
+  }
+
   /**
-   * Whether stored responses may be lost. A server that is killed while it cannot reach the store loses the responses that it has
+   * Whether a response of a server may be lost. A server that ends while it cannot reach the store also loses the responses that it has
    * not stored yet: an id waits at most 1 s for the store.
    */
-  get mayLose(): boolean {
-    const has = (effect: "loses" | "cutsStore" | "kills"): boolean => this.#effects.some((one) => one[effect] === true);
-    return has("loses") || (has("cutsStore") && has("kills"));
+  mayLoseOf(server: ChaosServer): boolean {
+    const wasCut = this.#effects.some(({ cutsStore }) => cutsStore === true);
+    return this.mayLose || (wasCut && this.wasDown(server));
+  }
+
+  /** Whether a server has been down since the beginning of the schedule. */
+  wasDown(server: ChaosServer): boolean {
+    return server.wasDown(this.#beganMs, Number.POSITIVE_INFINITY);
   }
 
   explains(code: string): boolean {

@@ -96,7 +96,9 @@ async function judgeStored(rig: ChaosRig, ledger: Ledger, known: KnownResponse, 
     const [first = ""] = shown;
     if (shown.some((one) => one !== first)) return `replicas disagree: ${shown.join(", ")}`;
     if (first === "not_found")
-      return deletion !== "none" || ledger.mayLose ? null : `lost after its id was given (seen: ${seenEnd})`;
+      return deletion !== "none" || ledger.mayLoseOf(known.server)
+        ? null
+        : `lost after its id was given (seen: ${seenEnd})`;
     if (deletion === "done") return `deleted, but shown as ${first}`;
     if (!["completed", "incomplete", "failed", "cancelled"].includes(first)) return `without an end: ${first}`;
     if (seenEnd !== null && first !== seenEnd) return `a client saw that it is ${seenEnd}; it is stored as ${first}`;
@@ -104,7 +106,7 @@ async function judgeStored(rig: ChaosRig, ledger: Ledger, known: KnownResponse, 
     return null;
   }, limitMs);
   if (wrong !== null) ledger.broken(`${what}: response ${id}: ${wrong}`);
-  else if (known.hasEvents && deletion === "none" && seenEnd !== null && !ledger.mayLose)
+  else if (known.hasEvents && deletion === "none" && seenEnd !== null && !ledger.mayLoseOf(known.server))
     await judgeLog(rig, ledger, known, limitMs);
 }
 

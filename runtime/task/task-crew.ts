@@ -131,10 +131,13 @@ export class TaskCrew {
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
     this.#wantedSlow = wantedSlow;
-    for (const worker of this.#workers) if (worker.isBroken) this.drop(worker);
-    for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
+    // The last worker stays until another one is ready, because it can still do most tasks.
+    for (const worker of this.free) {
+      if ((worker.isFull || worker.isBroken) && this.#readyCount > 1) this.drop(worker);
+    }
     // Replace slow workers that are full or lack a value, because a slow worker must have every value that quick workers have.
-    for (const worker of this.freeSlow) if (worker.isFull || worker.refusedKeys.size > 0) this.drop(worker);
+    for (const worker of this.freeSlow)
+      if (worker.isFull || worker.isBroken || worker.refusedKeys.size > 0) this.drop(worker);
     this.#dropIdle(this.freeSlow, this.#kind(true).length - Math.max(wantedSlow, this.#options.slowWorkers));
     while (this.#startTimer === undefined && this.#surplus < 0) this.#start();
     this.#load();
@@ -149,7 +152,8 @@ export class TaskCrew {
   /** Number of quick workers that are not needed. A negative value is the number of missing workers. */
   get #surplus(): number {
     const workers = this.#kind(false);
-    const standIns = workers.filter(({ load }) => load?.hasStandIn).length;
+    // A broken worker has a stand-in too: the one that replaces it.
+    const standIns = workers.filter(({ load, isBroken }) => load?.hasStandIn || isBroken).length;
     return workers.length - this.#wanted - standIns - Math.max(0, -this.#surplusSlow);
   }
 

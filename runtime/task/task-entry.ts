@@ -10,7 +10,14 @@ if (!parentPort) throw new Error("a task worker is a worker thread");
 const port = parentPort;
 const { module, init, loading } = workerData as TaskWorkerData;
 const flag = new LoadingFlag(loading);
-const load = (url: string): Promise<unknown> => flag.during(() => import(url));
+const load = async (url: string): Promise<unknown> => {
+  try {
+    return await flag.during(() => import(url));
+  } catch (error) {
+    report({ type: "broken" });
+    throw error;
+  }
+};
 const { start } = (await load(module)) as { readonly start: StartTasks<unknown> };
 const handlers = await start(init, load);
 let last: Promise<void> = Promise.resolve();
@@ -41,8 +48,7 @@ async function share(key: string, value: unknown, handlers: TaskHandlers): Promi
     const answer = await handlers.share(key, value);
     report({ type: "shared", key, value: answer, heapBytes: heapBytes() });
   } catch (error) {
-    const isBroken = isOutOfDescriptors(error);
-    report({ type: "not-shared", key, error: toErrorRecord(isBroken ? clientError(error) : error), isBroken });
+    report({ type: "not-shared", key, error: toErrorRecord(isOutOfDescriptors(error) ? clientError(error) : error) });
   }
 }
 
@@ -51,8 +57,7 @@ async function run(kind: string, input: unknown, handlers: TaskHandlers): Promis
     const { value, transfer } = await handlers.run(kind, input, (phase) => report({ type: "phase", phase }));
     port.postMessage({ type: "done", value, heapBytes: heapBytes() } satisfies TaskReport, [...(transfer ?? [])]);
   } catch (error) {
-    const isBroken = isOutOfDescriptors(error);
-    report({ type: "failed", error: toErrorRecord(clientError(error)), heapBytes: heapBytes(), isBroken });
+    report({ type: "failed", error: toErrorRecord(clientError(error)), heapBytes: heapBytes() });
   }
 }
 
@@ -65,7 +70,7 @@ function clientError(error: unknown): ServerError {
     return new ServerError("unsupported", message, { cause: error });
   }
   if (isOutOfDescriptors(error)) {
-    const message = "the server has no free file descriptor to load a module; send the request again";
+    const message = "the server has no free file descriptor to read a file; send the request again";
     return new ServerError("storage_unavailable", message, { cause: error });
   }
   process.stderr.write(`a task failed: ${error instanceof Error ? error.stack : String(error)}\n`);

@@ -50,7 +50,7 @@ export class TaskWorker {
   phase = "";
   /** True if the worker's heap has grown so much that it should be replaced. */
   isFull = false;
-  /** True if the worker could not load a module: Node does not load it again, so the worker must be replaced. */
+  /** True if the worker could not load a module. Node does not load it again, so the worker is to be replaced. */
   isBroken = false;
   isReady = false;
   readonly #worker: Worker;
@@ -85,7 +85,7 @@ export class TaskWorker {
 
   /** True if the worker can take a command. */
   get isFree(): boolean {
-    return this.isReady && !this.isBroken && !this.#hasTask && this.load === null;
+    return this.isReady && !this.#hasTask && this.load === null;
   }
 
   /** True if the worker runs only slow tasks, at a lower priority. */
@@ -150,6 +150,10 @@ export class TaskWorker {
       case "phase":
         this.phase = report.phase;
         return;
+      case "broken":
+        this.isBroken = true;
+        if (!this.isReady) return;
+        break;
       case "shared":
         this.keys.add(report.key);
         this.#sharedBytes = report.heapBytes;
@@ -158,19 +162,14 @@ export class TaskWorker {
         break;
       case "not-shared":
         this.refusedKeys.add(report.key);
-        this.isBroken ||= report.isBroken;
         this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
         this.load = null;
         break;
       default:
         this.#hasTask = false;
         this.isFull = report.heapBytes - this.#sharedBytes > fullBytes;
-        if (report.type === "done") {
-          this.#hooks.onResult(this, report.value);
-        } else {
-          this.isBroken ||= report.isBroken;
-          this.#hooks.onFailure(this, fromErrorRecord(report.error));
-        }
+        if (report.type === "done") this.#hooks.onResult(this, report.value);
+        else this.#hooks.onFailure(this, fromErrorRecord(report.error));
     }
     this.#hooks.onFree(this);
   }

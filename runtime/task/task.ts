@@ -42,10 +42,12 @@ export type TaskCommand =
 export type TaskReport =
   | { readonly type: "ready"; readonly thread: number | null }
   | { readonly type: "shared"; readonly key: string; readonly value: unknown; readonly heapBytes: number }
-  | { readonly type: "not-shared"; readonly key: string; readonly error: ErrorRecord; readonly isBroken: boolean }
+  | { readonly type: "not-shared"; readonly key: string; readonly error: ErrorRecord }
   | { readonly type: "phase"; readonly phase: string }
   | { readonly type: "done"; readonly value: unknown; readonly heapBytes: number }
-  | { readonly type: "failed"; readonly error: ErrorRecord; readonly heapBytes: number; readonly isBroken: boolean };
+  | { readonly type: "failed"; readonly error: ErrorRecord; readonly heapBytes: number }
+  /** A module could not be loaded. */
+  | { readonly type: "broken" };
 
 /** Reason why a task was ended without a result. */
 export type EndReason = "time" | "memory" | "crash";

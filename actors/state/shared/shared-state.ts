@@ -76,8 +76,7 @@ export class SharedState {
     this.#report = report;
     this.owners = lease;
     this.#streams = new EventStreams(connection);
-    const isAlive = (other: string): Promise<boolean> => lease.isAlive(other);
-    this.#bus = new ReplicaBus(connection, replica, (content) => this.#question(content), isAlive);
+    this.#bus = new ReplicaBus(connection, replica, (content) => this.#question(content), lease);
   }
 
   /** Connects to Redis and acquires the lease of this replica. Throws config_invalid. */

@@ -10,7 +10,7 @@ export const machineFaults: readonly Fault[] = [
   {
     name: "disk full",
     weight: 3,
-    effects: { codes: ["storage_unavailable"] },
+    effects: { codes: ["storage_unavailable"], cutsStore: true },
     fits: ({ hasDisk, kind }) => hasDisk && kind === "lmdb",
     async run({ rig, dice, alone }) {
       const ms = dice.int(100, 1500);

@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { family } from "../../proc.ts";
 import type { ChaosServer } from "../rig/server.ts";
 import { type Fault, type FaultTarget, partEnded } from "./fault.ts";
 
@@ -24,7 +25,7 @@ async function startedAgain(server: ChaosServer): Promise<void> {
     try {
       return await server.start();
     } catch (error) {
-      if (tries === 0 || !/state_url/.test(server.log)) throw error;
+      if (tries === 0 || !/state_url|the shared state at/.test(server.log)) throw error;
       await sleep(1000);
     }
   }
@@ -55,7 +56,7 @@ export const processFaults: readonly Fault[] = [
   {
     name: "server killed",
     weight: 3,
-    effects: { codes: partEnded, kills: true },
+    effects: { codes: partEnded },
     fits: always,
     run: (target) => restarted(target, "SIGKILL"),
   },
@@ -69,7 +70,7 @@ export const processFaults: readonly Fault[] = [
   {
     name: "server paused",
     weight: 2,
-    effects: { codes: ["peer_gone", "timeout"] },
+    effects: { codes: ["peer_gone", "timeout", "storage_unavailable"] },
     fits: always,
     async run({ server, dice, alone }) {
       // Some pauses are longer than a replica's lease, so that the other replicas consider it dead.
@@ -144,7 +145,7 @@ export const processFaults: readonly Fault[] = [
         const open = readdirSync(`/proc/${pid}/fd`).length;
         limited(pid, "nofile", open + room);
         await sleep(ms);
-        for (const one of [pid, ...server.places]) limited(one, "nofile", 20_000);
+        lifted(pid, "nofile", 20_000);
       });
     },
   },
@@ -161,11 +162,10 @@ export const processFaults: readonly Fault[] = [
         const pid = atModel ? (places[which % Math.max(1, places.length)] ?? server.pid) : server.pid;
         limited(pid, "as", addressSpace(pid) + 8 * 2 ** 20);
         await sleep(ms);
-        // A process that was started meanwhile has inherited the limit.
-        for (const one of [pid, ...server.places]) limited(one, "as", "unlimited");
+        lifted(pid, "as", "unlimited");
         // The process may have aborted because it ran out of memory.
         await sleep(50);
-        if (!server.isUp) await server.start();
+        if (!server.isUp) await startedAgain(server);
       });
     },
   },
@@ -177,6 +177,12 @@ function limited(pid: number, what: "as" | "nofile", soft: number | string): voi
   } catch {
     // The process has ended.
   }
+}
+
+/** Lifts the limit of a process and of its descendants: those that were started meanwhile have inherited it. */
+function lifted(pid: number, what: "as" | "nofile", soft: number | string): void {
+  limited(pid, what, soft);
+  for (const one of family([pid])) limited(one, what, soft);
 }
 
 function addressSpace(pid: number): number {

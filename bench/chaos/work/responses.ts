@@ -96,7 +96,7 @@ export async function conversation(work: Work): Promise<void> {
     limitMs,
   );
   const ending = await stuckIsBroken(next, `${work.what}, turn 2`, ledger);
-  const lost = ledger.mayLose ? ["previous_response_not_found"] : [];
+  const lost = ledger.mayLoseOf(server) ? ["previous_response_not_found"] : [];
   if (!(await ledger.judge(`${work.what}, turn 2`, next, second, ending, lost))) return;
   const answer = next.json as unknown as Resource;
   ledger.know({
@@ -208,8 +208,7 @@ async function follow(
   const ending = await work.ended(call);
   const what = `${work.what}, follower`;
   // If the server that generated the response has failed, the events of the response are not stored.
-  const failed =
-    known.server.wasDown(0, Number.POSITIVE_INFINITY) || work.ledger.explains("peer_gone") ? ["not_found"] : [];
+  const failed = work.ledger.wasDown(known.server) || work.ledger.explains("peer_gone") ? ["not_found"] : [];
   await work.ledger.judge(what, call, plan.on, ending, [...absent(work.ledger, known.id), ...failed]);
   if (call.status === 200) work.ledger.judgeEvents(what, call, known, plan.from + 1, ending);
   work.ledger.count("followed");
@@ -243,6 +242,7 @@ async function remove(
 }
 
 /** Returns the accepted error codes: `not_found` if the response may have been deleted or lost by a fault. */
-function absent({ responses, mayLose }: Work["ledger"], id: string): string[] {
-  return mayLose || responses.get(id)?.deletion !== "none" ? ["not_found"] : [];
+function absent(ledger: Work["ledger"], id: string): string[] {
+  const known = ledger.responses.get(id);
+  return known === undefined || known.deletion !== "none" || ledger.mayLoseOf(known.server) ? ["not_found"] : [];
 }

@@ -8,8 +8,8 @@ const ANSWER_MS = 5000;
 /** Interval in ms between checks whether the replicas that have not answered are dead; see `#leaveOutDead`. */
 const DEAD_MS = 1000;
 /**
- * Time in ms without a lease after which a replica that is still subscribed counts as dead. A replica whose connection for commands
- * has failed loses its lease too, and needs up to 11 s to connect again.
+ * Time in ms for which a replica that is subscribed but has no lease still counts as alive, from the first question that finds it so.
+ * A replica whose connection for commands has failed loses its lease too, and needs up to 11 s to connect again.
  */
 const GONE_MS = 12_000;
 /** Maximum length of a question in characters. */
@@ -28,6 +28,14 @@ type Message =
       readonly error: ErrorRecord | null;
     };
 
+/** Leases of the replicas. Both functions may throw storage_unavailable. */
+export interface Leases {
+  /** Returns whether a replica holds its lease. */
+  isAlive(replica: string): Promise<boolean>;
+  /** Returns the replicas that hold their leases. */
+  replicas(): Promise<readonly string[]>;
+}
+
 interface Pending {
   /** Number of replicas that received the question; null if not known yet. */
   expected: number | null;
@@ -43,7 +51,7 @@ export class ReplicaBus {
   readonly #connection: RedisConnection;
   readonly #replica: string;
   readonly #answer: AnswerQuestion;
-  readonly #isAlive: (replica: string) => Promise<boolean>;
+  readonly #leases: Leases;
   readonly #goneMs: number;
   /** Replicas that were found subscribed but without a lease, and the time of the first find (performance.now()). */
   readonly #leaseless = new Map<string, number>();
@@ -51,18 +59,11 @@ export class ReplicaBus {
   readonly #ends: (() => void)[];
   #last = 0;
 
-  /** `isAlive` returns whether a replica holds its lease; it may throw storage_unavailable. */
-  constructor(
-    connection: RedisConnection,
-    replica: string,
-    answer: AnswerQuestion,
-    isAlive: (replica: string) => Promise<boolean>,
-    goneMs = GONE_MS,
-  ) {
+  constructor(connection: RedisConnection, replica: string, answer: AnswerQuestion, leases: Leases, goneMs = GONE_MS) {
     this.#connection = connection;
     this.#replica = replica;
     this.#answer = answer;
-    this.#isAlive = isAlive;
+    this.#leases = leases;
     this.#goneMs = goneMs;
     const receive = (text: string): void => this.#receive(text);
     this.#ends = [allChannel, channelOf(replica)].map((channel) => connection.subscribe(channel, receive));
@@ -71,7 +72,8 @@ export class ReplicaBus {
   /**
    * Sends a question to one replica, or to all others if `to` is null. Resolves to the non-null answers that arrive in time.
    * With `isFirstEnough`, resolves after the first non-null answer. If there is none, throws the error that a replica answered
-   * with. With `needsAll`, throws storage_unavailable if there is no answer and a replica that holds its lease did not answer.
+   * with. With `needsAll`, throws storage_unavailable if there is no answer and a replica that holds its lease did not answer, or
+   * did not receive the question.
    * Also throws storage_unavailable if Redis is lost, and invalid_value if the question is too long.
    */
   async ask(
@@ -111,7 +113,7 @@ export class ReplicaBus {
     }
     if (pending.answers.length > 0) return pending.answers;
     if (pending.error !== null) throw fromErrorRecord(pending.error);
-    if (needsAll && !isComplete(pending)) {
+    if (needsAll && (!isComplete(pending) || (to === null && (await this.#isAnyoneAway(pending))))) {
       throw new ServerError("storage_unavailable", "another replica does not answer now; try again soon");
     }
     return [];
@@ -124,6 +126,7 @@ export class ReplicaBus {
 
   #receive(text: string): void {
     const message = JSON.parse(text) as Message;
+    this.#leaseless.delete(message.from);
     if (message.kind === "question") {
       if (message.from !== this.#replica) void this.#reply(message);
       return;
@@ -158,7 +161,9 @@ export class ReplicaBus {
       const channels = (await this.#connection.command("PUBSUB", "CHANNELS", pattern)) as readonly Buffer[];
       const replicas = channels.map((channel) => String(channel).slice(channelOf("").length));
       const silent = replicas.filter((replica) => replica !== this.#replica && !pending.from.has(replica));
-      for (const known of this.#leaseless.keys()) if (!replicas.includes(known)) this.#leaseless.delete(known);
+      for (const known of this.#leaseless.keys()) {
+        if (to === null && !replicas.includes(known)) this.#leaseless.delete(known);
+      }
       const gone = await Promise.all(silent.map((replica) => this.#isGone(replica)));
       if (gone.includes(false)) return;
       pending.expected = pending.from.size;
@@ -168,8 +173,16 @@ export class ReplicaBus {
     }
   }
 
+  /** Returns whether a replica holds its lease but did not receive the question, because its state thread is being restarted. */
+  async #isAnyoneAway({ from }: Pending): Promise<boolean> {
+    const replicas = await this.#leases.replicas();
+    const isAway = (replica: string) =>
+      replica !== this.#replica && !from.has(replica) && !this.#leaseless.has(replica);
+    return replicas.some(isAway);
+  }
+
   async #isGone(replica: string): Promise<boolean> {
-    if (await this.#isAlive(replica)) {
+    if (await this.#leases.isAlive(replica)) {
       this.#leaseless.delete(replica);
       return false;
     }

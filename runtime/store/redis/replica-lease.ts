@@ -1,5 +1,6 @@
 // Replica lease: shows other replicas that this replica is running. The lease is a Redis key that expires unless heartbeats
 // renew it. A replica without a lease counts as dead.
+import { wallTime } from "../../clock.ts";
 import type { RedisConnection } from "./redis-connection.ts";
 
 /** Number of heartbeats during one lease. It is above 1, so that a late or lost heartbeat does not end the lease. */
@@ -41,16 +42,37 @@ export class ReplicaLease {
     return (await this.#connection.command("EXISTS", keyOf(replica))) === 1;
   }
 
+  /** Returns the replicas that hold their leases, including this one. Throws storage_unavailable. */
+  async replicas(): Promise<readonly string[]> {
+    const ids = await this.#connection.command("ZRANGEBYSCORE", leasesKey, this.#redisNow(), "+inf");
+    return (ids as readonly Buffer[]).map(String);
+  }
+
   /** Stops the heartbeats and deletes the lease, so that other replicas need not wait until it expires. */
   async stop(): Promise<void> {
     if (this.#timer !== null) clearInterval(this.#timer);
-    await this.#connection.command("UNLINK", keyOf(this.own)).catch(() => {});
+    await Promise.all([
+      this.#connection.command("UNLINK", keyOf(this.own)),
+      this.#connection.command("ZREM", leasesKey, this.own),
+    ]).catch(() => {});
   }
 
   async #beat(): Promise<void> {
-    await this.#connection.command("SET", keyOf(this.own), String(process.pid), "PX", this.#leaseMs);
+    const now = this.#redisNow();
+    await Promise.all([
+      this.#connection.command("SET", keyOf(this.own), String(process.pid), "PX", this.#leaseMs),
+      this.#connection.command("ZADD", leasesKey, now + this.#leaseMs, this.own),
+      this.#connection.command("ZREMRANGEBYSCORE", leasesKey, "-inf", now - this.#leaseMs),
+    ]);
+  }
+
+  #redisNow(): number {
+    return Math.round(wallTime() + this.#connection.clockAheadMs);
   }
 }
+
+/** Sorted set of the replicas, by the time in ms since 1970 (of Redis) at which their leases end. */
+const leasesKey = "{troupe}:leases";
 
 function keyOf(replica: string): string {
   return `{troupe}:owner:${replica}`;

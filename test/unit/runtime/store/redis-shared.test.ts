@@ -68,8 +68,9 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     await Promise.all([a.start(), b.start()]);
     await sleep(700);
     assert.deepEqual([await a.isAlive("b"), await a.isAlive("none")], [true, false]);
+    assert.deepEqual([...(await a.replicas())].sort(), ["a", "b"]);
     await b.stop();
-    assert.equal(await a.isAlive("b"), false);
+    assert.deepEqual([await a.isAlive("b"), await a.replicas()], [false, ["a"]]);
     await one.command("SET", "{troupe}:owner:c", "1", "PX", 100);
     assert.equal(await a.isAlive("c"), true);
     await sleep(150);
@@ -82,7 +83,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
 
   it("passes questions to one replica or all others, with their errors", async () => {
     const answers: Record<string, unknown> = { x: null, y: "yes" };
-    const alive = async (): Promise<boolean> => true;
+    const alive = { isAlive: async () => true, replicas: async () => ["asker", "x", "y"] };
     const bus = (connection: RedisConnection, name: string) =>
       new ReplicaBus(
         connection,
@@ -105,6 +106,22 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     for (const each of [asker, x, y]) each.close();
   });
 
+  it("does not rely on the others' answers while a replica with a lease is not subscribed", async () => {
+    const replicas = ["asker", "x", "away"];
+    const leases = { isAlive: async (name: string) => replicas.includes(name), replicas: async () => replicas };
+    const [asker, x] = [
+      new ReplicaBus(one, "asker", async () => null, leases),
+      new ReplicaBus(other, "x", async (question) => (question === "known" ? "yes" : null), leases),
+    ];
+    await sleep(50);
+    assert.deepEqual(await asker.ask(null, "known", true, true), ["yes"]);
+    await assert.rejects(asker.ask(null, "q", true, true), { code: "storage_unavailable" });
+    assert.deepEqual(await asker.ask(null, "q", true, false), []);
+    replicas.pop();
+    assert.deepEqual(await asker.ask(null, "q", true, true), []);
+    for (const each of [asker, x]) each.close();
+  });
+
   it("waits for a replica that does not answer while it has its lease, and then leaves it out", async () => {
     let hasLease = true;
     const [asker, x] = [one, other].map(
@@ -113,7 +130,7 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
           connection,
           `replica ${i}`,
           async () => null,
-          async (name) => name !== "silent" || hasLease,
+          { isAlive: async (name) => name !== "silent" || hasLease, replicas: async () => [] },
           6000,
         ),
     ) as [ReplicaBus, ReplicaBus];
