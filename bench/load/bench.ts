@@ -13,7 +13,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { specOf } from "../../test/fixtures/models/models.ts";
 import { report } from "../results.ts";
-import { type LoadInit, type LoadReady, loadModule } from "./load-process.ts";
+import { type LoadInit, type LoadReady, loadModule } from "./load-place.ts";
 import { type RandomShape, writeRandomModel } from "./random-model.ts";
 
 interface Subject {
