@@ -39,13 +39,13 @@ export interface ErrorRatios {
 /**
  * Quantizes the model at `from` with an importance matrix: with our encoder to the file `ours`, with llama.cpp's encoder to `theirs`.
  * The tensors get the types of the file `like`, which llama.cpp's quantizer wrote without an importance matrix. Returns the error
- * ratios of the tensors that have an importance. Throws if llama.cpp's encoder without importance does not reproduce the bytes of
+ * ratios of the tensors that have an importance; null if no tensor had to be encoded. Throws if llama.cpp's encoder without importance does not reproduce the bytes of
  * `like`.
  */
 export async function writeWithImportance(
   { from, like, ours, theirs }: Readonly<Record<"from" | "like" | "ours" | "theirs", string>>,
   importance: Importance,
-): Promise<ErrorRatios> {
+): Promise<ErrorRatios | null> {
   const native = await openNativeCodec();
   const source = await openGgufSource(from);
   const written = await readTensorTable(like);
@@ -86,6 +86,7 @@ export async function writeWithImportance(
     reader.close();
     closeSync(file);
   }
+  if (ratios.length === 0) return null;
   const logarithms = ratios.map(Math.log);
   return {
     mean: Math.exp(logarithms.reduce((sum, one) => sum + one, 0) / logarithms.length),

@@ -82,8 +82,8 @@ async function compare(type: QuantizedType, hasImportance: boolean, text: string
         if (hasImportance) {
           theirs = join(folder, "theirs.gguf");
           const files = { from, like: path, ours: target, theirs };
-          const { mean, largest } = await writeWithImportance(files, await importanceFor(from));
-          errors = [mean.toFixed(3), largest.toFixed(3)];
+          const ratios = await writeWithImportance(files, await importanceFor(from));
+          errors = ratios === null ? ["none", "none"] : [ratios.mean.toFixed(3), ratios.largest.toFixed(3)];
         } else {
           const plan = { source: await openGgufSource(from), types, importance: new Map(), fileType: null };
           await convert(await planConversion(plan), { target, threads: availableParallelism() });
