@@ -44,7 +44,7 @@ export interface ModelProtocol {
   /** Queues all jobs, or none if one is rejected. Throws queue_full, context_length_exceeded, invalid_value, unsupported, model_failed. */
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
   /**
-   * Decodes and encodes images and audio, and holds their embeddings until the hold is released with releaseMedia. Throws
+   * Decodes and encodes images and audio, and keeps their embeddings until releaseMedia is called with the same `hold`. Throws
    * invalid_value for a file that cannot be decoded, queue_full, unsupported.
    */
   prepareMedia(message: MediaToPrepare): Promise<readonly PreparedMedia[]>;
@@ -73,7 +73,10 @@ export interface ModelProtocol {
   unloadAdapter(message: { readonly id: number }): Promise<void>;
 }
 
-/** Images, video frames and audio of one request. `hold`: number of the hold, chosen by the sender and unique among its holds. */
+/**
+ * Images, video frames and audio of one request. `hold`: number that identifies their embeddings until releaseMedia is called;
+ * chosen by the sender and unique among its numbers.
+ */
 export interface MediaToPrepare {
   readonly hold: number;
   readonly client: string;
@@ -177,9 +180,12 @@ export interface SequenceJob {
   readonly ignoreEos: boolean;
   /** Ids of tokens that end the sequence, in addition to the model's end-of-generation tokens. */
   readonly stopTokens: readonly number[];
-  /** Image tiles and audio windows in the prompt, and the hold of their embeddings; absent = the prompt contains only tokens. */
+  /**
+   * Image tiles and audio windows in the prompt, and the number of their embeddings (MediaToPrepare.hold); absent = the prompt
+   * contains only tokens.
+   */
   readonly media?: { readonly hold: number; readonly tiles: readonly TileSpan[] };
-  /** Embeddings of the tiles. The model actor adds them. */
+  /** Embeddings of the image tiles and audio windows in the prompt. The model actor adds them to the job. */
   readonly spans?: readonly PromptSpan[];
   /** Adapter id; 0 = the base model. */
   readonly adapter: number;
@@ -265,7 +271,7 @@ export const rowHasLogprobs = 2;
 export const rowFinishedStop = 4;
 export const rowFinishedLength = 8;
 
-/** Seconds per unit of a row's elapsed time. */
+/** Seconds per unit of the times in TokenFrame.rows. */
 export const elapsedUnitSeconds = 1e-5;
 
 /** Start parameters of a model's worker. */
@@ -347,7 +353,7 @@ export interface ModelPlaceReady {
  */
 export interface ModelsProtocol {
   /**
-   * Makes a model available: reads its vocabulary and template, and connects to its worker. Returns the parts read from the
+   * Makes a model available: reads its vocabulary and template, and connects to its worker. Returns what was read from the
    * model's files.
    */
   attachModel(message: AttachedModel): Promise<ModelFiles>;

@@ -51,8 +51,8 @@ export class Answer {
   }
 
   /**
-   * Runs the generation and emits the stream of the response. `generate`: passes the generation's events to `take`. Never
-   * rejects.
+   * Runs the generation and emits the stream of the response. Never rejects. `generate`: runs the model and passes the
+   * generation's events to its callback `take`.
    */
   async run(
     signal: AbortSignal,

@@ -54,7 +54,7 @@ export class LocalModel implements RunningModel {
   readonly #sinks = new Map<number, SequenceSink>();
   readonly #memory = new AnswerMemory();
   readonly #subscriber = {
-    // The frame is delivered after the step, because a receiver may cancel its sequence.
+    // The frame (new tokens) is delivered after the step of the engine has ended, because a receiver may cancel its sequence.
     send: (frame: TokenFrame) => queueMicrotask(() => deliverFrame(frame, this.#sinks)),
   };
   #nextSequence = 1;

@@ -18,8 +18,8 @@ const always = (what: string) => `${what}; remove it`;
 const detected = always("the format is detected from the model");
 
 /**
- * Table of the flags of other servers. Each differs from all flags of troupe, or has the name of a flag of troupe but another
- * kind of value (see `collisions`).
+ * Table of the flags of other servers. None of them has the name of a flag of troupe. Flags with the same name in troupe and in
+ * another server are in `collisions`.
  */
 export const foreignFlags: readonly ForeignFlag[] = [
   { names: ["--api-key-file"], server: "llama-server", now: "--api-keys-file" },
@@ -93,7 +93,7 @@ export const foreignFlags: readonly ForeignFlag[] = [
   },
 ];
 
-/** Short flags that have a different meaning in llama-server, where their value is a number. */
+/** Short flags of troupe that have a different meaning in llama-server, where their value is a number. */
 const collisions: Readonly<Record<string, string>> = { "-c": "--max-model-len", "-t": "--threads" };
 
 /** Commands of other programs, each with the equivalent command of troupe. */

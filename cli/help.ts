@@ -1,4 +1,4 @@
-// Help text, generated from the table of keys.
+// Help text, generated from the table of settings (config/keys.ts).
 
 import type { CommandName, ToolName } from "./arguments.ts";
 import type { Command, Key } from "./config/key.ts";
@@ -37,7 +37,7 @@ export function commandsHelp(): string {
   return `Usage: troupe [COMMAND] [FLAGS]\n\nWithout a command, troupe serves.\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe help COMMAND\n`;
 }
 
-/** Command of the help: `agent` has the flags of `run`. */
+/** Command with a page of help. `agent` has its own page, which lists the flags of `run`. */
 type HelpedCommand = Command | "agent";
 
 const examples: Readonly<Record<HelpedCommand, readonly string[]>> = {

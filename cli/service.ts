@@ -47,7 +47,7 @@ interface Parts {
   readonly log: Logger;
   readonly observers: readonly ClosableObserver[];
   readonly builder: ModelBuilder;
-  /** Models that clients have the server download; null if clients may not download models. */
+  /** Models that the server downloads at the request of clients; null if clients may not request downloads. */
   readonly library: DownloadedModels | null;
   /** Models that browsers may download and run themselves. */
   readonly webModels: readonly MlcModel[];
@@ -178,7 +178,7 @@ export class Service {
    * deadline, and then ends all threads and processes.
    */
   async stop(listeners: readonly EdgeServer[], others: readonly Drainable[] = []): Promise<void> {
-    // Without connections to close, new requests are refused at once.
+    // If no listener has a port of its own, there are no connections to close, so new requests are refused at once.
     if (listeners.every(({ port }) => port === 0)) for (const app of this.#apps) app.drain();
     if (listeners.length > 0) await this.#retire(listeners, others);
     for (const other of others) other.drain();

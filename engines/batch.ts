@@ -35,14 +35,14 @@ export interface EmbeddedPart {
   readonly span: GridSpan | null;
 }
 
-/** Coordinates of a part of a span whose embeddings form a grid (M-RoPE). */
+/** M-RoPE: coordinates of a part of an image. The embeddings of the image, which is a PromptSpan, form a grid. */
 interface GridSpan {
   readonly columns: number;
-  /** Index in the span of the part's first embedding. */
+  /** Index of the part's first embedding among the embeddings of the image. */
   readonly first: number;
-  /** Position of the span, which is the time coordinate of all its embeddings. */
+  /** Position of the image, which is the time coordinate of all its embeddings. */
   readonly time: number;
-  /** Number of embeddings of the span minus the number of positions that it takes. */
+  /** Number of embeddings of the image minus the number of positions that it takes. */
   readonly saved: number;
 }
 
@@ -54,7 +54,7 @@ export class Batch {
   readonly slot: Int32Array;
   readonly position: Int32Array;
   /**
-   * M-RoPE: over all images before the row, the number of their embeddings minus the number of positions that they
+   * M-RoPE: number of embeddings of all images before the row, minus the number of positions that these images
    * take.
    */
   readonly saved: Int32Array;

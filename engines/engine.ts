@@ -70,7 +70,7 @@ export interface ModelSpec {
   readonly computeLock: string | null;
   /** Required kind of the model; null or absent: any. The caller checks it after the load. */
   readonly kind?: "text" | "multimodal" | "embedding" | null;
-  /** Pooling of an encoder that replaces its own method; null or absent: its own method. */
+  /** Pooling method to use in place of the encoder's own method; null or absent: the encoder's own method. */
   readonly pooling?: "tokens" | null;
   /** Settings of image input, with the projector file; null or absent: the model accepts no images. */
   readonly images?: ImageSpec | null;

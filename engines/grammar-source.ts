@@ -6,7 +6,7 @@ export type GrammarNotation = "ebnf" | "gbnf";
 
 export interface GrammarSource {
   readonly kind: GrammarNotation;
-  /** Rules in the notation. The start rule is `root`. */
+  /** Rules of the grammar, in the notation that `kind` names. The start rule is `root`. */
   readonly grammar: string;
   /**
    * Control tokens that the grammar may match by their names, because tool calls contain such tokens; default: none.

@@ -1,4 +1,4 @@
-// Usage of several generations of one request.
+// Usage (token counts and times) of a request with several generations.
 import type { Usage } from "./generation.ts";
 
 /** Returns the total usage of two generations of one request, which may have run at the same time. */

@@ -261,7 +261,7 @@ export function createApp({
     }
     exchange.finish();
   };
-  // A response that this server claimed while its model is loaded would fail.
+  // While a model is being loaded or the server cannot serve requests, a response taken over from another server would fail.
   const isReady = (): boolean =>
     !isStarting() &&
     inference.faults().length === 0 &&
@@ -290,7 +290,7 @@ export function createApp({
     spoolFolder,
     retire() {
       isRetiring = true;
-      // A response claimed now would soon be released for the next server, because this server is about to stop.
+      // This server is about to stop. A response that it takes over now would soon be released for another server.
       restarter?.stop();
     },
     drain() {

@@ -194,7 +194,7 @@ function killTree(file: string): void {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // The process has already ended.
+      // The process has already ended, so there is nothing to kill.
     }
   }
 }

@@ -21,7 +21,7 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 4096,
     license: { fileName: "licenses.txt" },
-    // The compression takes most of the build time, which is no problem.
+    // Disables a warning: compressing the files takes most of the build time, as intended.
     rolldownOptions: { checks: { bundlerTimings: false } },
   },
 });

@@ -29,7 +29,7 @@ export interface RunServices extends ToolServices {
   readonly skills: Skills;
   readonly fetchFile: FetchFile;
   readonly sources: readonly ToolSource[];
-  /** See AgentSettings. */
+  /** Whether calls of tools unknown to the server are left to the client (AgentSettings.hasClientTools). */
   readonly hasClientTools: boolean;
 }
 
@@ -221,15 +221,15 @@ export class AgentRun {
   }
 
   /**
-   * Stores the session and returns the last events. Placeholders for missing requested files are stored only if the run is
-   * complete, not if the client must still run calls.
+   * Stores the session and returns the last events. Placeholders for requested files that no call has created are stored only if
+   * the run is complete, not if the client must still run calls.
    */
   async #end(round: Round, { next, isLimited, isCut }: Decision, number: number): Promise<readonly AgentEvent[]> {
     const { finish, usage } = round;
     if (finish === null || usage === null) throw endedEarly();
     const missing = next === "end" ? await this.#storeMissing(number) : [];
-    // The session of a plain request without server calls is not stored: nothing in it is needed to continue, and it would
-    // displace other sessions.
+    // The session of a plain request (one without agent features) is not stored if the server ran no call: nothing in it is
+    // needed to continue, and it would displace other sessions.
     const isWorthKeeping = !this.#options.agent.isPlain || this.#answer.serverCalls > 0;
     if (isWorthKeeping) await this.#session.save([], this.#answer.message);
     return [

@@ -47,8 +47,9 @@ export class Approvals {
   }
 
   /**
-   * Registers a call that needs a decision, or a question of a tool. `schema`: schema of the answer to the question; null for a
-   * decision on a call. Returns the approval request with a new id. The caller must then call `wait`.
+   * Registers an approval request: for a call that needs a decision, or for a question that a tool asks the user. `schema`:
+   * schema of the answer to the question; null for a decision on a call. Returns the request with a new id. The caller must then
+   * call `wait`.
    */
   open(request: Omit<ApprovalRequest, "type" | "approval_id">, schema: QuestionSchema | null = null): ApprovalRequest {
     const opened: ApprovalRequest = {

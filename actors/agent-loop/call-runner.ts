@@ -111,7 +111,7 @@ export class CallRunner {
   }
 
   async #decision(approval: ApprovalRequest, signal: AbortSignal): Promise<Verdict> {
-    // The event is sent first, because the client may decide as soon as it reads the event.
+    // Lets the event loop send the approval event before the wait begins. The client may decide as soon as it reads the event.
     await new Promise<void>((resolve) => setImmediate(resolve));
     return await this.#approvals.wait(approval, signal);
   }

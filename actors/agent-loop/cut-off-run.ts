@@ -4,8 +4,9 @@ import type { GenerateRequest, PromptChanges } from "../../engines/generation.ts
 import { messagesIn } from "../api/sealed-content.ts";
 
 /**
- * Changes the splices of a session so that no call of a cut-off run appears twice in the prompt. If the request already contains
- * calls of that run, the session's messages replace them, and only the later messages of the run are inserted.
+ * Changes the splices of a session (replacements and insertions of messages in the request's chat), so that no call of a cut-off
+ * run appears twice in the prompt. If the request already contains calls of that run, the session's messages replace them, and
+ * only the later messages of the run are inserted.
  *
  * `count`: number of messages of the request. `ids`: ids of the request's calls of server tools.
  */

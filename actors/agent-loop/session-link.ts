@@ -18,7 +18,10 @@ interface Linked {
   readonly id: string;
   readonly head: SessionHead | null;
   readonly splices: PromptChanges["splices"];
-  /** Session whose images and files are kept; null = the session is new. */
+  /**
+   * Id of the session whose images, videos and files the stored session keeps: its own id, or the id of the session from which it
+   * branches; null = the session is new.
+   */
   readonly basedOn: string | null;
   /** Text so far of the answer that the run continues; null = the run begins a new answer. */
   readonly answer: string | null;
@@ -31,7 +34,7 @@ interface LinkOptions {
   readonly isBusy: (sessionId: string) => boolean;
   /** Called with the id of the session in the same synchronous step as `isBusy`, so that no other run can claim the session in between. */
   readonly onSession: (sessionId: string) => void;
-  /** After it is aborted, nothing is stored, because the session may have been deleted. */
+  /** After this signal is aborted, nothing is stored, because the session may have been deleted. */
   readonly signal: AbortSignal;
 }
 
@@ -206,8 +209,8 @@ function isWhole({ head, common }: MatchedSession): boolean {
 }
 
 /**
- * Returns whether the conversation contains a call of the session's last answer that has calls. If so, the request continues the
- * session.
+ * Returns whether the conversation contains one of the session's latest tool calls: the calls of its most recent answer that has
+ * calls. If so, the request continues the session.
  */
 function hasLastCall({ lastCalls }: MatchedSession, { earlierCalls }: AgentOptions): boolean {
   return lastCalls.some((id) => earlierCalls.ids.includes(id));

@@ -21,7 +21,10 @@ export function checkedAlias(given: string): string {
   );
 }
 
-/** Checks that `expectedGeneration` is used only with `replace`. Throws invalid_lora_load_policy, invalid_value. */
+/**
+ * Checks that `expectedGeneration` (content hash of the adapter to replace) is used only with `replace`. Throws
+ * invalid_lora_load_policy, invalid_value.
+ */
 export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): void {
   if (expectedGeneration === null) return;
   if (!replace) {
@@ -34,7 +37,7 @@ export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): vo
   checkExpectedGeneration(expectedGeneration);
 }
 
-/** Checks the format of an expected generation. Throws invalid_value. */
+/** Checks the format of an expected content hash (`generation` in the HTTP API). Throws invalid_value. */
 export function checkExpectedGeneration(expected: string | null): void {
   if (expected === null || generationForm.test(expected)) return;
   throw new ServerError(

@@ -28,7 +28,7 @@ export interface LoadedAdapter {
   readonly source: string;
   /** Revision of a source on the model hub; null for a local path. */
   readonly revision: string | null;
-  /** Content hash of the adapter's effect on the model: sha256, 64 hexadecimal digits. */
+  /** Content hash that identifies the version of the adapter: SHA-256 of the prepared adapter file, 64 hexadecimal digits. */
   readonly generation: string;
   readonly rank: number;
   readonly bytes: number;

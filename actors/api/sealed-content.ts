@@ -50,7 +50,7 @@ export function changedContent(
   };
 }
 
-/** Returns the messages of a chat with the splices applied. */
+/** Returns the messages of a chat with the splices (replacements and insertions of messages) applied. */
 export function splicedMessages(
   messages: readonly ChatMessage[],
   splices: PromptChanges["splices"],

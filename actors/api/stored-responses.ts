@@ -111,7 +111,7 @@ export interface FoundResponse {
 
 export interface SliceRequest {
   readonly spans: readonly Span[];
-  /** Byte offset at which the slice starts, counted over all spans. */
+  /** Byte offset at which the slice starts, in the concatenated bytes of all spans. */
   readonly at: number;
 }
 

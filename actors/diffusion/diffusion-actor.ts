@@ -54,7 +54,7 @@ export class DiffusionActor implements Behaviour<DiffusionProtocol> {
 
   #refusal(): ServerError | null {
     const { maxQueue } = this.#limits;
-    // One call runs, the others wait.
+    // One of the calls is running; at most maxQueue others wait.
     if (this.#calls.size <= maxQueue) return null;
     return new ServerError(
       "queue_full",

@@ -57,7 +57,7 @@ export class GenerationClient implements ModelUsers {
   #models: Ref<ModelsProtocol> | null = null;
   #wasUp = false;
   #textWorkersAreDown = false;
-  /** Parts of the model files, kept for a restarted generation thread, because the files may have been deleted by then. */
+  /** What text tasks need from the model files, kept for a restarted generation thread, because the files may have been deleted by then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
   /** Ids of the attached models. */
   readonly #attached = new Set<string>();
@@ -96,7 +96,8 @@ export class GenerationClient implements ModelUsers {
             heapMiB,
             onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
-            // Retryable, because a later restart may succeed, for example if the system could not create a thread.
+            // After the first start, the error becomes peer_gone, which is retried: a later restart may succeed, for example if
+            // the system could not create a thread.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
         // Restarts are not limited, because no request can be served without the thread.

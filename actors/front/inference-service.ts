@@ -398,8 +398,8 @@ export class InferenceService implements Inference, ModelManagement {
   }
 
   /**
-   * Waits until the model is loaded. The model stays loaded until the visit ends. The adapter is selected when the request
-   * arrives, not when the model is loaded. Rejects with the error that prevents the request.
+   * Waits until the model is loaded. The model stays loaded until `end` of the returned visit is called. The adapter is selected
+   * when the request arrives, not when the model is loaded. Rejects with the error that prevents the request.
    */
   async #visit({ model, client, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
     const life = this.#models.get(model);

@@ -105,7 +105,7 @@ export class MediaSources {
     };
     const loads = Array.from({ length: maxRequestLoads }, () =>
       loadNext().catch((error) => {
-        // Cancels the other loads of the request, whose bytes are not counted.
+        // Cancels the other loads of the request, because the bytes of a failed request are no longer counted.
         failed.abort();
         throw error;
       }),

@@ -1,8 +1,11 @@
-// Frame delivery: passes the rows of a token frame to the receivers of their sequences.
+// Frame delivery: passes the rows of a token frame (a message with the tokens of several sequences) to the receivers of their sequences.
 import { rowHasLogprobs, rowInts, type TokenFrame } from "../messages.ts";
 import type { SequenceSink } from "./generation.ts";
 
-/** Delivers the rows of a frame. `sinks`: receivers by sequence id. Rows of unknown sequences are ignored, because these have ended. */
+/**
+ * Passes each row of a token frame (a token, or the end of a sequence) to the receiver of its sequence. `sinks`: receivers by
+ * sequence id. Rows of unknown sequences are ignored, because these have ended.
+ */
 export function deliverFrame(
   { rows, logprobs, cached, prompts, failed }: TokenFrame,
   sinks: ReadonlyMap<number, SequenceSink>,

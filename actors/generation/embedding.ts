@@ -26,13 +26,13 @@ export interface EmbeddingOptions {
     /** Tokenises the inputs on a text worker. Throws the inputs' validation error. */
     tokenize(inputs: EmbedInputs, signal: AbortSignal, role?: "query" | "document"): Promise<TokenizedInputs>;
     readonly actor: Ref<ModelProtocol>;
-    /** Limits of one model step. A group is about as large as one step. */
+    /** Limits of one model step. A group of inputs is about as large as one step. */
     readonly capacity: Pick<Capacity, "maxSequences" | "maxBatchTokens">;
     readonly pooling: Pooling | null;
     readonly pooledLength: number;
     /** Maximum number of sequences that wait in the model's queue. */
     readonly maxQueue: number;
-    /** Returns a new id for a group. */
+    /** Returns a new id for a group of inputs. */
     nextId(): number;
   };
   /** Aborting this signal ends the request: run() rejects with the signal's reason, an Error. */

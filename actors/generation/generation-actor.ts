@@ -1,5 +1,5 @@
 // Generation actor: implements the actors `generation` and `models` of the generation thread. It keeps the attached models,
-// admits requests, and routes each row of a token frame to its generation. Client texts are processed by text tasks, not by this
+// admits requests, and passes each token from a model to its generation. Client texts are processed by text tasks, not by this
 // actor.
 
 import type { Pooling } from "../../engines/engine.ts";

@@ -80,7 +80,7 @@ export class GenerationQueue {
 
 /** The queue entries of one request's sequences. */
 export interface QueuePlaces {
-  /** Call once for each sequence, when its first row has arrived. */
+  /** Call once for each sequence, when the model has sent its first token, or its end without a token. */
   begun(): void;
   /** Call when a sequence that has begun is paused. `resumed` must be called before the next `paused`. */
   paused(): void;

@@ -37,8 +37,9 @@ export interface SequenceSink {
   /** Reports the logprobs of the prompt: see PromptLogprobsRecord. */
   onPrompt(records: Float32Array): void;
   /**
-   * Reports one generated token. `elapsed`: in units of elapsedUnitSeconds. `logprobs`: contains the token's
-   * record at index `at`, or null.
+   * Reports one generated token, or the end of the sequence without a token (see rowHasToken in `flags`). `elapsed`: time since
+   * the sequence was first scheduled, in units of elapsedUnitSeconds. `logprobs`: contains the token's record at index `at`; null
+   * = no logprobs.
    */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
@@ -63,7 +64,10 @@ export interface GenerationOptions {
     /** Reserves a sequence id. The tokens of the sequence are passed to the sink. */
     open(sink: SequenceSink): number;
     readonly places: Pick<QueuePlaces, "begun" | "paused" | "resumed">;
-    /** Removes the sink of a sequence that has ended or was cancelled. `hasBegun`: the model has sent a row of the sequence. */
+    /**
+     * Removes the sink of a sequence that has ended or was cancelled. `hasBegun`: the model has sent a token of the sequence, or
+     * its end.
+     */
     close(id: number, tokenCount: number, hasBegun: boolean): void;
   };
   /** Aborting this signal ends the generation: run() rejects with the signal's reason, an Error. */
@@ -96,7 +100,7 @@ export class Generation {
   readonly #open = new Map<number, Choice>();
   /** Ids of sequences that were paused and have not had a new token since. */
   readonly #paused = new Set<number>();
-  /** Ids of sequences of which the model has sent a row. */
+  /** Ids of sequences of which the model has sent a token, or the end without a token. */
   readonly #begun = new Set<number>();
   /** All choices, in order of their index. */
   #choices: readonly Choice[] = [];
@@ -231,9 +235,9 @@ export class Generation {
         }
       },
       onToken: (token, flags, elapsed, logprobs, at) => {
-        // The model may have sent this row before it was notified of the end of the choice.
+        // The model may have sent this token before it was notified of the end of the choice.
         if (!this.#open.has(id)) return;
-        // Rows that arrive during a pause were sent before the pause, so they do not show that the sequence has resumed.
+        // Tokens that arrive during a pause were sent before the pause, so they do not show that the sequence has resumed.
         if (!this.#isPaused && this.#paused.size > 0 && this.#paused.delete(id)) model.places.resumed();
         if (firstUnits === null) {
           firstUnits = elapsed;
@@ -383,8 +387,8 @@ export class Generation {
 }
 
 /**
- * Returns the fields that the jobs of all choices share. All jobs refer to the same prompt array, so a message with all jobs
- * contains the array only once.
+ * Returns the fields that the jobs (SequenceJob) of all choices share. All jobs refer to the same prompt array, so a message with
+ * all jobs contains the array only once.
  */
 function jobOf(request: ResolvedRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;

@@ -7,7 +7,7 @@ import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { Content } from "./adapter-version.ts";
 
-/** Prepares an adapter in the folder `options.folder`, which the function creates. */
+/** Prepares an adapter: checks it and writes it as one GGUF file to the folder `options.folder`, which the function creates. */
 export type Prepare = (options: PrepareOptions, signal: AbortSignal) => Promise<PreparedAdapter>;
 
 export interface AdapterFilesOptions {

@@ -42,7 +42,7 @@ interface Failure extends AdapterFailure {
 
 export class SharedAdapters implements LoraAdapters {
   readonly #options: SharedAdaptersOptions;
-  /** Allows one change at a time, so that a comparison never undoes a change that is not stored yet. */
+  /** Allows one change at a time, so that a comparison with the shared state never undoes a change that is not stored yet. */
   readonly #turns = new Gate(1);
   /** Failures of this replica, by model and alias. */
   readonly #failures = new Map<string, Failure>();
@@ -107,7 +107,8 @@ export class SharedAdapters implements LoraAdapters {
       const adapter = { model, alias, path, generation: loaded.generation };
       if (!(await desired.set({ adapter, isNew: !replace }))) throw alreadyLoaded(adapter);
     } catch (error) {
-      // Otherwise, only this replica would have the adapter. An adapter that replaced another one is corrected at the next comparison.
+      // Without the unload, only this replica would have the adapter. If it replaced another adapter, the next comparison with
+      // the shared state corrects that instead.
       if (!wasHere) await own.unload({ model, alias, expectedGeneration: null }).catch(() => {});
       throw error;
     }
@@ -115,7 +116,7 @@ export class SharedAdapters implements LoraAdapters {
     return loaded;
   }
 
-  /** Compares all adapters with the stored ones and applies the differences. Never rejects. */
+  /** Compares this replica's adapters with those in the shared state and applies the differences. Never rejects. */
   async #follow(): Promise<void> {
     // A comparison that is already queued will see all changes up to now.
     if (this.#isFollowing || this.#isStopped) return;

@@ -6,7 +6,7 @@ import { boundedText } from "../tools/bounded-text.ts";
 
 /** Maximum number of base64 characters of all images of a result. Images beyond the limit are replaced by a description. */
 const MAX_IMAGE_CHARACTERS = 8 * 2 ** 20;
-/** Bytes of a result's size limit that are reserved for the note of boundedText. */
+/** Bytes of a result's size limit that are reserved for the note with which boundedText replaces omitted text. */
 const NOTE_BYTES = 64;
 /** Beginning of every PNG file in base64, without the incomplete last character. */
 const pngBeginning = "iVBORw0KGg";

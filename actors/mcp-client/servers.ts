@@ -92,8 +92,8 @@ export class McpServers {
   }
 
   /**
-   * Reports the tools of all connected servers. Tools of disconnected servers are named too, so that no name changes when a
-   * server connects or disconnects.
+   * Reports the tools of all connected servers. Tools of disconnected servers get names too, although they are not reported, so
+   * that no name changes when a server connects or disconnects.
    */
   #publish(): void {
     const { init, report } = this.#options;

@@ -2,7 +2,10 @@
 
 const dotSegment = /(?:^|[\\/]|%2f|%5c)(?:\.|%2e){1,2}(?:[\\/?#]|%2f|%5c|$)/i;
 
-/** Returns whether one of the patterns matches the whole URI. The run time is linear in the URI for each part of a pattern. */
+/**
+ * Returns whether one of the patterns matches the whole URI. The run time is linear in the length of the URI for each part of a
+ * pattern between two `*`.
+ */
 export function matchesAny(patterns: readonly string[], uri: string): boolean {
   // A server might resolve dot segments, and then read another resource than the one that was checked.
   if (dotSegment.test(uri)) return false;

@@ -1,6 +1,6 @@
-// Adapters of a model's worker: the loaded adapters, their content hashes and their users. An adapter is freed when its last user
-// is released. The step loop, its pooled jobs and the request preparation register users. The model actor loads and unloads
-// adapters.
+// Adapters of a model's worker: the loaded adapters, their content hashes, and their users (jobs and sequences). An adapter is
+// freed when its last user is released. The step loop, its pooled jobs and the request preparation register users. The model
+// actor loads and unloads adapters.
 import type { AdapterHost } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterToLoad } from "../messages.ts";
@@ -11,12 +11,15 @@ export const baseGeneration = "";
 interface Loaded {
   readonly generation: string;
   readonly users: Set<object>;
-  /** Settles when the adapter is freed; null while it accepts new users. */
+  /** Settles when the adapter is freed; null while it accepts new users (jobs and sequences). */
   leaving: Promise<void> | null;
   onUnused: (() => void) | null;
 }
 
-/** Callbacks. `onLeave`: an adapter no longer accepts users. `onFree`: an adapter has no users left and is about to be freed. */
+/**
+ * Callbacks. `onLeave`: an adapter no longer accepts users (jobs and sequences). `onFree`: an adapter has no users left and is
+ * about to be freed.
+ */
 export interface AdapterWatch {
   onLeave(id: number): void;
   onFree(id: number): void;
@@ -65,8 +68,8 @@ export class Adapters {
   }
 
   /**
-   * Unloads an adapter: accepts no new users, and frees the adapter when its last user is released. Resolves when the adapter is
-   * freed, or at once if it is not loaded.
+   * Unloads an adapter: accepts no new users (jobs and sequences), and frees the adapter when its last user is released. Resolves
+   * when the adapter is freed, or at once if it is not loaded.
    */
   async unload(id: number): Promise<void> {
     // A load may still be in progress after its caller has stopped waiting.
@@ -82,8 +85,9 @@ export class Adapters {
   }
 
   /**
-   * Registers a user of an adapter, until release() is called. Throws model_failed if the adapter is not loaded or is being
-   * unloaded. An adapter that is being unloaded accepts a user only as the replacement of its current user `earlier`.
+   * Registers a job or sequence as a user of an adapter, until release() is called. Throws model_failed if the adapter is not
+   * loaded or is being unloaded. An adapter that is being unloaded accepts a user only as the replacement of its current user
+   * `earlier`.
    */
   use(id: number, user: object, earlier: object | null = null): void {
     if (id === 0) return;
@@ -93,7 +97,7 @@ export class Adapters {
     loaded.users.add(user);
   }
 
-  /** Removes a user of an adapter. Does nothing if `user` is not registered. */
+  /** Removes a job or sequence from the users of an adapter. Does nothing if `user` is not registered. */
   release(id: number, user: object): void {
     if (id === 0) return;
     const loaded = this.#loaded.get(id);

@@ -1,4 +1,4 @@
-// Calibration in a model's worker: the state of the collection, computed from the engine's sums.
+// Calibration in a model's worker: starts collecting the inputs of the weight matrices, and computes the status from the engine's sums.
 import type { InputSums, LoadedModel } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { CalibrationStatus } from "../api/calibration.ts";

@@ -1,5 +1,6 @@
-// Frame builder: collects the tokens of one or several steps for one subscriber. It reuses its buffers as long as the subscriber
-// exists. Frames are copies of the exact size, because posting a view of a buffer to another thread copies the whole buffer.
+// Frame builder: collects the tokens of one or several steps for one subscriber, and returns them as a frame (a message). It
+// reuses its buffers as long as the subscriber exists. Frames are copies of the exact size, because posting a view of a buffer to
+// another thread copies the whole buffer.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -66,7 +67,7 @@ export class FrameBuilder {
     this.#rows[flags] = (this.#rows[flags] as number) & ~rowHasToken;
   }
 
-  /** Adds the logprobs of the latest row. */
+  /** Adds the logprobs of the token that was added last. */
   addLogprobs(last: TokenLogprobs): void {
     const flags = this.#rowCount * rowInts - 2;
     this.#rows[flags] = (this.#rows[flags] as number) | rowHasLogprobs;

@@ -103,7 +103,8 @@ async function openStore(
 ): Promise<PrefixStore | null> {
   if (prefixStore === null) return null;
   const fingerprint = await modelFingerprint(spec.path);
-  // The KV of a prompt with images or audio also depends on the encoder, and on the size to which images are scaled.
+  // The encoder and the image size are part of the layout of stored prefixes, because the KV of a prompt with images or audio
+  // also depends on the encoder, and on the size to which images are scaled.
   const projector = spec.images ?? spec.audio;
   const encoder = projector ? `, images by ${await modelFingerprint(projector.path)}` : "";
   const size = spec.images ? `, at most ${spec.images.maxEdge ?? "any number of"} pixels` : "";

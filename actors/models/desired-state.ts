@@ -30,12 +30,15 @@ export class DesiredState {
     return [...this.#calls.keys()].at(-1) === "reload";
   }
 
-  /** Settles the reloads after a load. A reload that was called after a pending unload is not settled. */
+  /** Settles the pending reload calls after a load. A reload that was called after a pending unload is not settled. */
   loaded(outcome: ModelOutcome): void {
     if (!this.has("unload") || !this.isLoaded) this.settle("reload", outcome);
   }
 
-  /** Settles the unloads after an unload. If the last call is an unload or a load has failed, also settles the reloads. */
+  /**
+   * Settles the pending unload calls after an unload. If the last call is an unload, or a load has failed, also settles the
+   * pending reload calls.
+   */
   unloaded(outcome: ModelOutcome): void {
     if (!this.isLoaded || outcome.error !== null) this.settle("reload", outcome);
     this.settle("unload", { ...outcome, error: null });

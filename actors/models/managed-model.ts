@@ -1,9 +1,10 @@
 // ManagedModel: the lifecycle of one model. Every event changes the desired or the actual state and calls reconcile(), which
-// takes the next step towards the desired state. Events: a request arrives or ends, a slot is granted or revoked, the process is
-// up or has ended, an operator's call, the idle timer. The table shows the step for each phase:
+// takes the next step towards the desired state. Events: a request arrives or ends, a slot (ModelSlots: the permission to be in
+// memory) is granted or revoked, the process is up or has ended, an operator's call, the idle timer. Requests reach the model only
+// while its gate (RequestGate) is open. The table shows the step for each phase:
 //
 // | phase    | status              | a reason to load: a waiting  | a reason to unload: a call,     | neither           |
-// |          |                     | request, a final reload      | eviction, idleness              |                   |
+// |          |                     | request, reload as last call | eviction, idleness              |                   |
 // | -------- | ------------------- | ---------------------------- | ------------------------------- | ----------------- |
 // | out      | unloaded, reloading | get a slot, then: starting   | -                               | leave the queue   |
 // | starting | reloading           | wait until up or given up    | for an unload call: stopping    | wait              |
@@ -301,7 +302,7 @@ export class ManagedModel implements SlotUser {
     }
   }
 
-  /** Loads the previous weights again, because requests are waiting for the model. */
+  /** Loads the previous weights again after the new ones could not be loaded, because requests are waiting for the model. */
   #returnTo(weights: ModelWeights, error: ServerError): void {
     this.#options.log.error({ model: this.id, reason: error.message }, "the former weights are loaded again");
     this.#weightsError = error;

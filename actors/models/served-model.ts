@@ -66,7 +66,7 @@ export interface ServedStatistics extends ModelStatistics {
   readonly queueTimeouts: number;
 }
 
-/** Lease of every request on the fixed adapter of a model. */
+/** Lease that every request to a model with a fixed adapter holds on that adapter. */
 export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 
 /** Returns the capabilities of a loaded model. The pooling "rank" yields a score for two texts, so it does not count as embedding. */

@@ -224,7 +224,7 @@ export class Dispatcher implements SequenceOwner {
   onContinue(sequence: RemoteSequence): void {
     const { upstream } = sequence;
     this.#release(sequence);
-    // The rest is requested from the same server, which has the KV cache of the prompt.
+    // The rest of the sequence is requested from the same server, which has the KV cache of the prompt.
     if (upstream?.hasRoom) this.#start(sequence, upstream);
     else this.#enqueue(sequence);
     this.#pump();

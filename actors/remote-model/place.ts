@@ -103,8 +103,8 @@ async function attempt(
 }
 
 /**
- * Returns the tokens of the probe texts according to a server's tokenizer. vLLM's tokenizer converts names of control tokens in
- * the text to these tokens.
+ * Returns the tokens of the probe texts according to a server's tokenizer; null = the server does not tokenize texts. An element
+ * is null if the text contains the name of a control token and the server may convert such names to control tokens, as vLLM does.
  */
 async function probesOf({ connection }: Upstream, found: Found, vocabulary: Vocabulary, settings: RemoteSettings) {
   const probes = await tokenized(connection, found, vocabularyProbes, settings.connectTimeoutMs);

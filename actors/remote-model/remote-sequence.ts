@@ -1,6 +1,6 @@
-// Remote sequence: one sequence that an upstream server generates. It converts the events of the server's stream to rows of
-// frames. The local rules decide where the sequence ends: at the token limit, at end tokens, or where the reasoning budget forces
-// other tokens.
+// Remote sequence: one sequence that an upstream server generates. It converts the events of the server's stream to rows of token
+// frames (the messages that carry tokens). The local rules decide where the sequence ends: at the token limit, at end tokens, or
+// where the reasoning budget forces other tokens.
 import { performance } from "node:perf_hooks";
 import type { UpstreamStream } from "../../engines/remote/connection.ts";
 import { parsed } from "../../engines/remote/connection.ts";
@@ -31,7 +31,10 @@ export interface SequenceOwner {
   frameOf(sequence: RemoteSequence): FrameBuilder | undefined;
   /** Called when the first token has arrived. */
   onBegin(sequence: RemoteSequence): void;
-  /** Called when the last row is in the frame. The stream may still send a final event without tokens. */
+  /**
+   * Called when the last token of the sequence, or its end without a token, is in the frame. The stream may still send a final
+   * event without tokens.
+   */
   onEnd(sequence: RemoteSequence, how: "stop" | "length"): void;
   /** Called when a row was added to the frame. `tokens`: 0 for a row without a text token. */
   onRow(frame: FrameBuilder, tokens: 0 | 1): void;
@@ -55,7 +58,7 @@ export class RemoteSequence {
   readonly avoided = new Set<Upstream>();
   /** Time of the server's latest event, in ms of performance.now(). */
   lastMs = 0;
-  /** Whether the sequence has ended, so that no more rows follow. */
+  /** Whether the sequence has ended, so that no more tokens are added to the frame. */
   isOver = false;
   readonly #owner: SequenceOwner;
   readonly #limits: SequenceLimits;

@@ -120,7 +120,8 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const upstream = chooseByText(candidates, settings.balance, text);
       if (upstream === null) {
         if (!upstreams.some(({ isUp }) => isUp)) throw noServer(upstreams);
-        // All servers that are up are full: the number of turns is computed for all servers, but fewer are up.
+        // All servers that are up are full. This happens if other servers are down, because #turns admits as many requests as all
+        // servers together have slots.
         await sleep(fullMs);
         attempt--;
         continue;

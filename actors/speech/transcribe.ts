@@ -1,4 +1,5 @@
-// Transcription: one call of a model that transcribes. The audio is decoded in a separate process; each audio window is one turn.
+// Transcription: one call of a model that transcribes. The audio is decoded in a separate process. Calls take turns using the
+// model: each audio window is one turn.
 import { stat } from "node:fs/promises";
 import { decodeAudio } from "../../engines/speech/audio/decode.ts";
 import type { TranscribingModel } from "../../engines/speech/speech.ts";

@@ -33,7 +33,7 @@ import { sliceOf } from "./spans.ts";
 /** Maximum number of responses in one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
-/** Maximum size in bytes of a part that is read as a whole. */
+/** Maximum size in bytes of a stored part of a response that is read as a whole. */
 const SHORT_PART_BYTES = 64 * 1024;
 /**
  * Time in ms for which a tombstone is kept after the end of its response. Within this time, a server may repeat a write whose
@@ -318,7 +318,7 @@ export class ResponseStore implements StoredResponses {
   /** Returns the tombstone that replaces a deleted response; null = no tombstone is needed. */
   async #tombstone({ head, share }: Kept): Promise<Entry<KeptHead> | null> {
     const isOwn = head.owner === this.#owners.own;
-    // A response that this server has claimed is stored again when its generation begins.
+    // A response that this server has claimed is stored again when its generation begins, so its deletion needs a tombstone.
     const isClaimed = isOwn && head.isRunning && (head.restarts ?? 0) > 0;
     if (!isClaimed && (isOwn || !(await this.#owners.isAlive(head.owner)))) return null;
     const expiresAt = head.isRunning && !isClaimed ? null : wallTime() + TOMBSTONE_MS;
@@ -357,7 +357,7 @@ export class ResponseStore implements StoredResponses {
     return await this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Returns a reader for a part. A short part is read as a whole, because each read may be a network round trip. */
+  /** Returns a reader for a stored part of a response. A short part is read as a whole, because each read may be a network round trip. */
   #reader(part: Part | undefined): ReadBytes {
     if (part === undefined || part.bytes > SHORT_PART_BYTES) return (from, to) => this.#bytes(part, from, to);
     let whole: Promise<Uint8Array> | null = null;
@@ -367,7 +367,7 @@ export class ResponseStore implements StoredResponses {
     };
   }
 
-  /** Returns a byte range of a part whose entry was read just before. */
+  /** Returns a byte range of a stored part of a response. The response's entry was read just before. */
   async #bytes(part: Part | undefined, from: number, to: number): Promise<Uint8Array> {
     if (from === to || part === undefined) return new Uint8Array(0);
     const bytes = await this.#store.read(part.id, from, to);

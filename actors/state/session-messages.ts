@@ -46,7 +46,7 @@ export function splicesOf(
     .map(([at, group]) => ({ at, remove: at === common ? 0 : 1, messages: group }));
 }
 
-/** Returns the call ids of the last answer that has calls. */
+/** Returns the ids of the tool calls in the most recent answer that has calls. */
 export function lastCallsOf(messages: readonly SessionMessage[]): readonly string[] {
   const last = messages.findLast(({ message }) => (message.toolCalls ?? []).length > 0);
   const answer = messages.filter(({ visible }) => visible === last?.visible);

@@ -70,7 +70,8 @@ export class SessionStore implements Sessions {
     const found = await (id === null ? this.#longest(client, digests) : this.#named(id));
     if (found === null) return null;
     const common = commonLength(found.kept.head.digests, digests);
-    // A request without a session id may arrive while the run that seems to be cut off is still running.
+    // Only a request with a session id gets the messages of a cut-off run. Without an id, the request may arrive while the run
+    // that seems to be cut off is still running.
     const cutOff = id !== null && common === found.kept.head.digests.length;
     const messages = await this.#read<SessionMessage>(found.kept, "messages");
     await this.#touch(found.id, found.kept);
@@ -122,7 +123,7 @@ export class SessionStore implements Sessions {
     }
   }
 
-  /** Updates the session's time of last use. Its parts are not written again. */
+  /** Updates the session's time of last use. Its messages, images and videos are not written again. */
   async #touch(id: string, kept: Kept): Promise<void> {
     const next = { ...kept, head: { ...kept.head, usedAt: this.#now() }, expiresAt: this.#expiry() };
     // If the session has changed since it was read, the change has already updated `usedAt`.

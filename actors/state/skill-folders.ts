@@ -12,7 +12,7 @@ import { readSkill } from "../files/skills/skill-folder.ts";
 export interface FolderSkill {
   readonly skill: Skill;
   readonly folder: string;
-  /** See SkillContent.state. */
+  /** String that changes when the skill's files change (SkillContent.state). */
   readonly state: string;
 }
 

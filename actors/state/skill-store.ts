@@ -244,7 +244,7 @@ function skillOf({ key, head: { displayTitle, createdMs, versions } }: Kept): Sk
   return { id: key, displayTitle, createdMs, versions };
 }
 
-/** Returns the name of the part with the archive of a version. */
+/** Returns the name of the stored part that contains the archive of a version. */
 function archiveName(version: number): string {
   return `v${version}`;
 }

@@ -6,7 +6,7 @@ import type { Span } from "../api/stored-responses.ts";
 /** Maximum number of bytes of one slice. */
 export const SLICE_BYTES = 256 * 1024;
 
-/** Returns one slice of the spans' bytes, starting at byte `at`. Empty after the end; null = a part no longer exists. */
+/** Returns one slice of the spans' bytes, starting at byte `at`. Empty after the end; null = a stored part no longer exists. */
 export async function sliceOf(
   spans: readonly Span[],
   at: number,

@@ -62,7 +62,10 @@ interface AskedOutput {
 
 const translations = new Translations();
 
-/** Prepares a request. `enter` is called at the start of each phase. */
+/**
+ * Prepares a request for generation: tokenizes the prompt and translates the constraints on the output. `enter` is called at
+ * the start of each phase (see TextPhase).
+ */
 export function preparePrompt(
   request: OpenRequest,
   text: TextModel,
@@ -157,13 +160,17 @@ function demandOf({
     grammar,
     calls,
     thinking: tags !== null && mayThink ? { tags, hasBegun } : null,
-    // If the output continues content, the prompt already contains the opening text.
+    // If the output continues an assistant message, the prompt already contains the fixed text with which the format begins an
+    // answer.
     answerOpen: continuesText ? "" : (format?.answerOpen ?? ""),
     notation,
   };
 }
 
-/** Translates a constraint for the grammar engine. The param of an error is the request's grammar field. */
+/**
+ * Translates a constraint for the grammar engine. An error without `param` gets the name of the request field that contains the
+ * grammar, or `tools`.
+ */
 function translated(demand: OutputConstraint): Translation {
   try {
     return translations.of(demand);

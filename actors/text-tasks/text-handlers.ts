@@ -61,7 +61,10 @@ export interface TextTaskTypes {
       readonly truncates: boolean;
       /** Query against which each input is scored; undefined = the inputs are embedded. */
       readonly query: string | undefined;
-      /** Input type of the texts; undefined = the default, or the type that follows from `role`. */
+      /**
+       * Input type of the texts, which selects a prompt prefix or marker; undefined = the default, or the type that follows
+       * from `role`.
+       */
       readonly inputType: string | undefined;
       /** Role of the texts in a comparison of vectors; undefined = no comparison, the texts are only embedded. */
       readonly role: "query" | "document" | undefined;
@@ -89,10 +92,10 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-/** Idle time in ms before a worker imports the body translators. The import takes 0.1 s, and most tasks do not need them. */
+/** Idle time in ms before a worker imports the translators of request bodies. The import takes 0.1 s, and most tasks do not need them. */
 const restMs = 500;
 
-/** Returns the handlers. `loadTranslators` imports the translators at its first call. */
+/** Returns the handlers of all tasks. `loadTranslators` imports the translators of request bodies at its first call. */
 export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): TaskHandlers {
   const models = new Map<string, TextModel>();
   let hasRested = false;

@@ -30,7 +30,10 @@ const truncatedPromptShare = 0.75;
 /** Number of leading characters that are tokenized to find the prompt's first token. No first token is longer. */
 const openingCharacters = 256;
 
-/** Data of a model for text workers. Read only once, because the file may have been deleted when a later worker starts. */
+/**
+ * Data of a model that text workers need. The model's file is read only once, because it may have been deleted when a later
+ * worker starts.
+ */
 export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly prompts?: AttachedModel["prompts"];
@@ -46,7 +49,7 @@ export interface ChatPlan {
   readonly opensThinking: boolean;
   /** Whether the prompt ends inside the content of an assistant message, which the output continues. */
   readonly continuesText: boolean;
-  /** Control tokens that the parser of the format must see. */
+  /** Ids of the control tokens that the parser of the output must receive as text. */
   readonly shownTokens: ReadonlySet<number>;
 }
 
@@ -73,7 +76,7 @@ export class TextModel {
   readonly vocabulary: Vocabulary;
   /** Maximum number of tokens of one sequence (prompt and output). */
   readonly sequenceTokens: number;
-  /** Maximum number of tokens of one input to embed. Lower than the context length if an input must fit into one step. */
+  /** Maximum number of tokens of one input to embed. Lower than the context length if an input must fit into one forward pass. */
   readonly inputLimit: number;
   /** Notation of the grammars that constrain the model's outputs. */
   readonly notation: GrammarNotation;
@@ -160,7 +163,10 @@ export class TextModel {
     return { ...this.#withMedia({ ...rendered, mediaMarker }, keys, request, media), chat };
   }
 
-  /** Returns the tokens of a prompt with images, videos or audio. `keys`: keys of the media items, in the order of their markers. */
+  /**
+   * Returns the tokens of a prompt with images, videos or audio. `keys`: keys of the media items, in the order in which their
+   * markers occur in `text`.
+   */
   #withMedia(
     { text, marker, mediaMarker }: PromptText & { readonly mediaMarker: string },
     keys: readonly string[],
@@ -222,8 +228,8 @@ export class TextModel {
   }
 
   /**
-   * Returns how an image or audio file appears in a prompt: texts, and numbers of tiles. checkMedia() has checked that the model
-   * accepts it.
+   * Returns the parts of a prompt that stand for an image or audio file: texts, and indices of tiles. checkMedia() has checked
+   * that the model accepts the file.
    */
   #partsOf(item: PreparedMedia): readonly (string | number)[] {
     if (item.isAudio) return audioParts((this.#audio as AudioSpec).projector, item.tiles.length);
@@ -244,7 +250,7 @@ export class TextModel {
     return tokens.slice(tokens.length - this.#keptTokens(request, room));
   }
 
-  /** Returns the prompt tokens for generating text between `text` and `suffix`. Throws `unsupported`. */
+  /** Returns the prompt tokens for generating text between `text` and `suffix`. Throws `unsupported` if the model has no infill tokens. */
   #infill(text: string, suffix: string, request: OpenRequest): Int32Array {
     const { infillTokens } = this.vocabulary;
     if (infillTokens === null) {
@@ -282,7 +288,10 @@ export class TextModel {
     return kept;
   }
 
-  /** Returns the tokens of a document to score against a query. Throws `context_length_exceeded`, `unsupported`. */
+  /**
+   * Returns the tokens of a document to score against a query. Throws `context_length_exceeded`, or `unsupported` if the model
+   * has neither a template nor a separator token for such pairs.
+   */
   pairTokens(query: string, document: string): Int32Array {
     const bytes = Buffer.byteLength(query) + Buffer.byteLength(document);
     const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
@@ -297,7 +306,10 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "documents" });
   }
 
-  /** Returns a limit of `tokens` reasoning tokens after a prompt; null = the limit cannot be exceeded. Throws `unsupported`. */
+  /**
+   * Returns a limit of `tokens` reasoning tokens after a prompt; null = no reasoning can follow the prompt. Throws
+   * `unsupported` if a reasoning tag is not a single token.
+   */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const { thinking } = this.#templates.for(false).template;
     return thinking === null ? null : reasoningLimit(this, thinking, tokens, prompt);
@@ -382,8 +394,8 @@ export class TextModel {
   }
 
   /**
-   * Returns the error for a prompt that is too long. `bound`: text before the number `prompt` if it is only a lower bound. The
-   * message uses OpenAI's wording, because clients search for it.
+   * Returns the error for a prompt that is too long. `prompt`: number of tokens. `bound`: text before this number in the
+   * message, such as "at least " if it is only a lower bound. The message uses OpenAI's wording, because clients search for it.
    */
   #tooLong(prompt: number, request: OpenRequest, bound = ""): ServerError {
     const { maxTokens, minTokens, fields } = request;
@@ -412,8 +424,9 @@ function typeOfTokens(inputType: string): ServerError {
 const longestEscape = 6;
 
 /**
- * Returns a lower bound of the rendered prompt's bytes with any template: contents, and arguments of tool calls. If the template
- * may omit reasoning of earlier turns (`dropsThoughts`), assistant contents are not counted, because they may contain reasoning.
+ * Returns a lower bound for the number of bytes of the rendered prompt, valid for any template. It counts the contents of
+ * messages and the arguments of tool calls. If the template may omit reasoning of earlier turns (`dropsThoughts`), the contents
+ * of assistant messages are not counted, because they may contain reasoning.
  */
 function leastBytes(messages: readonly ChatMessage[], dropsThoughts: boolean): number {
   let bytes = 0;
@@ -446,7 +459,8 @@ function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
 
 function checkProbes(model: TextSource, vocabulary: Vocabulary): void {
   const { probes } = model.ready;
-  // If the vocabulary follows the exact rules, results may differ on purpose, and the engine's own tokenizer is not used.
+  // A tokenizer with the exact rules of a tokenizer.json is not checked: its results may differ from the engine's on purpose,
+  // and the engine's tokenizer is not used.
   if (probes === null || vocabulary.isExact) return;
   vocabularyProbes.forEach((text, i) => {
     const expected = probes[i] === undefined ? new Int32Array(0) : probes[i];

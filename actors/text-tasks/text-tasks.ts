@@ -63,7 +63,7 @@ export class TextTasks {
     }
   }
 
-  /** Opens a model on the workers. Returns the key of the model for its tasks. Throws `model_file_invalid`. */
+  /** Opens a model on the workers. Returns the key with which tasks refer to the model. Throws `model_file_invalid`. */
   async open(source: TextSource): Promise<string> {
     const key = `${source.id} #${this.#nextKey++}`;
     try {
@@ -150,7 +150,8 @@ export class TextTasks {
     try {
       return await this.#run(kind, { key, request, media }, options);
     } catch (error) {
-      // The cost of translating a grammar does not depend on the prompt, so the prompt is not part of the digest.
+      // A repetition of this request will be rejected at once, by its digest. The cost of translating a grammar does not depend
+      // on the prompt, so the digest for this phase does not include the prompt.
       if (error instanceof RefusedTask) {
         this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
       }

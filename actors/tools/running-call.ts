@@ -1,7 +1,7 @@
 // Running call: the state of one call that can be cancelled.
 
 export class RunningCall {
-  /** Resolves when the call is cancelled while it runs no process, so that there is nothing to wait for. */
+  /** Resolves when the call has been cancelled and runs no process (any longer). */
   readonly cancelled: Promise<void>;
   #isCancelled = false;
   #stop: (() => Promise<void>) | null = null;

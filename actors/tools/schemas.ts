@@ -77,7 +77,10 @@ export interface BuiltInTool {
   readonly type: ToolType;
   readonly kind: ApprovalRequest["tool"]["kind"];
   readonly label: string;
-  /** Where the tool runs: in the sandbox (name of the sandboxed tool), in the agent loop on the file store, or on the web thread. */
+  /**
+   * Where the tool runs. Name of a sandboxed tool = in the sandbox; `files` = in the agent loop, on the file store; `web` = on
+   * the web thread.
+   */
   readonly runsIn: SandboxedTool | "files" | "web";
 }
 

@@ -28,7 +28,7 @@ export class ToolSession {
   readonly #options: ToolSessionOptions;
   #interpreter: Interpreter | null;
   #usesInterpreter = false;
-  /** Resolves when the interpreter has been ended to make room for others; null = it is not being ended. */
+  /** Resolves when the interpreter has been ended to make room for other sessions; null = it is not being ended. */
   #ending: Promise<void> | null = null;
   /** Whether a cell has run in the interpreter, so that ending it loses variables. */
   #hasVariables = false;
@@ -48,7 +48,7 @@ export class ToolSession {
     return this.#interpreter !== null && !this.#interpreter.hasEnded;
   }
 
-  /** Whether a cell is running or about to run. The interpreter must then not be ended to make room for others. */
+  /** Whether a cell is running or about to run. If so, the interpreter must not be ended to make room for other sessions. */
   get usesInterpreter(): boolean {
     return this.#usesInterpreter;
   }
@@ -150,7 +150,7 @@ export class ToolSession {
     return interpreter !== null;
   }
 
-  /** Ends the interpreter to make room for others. The result of the next Python call then says that the variables are lost. */
+  /** Ends the interpreter to make room for other sessions. The result of the next Python call then says that the variables are lost. */
   async endInterpreter(): Promise<void> {
     this.#ending ??= this.#interpreter?.kill() ?? null;
     await this.#ending;

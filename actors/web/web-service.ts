@@ -49,12 +49,12 @@ export class WebService {
     this.#options = options;
   }
 
-  /** See Web.search. */
+  /** Searches the web, as described at Web.search. */
   search(call: Call & { readonly query: string }, signal: AbortSignal): Promise<readonly FoundPage[]> {
     return this.#run(call, searchMs, signal, (ended) => this.#search(call, ended));
   }
 
-  /** See Web.read. */
+  /** Reads a page, as described at Web.read. */
   read(call: Call & { readonly url: string }, signal: AbortSignal): Promise<PageText> {
     return this.#run(call, readMs, signal, async (ended) => {
       const { url, title, text, isCut } = await this.#options.reader.read(call, ended);

@@ -107,7 +107,7 @@ async function storm(
   over.abort();
   await Promise.all(streams);
   for (const alias of loaded.keys()) await change(url, "unload", { lora_name: alias });
-  // The server frees unused adapters between two steps.
+  // The server frees unused adapters between two steps of the engine.
   for (let i = 0; i < 100 && !(await isEmpty(url)); i++) await sleep(20);
   return seen;
 }

@@ -128,7 +128,8 @@ function versionOf(folder: string): string {
 }
 
 /**
- * Measures prefill and decode of a side that has just been started, after a short warm-up request, and closes the side.
+ * Measures prefill and decode of a side (one of the compared engines) after a short warm-up request, and closes the side. The
+ * side must have just been started.
  */
 async function measure({ label, ask, close }: Side, round: number, rates: Map<string, Rates>): Promise<void> {
   await ask("Say hello.", 16);

@@ -60,8 +60,9 @@ export class Ledger {
   }
 
   /**
-   * Whether a response of a server may be lost. A server that ends while it cannot reach the store also loses the responses that it has
-   * not stored yet: an id waits at most 1 s for the store.
+   * Whether a response of a server may be lost: because a fault may have lost stored data, or because the server ended while it
+   * could not reach the store. Such a server loses responses that clients already know, because it sends a response's id after
+   * at most 1 s, even if the response is not stored yet.
    */
   mayLoseOf(server: ChaosServer): boolean {
     const wasCut = this.#effects.some(({ cutsStore }) => cutsStore === true);

@@ -1,4 +1,5 @@
-// Schedule: random client operations and random faults on a rig, all drawn from one seed, followed by a check of the final state.
+// Schedule: random client operations and random faults on a rig (the servers under test), all drawn from one seed, followed by
+// a check of the final state.
 import { availableParallelism, loadavg } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Dice } from "../../test/fixtures/hostile/dice.ts";
@@ -28,7 +29,7 @@ export interface Outcome {
   readonly ms: number;
 }
 
-/** Runner of schedules: a rig that has warmed up, on which schedules run one after another. */
+/** Runner of schedules: has a rig (the servers under test) that has warmed up, and runs schedules on it one after another. */
 export class Stage {
   readonly rig: ChaosRig;
   readonly #shared: SharedWork;

@@ -106,7 +106,7 @@ async function bertTensors(path: string): Promise<Tensor[]> {
       if (ours === null) continue;
       const values = new Float32Array(bytes / Float32Array.BYTES_PER_ELEMENT);
       await read(new Uint8Array(values.buffer), offset);
-      // GGUF files store the tables that are added to the embedding as F32.
+      // In GGUF files, the position and token type tables, which are added to the embedding, have the type F32.
       const type = /^(?:position_embd|token_types)/.test(ours) ? { type: "F32" as const } : {};
       tensors.push({ name: ours, shape: shape.toReversed(), values, ...type });
     }

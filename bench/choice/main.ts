@@ -97,7 +97,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** Returns the settings of a server. All have the same sizes, so that only the engine differs. */
+/** Returns the settings of a server. All servers have the same numbers of sequences and context tokens, so that only the engine differs. */
 function settingsOf({ path }: Subject, threads: number, flags: readonly string[]): ServerSettings {
   return { model: path, threads, sequences, context: sequences * contextEach, flags, hasShares: true };
 }

@@ -13,7 +13,7 @@ export interface Sizes {
   readonly depth: number;
   readonly newTokens: number;
   readonly sequences: readonly number[];
-  /** Whether both sides compute on the GPU. */
+  /** Whether troupe and llama.cpp compute on the GPU. */
   readonly gpu: boolean;
 }
 
@@ -23,7 +23,7 @@ export type Speeds = ReadonlyMap<string, number>;
 export const prefillKey = "prefill";
 export const decodeKey = (sequences: number): string => `decode ${sequences}`;
 
-/** Returns the flags of llama.cpp's programs that put all layers on the GPU, or none. */
+/** Returns the flags of llama.cpp's programs that put all layers on the GPU or, if `gpu` is false, no layer. */
 export function layersOnGpu(gpu: boolean): string[] {
   return ["-ngl", gpu ? "999" : "0"];
 }

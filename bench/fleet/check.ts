@@ -29,7 +29,7 @@ const mostError = 0.15;
 export interface CheckOptions {
   readonly model: string;
   readonly flags: readonly string[];
-  /** Rates in requests per second; null = fixed shares of the estimated maximum rate. */
+  /** Rates in requests per second; null = fixed fractions of the estimated maximum rate. */
   readonly rates: readonly number[] | null;
   readonly seed: number;
 }
@@ -113,7 +113,7 @@ class RealLoad {
     this.#seed = seed;
   }
 
-  /** Measures on an idle server the half of the time to first token that is not computation, in ms. */
+  /** Measures the overhead of a request on an idle server: the time to first token without the computation. Returns half of it, in ms. */
   async requestMs(times: StepTimes): Promise<number> {
     const [server] = this.#servers;
     if (server === undefined) throw new Error("no server");

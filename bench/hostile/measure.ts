@@ -18,7 +18,7 @@ const warmUpChats = 16;
 
 export interface MeasureOptions extends RigOptions {
   readonly bars: Bars;
-  /** Time for which the bystander is observed before the attack. */
+  /** Time for which the bystander (the well-behaved client) is observed before the attack. */
   readonly quietMs: number;
   /** Maximum time to wait until memory is back to normal. */
   readonly restMs: number;

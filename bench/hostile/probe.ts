@@ -31,7 +31,7 @@ interface CommonProbe {
   readonly obstacle?: () => string | null;
 }
 
-/** Attack that runs while a bystander uses the server. */
+/** Attack that runs while a bystander (a well-behaved client) uses the server. */
 export interface ServerProbe extends CommonProbe {
   readonly settings?: (rig: Rig) => ServerChanges | Promise<ServerChanges>;
   /** Attacks constrained decoding, so the bystander also sends requests with schemas. */

@@ -1,5 +1,5 @@
-// Model without weights that generates tokens at a fixed rate, to measure the code after the engine: step loop, frames,
-// detokenizer, HTTP. Its thread sleeps for the time that a real forward pass would compute.
+// Model without weights that generates tokens at a fixed rate, to measure the code after the engine: step loop, token frames
+// (messages with new tokens), detokenizer, HTTP. Its thread sleeps for the time that a real forward pass would compute.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Capacity, LoadedModel } from "../../engines/engine.ts";

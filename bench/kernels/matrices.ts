@@ -96,8 +96,8 @@ function randomRows(type: number, elements: number): Uint8Array {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     bytes[i] = state >>> 24;
   }
-  // Sets the high byte, which holds sign and exponent. As F16 the value is at least 0.125. As BF16 the value is the same, but
-  // the last bit of the exponent is random.
+  // Sets the high byte of each float. It holds the sign and the exponent; for BF16, the last bit of the exponent is in the
+  // other byte and stays random. All values are at least 0.125.
   const highByte = name === "BF16" ? 0x3e : 0x30;
   for (let block = 0; block < bytes.length; block += blockBytes) {
     for (const at of floatsAt[name] ?? [0]) bytes[block + at + 1] = highByte;

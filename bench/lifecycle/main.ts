@@ -25,8 +25,8 @@ const allowedMs = 2000;
 /** Waiting time after which streams and a forward pass are in progress. */
 const settleMs = 300;
 /**
- * Maximum memory growth in the second half: this share of all memory, plus growthMiB. The first half is not limited, because
- * heaps grow until they fit the streams.
+ * Maximum memory growth in the second half of the rounds: this fraction of the memory after the first half, plus growthMiB. The
+ * growth in the first half is not limited, because heaps grow until they fit the streams.
  */
 const growthShare = 0.1;
 const growthMiB = 16;

@@ -21,9 +21,7 @@ interface Subject {
   readonly mmap: boolean;
 }
 
-/**
- * Ways to load a model. The others are compared with the first one. A mapped file is neither read nor copied before it is used.
- */
+/** Ways to load a model. The first way is the baseline of the comparison. A mapped file is neither read nor copied before it is used. */
 const subjects: Readonly<Record<string, Subject>> = {
   llama: { engine: "llama", mmap: true },
   "llama-read": { engine: "llama", mmap: false },

@@ -25,7 +25,7 @@ export const usage = `npm run bench -- mutants [FLAGS]: damaged images, audio fi
   --save        write bench/results/mutants.md
 `;
 
-/** Shares of the kinds in the total number of mutants. */
+/** Fraction of each kind in the total number of mutants (damaged files). */
 const shares: Readonly<Record<Kind, number>> = {
   images: 0.35,
   audio: 0.3,

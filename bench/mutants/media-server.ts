@@ -83,7 +83,7 @@ export class MediaServer {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** Sends a mutant and judges the response. Audio is transcribed if `turn` is even, and sent in a chat if it is odd. */
+  /** Sends a mutant (damaged file) and judges the response. Audio is transcribed if `turn` is even, and sent in a chat if it is odd. */
   async verdictOn(kind: MediaKind, bytes: Buffer, turn: number): Promise<Pick<Outcome, "result" | "detail">> {
     try {
       const { status, code, message } = await this.#answerTo(kind, bytes, turn);

@@ -1,5 +1,5 @@
-// Trials of images, audio files and videos: the server's own decoders, in processes with limits, decode the mutants. Some mutants are
-// sent to a server instead.
+// Trials of images, audio files and videos: the server's own decoders, in processes with limits, decode the mutants (damaged
+// files). Some mutants are sent to a server instead.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { diceOf, mutantOf, type Source } from "../../test/fixtures/mutants/mutat
 import type { MediaServer } from "./media-server.ts";
 import { judged, type MediaKind, type Outcome, type Trials } from "./outcome.ts";
 
-/** Server that receives every `every`-th mutant. */
+/** Server that receives every `every`-th mutant (damaged file). */
 interface ServerShare {
   readonly server: MediaServer;
   readonly every: number;

@@ -12,7 +12,7 @@ import type { Outcome, Trials } from "./outcome.ts";
 
 const program = fileURLToPath(new URL("./model-process.js", import.meta.url));
 const watchMs = 100;
-/** Mutants per process. The number is limited because the memory of a damaged model is freed only by a later garbage collection. */
+/** Number of mutants (damaged models) per process. It is limited, because their memory is freed only by a later garbage collection. */
 const batch = 100;
 /** Time limit for a mutant and for the start of the process, in ms; generous, because other programs may use the machine. */
 const limitMs = 60_000;

@@ -1,5 +1,5 @@
-// Outcome of a mutant: the file was read, it was rejected with an error code, or it ended the process that loaded it. Every other
-// outcome is a violation ("broken").
+// Outcome of a mutant (damaged file): the file was read, it was rejected with an error code, or it ended the process that
+// loaded it. Every other outcome is a violation ("broken").
 import type { ErrorCode } from "../../runtime/errors.ts";
 
 export const kinds = ["images", "audio", "video", "onnx", "mmproj", "reload"] as const;

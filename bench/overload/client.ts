@@ -127,7 +127,10 @@ class Exchange {
     else if (this.#hangUp && "afterTexts" in this.#hangUp && textCount >= this.#hangUp.afterTexts) this.#leave();
   }
 
-  /** Returns the offset of the body in `data` when the head is complete. */
+  /**
+   * Adds `data` to the head (status line and headers) of the response. Returns the offset of the body in `data` if the head is
+   * now complete.
+   */
   #readHead(data: Buffer, nowMs: number): number {
     if (this.#head === "") this.#headMs = nowMs;
     const before = this.#head.length;

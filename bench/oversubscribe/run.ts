@@ -11,7 +11,7 @@ import {
 import type { StepLoop, Subscriber } from "../../actors/model/step/step-loop.ts";
 import { greedySampling } from "../../engines/generation.ts";
 
-/** Maximum duration of a run. */
+/** Maximum duration in ms of a run of all generations. */
 const limitMs = 20 * 60_000;
 const noticeMs = 5_000;
 

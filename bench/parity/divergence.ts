@@ -1,6 +1,6 @@
 // Divergence of one model's logits from another's, averaged over many positions of a real text. Pure arithmetic.
 
-/** Means over all compared positions. */
+/** Divergence of a tested model from a reference model: means over the compared positions, and the number of these positions. */
 export interface Divergence {
   readonly positions: number;
   readonly referencePerplexity: number;

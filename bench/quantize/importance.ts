@@ -37,10 +37,10 @@ export interface ErrorRatios {
 }
 
 /**
- * Quantizes the model at `from` with an importance matrix: with our encoder to the file `ours`, with llama.cpp's encoder to `theirs`.
- * The tensors get the types of the file `like`, which llama.cpp's quantizer wrote without an importance matrix. Returns the error
- * ratios of the tensors that have an importance; null if no tensor had to be encoded. Throws if llama.cpp's encoder without importance does not reproduce the bytes of
- * `like`.
+ * Quantizes the model at `from` with an importance matrix: with our encoder to the file `ours`, with llama.cpp's encoder to
+ * `theirs`. The tensors get the types of the file `like`, which llama.cpp's quantizer wrote without an importance matrix.
+ * Returns the error ratios of the encoded tensors that have an importance; null if there are none. Throws if llama.cpp's
+ * encoder, used without the importance matrix, does not reproduce the bytes of `like`.
  */
 export async function writeWithImportance(
   { from, like, ours, theirs }: Readonly<Record<"from" | "like" | "ours" | "theirs", string>>,

@@ -31,7 +31,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     save,
   } = await sideOptions(flags, defaultRounds);
   const sizes = { model, threads, sequences: maxSequences, context: maxSequences * contextEach };
-  // The prompt cache is off, because both sides send the same prompts to this llama-server and the second side would profit from it.
+  // The prompt cache is off. Through troupe and directly, this llama-server gets the same prompts, so a cache would speed up
+  // the measurement that comes second.
   const far = await startPeer(peerProgram ?? "llama-server", { ...sizes, flags: ["--no-cache-prompt", ...peerFlags] });
   const near = await startTroupe({ ...sizes, flags: ["--engine", "remote", "--url", far.url, ...troupeFlags] });
   try {

@@ -1,5 +1,5 @@
 // Benchmark of the scheduler: CPU time of the scheduling policy per step, without an engine, with a full queue. Also simulates
-// slot shares and drafts.
+// the sharing of slots between clients, and speculative decoding.
 import { performance } from "node:perf_hooks";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";

@@ -1,5 +1,6 @@
-// Simulation of slot shares with different slot_share_secs. Measures how long other clients wait for a first token while one
-// client holds all slots, and how many tokens that one client loses. The scheduler is real; the model only advances a clock.
+// Simulation of slot shares: a client that waits too long (setting slot_share_secs) gets a slot of the client with the most
+// slots. Measures, for several values of the setting, how long other clients wait for a first token while one client holds all
+// slots, and how many tokens that one client loses. The scheduler is real; the model only advances a clock.
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";

@@ -182,7 +182,7 @@ class Soak {
     return takeSample({ pid: server.pid, places: server.places, temporaryFolder, stateDir, heapBytes });
   }
 
-  /** Removes all but the last 1000 responses from the ledger, because a run lasts for hours. */
+  /** Removes all but the last 1000 responses from the ledger (the record of all responses), because a run lasts for hours. */
   #forgetResponses(): void {
     for (const id of [...this.ledger.responses.keys()].slice(0, -1000)) this.ledger.responses.delete(id);
   }

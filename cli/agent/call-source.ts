@@ -5,7 +5,7 @@ export interface CallSource {
   readonly language: "python" | "shell";
   /** The code, or the commands in order. */
   readonly texts: readonly string[];
-  /** The other arguments. */
+  /** Arguments of the call other than the code or commands. */
   readonly rest: Readonly<Record<string, unknown>>;
 }
 

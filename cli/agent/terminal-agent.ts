@@ -69,7 +69,10 @@ export class TerminalAgent {
     return interruptedAnswer(this.#unsaved);
   }
 
-  /** Returns an inference with the models of `inference`. Its `generate` runs the agent loop, with tools. */
+  /**
+   * Returns an object with the interface of `inference`: `models` returns the models of `inference`, and `generate` runs the
+   * agent loop, with tools.
+   */
   over(inference: Pick<Inference, "models">): Pick<Inference, "generate" | "models"> {
     return { models: () => inference.models(), generate: (request, signal) => this.generate(request, signal) };
   }

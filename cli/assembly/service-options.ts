@@ -94,8 +94,8 @@ function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): Pre
 }
 
 /**
- * Returns the first model, as the target model of a draft model; null if it runs on other servers. With a draft model, there is
- * only one other model.
+ * Returns the target model for a draft model: the first model, because a draft model requires that there is only one model;
+ * null if that model runs on other servers.
  */
 function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel | null {
   const [model] = config.models;

@@ -1,5 +1,5 @@
-// Measurement of a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokenizer, in one
-// thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
+// Measurement of a loaded model through the real step loop: scheduler, forward pass, sampler, token frames (messages with new
+// tokens) and detokenizer, in one thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,
@@ -27,7 +27,7 @@ export interface Workload {
 export interface Measurement {
   /** Prompt tokens per second for prefill and embedding, new tokens per second for decode; the sum over all sequences. */
   readonly tokensPerSecond: number;
-  /** Fraction of the time that is spent outside the engine's forward pass: in scheduler, sampler, frames and detokenizer. */
+  /** Fraction of the time that is spent outside the engine's forward pass: in scheduler, sampler, token frames and detokenizer. */
   readonly outsideShare: number;
 }
 

@@ -53,7 +53,10 @@ export interface Origin extends Omit<Given, "value"> {
   readonly model: number | null;
 }
 
-/** Model to load. A template that is not set for this model has the value of the general key. */
+/**
+ * Model to load. Settings that are also general keys, such as the chat template, have the value of the general key if they are
+ * not set for this model.
+ */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   /** Name of the model in requests and messages: its alias, or its model_id. */
   readonly id: string;

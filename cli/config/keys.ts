@@ -97,7 +97,7 @@ export function isPerModel(group: GroupName): boolean {
 /** Key with all its names. */
 export interface KeyEntry {
   readonly group: GroupName;
-  /** Name in Config. */
+  /** Name of the setting in Config, such as `maxSeqs`. */
   readonly field: string;
   /** Main name of the key, as in a settings file. */
   readonly name: string;

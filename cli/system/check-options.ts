@@ -1,4 +1,4 @@
-// Options of the doctor's checks, from the settings.
+// Options of the checks of `troupe doctor`, from the settings.
 
 import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
 import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
@@ -9,8 +9,8 @@ import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
 /**
- * Returns the options. `models`: models whose memory need is checked. null if the caller is a server; then no ports are checked
- * either.
+ * Returns the options. `models`: models for which the free memory is checked. A server passes null; then neither models nor ports
+ * are checked.
  */
 export function checkOptions(
   config: Config,

@@ -1,4 +1,4 @@
-// Module of the child process that runs the doctor's checks for a server. Started by inspector.ts.
+// Module of the child process in which a server runs the checks of `troupe doctor`. Started by inspector.ts.
 import type { Diagnosis } from "../../runtime/host/system.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { CheckOptions } from "./checks.ts";

@@ -1,4 +1,4 @@
-// Checks of the doctor. Each finds a problem of this machine and suggests a solution. A check never throws. The checks load
+// Checks of `troupe doctor`. Each finds a problem of this machine and suggests a solution. A check never throws. The checks load
 // native code and block the thread for about a second.
 import { execFile } from "node:child_process";
 import { constants } from "node:fs";

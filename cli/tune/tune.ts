@@ -72,7 +72,7 @@ async function settingsOf(config: Config, model: ModelConfig, path: string): Pro
   };
 }
 
-/** Fields of the settings that the recommendation sets. */
+/** Settings that the recommendation chooses itself. The user's values of these settings are not repeated. */
 const decided: ReadonlySet<string> = new Set([
   ...["modelId", "isq", "engine", "threads", "maxSeqs", "maxNumBatchedTokens", "maxModelLen", "kvCache"],
 ]);

@@ -32,7 +32,7 @@ const plainSource: SourceOptions = {
   ...{ overrides: {}, tokenizer: null, slice: null, architecture: null, queryHeads: 1 },
 };
 
-/** Fields of a job that describe the machine. runTuningInChild() adds them. */
+/** Fields of a tuning job that depend on the machine. The caller leaves them out; runTuningInChild() adds them. */
 type HostPart = "engines" | "backend" | "memory" | "folder";
 
 export interface TuneSettings extends Omit<TuneJob, HostPart | "warnings" | "floatType" | "level"> {

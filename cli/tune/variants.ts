@@ -1,5 +1,6 @@
-// Variants of a model: the combinations of number types of its tensors with which it is measured. If two quantization levels
-// lead to the same types, they are one variant. This happens if the rows of the model do not fit the block length of a type.
+// Variants of a model: versions of it whose tensors have different number types. A tuning compares their speeds. If two
+// quantization levels lead to the same types, they are one variant. This happens if the rows of the model do not fit the block
+// length of a type.
 import type { TuneQuality } from "../../actors/api/tuning.ts";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
 import type { ModelSource } from "../../engines/quantization/conversion/model-source.ts";

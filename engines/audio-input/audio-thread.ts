@@ -17,7 +17,7 @@ interface AudioThreadStart extends EncoderStart {
   readonly bands: number;
   /** Maximum length of an audio file in seconds. */
   readonly maxSeconds: number;
-  /** Maximum number of windows that fit into the model's context. */
+  /** Maximum number of audio windows (30 seconds each) that fit into the model's context. */
   readonly maxWindows: number;
 }
 
@@ -71,7 +71,7 @@ export class AudioThread {
     await this.#encoder.dispose();
   }
 
-  /** Throws if the audio has too many windows. Called before the windows are encoded, because each takes seconds. */
+  /** Throws if the audio has too many windows. Called before the windows are encoded, because encoding one takes seconds. */
   #checkLength(seconds: number): void {
     const { maxWindows } = this.#start;
     const windows = Math.ceil(seconds / windowSeconds);

@@ -22,13 +22,14 @@ export interface CollectedText {
   readonly chunks: number;
 }
 
-/** Maximum number of logits per chunk: 64 MiB. */
+/** Maximum number of logits of a chunk. They take 64 MiB of memory. */
 const maxLogits = 2 ** 24;
 
 export async function start({ init, progress }: PlaceContext<CalibrationRun>): Promise<CollectedText> {
   const { engine, text, chunkTokens } = init;
   const { tokenizer } = await readModelMetadata(init.spec.path);
-  // llama.cpp computes the end of the last layer only for tokens whose output is requested, and the logits of these tokens need memory.
+  // llama.cpp computes the end of the last layer only for tokens whose output is requested. So as many outputs are requested as
+  // `maxLogits` allows.
   const outputs = engine === "llama" ? Math.floor(maxLogits / tokenizer.tokens.length) : 1;
   const wanted = Math.max(1, Math.min(chunkTokens, outputs));
   const spec = { ...init.spec, extraLogitsRows: wanted };

@@ -25,7 +25,10 @@ export interface TextOptions {
   readonly onProgress: (fraction: number) => void;
 }
 
-/** Returns sums over the inputs of the matrices of the GGUF file at `path`. Throws `config_invalid` if no engine can run the model. */
+/**
+ * Returns, for each matrix of the GGUF file at `path`, sums of the squares of its inputs. Throws `config_invalid` if no engine can run the
+ * model.
+ */
 export async function collectFromText(
   path: string,
   { text, threads, signal, onProgress }: TextOptions,

@@ -7,10 +7,10 @@ import { spellBytes } from "../text/tokenizer/byte-alphabet.ts";
 import { mergeSymbols, type PairRank } from "../text/tokenizer/encoding/merge.ts";
 
 const endOfWord = "</w>";
-/** Placeholder for endOfWord inside a word: one character, which is not in the byte alphabet. */
+/** Placeholder for `</w>` while the symbols of a word are merged: one character, which is not in the byte alphabet. */
 const endMark = "\ue000";
 const maxTokens = 1_000_000;
-/** Number of token positions of the text encoders in use. */
+/** Number of tokens that CLIP's text encoders read. Used if tokenizer_config.json names no limit, or a limit above `mostLength`. */
 const usualLength = 77;
 const mostLength = 1024;
 
@@ -39,7 +39,7 @@ export class ClipTokenizer {
     this.#pad = this.#special(config, "pad_token", "<|endoftext|>");
     this.#unknown = this.#special(config, "unk_token", "<|endoftext|>");
     const length = config.get("model_max_length").number() ?? usualLength;
-    // A tokenizer without a limit states an enormous length.
+    // The config of a tokenizer without a limit has an enormous number as the limit.
     this.length = length > mostLength ? usualLength : length;
     if (!Number.isInteger(this.length) || this.length < 3) {
       throw config.get("model_max_length").invalid(`is ${length}; expected a whole number from 3`);
@@ -95,7 +95,7 @@ export class ClipTokenizer {
 
   #special(config: JsonField, key: string, otherwise: string): number {
     const field = config.get(key);
-    // A token is a string, or an object with a field for it.
+    // A token is a string, or an object whose field `content` is the string.
     const text = (typeof field.value === "object" ? field.get("content") : field).text() ?? otherwise;
     const id = this.#ids.get(text);
     if (id !== undefined) return id;

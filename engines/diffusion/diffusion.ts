@@ -77,7 +77,7 @@ export interface ImageInProgress {
   readonly done: number;
   /** Computes the next evaluation. */
   advance(): Promise<void>;
-  /** Turns the current latents into an image. Throws model_failed if they contain no numbers. */
+  /** Decodes the current latents into an image. Throws model_failed if the decoder returns NaN or a wrong number of values. */
   pixels(): Promise<Pixels>;
 }
 

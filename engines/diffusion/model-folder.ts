@@ -7,7 +7,7 @@ import { TokenizerFolder } from "../files/checkpoint/tokenizer/source/tokenizer-
 import { JsonField } from "../files/json-field.ts";
 import { readSchedulerConfig, type SchedulerConfig } from "./schedulers/config.ts";
 
-/** Text-to-image pipelines that have this layout. */
+/** Names of the supported text-to-image pipelines, which model_index.json states. */
 const pipelines = [
   "StableDiffusionPipeline",
   "OnnxStableDiffusionPipeline",
@@ -20,7 +20,7 @@ const pipelines = [
 
 const defaultScaling = 0.18215;
 const defaultLevels = 4;
-/** Side of the latents of the first models, assumed if unet/config.json is missing. */
+/** Width and height in latents for which the first Stable Diffusion models were trained. Default of `sample_size`. */
 const defaultSampleSize = 64;
 const mostSize = 8192;
 

@@ -1,4 +1,4 @@
-// U-Net: the session that estimates the noise in the latents, with the inputs that this kind of model needs.
+// U-Net: the ONNX session that estimates the noise in the latents. SDXL and consistency models have additional inputs.
 import { ServerError } from "../../runtime/errors.ts";
 import { type Onnx, type OnnxSession, openSession, runSession } from "../onnx/onnx.ts";
 import { floatsOf, inputsOf, type OnnxPort, tensorFor } from "../onnx/tensors.ts";
@@ -7,7 +7,7 @@ import type { EncodedPrompt } from "./text-encoders.ts";
 
 const required = ["sample", "timestep", "encoder_hidden_states"];
 const known = [...required, "text_embeds", "time_ids", "timestep_cond"];
-/** Factor of the guidance strength in its embedding. */
+/** Factor by which the guidance strength is multiplied before it is encoded as sines and cosines. */
 const guidanceUnit = 1000;
 
 export interface LatentShape {
@@ -19,7 +19,7 @@ export interface LatentShape {
 /** Inputs that are the same in all evaluations of an image. */
 export interface Conditions {
   readonly latents: LatentShape;
-  /** Sizes in pixels. */
+  /** Size of the image in pixels. */
   readonly width: number;
   readonly height: number;
   readonly guidance: number;

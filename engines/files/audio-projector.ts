@@ -24,7 +24,7 @@ export interface AudioEncoderSizes {
   readonly epsilon: number;
   /** Number of bands of the spectrogram. */
   readonly bands: number;
-  /** Number of encoder positions that become one embedding, counted after neighbouring pairs were averaged if `averagesPairs`. */
+  /** Number of neighbouring encoder positions that become one embedding. If `averagesPairs`, an averaged pair counts as one position. */
   readonly stack: number;
   readonly averagesPairs: boolean;
   /** Number of floats of an embedding. */

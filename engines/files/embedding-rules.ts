@@ -6,7 +6,7 @@ import { JsonField } from "./json-field.ts";
 export const promptsKey = "troupe.embedding.prompts";
 export const multiVectorKey = "troupe.embedding.multi_vector";
 
-/** Texts before an input. */
+/** Prompts: texts that are put before an input. */
 export interface EmbeddingPrompts {
   /** Text by name of the input type, such as `query`. */
   readonly texts: Readonly<Record<string, string>>;
@@ -21,7 +21,7 @@ export interface MultiVectorRules {
   readonly documentMarker: string | null;
   /** Length in tokens to which a query is padded with mask tokens; 0 = no padding. */
   readonly queryTokens: number;
-  /** Whether other tokens attend to these mask tokens. */
+  /** Whether other tokens attend to the mask tokens with which a query is padded. */
   readonly attendsToMasks: boolean;
   /** Tokens of documents whose vectors are left out (punctuation). */
   readonly skipped: readonly string[];

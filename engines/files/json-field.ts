@@ -33,7 +33,7 @@ export class JsonField {
     return new JsonField(this.file, this.name === "" ? shown : `${this.name}.${shown}`, value);
   }
 
-  /** Returns a field of the same name with another value, for example with the field's key as value. */
+  /** Returns a field that errors call by the same name, but with another value, for example the field's own key. */
   with(value: unknown): JsonField {
     return new JsonField(this.file, this.name, value);
   }

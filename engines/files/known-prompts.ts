@@ -11,7 +11,7 @@ const instruction = "Instruct: Given a web search query, retrieve relevant passa
 
 interface KnownModel {
   readonly architecture?: string;
-  /** Matches the name in lower case, with `-` between words. */
+  /** Matches the model's name in lower case, with `-` between words. */
   readonly name?: RegExp;
   readonly texts: Texts;
 }

@@ -7,7 +7,7 @@ import type { DefaultedField } from "../generation.ts";
 import type { OwnSetting } from "../sampling-defaults.ts";
 import { readHead } from "./gguf/reader.ts";
 
-/** `origin`: key from which the value was read, and the name of the file if it is not the model file. */
+/** Sampling settings of a model. The `origin` of a value is its key in the model file, or another file and the key in it. */
 export type ModelSampling = Readonly<Partial<Record<DefaultedField, OwnSetting>>>;
 
 export const generationConfigFile = "generation_config.json";

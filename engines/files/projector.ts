@@ -46,7 +46,7 @@ export interface TilingRules {
    * whole image. null = no such grid: the whole image is the only tile, scaled to fit and padded.
    */
   readonly gridEdge: number | null;
-  /** How a larger image is cut into a grid, in addition to one tile of the whole image; null = it is not cut. */
+  /** How an image larger than one tile is cut into a grid of tiles, in addition to one tile of the whole image; null = it is not cut. */
   readonly slices: SliceRules | null;
   readonly kernel: "linear" | "cubic" | "lanczos3";
   /** Colour of the padding, 0..255. */
@@ -82,7 +82,7 @@ export interface ImageRules {
   readonly attendsAhead: boolean;
 }
 
-/** Sizes of the encoder. */
+/** Sizes of the image encoder. */
 export interface EncoderSizes {
   readonly layers: number;
   readonly width: number;

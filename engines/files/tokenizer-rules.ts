@@ -41,7 +41,7 @@ export interface ExactRules {
     readonly takesWords: boolean;
     readonly longestWord: number;
   };
-  /** WordPiece: ids of pieces inside a word whose text begins with U+2581. */
+  /** WordPiece: ids of pieces inside a word that look like pieces at the start of a word, because their text begins with U+2581. */
   readonly inside: readonly number[];
 }
 
@@ -54,7 +54,7 @@ export function parseExactRules(text: string): ExactRules {
       return { normalizers, words, added, model, inside };
     }
   } catch {
-    // The error below names the key.
+    // Parse errors are ignored, because the error below names the key.
   }
   throw new ServerError("model_file_invalid", `${exactRulesKey} is not what troupe writes; convert the model again`);
 }

@@ -1,5 +1,5 @@
 // Image program: common code of the programs that decode an image in a separate process. They read the encoded image from stdin and write
-// to stdout a line of JSON (the header), then the bytes of all parts.
+// to stdout a line of JSON (the header), then the bytes of all parts (tiles or frames).
 import type sharp from "sharp";
 
 interface Output<Head> {
@@ -26,7 +26,7 @@ async function run<Head>(decode: (library: typeof sharp, image: Buffer) => Promi
   process.stdout.write(Buffer.concat(parts));
 }
 
-/** Splits the output of an image program. `body`: the bytes of all parts. */
+/** Splits the output of an image program into its header (`head`) and the bytes of all tiles or frames (`body`). */
 export function splitOutput<Head>(output: Buffer): { readonly head: Head; readonly body: Buffer } {
   const end = output.indexOf("\n");
   return { head: JSON.parse(output.toString("utf8", 0, end)) as Head, body: output.subarray(end + 1) };

@@ -52,7 +52,7 @@ function allTiles(grid: PreparedMedia["grid"]): number[] {
   return Array.from({ length: grid === null ? 1 : grid.rows * grid.columns + 1 }, (_, tile) => tile);
 }
 
-/** Returns the tile of the whole image first, then the tiles of the grid. */
+/** Returns the parts for MiniCPM-V: the tile of the whole image first, then the tiles of the grid, each between tags. */
 function minicpmParts(grid: PreparedMedia["grid"], nestsSlices: boolean): (string | number)[] {
   const { rows, columns } = grid ?? { rows: 0, columns: 0 };
   const parts: (string | number)[] = ["<image>", rows * columns, "</image>"];

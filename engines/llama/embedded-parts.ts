@@ -1,6 +1,6 @@
 // Embedded parts: feeds the rows of a step whose prompts contain images or audio, as far as their last embedded part (a tile or an audio
-// window). A pass of llama.cpp contains either tokens or embeddings. Therefore each part has its own passes, and the text before a part has
-// one. The text after the last part is computed later, in the pass with the other rows of the step.
+// window). A pass of llama.cpp contains either tokens or embeddings. Therefore each part is fed in passes of its own, and the text before
+// it in another pass. The text after the last part is computed later, in the pass with the other rows of the step.
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, EmbeddedPart } from "../batch.ts";
@@ -19,7 +19,7 @@ export interface EmbeddedSizes {
 }
 
 export class EmbeddedParts {
-  /** For each row of the batch: index of the first token that run() has not fed. These tokens are left to the pass with the other rows. */
+  /** For each row of the batch: number of tokens that run() has fed. The tokens after them are left to the pass with the other rows. */
   readonly first: Int32Array;
   readonly #context: NativeContext;
   readonly #text: NativeBatchView;

@@ -252,8 +252,8 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // In mode `streams` (a KV cache for each sequence), a step has prompt rows or decode rows, not both. A model that
-    // cannot drop tokens is the exception: it gets no padding tokens, so prompt rows fill the gaps between sequence ids.
+    // In mode `streams` (a KV cache for each sequence), a step has either prompt rows or decode rows. Models that cannot
+    // drop tokens are the exception: they get no padding tokens, so prompt rows fill the gaps between their sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 
 /** Image, frame of a video or audio file whose tiles are known. Plain data. */
 export interface PreparedMedia {
-  /** Key in the request. */
+  /** Key of the file among the request's media. */
   readonly key: string;
   /** Digest of the encoded file, in hexadecimal digits; for audio, after the word `audio` and a space. */
   readonly digest: string;

@@ -61,10 +61,10 @@ interface EncodedTile {
   readonly embeddings: Float32Array;
 }
 
-/** File that is being prepared. */
+/** Preparation of a file that several requests may wait for. */
 interface Preparation {
   readonly entry: Promise<MediaEntry>;
-  /** One function for each request that waits for the file: whether it still waits. If none does, no further tile is computed. */
+  /** A function for each request that wants the file: whether it still waits. If no request waits, no further tile is computed. */
   readonly wanted: (() => boolean)[];
 }
 
@@ -129,7 +129,7 @@ export class ModelMedia {
     return bytes;
   }
 
-  /** Returns the parts of a prompt that are embeddings. Throws model_failed if they are not held. */
+  /** Returns the tiles of a prompt with their embeddings. Throws model_failed if `owner` holds no embeddings of a tile. */
   spans(owner: object, hold: number, tiles: readonly TileSpan[]): PromptSpan[] {
     const held = this.#holds.get(owner)?.get(hold);
     const rules = this.#options.images?.file.rules;

@@ -25,7 +25,8 @@ export function tensorFor(onnx: Onnx, { name, type }: OnnxPort, values: Numbers,
     case "float64":
       return new onnx.Tensor(type, Float64Array.from(values), dims);
     case "float16":
-      // Where Float16Array exists, the library creates one from the bits, which its own native part cannot read (version 1.30.0).
+      // The tensor is created as uint16, and its type is set afterwards. For "float16", the library would convert the bits to a
+      // Float16Array if the system has this class; its native part cannot read such an array (version 1.30.0).
       return Object.assign(new onnx.Tensor("uint16", toHalf(values), dims), { type });
     case "int32":
       return new onnx.Tensor(type, Int32Array.from(values, Math.trunc), dims);

@@ -2,9 +2,9 @@
 // llama-server sends no event. The next event contains the bytes of all tokens since the previous event, but only the id of the last one.
 import type { TokenTexts } from "../text/tokenizer/token-texts.ts";
 
-/** Maximum length in bytes of a left-out token; longer tokens are not considered. */
+/** Maximum length in bytes of a token that llama-server left out of the stream; longer tokens are not considered. */
 const maxPieceBytes = 16;
-/** Maximum number of left-out tokens in one event. Each of them ends within a character, which has at most 4 bytes. */
+/** Maximum number of tokens that llama-server left out before one event. Each ends within a character, which has at most 4 bytes. */
 const maxMissing = 8;
 
 export class SplitCharacters {

@@ -89,7 +89,7 @@ export interface EventReader {
 }
 
 export interface Dialect {
-  /** Name of the dialect in messages and settings. */
+  /** Name of the dialect (protocol of the upstream) in messages and settings. */
   readonly name: string;
   /** Notation in which the upstream accepts grammars; null = it accepts no grammars. */
   readonly grammar: GrammarNotation | null;

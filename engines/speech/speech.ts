@@ -10,7 +10,7 @@ export type SpeechTask = "speak" | "transcribe";
 export interface SpeechSpec {
   readonly engine: SpeechEngineName;
   readonly task: SpeechTask;
-  /** Piper: the .onnx file. Kokoro and Whisper: the folder. espeak: "espeak". */
+  /** Piper: the .onnx file. Kokoro and Whisper: the folder. espeak-ng: the constant "espeak-ng". */
   readonly path: string;
   /** Number of compute threads. */
   readonly threads: number;
@@ -40,7 +40,7 @@ export interface SpeechCard {
 
 export interface Phrase {
   readonly text: string;
-  /** Id of a voice of the card. */
+  /** Id of a voice, one of SpeechCard.voices. */
   readonly voice: string;
   /** Speaking rate, 0.25..4; 1 = the voice's own rate. */
   readonly speed: number;

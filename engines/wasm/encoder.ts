@@ -101,7 +101,7 @@ export class WasmEncoder implements LoadedModel {
     }
   }
 
-  /** Assigns rows of the pooled outputs to each row of the batch, and sets them to zero. */
+  /** Assigns rows of the pooled outputs to each batch row (a whole sequence), and sets these outputs to zero. */
   #placeOutputs(batch: Batch): void {
     const { pooledRow } = this.#output;
     let rows = 0;
@@ -141,7 +141,7 @@ export class WasmEncoder implements LoadedModel {
     this.#nextPage = 0;
   }
 
-  /** Runs the pass in the pass descriptor and pools its rows. Row 0 of the pass is row `firstRow` of the batch. */
+  /** Runs the pass in the pass descriptor and pools its rows (sequences). Row 0 of the pass is batch row `firstRow`. */
   #runPass(firstRow: number): void {
     const pass = this.#pass;
     const { pooledLength } = this.capabilities;
@@ -155,8 +155,8 @@ export class WasmEncoder implements LoadedModel {
   }
 
   /**
-   * Adds a row of the batch to the pass. Each row gets the next unused KV pages; all pages are free again after the
-   * pass.
+   * Adds a row of the batch (a whole sequence) to the pass. Each row gets the next unused KV pages; all pages are free
+   * again after the pass.
    */
   #add(batch: Batch, row: number): void {
     const pass = this.#pass;

@@ -98,7 +98,7 @@ async function loadModel(
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
     threads,
     passTokens: passLength,
-    // A row with images or audio may become several rows of a pass.
+    // A row of a batch (tokens of one sequence) that contains images or audio may become several rows of a pass.
     maxRows: takesMedia ? passLength : Math.min(capacity.maxSequences, passLength),
     maxOutputs: Math.min(capacity.maxLogitsRows, passLength),
     blockTokens: capacity.blockTokens,
@@ -151,9 +151,10 @@ function sizeKv(
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = availableMemory();
-  // Without a KV budget, the cache takes a quarter of `freeBytes` (kv-budget.ts). A budget that is a fraction takes
-  // that fraction. Cache and weights must fit in the memories of the threads, so `freeBytes` is at most `room`. Without
-  // a budget, it is at most 2 * `room`, so the cache takes at most half of `room`.
+  // Cache and weights must fit in the memories of the threads, which leave `room` bytes for the cache. If the KV budget
+  // is a fraction, the cache takes this fraction of `freeBytes`, so `freeBytes` must not exceed `room`. Without a
+  // budget, the cache takes a quarter of `freeBytes` (kv-budget.ts). The limit 2 * `room` then means that it takes at
+  // most half of `room`.
   const room = roomBytes(threads) - tensorBytes(table);
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };

@@ -41,8 +41,8 @@ export class WasmModel implements LoadedModel {
   readonly adapters: WasmAdapters | null;
   readonly calibration: Calibration;
   /**
-   * Null: this engine has no tokenizer. The text workers read their vocabulary from the same model file, so it needs no
-   * check.
+   * Null: this engine has no tokenizer with which the vocabulary of the text workers could be verified. The vocabulary needs no check,
+   * because the text workers read it from the same model file.
    */
   readonly tokenize = null;
   readonly #pooler: Pooler;
@@ -111,8 +111,8 @@ export class WasmModel implements LoadedModel {
     for (let row = 0; row < batch.rowCount; row++) {
       const start = batch.position[row] as number;
       const end = start + (batch.length[row] as number);
-      // If a row wants logits of several tokens, the tokens after the first of these may be drafts. The next step may
-      // overwrite drafts, so they do not count as settled (final).
+      // If a row wants logits of several tokens, all of these tokens except the first may be drafts (of speculative decoding). The next
+      // step may overwrite drafts, so they do not count as settled (final).
       const settled = end - Math.max((batch.logitsCount[row] as number) - 1, 0);
       if (this.kv.write(batch.slot[row] as number, start, end, settled)) continue;
       throw new ServerError("model_failed", `no KV memory for ${end} tokens: they were not reserved before the step`);
@@ -226,9 +226,9 @@ function wholePartFrom(batch: Batch, row: number, from: number): EmbeddedPart | 
 }
 
 /**
- * Returns the model's capabilities. In some X-LoRA mixtures, slots keep their adapter weights after some number of
- * tokens. Later rows then skip the first pass, so the KV of the first pass has gaps. Sequences of such a mixture cannot
- * be truncated, copied or saved.
+ * Returns the model's capabilities. In some X-LoRA mixtures, slots keep their adapter weights after some number of tokens. Later rows
+ * then skip the first pass, which computes the weights, so the KV of the first pass has gaps. Sequences of such a mixture cannot be
+ * truncated, copied or saved.
  */
 function capabilitiesOf(
   { graph, passTokens }: PartitionPlan,

@@ -25,7 +25,7 @@ export const createSpeech: RouteHandler = async (exchange, context) => {
   const { first, events } = await begunCall<SpeakEvent>(call);
   if (first.type !== "begin") throw new ServerError("internal", "a speech call did not begin");
   const headers = isEvents ? eventStreamHeaders : { "content-type": first.contentType, "cache-control": "no-store" };
-  // The first audio is also awaited, because synthesis of the first sentence may fail.
+  // The first audio is awaited before the response begins, because synthesis of the first sentence may fail.
   const next = await events.next();
   if (next.done === true) throw incomplete();
   await send(exchange, headers, isEvents, next.value, events, context.config.readerStallMs);

@@ -31,7 +31,7 @@ type TextField = "content" | "reasoning_content" | "refusal";
 /** Constant text of the chunks of one choice. */
 interface ChoiceFrame {
   readonly delta: string;
-  /** Constant text before the value of each field, by field name: `delta` followed by the field's name. */
+  /** Constant text before the value of each text field, by field name: the text `delta`, then the name of the field. */
   readonly before: Readonly<Record<TextField, string>>;
   hasRole: boolean;
 }

@@ -16,7 +16,7 @@ export interface CompletionHead {
 }
 
 export interface CompletionOptions extends CompletionHead {
-  /** Text before the choices of each prompt: the prompt if `echo` is set. Empty without `echo`. */
+  /** One text per prompt: the echoed prompt that precedes each of its choices. The list is empty without `echo`. */
   readonly prefixes: readonly string[];
   readonly shows: ShownOfTokens;
 }

@@ -44,7 +44,7 @@ export const explorerPage: Asset = { contentType: html, body: page };
 
 const made: ReadonlyMap<string, Asset> = new Map([["start.js", { contentType: script, body: start }]]);
 
-/** Files from the package, with their content types. */
+/** Files of the Swagger UI package, with their content types. */
 const shipped: ReadonlyMap<string, string> = new Map([
   ["swagger-ui-bundle.js", script],
   ["swagger-ui.css", "text/css; charset=utf-8"],

@@ -30,7 +30,7 @@ export const ready: RouteHandler = async (exchange, context) => {
     ...hindrances(models.statusOf("default")),
     ...(await overload(context)),
   ];
-  // Adapters are loaded after the models.
+  // Adapters are loaded after the models, so the server may still be starting although the models are ready.
   if (reasons.length === 0 && isStarting()) reasons.push("the server is starting");
   if (reasons.length > 0) unavailable(exchange, reasons);
   else exchange.text(200, ["OK", ...degradations(replicas)].join("\n"));

@@ -8,8 +8,8 @@ import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";
 /**
- * Accept header passed to the library, which requires both types. The response is converted to JSON for clients that do not
- * accept streams.
+ * Accept header passed to the MCP library, which requires both JSON and event streams. The response is converted to JSON for
+ * clients that do not accept streams.
  */
 const BOTH = `application/json, ${EVENT_STREAM}`;
 

@@ -95,7 +95,7 @@ export class Sessions {
   /** Open sessions by id, ordered from the least recently used to the most recently used. */
   readonly #open = new Map<string, Session>();
 
-  /** Sessions begun on other replicas that are being opened on this one, by id. */
+  /** Sessions that began on other replicas and are currently being opened on this replica, by id. */
   readonly #adopting = new Map<string, Promise<Session>>();
 
   constructor(options: SessionOptions) {

@@ -113,7 +113,7 @@ function commonError({ data: { error_code: code } }: ProgressEvent): (typeof sea
   return code === "queue_full" ? "too_many_requests" : "unavailable";
 }
 
-/** Decoded `encrypted_content`. */
+/** Decoded field `encrypted_content` of a web page: session of the agent run, and the page's description and content. */
 interface HeldContent {
   readonly session: string;
   readonly description: string;

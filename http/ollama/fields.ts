@@ -113,7 +113,7 @@ type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export interface GenerationFacts {
   readonly model: string | null | undefined;
   readonly isStreamed: boolean;
-  /** Whether the request, which then has no prompt, loads or unloads the model; null: the request is a generation. */
+  /** Change of the model's state that a request without a prompt asks for; null: the request is a generation. */
   readonly change: "load" | "unload" | null;
 }
 

@@ -151,7 +151,7 @@ async function answerBackground(
 ): Promise<void> {
   const { config, responses } = context;
   const run = await responses.beginBackground(plan, exchange.request.bodyBytes);
-  // A claimed response has no client here. Its reply ends when the response has begun and counts as running.
+  // A response taken over from another server has no client here. Its HTTP reply ends as soon as the response has begun.
   const isRead = plan.restart === null || plan.restart.count === 0;
   // The reader is created before the first event. The log then keeps all events that the client has not received.
   const reader = isRead ? run.log?.creatorReader(exchange.request.signal) : undefined;

@@ -173,8 +173,8 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   /**
    * Returns a promise to wait for before text with the response id is sent; null if there is nothing to wait for. It resolves
-   * when the response is in the store, because the client may use the id on another replica, or after this process has been
-   * killed. If the store is unavailable or slow, it resolves after MOST_HELD_MS.
+   * when the response is in the store. From then on, the client can use the id on another replica, even after this process has
+   * been killed. If the store is unavailable or slow, it resolves after MOST_HELD_MS.
    */
   held(): Promise<unknown> | null {
     const { saver } = this.#owner;
@@ -226,7 +226,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       this.#hasEnded = true;
       this.log?.close();
     }
-    // The last write begins before the client receives the last text, because that text waits for pending writes (see `held`).
+    // The last write to the store begins before the last text is returned, so that this text waits for the write (see `held`).
     if (isEnd && this.status !== "failed") this.#plan.onItems?.(itemTexts(withoutLogprobs(this.#fold.state.output)));
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
@@ -255,7 +255,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const body = this.#bodyNow(state);
     const interrupted = this.#bodyNow(interruptedState(state));
     const running = { isRunning: true, status: state.status, body, interrupted };
-    // The stored output is empty, because a response in progress cannot be continued.
+    // The list of stored output items is empty, because no response can continue a response in progress.
     const { restart } = this.#plan;
     const record = {
       ...this.added({ id: this.id, ...running, output: itemTexts([]), outputStart: null, events: null }),

@@ -37,8 +37,8 @@ export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
  */
 const MAX_TRIES = 4;
 /**
- * Number of attempts, and milliseconds between attempts, of writes that must succeed even if the store is unavailable: the mark
- * that a response has output, and the deletion of a response that is not running.
+ * Number of attempts, and milliseconds between attempts, of writes that must succeed even if the store is temporarily
+ * unavailable: the mark that a response has output, and the deletion of a response that is not running.
  */
 const LOST_TRIES = 120;
 const LOST_RETRY_MS = 500;
@@ -48,11 +48,14 @@ const LOST_RETRY_MS = 500;
  */
 const SETTLE_MS = 4000;
 /**
- * Milliseconds after which a reader gets the error that a response is not stored yet. Until then, a replica may still store it,
- * because the shared state was unavailable.
+ * Maximum milliseconds for which the read of an unknown response waits, if the shared state was unavailable. A replica that
+ * could not store the response may do so within this time. Afterwards, the read fails with the error that the response is not
+ * stored yet.
  */
 const READ_MS = 10_000;
-/** Milliseconds between requests to other replicas while the shared state has only just become available again. */
+/**
+ * Milliseconds between requests to other replicas about an unknown response, shortly after the shared state was unavailable.
+ */
 const ASK_AGAIN_MS = 250;
 
 export interface ResponsesOptions {
@@ -96,7 +99,7 @@ export class Responses implements RunOwner {
   #backgroundBytes = 0;
   /** Called when the last background response has ended. */
   readonly #onIdle: (() => void)[] = [];
-  /** Pending writes that give responses to other servers. */
+  /** Pending writes that release responses, so that other servers may generate them. */
   readonly #releases = new Set<Promise<void>>();
   #isStopping = false;
 
@@ -151,7 +154,7 @@ export class Responses implements RunOwner {
       run.forget();
       throw error;
     }
-    // Events that are already in the log are published too, after the response is stored.
+    // The events are published only now, because the response must be stored first. The log may already have some events.
     if (this.#replicas !== null && run.log !== null) {
       const { id, log } = run;
       void publishEvents({ id, log, replicas: this.#replicas, settled: () => this.saver.settled(id) });
@@ -441,8 +444,8 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Ends a response that another replica deletes. This replica deletes it too, because the other one may lose its connection to
-   * the store before it does.
+   * Ends a response that another replica deletes. This replica deletes it too, because the other replica may lose its
+   * connection to the store before it has deleted the response.
    */
   async #forgetForOther(id: string): Promise<true | null> {
     const answer = await this.#endForOther(id, (run) => run.forget());
@@ -508,9 +511,9 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Reads a response with `read`, which returns null if the store does not have it; null: it is not stored. If the shared store
-   * was unavailable, a client may know an id before the replica that generated the response has stored it. In this case, waits
-   * for that replica. Throws storage_unavailable if the response is still not stored.
+   * Looks up a response by calling `read`, which returns null if the response is not in the store. Returns the result; null =
+   * not stored. If the shared store was unavailable, a client may know an id before the replica that generated the response has
+   * stored it. In this case, waits for that replica. Throws storage_unavailable if the response is still not stored.
    */
   async #read<T>(id: string, read: () => Promise<T | null>): Promise<T | null> {
     if (!isResponseId(id)) return null;

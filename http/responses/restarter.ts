@@ -51,8 +51,8 @@ export class Restarter {
       for (const id of this.#failed) await this.#giveUp(id);
       if (isReady()) for (const claimed of await responses.claim(this.#waiting)) void this.#restart(claimed);
     } catch (error) {
-      // The store's client logs once that the store is unavailable. The next search finds the responses that this one has
-      // missed.
+      // A ServerError means that the store is unavailable, which the store's client logs once. The next search finds the
+      // responses that this search has missed.
       if (!(error instanceof ServerError)) log.error({ err: error }, "the search for responses to restart failed");
     }
     if (this.#isStopped) return;
@@ -84,7 +84,7 @@ export class Restarter {
         return null;
       } catch (error) {
         if (error instanceof ServerError && error.code === "draining") {
-          // This server is stopping too.
+          // This server is stopping, so another server must generate the response.
           await responses.release(claimed.id);
           return null;
         }

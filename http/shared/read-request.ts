@@ -32,7 +32,7 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request, takesUntyped);
   const input: TranslationInput = { parameters, unknownFields };
-  // The body stays counted in the body budget, because the text worker holds it now, and the route holds its translation later.
+  // All bytes stay counted in the memory budget of bodies: now for the text worker, and later for the translation in the route.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const own = ownMemory(body);

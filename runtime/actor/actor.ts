@@ -12,7 +12,7 @@ import { failure, type ReplyCallback } from "./ref.ts";
 
 /**
  * Receives programming errors, and the errors of failed tells (messages without a reply). `at` has
- * the form "actor.method at place".
+ * the form "actor.method at place", where the place is the name of a thread or process.
  */
 export type OnError = (error: unknown, at: string) => void;
 

@@ -25,7 +25,10 @@ export interface AskOptions {
   readonly transfer?: readonly Transferable[];
 }
 
-/** Reference to an actor. A message must not be changed after it was sent, because it is not copied within a place. */
+/**
+ * Reference to an actor. A message must not be changed after it was sent, because it is not copied if the actor runs in the same
+ * thread or process.
+ */
 export interface Ref<P> {
   readonly place: string;
   readonly name: string;
@@ -38,7 +41,7 @@ export interface Ref<P> {
   tell<K extends keyof P & string>(method: K, message: MessageOf<P, K>, transfer?: readonly Transferable[]): void;
 }
 
-/** Delivers messages to the actors of one place, without static types. */
+/** Delivers messages to the actors of one place (thread or process), without static types. */
 export interface Route {
   ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], onReply: ReplyCallback): void;
   tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void;

@@ -117,7 +117,7 @@ export class StreamHub {
   }
 
   #post(entry: Entry): void {
-    // Uses setImmediate instead of a microtask. One incoming frame wakes many consumers, and each takes several microtasks.
+    // Uses setImmediate instead of a microtask. One incoming message wakes many readers, and each takes several microtasks.
     // setImmediate runs after these microtasks and after the other messages of the same poll. It adds no delay, because it is
     // the event loop's next phase.
     if (this.#outbox.length === 0) setImmediate(() => this.#flush());

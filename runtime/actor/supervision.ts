@@ -18,15 +18,15 @@ export interface RestartPolicy {
 
 export interface SuperviseOptions<Ready> {
   readonly name: string;
-  /** Starts the place. The signal fires if the supervisor is stopped during the start. */
+  /** Starts the place (thread or process). The signal fires if the supervisor is stopped during the start. */
   readonly start: (signal: AbortSignal) => Promise<Place<Ready>>;
   readonly policy: RestartPolicy;
   readonly clock?: Clock;
-  /** Called when the place has started. If this throws, the place is killed and counts as crashed. */
+  /** Called when the place (thread or process) has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
   /**
-   * Called when the place has ended or did not start. `next`: time in ms until the place is started again; null if it is not
-   * restarted.
+   * Called when the place (thread or process) has ended or did not start. `next`: time in ms until the place is started again;
+   * null if it is not restarted.
    */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
   /** Called when the supervisor has given up. No further calls follow. */
@@ -34,7 +34,7 @@ export interface SuperviseOptions<Ready> {
 }
 
 export interface Supervisor {
-  /** Stops the place permanently, even while it starts. Resolves when the place has ended. */
+  /** Stops the place (thread or process) permanently, even while it starts. Resolves when the place has ended. */
   stop(deadlineMs: number): Promise<void>;
 }
 
@@ -68,7 +68,7 @@ class PlaceSupervisor<Ready> implements Supervisor {
     return this.#stopRequest.signal.aborted;
   }
 
-  /** Starts the place and waits until it ends. Never rejects. */
+  /** Starts the place (thread or process) and waits until it ends. Never rejects. */
   async #start(): Promise<void> {
     let startError: unknown = null;
     let upAt: number | null = null;

@@ -46,7 +46,7 @@ export class ActorSystem {
     };
   }
 
-  /** Starts an actor in this place. Its name must not be in use. A full mailbox rejects messages with `mailbox_full`. */
+  /** Starts an actor in this thread or process. Its name must not be in use. A full mailbox rejects messages with `mailbox_full`. */
   spawn<P extends Protocol<P>>(
     name: string,
     behaviour: Behaviour<P>,
@@ -64,7 +64,7 @@ export class ActorSystem {
     return makeRef<P>(endpoint.peer, name, this.#route(endpoint), this.#clock);
   }
 
-  /** Connects this place with a peer: the actors of both can then send messages to each other. */
+  /** Connects this thread or process with a peer. The actors of this place and of the peer can then send messages to each other. */
   attach(endpoint: Endpoint): void {
     this.#route(endpoint);
   }

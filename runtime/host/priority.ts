@@ -4,7 +4,7 @@ import { setPriority } from "node:os";
 
 /**
  * Lowers the priority of this process to a niceness of 1..19. Linux may first divide processor time between sessions
- * (autogroups) and only then between the processes of a session. A place that runs as a process leads its own session, so the
+ * (autogroups) and only then between the processes of a session. A child process of the server leads its own session, so the
  * niceness is also set for this session. Errors are ignored: if the system does not allow the change, the process keeps its
  * normal priority.
  */

@@ -43,9 +43,9 @@ export interface BuildFacts {
 export interface TrialReport {
   /** Prefill speed of one sequence, in prompt tokens/s. For an encoder: tokens/s of the encoded texts. */
   readonly prompt: number;
-  /** Decode speed of one sequence. */
+  /** Decode speed of one sequence in tokens/s; null for an encoder. */
   readonly oneRow: number | null;
-  /** Total decode speed of 16 sequences in one batch. */
+  /** Total decode speed of 16 sequences in one batch, in tokens/s; null for an encoder. */
   readonly sixteenRows: number | null;
   /** Memory of the weights in bytes. */
   readonly weightBytes: number;
@@ -85,7 +85,7 @@ export interface Diagnosis {
   readonly checks: readonly Check[];
 }
 
-/** Collects facts. Both methods read them at each call, without blocking the calling thread. */
+/** Collects the system information. `info` and `diagnose` read it anew at each call, without blocking the calling thread. */
 export interface SystemInspector {
   info(): Promise<SystemInfo>;
   diagnose(): Promise<Diagnosis>;

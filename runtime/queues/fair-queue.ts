@@ -7,7 +7,7 @@ import { type Link, LinkedList } from "./linked-list.ts";
 interface Lane<T> {
   readonly client: string;
   readonly items: LinkedList<T>;
-  /** Link of this lane in the list `#newcomers` or `#round`. */
+  /** Link of this lane (the queue of one client) in the list `#newcomers` or `#round`. */
   turn: Link<Lane<T>>;
   isNewcomer: boolean;
 }
@@ -104,7 +104,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.keys();
   }
 
-  /** Checks that every item is in exactly one lane, and every lane in exactly one list. Throws if not. */
+  /** Checks that every item is in exactly one lane (queue of one client), and every lane in exactly one list. Throws if not. */
   checkIntegrity(): void {
     const lanes = [...this.#newcomers, ...this.#round];
     const items = lanes.flatMap((lane) => [...lane.items]);
@@ -133,7 +133,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return lane;
   }
 
-  /** Removes and returns the first lane that has items. Drops empty lanes before it. */
+  /** Removes and returns the first lane (queue of one client) that has items. Drops the empty lanes before it. */
   #nextOf(list: LinkedList<Lane<T>>): Lane<T> | undefined {
     for (let lane = list.first; lane !== undefined; lane = list.first) {
       list.remove(lane.turn);

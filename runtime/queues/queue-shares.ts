@@ -60,7 +60,7 @@ export class QueueShares {
       );
       if (most === null) return null;
       const { done, value } = most.requests.next();
-      // If the iterator is done, the client's other requests cannot be displaced.
+      // If the iterator is done, none of the client's remaining requests may be displaced.
       most.waiting = done ? 0 : most.waiting - value.length;
       if (!done) displaced.push(...value);
     }

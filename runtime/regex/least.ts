@@ -75,7 +75,7 @@ function sourcesOf(automaton: Automaton): { of(at: number): Int32Array } {
   return { of: (at) => sources.subarray(starts[at], starts[at + 1]) };
 }
 
-/** States of one part that are equivalent so far: each character leads all of them to the same part. */
+/** States of one part of the partition that are equivalent so far: each character leads all of them to the same part. */
 interface Group {
   readonly part: number;
   readonly runs: readonly number[];
@@ -136,7 +136,7 @@ class Partition {
     return found;
   }
 
-  /** Yields the groups of each part. */
+  /** Groups the states by part, and within each part by the parts to which their characters lead. Yields the groups of each part. */
   #groups(states: ReadonlySet<number>): Iterable<readonly Group[]> {
     const byHash = new DefaultMap<number, Group[]>(() => []);
     const byPart = new DefaultMap<number, Group[]>(() => []);

@@ -30,7 +30,7 @@ class Builder {
   /** Finished states. The targets of a state come before it in the list. */
   readonly #states: State[] = [];
   readonly #numbers = new Map<string, number>();
-  /** Open states along the last added text, and the characters of that text. */
+  /** Open states (states that later texts may still use) along the last added text, and the characters of that text. */
   readonly #open: OpenState[] = [{ accepts: false, edges: [] }];
   #chars: readonly number[] = [];
 

@@ -6,7 +6,7 @@ export type SandboxMode = "auto" | "on" | "off";
 export type SandboxProfile = "developer" | "restricted";
 export type SandboxNetwork = "none" | "loopback" | "full";
 
-/** Settings of the sandbox, section [sandbox]. */
+/** Settings of the sandbox, from the section [sandbox] of the configuration. */
 export interface SandboxSettings {
   readonly mode: SandboxMode;
   readonly profile: SandboxProfile;

@@ -23,7 +23,7 @@ interface Changes {
 }
 
 export class ChangeLog {
-  /** Maps [number] of a change to its key in UTF-8, and [0] to the number of the last change. */
+  /** Maps the number of a change to the key of the changed entry (UTF-8). The row with the number 0 has the number of the last change. */
   readonly #changes: Table;
 
   constructor(tables: Tables) {

@@ -26,12 +26,12 @@ export interface EntryRow {
   readonly by: "born" | "expiresAt";
   /** Time in the row's key. If the entry does not exist or has a different time, the row is stray. */
   readonly at: number;
-  /** The share; null if the row does not belong to a share. */
+  /** Share (the entries of one client) to which the row belongs; null if it belongs to none. */
   readonly share: string | null;
 }
 
 interface Share extends Totals {
-  /** Time at which the oldest entry of the share was added. */
+  /** Time at which the oldest entry of the share (of the client) was added, in milliseconds since 1970. */
   readonly oldest: number;
 }
 
@@ -47,13 +47,14 @@ export class Ledger {
   /** Keys: [expiresAt, key] of every entry that expires. */
   readonly #expiries: Table;
   readonly #shares: Table;
-  /** Keys: [share, born, key] of every entry. */
+  /** Keys: [share, born, key] of every entry. A share is the entries of one client; `born` is the time of addition. */
   readonly #byShare: Table;
   /**
-   * Keys: [entries, -oldest, share] of every share. Among shares with equal counts, the share with the oldest entry is last.
+   * Keys: [number of entries, -oldest, share] of every share (the entries of one client). `oldest`: time at which the oldest
+   * entry was added. Among shares with equal counts, the share with the oldest entry is last.
    */
   readonly #mostEntries: Table;
-  /** Keys: [bytes, -oldest, share] of every share. */
+  /** Keys: [bytes, -oldest, share] of every share (the entries of one client). `oldest`: time at which the oldest entry was added. */
   readonly #mostBytes: Table;
 
   constructor(tables: Tables) {
@@ -90,12 +91,12 @@ export class Ledger {
   }
 
   /**
-   * Returns the row of the oldest entry of the largest share. The entry `spared` is never returned. null if there is no other
-   * entry.
+   * Returns the row of the oldest entry in the share (the entries of one client) with the most entries or bytes, as `what`
+   * says. Skips the entry with the key `spared`. Returns null if there is no other entry.
    */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
-    // Two shares are enough. If the largest share has only the spared entry, the second largest share has an entry to return.
+    // The two largest shares are enough: if the largest one has only the spared entry, the second one has an entry to return.
     for (const [, , share] of most.last(2)) {
       for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
         if (owner === share && key !== spared)
@@ -120,8 +121,8 @@ export class Ledger {
   }
 
   /**
-   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. If the
-   * share has no more rows, however, its counts are set to 0.
+   * Removes a row whose entry does not exist. Does not change the counts, because the row may not have been counted. But if it
+   * was the last row of its share (the entries of one client), the counts of the share are set to 0.
    */
   removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {

@@ -49,9 +49,9 @@ export function preparedBytes(part: Prepared): number {
 export class Parts {
   readonly #tables: Tables;
   readonly #now: () => number;
-  /** Maps [part, number of the chunk] to the chunk. */
+  /** Maps [id of the part, number of the chunk] to the chunk. */
   readonly #chunks: Table;
-  /** Maps [part] of each part that was written in advance to its Unclaimed record. */
+  /** Maps the id of each part that was written in advance, but is in no entry yet, to its Unclaimed record. */
   readonly #unclaimed: Table;
   readonly #ids: Table;
 

@@ -152,7 +152,7 @@ export class TaskCrew {
   /** Number of quick workers that are not needed. A negative value is the number of missing workers. */
   get #surplus(): number {
     const workers = this.#kind(false);
-    // A broken worker has a stand-in too: the one that replaces it.
+    // A broken worker has a stand-in too: the worker that will replace it.
     const standIns = workers.filter(({ load, isBroken }) => load?.hasStandIn || isBroken).length;
     return workers.length - this.#wanted - standIns - Math.max(0, -this.#surplusSlow);
   }

@@ -21,7 +21,7 @@ export class TaskLanes<Task extends WaitingTask> {
   readonly #options: TaskLanesOptions;
   readonly #quick = new FairQueue<Task>();
   readonly #slow = new FairQueue<Task>();
-  /** Number of tasks in both lanes, by client. */
+  /** Number of waiting tasks by client, in the quick and the slow queue together. */
   readonly #shares = new QueueShares();
 
   constructor(options: TaskLanesOptions) {
@@ -37,14 +37,14 @@ export class TaskLanes<Task extends WaitingTask> {
   }
 
   /**
-   * Returns the error that rejects a new task of this client; null if the task may enter a lane. If the lanes are full, the new
-   * task may displace a task of another client.
+   * Returns the error that rejects a new task of this client; null if the task may be queued. If the limit on waiting tasks is
+   * reached, the new task may displace a task of another client.
    */
   refusalFor(client: string): ServerError | null {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
 
-  /** If the lanes are full, rejects the newest task of the client with the most waiting tasks. */
+  /** If the limit on waiting tasks is reached, rejects the newest task of the client with the most waiting tasks. */
   makeRoomFor(client: string): void {
     const newestOf = (other: string) => this.#newestOf(other);
     for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
@@ -87,7 +87,7 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#taken(this.#slow.take());
   }
 
-  /** Moves a client's tasks from the quick lane to the slow one. */
+  /** Moves a client's waiting tasks from the queue of quick tasks to the queue of slow tasks. */
   moveToSlow(client: string): void {
     for (const task of [...this.#quick.newestOf(client)].reverse()) {
       this.#quick.remove(task);

@@ -16,10 +16,10 @@ import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import { TaskLanes, type TaskLanesOptions } from "./task-lanes.ts";
 import type { TaskWorker } from "./task-worker.ts";
 
-/** Maximum input size in bytes of a task that starts in the quick lane. Tasks with a larger input start in the slow lane. */
+/** Maximum input size in bytes of a task that starts in the queue of quick tasks. Larger ones start in the slow queue. */
 const maxQuickBytes = 8 * 2 ** 20;
 /**
- * A task whose input was transferred may continue as a slow task if fewer slow tasks than this number run, even if
+ * While fewer slow tasks than this number run, a task whose input was transferred may continue as a slow task, even if
  * `slowWorkers` is lower. Such a task cannot be restarted later, so it would otherwise be rejected.
  */
 const maxSlow = 2;
@@ -205,7 +205,7 @@ export class TaskPool {
     return canSpare && slowWorkerCount < slowWorkers ? [...freeSlow, ...free] : freeSlow;
   }
 
-  /** Takes the next task of the quick lane; undefined if none may start now. */
+  /** Takes the next task from the queue of quick tasks; undefined if none may start now. */
   #nextQuick(): Task | undefined {
     const { free, freeCount, isChanging } = this.#crew;
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
@@ -224,8 +224,8 @@ export class TaskPool {
   }
 
   /**
-   * Starts a task that was taken from a lane. Returns false if there is no task, or if the task has to wait for a worker that
-   * has its shared value.
+   * Starts a task that was taken from a queue. Returns false if there is no task, or if the task has to wait for a worker that
+   * has loaded the shared value that the task needs.
    */
   #startNext(task: Task | undefined, workers: readonly TaskWorker[], isSlow: boolean): boolean {
     if (task === undefined) return false;
@@ -298,14 +298,14 @@ export class TaskPool {
     this.#dispatch();
   }
 
-  /** Called when a client has had a slow task. Moves the client's waiting tasks to the slow lane. */
+  /** Called when a client has had a slow task. Moves the client's waiting tasks to the queue of slow tasks. */
   #setSlow(client: string): void {
     this.#paces.slow(client);
     this.#lanes.moveToSlow(client);
   }
 
   /**
-   * Ends the worker of a task. The task waits in the slow lane for a restart. If its input was
+   * Ends the worker of a task. The task waits in the queue of slow tasks to be started again. If its input was
    * transferred, it is rejected instead.
    */
   #putOff(worker: TaskWorker): void {

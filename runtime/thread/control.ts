@@ -5,20 +5,20 @@ import type { ErrorRecord } from "../errors.ts";
 
 export const controlChannel = "place";
 
-/** Messages from the spawner to the place. */
+/** Messages from the spawner to the thread or process that it has started (its place). */
 export type Command =
   | { readonly kind: "start"; readonly module: string; readonly init: unknown }
   | { readonly kind: "stop" }
-  /** The place replies with a pong; see PlaceOptions.answersWithinMs. */
+  /** The thread or process replies with a pong; see PlaceOptions.answersWithinMs. */
   | { readonly kind: "ping" };
 
-/** Messages from the place to the spawner. */
+/** Messages from a place (thread or process) to its spawner. */
 export type Report =
   | { readonly kind: "progress"; readonly value: unknown }
   | { readonly kind: "ready"; readonly value: unknown }
   | { readonly kind: "pong" }
   | { readonly kind: "failed"; readonly error: ErrorRecord }
-  /** Reports an uncaught exception. The place ends next. */
+  /** Reports an uncaught exception, after which the thread or process ends. */
   | { readonly kind: "crashing"; readonly error: ErrorRecord }
   | { readonly kind: "stopped" };
 
@@ -35,6 +35,6 @@ export interface DialPath {
   readonly path: string;
 }
 export interface DialAnswer {
-  /** Error of the attempt to listen; null if the place listens. */
+  /** Error of the attempt to listen on the socket; null if the process listens. */
   readonly error: ErrorRecord | null;
 }

@@ -7,8 +7,8 @@ import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { ServerError } from "../errors.ts";
 
 /**
- * Ticket for a connection to a place. It is plain data that can be sent to other places. A ticket to a thread can be used only
- * once; a ticket to a child process can be used many times.
+ * Ticket for a connection to a place (thread or process). It is plain data that can be sent to other places. A ticket to a
+ * thread can be used only once; a ticket to a child process can be used many times.
  */
 export type DialTicket =
   | { readonly place: string; readonly kind: "thread"; readonly port: MessagePort }
@@ -19,7 +19,7 @@ export function ticketTransfer(ticket: DialTicket): Transferable[] {
   return ticket.kind === "thread" ? [ticket.port] : [];
 }
 
-/** Connects to the place. Rejects with `peer_gone` if the place has ended. */
+/** Connects to the thread or process of the ticket. Rejects with `peer_gone` if it has ended. */
 export async function openEndpoint(ticket: DialTicket): Promise<Endpoint> {
   if (ticket.kind === "thread") return new PortEndpoint(ticket.port, { peer: ticket.place });
   return new Promise((resolve, reject) => {

@@ -8,7 +8,7 @@ import { toErrorRecord } from "../errors.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
 import { PlaceEntry } from "./entry.ts";
 
-// Signals to the process group are ignored: the spawner receives them too and stops its places.
+// Signals to the process group are ignored: the spawner receives them too and stops this process.
 process.on("SIGINT", () => {});
 process.on("SIGTERM", () => {});
 

@@ -1,4 +1,4 @@
-// Entry point of a place's worker thread, started by worker-place.ts.
+// Entry point of a place that runs as a worker thread, started by worker-place.ts.
 import { type MessagePort, workerData } from "node:worker_threads";
 import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import { type DialPort, dialChannel } from "./control.ts";

@@ -7,13 +7,13 @@ import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 
-/** Argument of the `start` function of a place's module. */
+/** Argument of the `start` function in the module of a place (thread or process). */
 export interface PlaceContext<Init> {
   readonly name: string;
   readonly init: Init;
-  /** Endpoint of the place that started this one. */
+  /** Connection to the thread or process that started this one. */
   readonly spawner: Endpoint;
-  /** Actor system of this place. The spawner and all connected peers can reach its actors. */
+  /** Actor system of this thread or process. The spawner and all connected peers can reach its actors. */
   readonly system: ActorSystem;
   /** Sends a value to the spawner's onProgress. */
   progress(value: unknown): void;
@@ -24,7 +24,7 @@ export interface PlaceContext<Init> {
   onStop(hook: () => Promise<void> | void): void;
 }
 
-/** Type of the `start` function that a place's module exports. It resolves to plain data. */
+/** Type of the `start` function that the module of a place (thread or process) exports. It resolves to plain data. */
 export type StartPlace<Init, Ready> = (place: PlaceContext<Init>) => Promise<Ready>;
 
 export class PlaceEntry {
@@ -36,7 +36,7 @@ export class PlaceEntry {
   #isStopping = false;
   #exitCode = 1;
 
-  /** `endpoint`: endpoint of the spawner. */
+  /** `endpoint`: connection to the spawner (the thread or process that started this one). */
   constructor(name: string, endpoint: Endpoint) {
     this.#name = name;
     this.#endpoint = endpoint;
@@ -50,7 +50,7 @@ export class PlaceEntry {
     // A listener of "uncaughtExceptionMonitor" keeps the default behaviour: the stack is written to stderr, and the thread or
     // process ends.
     process.on("uncaughtExceptionMonitor", (error) => this.#report({ kind: "crashing", error: toErrorRecord(error) }));
-    // Exit when the spawner is gone, because nothing else uses the place.
+    // Exit when the spawner is gone, because nothing else uses this thread or process.
     endpoint.exit.then(() => process.exit(this.#exitCode));
   }
 

@@ -1,5 +1,5 @@
-// Host of a place: a worker thread (worker-place.ts) or a child process (process-place.ts). It runs the place's entry and can
-// be killed. Used by place.ts.
+// Host of a place: a worker thread (worker-place.ts) or a child process (process-place.ts). It runs the place's entry point and
+// can be killed. Used by place.ts.
 
 import type { BaseEndpoint, Explain } from "../endpoint/base-endpoint.ts";
 import type { DialTicket } from "./dial.ts";

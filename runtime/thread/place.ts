@@ -12,33 +12,33 @@ import { startThread } from "./worker-place.ts";
 
 /** Time in ms after which a thread or process is killed if it has not ended after its endpoint was closed. */
 const lingerMs = 1000;
-/** Number of pings within the time limit of a watched place. */
+/** Number of pings sent within `answersWithinMs` to a thread or process whose event loop is watched. */
 const pingsPerLimit = 5;
 
 export type PlaceKind = "thread" | "process";
 
 export interface PlaceOptions<Init> {
   readonly name: string;
-  /** A compiled module. Its `start` function (see StartPlace in entry.ts) runs inside the place. */
+  /** A compiled module. Its `start` function (see StartPlace in entry.ts) runs in the new thread or process. */
   readonly module: URL;
   /** Plain data that is passed to `start`. */
   readonly init: Init;
   readonly kind: PlaceKind;
   readonly startTimeoutMs: number;
   /**
-   * Maximum time in ms for which the place's event loop may block after the start. If it blocks longer, the place is killed. If
-   * absent, there is no limit.
+   * Maximum time in ms for which the event loop of the thread or process may block after the start. If it blocks longer, the
+   * thread or process is killed. If absent, there is no limit.
    */
   readonly answersWithinMs?: number;
   /** Maximum size of the JavaScript heap in MiB; only for a thread. */
   readonly heapMiB?: number;
-  /** Aborts the start: the place is killed and spawnPlace rejects with `cancelled`. */
+  /** Aborts the start: the thread or process is killed, and spawnPlace rejects with `cancelled`. */
   readonly signal?: AbortSignal;
-  /** Receives the values that the place passes to `progress`. It may be called at any time. */
+  /** Receives the values that the thread or process passes to `progress`. It may be called at any time. */
   readonly onProgress?: (value: unknown) => void;
   /** Environment variables, added to the inherited ones. A process does not inherit variables whose names indicate secrets. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Receives the lines that the place prints. If absent, they are written to this process's stderr. */
+  /** Receives the lines that the thread or process prints. If absent, they are written to the stderr of the spawner's process. */
   readonly onOutput?: (line: string) => void;
 }
 
@@ -46,22 +46,22 @@ export interface Place<Ready> {
   readonly name: string;
   /** Result of the module's `start` function. */
   readonly ready: Ready;
-  /** The spawner's endpoint to the place. */
+  /** The spawner's connection to the thread or process. */
   readonly endpoint: Endpoint;
   /** Resolves when the thread or process has ended. Never rejects. */
   readonly exit: Promise<PeerExit>;
   /** The child's process id; null for a thread. */
   readonly pid: number | null;
-  /** Returns a ticket with which another thread can connect to this place. */
+  /** Returns a ticket with which another thread can connect to this thread or process. */
   dial(): Promise<DialTicket>;
-  /** Runs the place's stop hooks and ends it. Kills it at the deadline. */
+  /** Runs the stop hooks of the thread or process and ends it. Kills it at the deadline. */
   stop(deadlineMs: number): Promise<PeerExit>;
   kill(): void;
 }
 
 /**
- * Starts a place and waits for its `start`. Rejects with the ServerError that start() threw, or with `timeout`, `cancelled` or
- * `peer_gone`; the place has then ended.
+ * Starts a place (thread or process) and waits for its `start`. Rejects with the ServerError that start() threw, or with
+ * `timeout`, `cancelled` or `peer_gone`; the place has then ended.
  */
 export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Promise<Place<Ready>> {
   const host = new PlaceHost(options);
@@ -87,7 +87,7 @@ export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Prom
 
 class PlaceHost<Init> {
   readonly #host: Host;
-  /** Reason why the spawner ended the place. Only the first reason is kept. */
+  /** Reason why the spawner killed the thread or process. Only the first reason is kept. */
   #verdict: string | null = null;
   #lastReport: Report["kind"] | null = null;
   #crash: string | null = null;
@@ -152,7 +152,7 @@ class PlaceHost<Init> {
   }
 
   /**
-   * Kills the place if its event loop blocks. Counts unanswered pings instead of measuring time, because this thread may have
+   * Kills the thread or process if its event loop blocks. Counts unanswered pings instead of measuring time, because this thread may have
    * been blocked itself.
    */
   watch(limitMs: number): void {

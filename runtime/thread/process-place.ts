@@ -37,7 +37,7 @@ export function startProcess(options: HostOptions): Host {
       // comes through a pipe, and lines may be dropped.
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
-      // Start a new session, so that ctrl-c in the terminal reaches only the spawner, which stops its places.
+      // Start a new session, so that ctrl-c in the terminal reaches only the spawner, which stops its children.
       detached: true,
     },
   );

@@ -72,7 +72,7 @@ function sizeLimit(maxBytes: number): SizeLimit {
   return limit;
 }
 
-/** Ends a response that is too slow. Returns a function that ends the watch. */
+/** Measures the speed of a response, and aborts it if it is too slow. Returns a function that stops the measurement. */
 function watchSpeed(response: IncomingMessage, sent: SizeLimit, minBytesPerSecond: number): () => void {
   const startMs = performance.now();
   const timer = setInterval(() => {

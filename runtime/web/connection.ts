@@ -26,7 +26,7 @@ export interface Hop {
   readonly headersMs: number;
 }
 
-/** Parses a URL and checks everything that is known before its name is resolved. Throws invalid_value. */
+/** Parses a URL and checks everything that is known before its host name is resolved. Throws invalid_value. */
 export function checkedUrl(text: string, base: URL | null, guard: ConnectionGuard): URL {
   if (text.length > maxUrlLength) {
     throw refused(`expected a URL of at most ${maxUrlLength} characters; got ${text.length}`);
@@ -47,7 +47,10 @@ export function checkedUrl(text: string, base: URL | null, guard: ConnectionGuar
   return url;
 }
 
-/** Sends the request of one hop. Resolves when the headers of the response have arrived. The signal also ends the response. */
+/**
+ * Sends the request of one hop (the first request or a redirect). Resolves when the headers of the response have arrived. The
+ * signal also ends the response.
+ */
 export function opened(hop: Hop, guard: ConnectionGuard, signal: AbortSignal): Promise<IncomingMessage> {
   const { url, method, headers, body, headersMs } = hop;
   return new Promise((resolve, reject) => {
@@ -80,7 +83,7 @@ export function opened(hop: Hop, guard: ConnectionGuard, signal: AbortSignal): P
   });
 }
 
-/** Resolves a name, and refuses it if one of its addresses is not allowed. */
+/** Resolves a host name, and refuses it if one of its addresses is not allowed. */
 function checkedLookup({ resolve, isAllowed }: ConnectionGuard): LookupFunction {
   return (name, options, callback) => {
     resolve(name).then(

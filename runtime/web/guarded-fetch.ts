@@ -23,7 +23,7 @@ export interface FetchRequest {
 }
 
 export interface ResponseHead {
-  /** URL of the last hop. */
+  /** URL of the last request, after all redirects. */
   readonly url: URL;
   readonly status: number;
   readonly headers: IncomingHttpHeaders;

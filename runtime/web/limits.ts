@@ -2,7 +2,7 @@
 import { ServerError } from "../errors.ts";
 
 export interface FetchLimits {
-  /** Maximum time in ms of one hop until all headers of its response have arrived. */
+  /** Maximum time in ms from a request (the first one or a redirect) until all headers of its response have arrived. */
   readonly headersMs: number;
   /** Maximum time in ms of the fetch, redirects included. */
   readonly totalMs: number;

@@ -52,7 +52,7 @@ describe("checkpoints in safetensors", () => {
         const folder = join(directory, `${name}-${stored}`);
         await writeCheckpoint(folder, name, stored);
         for (const [type, number] of Object.entries(types)) {
-          // F16 values are copied. Converted to F32, they would be the same values as in the other runs.
+          // Skips F16 checkpoints converted to F32: the weights have the same values as in the F16 run, which copies them.
           if (stored === "F16" && type === "F32") continue;
           const path = join(directory, `${name}-${stored}-${type}.gguf`);
           const { architecture } = await writeAsGguf(folder, path, number);

@@ -47,7 +47,7 @@ describe("a server with two models", () => {
     return { code: response.status, body: (await response.json()) as { model_id: string; status: string } };
   }
 
-  /** Returns the process id and the load time in ms of each engine process that has loaded a model. */
+  /** Returns the process id and the load time in ms of each engine process that has loaded this model so far. */
   function placesOf(model: string): { pid: number; loadMs: number }[] {
     const loaded = /model loaded.*model=(\S+) loadMs=(\d+) enginePid=(\d+)/g;
     return [...server.output().matchAll(loaded)]

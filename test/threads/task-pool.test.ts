@@ -129,8 +129,8 @@ describe("a task pool", () => {
       waits.push((await timed(run("echo", i, "b"))).ms);
       await sleep(20);
     }
-    // The slow tasks come from three clients that the pool does not trust yet. Each of them may occupy the quick worker
-    // once, as long as there is a spare worker.
+    // The slow tasks come from three clients that the pool does not trust yet. Each client may occupy the worker for quick tasks
+    // once, for at most `quickMs`, as long as there is a spare worker.
     assert.ok(Math.max(...waits) < 4 * quickMs, `waited ${waits.map(Math.round)} ms`);
     assert.deepEqual(
       await Promise.all(spins),

@@ -30,8 +30,8 @@ export function answerLock(id: string): string {
 }
 
 /**
- * Runs an answer to its end while holding the lock of the answer. `isWaiting`: waits until the lock is free; false: does
- * nothing if another tab holds it.
+ * Runs an answer to its end while holding the lock of the answer. If another tab holds the lock, waits for it if `isWaiting`,
+ * otherwise does nothing.
  */
 export async function runAnswer(options: AnsweringOptions, isWaiting: boolean): Promise<void> {
   const name = answerLock(options.answer.id);
@@ -111,7 +111,10 @@ class Answering {
     return eventsOf(await request(`v1/responses/${responseId}?stream=true${after}`));
   }
 
-  /** Handles an error of #read. The caller reads a response that has begun again; other errors end the answer. */
+  /**
+   * Handles an error of #read. Ends the answer if the user has stopped it, if the model runs in this browser, if the server rejects the
+   * request, or if no response id is known. In all other cases the answer continues, and the caller calls #read again.
+   */
   #failed(error: unknown): void {
     const isRefused = error instanceof ServerError && error.status >= 400 && error.status < 500 && error.status !== 429;
     if (this.#options.signal.aborted) this.#fold.stop("cancelled", "");

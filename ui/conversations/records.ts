@@ -30,7 +30,7 @@ export interface Conversation {
   readonly id: string;
   readonly title: string;
   readonly folder: string;
-  /** Milliseconds since 1970, like updatedAt. */
+  /** Time of creation in milliseconds since 1970. `updatedAt` has the same unit. */
   readonly createdAt: number;
   readonly updatedAt: number;
   /** Id of the last message in the branch that is shown; null if the conversation is empty. */
@@ -83,7 +83,7 @@ export interface Answer extends MessageHead {
   readonly usage: Usage | null;
   /** State of the answer before it was continued; null if it was not continued. */
   readonly base: AnswerBase | null;
-  /** Milliseconds from the request to the first output. lastMs: to the last output. null: unknown. */
+  /** Milliseconds from the request to the first output, and (`lastMs`) to the last output; null if unknown. */
   readonly firstMs: number | null;
   readonly lastMs: number | null;
   readonly reasoningMs: number | null;

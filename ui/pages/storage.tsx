@@ -18,7 +18,7 @@ interface FileEntry {
   readonly name?: string;
   readonly filename?: string;
   readonly bytes: number;
-  /** Seconds since 1970. */
+  /** Time of creation in seconds since 1970. */
   readonly created_at: number;
 }
 

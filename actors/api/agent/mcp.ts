@@ -13,7 +13,7 @@ export type McpServerSource =
       readonly args: readonly string[];
       /** Environment variables of the process, in addition to PATH, HOME, LANG and TMPDIR. */
       readonly environment: Readonly<Record<string, string>>;
-      /** Working directory of the process; null = a private temporary folder that all such servers share. */
+      /** Working directory of the process; null = a private temporary folder that all servers without a configured folder share. */
       readonly workFolder: string | null;
     }
   | {
@@ -89,11 +89,11 @@ export interface McpCalls {
   /** Runs a call. Throws peer_gone if the server is not connected or ends, and queue_full, cancelled. */
   call(message: McpCall): Promise<ServerToolResult>;
   cancel(message: { readonly id: string }): void;
-  /** Sends the user's answer to the question with this number. */
+  /** Sends the user's answer to a server's question. `question`: number of the question in the McpReport. */
   answer(message: { readonly question: number; readonly answer: ToolAnswer }): void;
 }
 
-/** Progress report of the MCP thread. */
+/** Message of the MCP thread to the main thread. */
 export type McpReport =
   /** The tools of all connected servers, and the number of connected servers. Sent after each change. */
   | { readonly type: "tools"; readonly tools: readonly McpTool[]; readonly connected: number }

@@ -47,11 +47,11 @@ export interface SessionUpdate {
   readonly digests: readonly string[];
   /** Prompt of the request as the client sent it. The bytes of sealed content are transferred, not copied. */
   readonly prompt: GenerateRequest["prompt"];
-  /** Changes to that prompt: the messages of earlier requests that the client does not see. */
+  /** Changes to the messages in `prompt`: insert the messages of earlier requests that the client does not see. */
   readonly splices: PromptChanges["splices"];
   /** Messages that the request has added after the chat. For the client, they are one message. */
   readonly added: readonly ChatMessage[];
-  /** Whether these messages continue the last message of the chat; false: they are a new message for the client. */
+  /** Whether the messages in `added` continue the last message of the chat; false: they are a new message for the client. */
   readonly continuesAnswer: boolean;
   /** Images and videos to add to those of the session `basedOn`, and ids of all files that the request has added. */
   readonly images: readonly string[];
@@ -81,12 +81,12 @@ export interface MatchedSession {
   /** Number of messages at the start of the conversation that are also in the session. */
   readonly common: number;
   /**
-   * Splices that replace these common messages with the session's messages, including messages that the client does not see. If
-   * the session's last run was cut off, and the conversation contains all earlier messages of the session, a splice also inserts
-   * the messages of that run.
+   * Splices (replacements and insertions of messages) that replace the common messages with the session's messages, including
+   * messages that the client does not see. If the session's last run was cut off, and the conversation contains all earlier
+   * messages of the session, a splice also inserts the messages of that run.
    */
   readonly splices: PromptChanges["splices"];
-  /** Call ids of the session's last answer that has calls. */
+  /** Ids of the tool calls in the session's most recent answer that has calls. */
   readonly lastCalls: readonly string[];
 }
 

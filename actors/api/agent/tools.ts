@@ -35,7 +35,10 @@ export interface ToolOutcome {
   readonly images: readonly string[];
   /** Video frames as PNG, in base64. */
   readonly videoFrames: readonly string[];
-  /** Files to store, without ids: staged copies of created files, and failures for files named in the call. */
+  /**
+   * Files to store, whose ids are not set yet: staged copies of created files, and entries with a `failure` for files that the
+   * call names but that are missing or cannot be stored.
+   */
   readonly files: readonly FileToStore[];
 }
 
@@ -47,7 +50,7 @@ export interface FileToMount {
   readonly path: string;
 }
 
-/** A skill to copy into a session. `state`: see SkillContent.state. */
+/** A skill to copy into a session. `state`: string that changes when the skill's files change (SkillContent.state). */
 export interface SkillToMount {
   readonly name: string;
   readonly folder: string;

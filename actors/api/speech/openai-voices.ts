@@ -15,7 +15,7 @@ export function openaiVoice(name: string, voices: readonly SpeechVoice[]): Speec
   return alike.find(({ id }) => id.endsWith(`_${name}`)) ?? alike[index % alike.length] ?? null;
 }
 
-/** Returns the language part of a tag: en for en-us. */
+/** Returns the language part of a language tag: en for en-us. */
 function languageOf(tag: string): string {
   return tag.split("-")[0] ?? tag;
 }

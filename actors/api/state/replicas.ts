@@ -4,14 +4,14 @@ import type { EngineMetric } from "../engine-metric.ts";
 
 /** Requests to other replicas. A replica responds with plain data; null = it has nothing to respond. */
 export interface ReplicaQuestions {
-  /** Cancels a background response. Resolves to true when its final state is stored; null = the response does not run on that replica. */
+  /** Cancels a background response. Resolves to true when its final state is stored; null = the asked replica does not run the response. */
   readonly cancelResponse: { readonly id: string };
   /** Ends a response that is being deleted, without storing it. */
   readonly forgetResponse: { readonly id: string };
   /**
    * Waits for the pending writes of a response whose id a client has. Resolves to true, even if they are still pending after a
-   * few seconds; null = the response does not run there and has no pending writes. A replica that is rewriting data that Redis
-   * may have lost finishes that first.
+   * few seconds; null = the asked replica does not run the response and has no pending writes of it. A replica that is rewriting
+   * data that Redis may have lost finishes that first.
    */
   readonly settleResponse: { readonly id: string };
   /** Decides on a tool call. `decision` is an ApprovalDecision; the response is an ApprovalStatus. */
@@ -20,7 +20,7 @@ export interface ReplicaQuestions {
   readonly pendingApprovals: { readonly session: string };
   /** Lists failed adapter loads. The response is a list of AdapterFailure. */
   readonly adapterFailures: { readonly model: string };
-  /** Forwards a notification of an MCP client (JSON) that may concern a request on that replica. */
+  /** Forwards a notification of an MCP client (JSON) that may concern a request on the other replica. */
   readonly mcpNotification: { readonly session: string; readonly message: string };
   /** Ends the runs of a session that is being deleted. */
   readonly forgetSession: { readonly session: string };

@@ -8,9 +8,9 @@ import { partsNamed, readXml } from "./xml-part.ts";
 
 type OfficeKind = Exclude<DocumentKind, "pdf">;
 
-/** Location of the text in a document type. Element names are given without namespace prefix. */
+/** Where the text is in the XML parts of a document type. Element names are given without namespace prefix. */
 interface Layout {
-  /** Pattern of the names of the parts that contain text. The parts are read in the order of the numbers in their names. */
+  /** Pattern of the names of the XML parts that contain text. The parts are read in the order of the numbers in their names. */
   readonly parts: RegExp;
   readonly texts: ReadonlySet<string>;
   /** Text to append at the end of an element, by element name. */

@@ -8,19 +8,19 @@ export function partsNamed(entries: readonly Entry[], names: RegExp): readonly E
   return entries.filter(({ fileName }) => names.test(fileName)).sort((one, other) => number(one) - number(other));
 }
 
-/** Maximum number of bytes of a part that are read. Text beyond it is ignored. */
+/** Maximum number of bytes of an XML part that are read. Text beyond it is ignored. */
 const MAX_PART_BYTES = 64 * 2 ** 20;
 
-/** Receiver of the elements and texts of a part. Element names are passed without namespace prefix. */
+/** Receiver of the elements and texts of an XML part. Element names are passed without namespace prefix. */
 export interface XmlReader {
   open(name: string, attributes: Readonly<Record<string, string>>): void;
   text(text: string): void;
   close(name: string): void;
-  /** Returns whether the rest of the part can be skipped. */
+  /** Returns whether the rest of the XML part can be skipped. */
   isDone(): boolean;
 }
 
-/** Reads a part until its end, or until the reader is done. Throws if the zip entry is damaged. */
+/** Reads an XML part until its end, or until the reader is done. Throws if the zip entry is damaged. */
 export async function readXml(archive: ZipFile, entry: Entry, reader: XmlReader): Promise<void> {
   const parser = new Parser(
     {

@@ -49,7 +49,7 @@ function fieldsOf(block: string): Readonly<Record<string, unknown>> {
       logLevel: "silent",
     });
     const [error] = document.errors;
-    // Line 1 of the block is line 2 of the file.
+    // Line 1 of the YAML block is line 2 of the file, after the line `---`.
     if (error !== undefined)
       throw invalidYaml(`line ${(error.linePos?.[0].line ?? 1) + 1}: ${firstLine(error.message)}`);
     fields = isMap(document.contents) ? document.toJS({ maxAliasCount: MAX_ALIASES }) : null;

@@ -15,7 +15,7 @@ const LEAST_BYTES = 4 * 2 ** 20;
 const END_RECORD_BYTES = 22;
 /** Maximum size in bytes of the central directory, which is kept in memory. */
 const MAX_DIRECTORY_BYTES = 2 ** 20;
-/** Bit masks for the flags of an entry. */
+/** Bit masks for the general purpose flags of a zip entry. */
 const ENCRYPTED = 0x2041;
 const SIZES_FOLLOW = 0x8;
 const STORED = 0;

@@ -77,7 +77,7 @@ class Tree {
   }
 }
 
-/** Returns the form of a path in which file systems that ignore case and Unicode forms compare it. */
+/** Returns a normal form of a path. Two paths with the same form can be one file on file systems that ignore case and Unicode forms. */
 function comparable(path: string): string {
   return path.normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKC");
 }

@@ -80,7 +80,7 @@ function modeOf(isExecutable: boolean): number {
 
 async function entriesBelow(folder: string): Promise<readonly FileOnDisk[]> {
   const entries: FileOnDisk[] = [];
-  // Folders left to read, by their names as stored on disk: the checked path of an entry may have another Unicode form.
+  // Folders left to read. Their names are kept as stored on disk, because the checked path of an entry may have another Unicode form.
   const open = [""];
   for (let below = open.pop(); below !== undefined; below = open.pop()) {
     for (const child of await readdir(join(folder, below))) {

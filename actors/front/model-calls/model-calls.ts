@@ -14,7 +14,7 @@ import { loading } from "../../models/served-model.ts";
 export interface ModelCallsOptions {
   readonly models: Pick<ModelManager, "get">;
   readonly system: ActorSystem;
-  /** Name of the actor in the thread or process of each of these models. */
+  /** Name of the actor that runs the calls, in the model's thread or process. */
   readonly actor: string;
   /** Channel of the events, and the number of unread events at which a call pauses. */
   readonly channel: string;
@@ -31,7 +31,7 @@ export interface FailedCall {
 
 export class ModelCalls<P extends Protocol<P>> {
   readonly #options: ModelCallsOptions;
-  /** Stream hubs, by the model's thread or process. */
+  /** Stream hubs, which receive the event streams, by the model's thread or process. */
   readonly #hubs = new WeakMap<Place<ModelPlaceReady>, StreamHub>();
   #lastStream = 0;
 

@@ -72,7 +72,7 @@ export class Choice {
     return this.tokenCount === 0 ? Number.NEGATIVE_INFINITY : this.#logprobSum / this.tokenCount;
   }
 
-  /** Processes one row of a frame. */
+  /** Processes one row of a token frame: a token, or the end of the sequence without a token. */
   take(token: number, flags: number, logprobs: Float32Array | null, at: number): void {
     if (this.#isOver) return;
     const hasToken = (flags & rowHasToken) !== 0;

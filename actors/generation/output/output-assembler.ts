@@ -20,7 +20,7 @@ export interface AssemblerOptions {
   /** Returns the text of a tool call in the model's format. */
   readonly writeCall: (name: string, args: string) => string;
   readonly emit: (event: ChoiceEvent) => void;
-  /** Called when all checks have ended and the parts that waited for them are emitted. */
+  /** Called when all checks of tool calls have ended, and the output that waited for them has been emitted. */
   readonly onSettled: () => void;
 }
 
@@ -38,7 +38,7 @@ export class OutputAssembler {
   #callCount = 0;
   #call = { name: "", text: "" };
   readonly #ids = new Set<string>();
-  /** Whether the last emitted part is content (also at the start). If so, logprobs of tokens without text are added to the content. */
+  /** Whether the last emitted part is content; also true at the start. If so, logprobs of tokens without text are added to the content. */
   #isContent = true;
 
   constructor(options: AssemblerOptions) {

@@ -90,8 +90,8 @@ function counter(isStream: boolean, onTooLarge: (reason: string) => void): Trans
 }
 
 /**
- * Returns the position after the last empty line of a chunk; -1 = no empty line. `isLineEmpty`: the line is still empty before
- * the chunk.
+ * Returns the position after the last empty line of a chunk; -1 = no empty line. `isLineEmpty`: whether the line that the chunk
+ * continues is empty so far.
  */
 function lastEventEnd(chunk: Uint8Array, isLineEmpty: boolean): number {
   for (let at = chunk.lastIndexOf(NEWLINE); at >= 0; at = at === 0 ? -1 : chunk.lastIndexOf(NEWLINE, at - 1)) {

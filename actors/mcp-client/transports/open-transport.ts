@@ -60,7 +60,10 @@ function http(
   });
 }
 
-/** Reconnects a broken stream after the server's delay, clamped to the limits above. Returns a function that cancels the wait. */
+/**
+ * Reconnects a broken stream after the delay that the server requests, limited to MIN_RECONNECT_MS to MAX_RECONNECT_MS. Returns a
+ * function that cancels the wait.
+ */
 function reconnectionScheduler(reconnect: () => void, delayMs: number): () => void {
   const timer = setTimeout(reconnect, Math.min(MAX_RECONNECT_MS, Math.max(MIN_RECONNECT_MS, delayMs || 0)));
   return () => clearTimeout(timer);

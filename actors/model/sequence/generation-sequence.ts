@@ -44,7 +44,10 @@ export class GenerationSequence extends Sequence {
 
 /** Receiver of the pooled output of one sequence. */
 export interface PoolSink {
-  /** Adds the output of a row. `values` is valid only during the call. `position`: number of prompt tokens before the row. */
+  /**
+   * Adds the pooled output of one batch row, which is a chunk of the sequence's prompt. `values` is valid only during the call.
+   * `position`: number of prompt tokens before the chunk.
+   */
   add(values: Float32Array, position: number): void;
   done(): void;
   fail(error: ErrorRecord): void;

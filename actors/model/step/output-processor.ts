@@ -86,7 +86,7 @@ export class OutputProcessor {
     sequence.sink.done();
   }
 
-  /** Processes the tokens of a row and counts them. An error ends only the row's own sequence. */
+  /** Processes the output of one batch row: appends and counts its tokens. An error ends only the sequence of this row. */
   #takeRow(sequence: GenerationSequence, row: number, batch: Batch, output: StepOutput): void {
     const { subscribers, statistics, onEnd, onFail } = this.#parts;
     const frame = subscribers.frameOf(sequence);
@@ -110,7 +110,10 @@ export class OutputProcessor {
     }
   }
 
-  /** Appends the tokens of a row. Returns whether they end the sequence. Throws ServerError if the grammar permits no token. */
+  /**
+   * Appends the tokens of a batch row to its sequence. Returns whether they end the sequence. Throws ServerError if the grammar
+   * permits no token.
+   */
   #takeTokens(
     sequence: GenerationSequence,
     row: number,
@@ -189,7 +192,10 @@ export class OutputProcessor {
     return finish;
   }
 
-  /** Returns whether the grammar's token mask has arrived in time. Throws if the mask is late and the sequence cannot skip a row. */
+  /**
+   * Returns whether the grammar's token mask has arrived in time. If not, and the engine cannot truncate its KV cache, throws,
+   * because the sequence cannot skip the step.
+   */
   #isAnswered(matcher: Matcher): boolean {
     if (matcher.wait(this.#waitUntilMs - performance.now())) return true;
     if (this.#parts.capabilities.truncate) return false;

@@ -101,7 +101,7 @@ export class PooledJobs {
     }
   }
 
-  /** Queues further prompts of a job until its window is full. */
+  /** Queues further prompts of a job until the maximum number of its sequences (`window`) is in the scheduler. */
   #advance(subscriber: Subscriber, id: number, run: PoolRun): void {
     try {
       while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
@@ -174,7 +174,10 @@ export class PooledJobs {
   }
 }
 
-/** Adds the output of a row to the sum. If a prompt is computed again after a preemption, its sum restarts from zero. */
+/**
+ * Adds the pooled output of a chunk of a prompt to the sum (mean pooling), or replaces the previous output with it (other
+ * poolings). If a prompt is computed again after a preemption, its sum restarts from zero.
+ */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
   // Sequences with a vector per token are computed in one piece, so their position is 0.
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);

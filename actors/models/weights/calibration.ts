@@ -24,7 +24,7 @@ export async function calibrationStatus(model: ManagedModel): Promise<Calibratio
   return await model.whileLoaded((place) => place.ask("calibrationStatus", null));
 }
 
-/** Starts requantizing the model with the collected data. Returns the calibration status before. */
+/** Starts requantizing the model with the collected data. Returns the calibration status before the requantization. */
 export async function applyCalibration(
   model: ManagedModel,
   requantizer: Requantizer,

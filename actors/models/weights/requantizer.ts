@@ -87,7 +87,7 @@ export class Requantizer {
       const onProgress = (fraction: number) => show("converting", fraction);
       const conversion = requantize({ id, spec, level, collected, signal: this.#stopped.signal, onProgress });
       this.#conversion = conversion;
-      // The new weights are loaded without collecting inputs.
+      // The new weights are loaded without collecting inputs for calibration.
       const next = { ...(await conversion), collectsInputs: false };
       const convertMs = msSinceStart();
       show("loading", 1);

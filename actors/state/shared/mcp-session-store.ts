@@ -27,7 +27,8 @@ export class McpSessionStore implements McpSessions {
     const kept = await this.#store.get(id);
     if (kept === null) return null;
     const now = wallTime();
-    // Not extended at each request, because a write costs more than a read. It does not matter if another replica extends it first.
+    // The expiry is not extended at each request, because a write costs more than a read. It does not matter if another replica
+    // extends it first.
     if ((kept.expiresAt ?? 0) - now < idleMs / 2) {
       await this.#store.compareAndSet(id, kept.version, { ...kept, expiresAt: now + idleMs });
     }

@@ -42,7 +42,7 @@ export class Restarts {
     await this.#index.delete(id).catch(() => {});
   }
 
-  /** See StoredResponses.begin. */
+  /** Records that the output of a response begins, so that no other server may generate it; see StoredResponses.begin. */
   async begin(id: string): Promise<boolean> {
     for (;;) {
       const kept = await this.#responses.get(id);
@@ -58,7 +58,7 @@ export class Restarts {
     }
   }
 
-  /** See StoredResponses.claim. */
+  /** Claims responses whose servers have ended, to generate them on this server; see StoredResponses.claim. */
   async claim(limit: number): Promise<readonly ClaimedResponse[]> {
     const claimed: ClaimedResponse[] = [];
     const dead = new Map<string, boolean>([
@@ -86,7 +86,7 @@ export class Restarts {
     return claimed;
   }
 
-  /** See StoredResponses.release. */
+  /** Releases a response of this server, so that another server can claim it; see StoredResponses.release. */
   async release(id: string): Promise<void> {
     for (;;) {
       const kept = await this.#ownRunning(id);
@@ -98,7 +98,7 @@ export class Restarts {
     }
   }
 
-  /** See StoredResponses.giveUp. */
+  /** Ends a response that this server has claimed but cannot generate; see StoredResponses.giveUp. */
   async giveUp(id: string): Promise<void> {
     for (;;) {
       const kept = await this.#ownRunning(id);

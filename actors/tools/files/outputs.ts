@@ -7,11 +7,11 @@ import { maxScanned, noSnapshot, type Snapshot, snapshot } from "./snapshot.ts";
 import { stage } from "./stage-file.ts";
 import type { WorkFolder } from "./work-folders.ts";
 
-/** Maximum number of changed files that are surfaced per call, in addition to those that the call names. */
+/** Maximum number of changed files that are surfaced (given to the client) per call, in addition to those that the call names. */
 const MAX_SURFACED = 64;
 export interface Produced {
   readonly files: readonly FileToStore[];
-  /** Notes for the model about files that were not surfaced. */
+  /** Notes for the model about files that were not given to the client. */
   readonly notes: readonly string[];
 }
 
@@ -37,7 +37,7 @@ interface Wanted {
 
 /**
  * Returns the state of the files in a work folder. A user's folder is not scanned, because it may have very many files, and the
- * user has the changes anyway. Only files that a call names are surfaced from it.
+ * user has the changes anyway. From such a folder, the client gets only files that a call names.
  */
 export async function filesOf({ path, isUsers }: WorkFolder): Promise<Snapshot> {
   return isUsers ? noSnapshot : await snapshot(path);
@@ -57,7 +57,10 @@ export async function outputsOf(call: OutputCall): Promise<Produced> {
   return { files, notes: [...notes, ...notesOf(refused)] };
 }
 
-/** Chooses the files to surface and records them in `folder.known`, so that a concurrent call does not surface them again. */
+/**
+ * Chooses the files to surface (give to the client). Records them in `folder.known`, so that a concurrent call does not surface
+ * them again.
+ */
 function claimOutputs({ folder, before, named, expected, run }: OutputCall, after: Snapshot) {
   const { known } = folder;
   for (const name of known.keys()) if (!after.files.has(name)) known.delete(name);

@@ -16,7 +16,7 @@ export const innerSkillsFolder = "/skills";
 export class SessionSkills {
   /** Path of the folder on the host. */
   readonly folder: string;
-  /** States of the copied skills, by skill name. */
+  /** State of each copied skill, by its name. The state changes when the skill's files change. */
   readonly #copied = new Map<string, string>();
   #turns: Promise<unknown> = Promise.resolve();
 

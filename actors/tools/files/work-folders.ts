@@ -13,7 +13,7 @@ import { SessionSkills } from "./session-skills.ts";
 import { stateOf } from "./snapshot.ts";
 
 export interface WorkFolder {
-  /** Path on the host. */
+  /** Path of the work folder on the host. */
   readonly path: string;
   readonly skills: SessionSkills;
   /** Path on the host of the session's /tmp. */
@@ -95,7 +95,7 @@ export class WorkFolders {
   }
 }
 
-/** Returns the folders for a command that runs in a work folder. */
+/** Returns the folder options of a command that runs in a work folder. Only the user's folder comes with a separate temporary folder. */
 export function foldersOf({
   path,
   temporary,

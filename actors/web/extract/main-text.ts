@@ -7,7 +7,10 @@ import { type DomDocument, type DomElement, mainShare, parseDocument, plainText,
 const minLength = 140;
 /** Minimum length of another article, relative to the longest one, for the articles to count as posts of one page. */
 const otherShare = 0.3;
-/** Minimum fraction of the page's text that Readability must find, because it finds only one post of a page with many posts. */
+/**
+ * Minimum fraction of the page's text that Readability must find for its result to be used. On a page with many posts, it finds
+ * only one post.
+ */
 const minShare = 0.5;
 /** Minimum fraction of Readability's text that the main element must contain. */
 const coreShare = 0.95;

@@ -13,7 +13,7 @@ export interface SearchQuery {
 }
 
 export interface SearchProvider {
-  /** Returns search results, best first. Throws peer_gone if the provider does not respond or rejects the request; cancelled. */
+  /** Returns search results, best first. Throws peer_gone if the provider does not respond or rejects the request, or cancelled. */
   search(query: SearchQuery, signal: AbortSignal): Promise<readonly SearchResult[]>;
 }
 

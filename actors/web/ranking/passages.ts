@@ -58,7 +58,7 @@ function divided(block: string): readonly string[] {
   return [...parts, rest];
 }
 
-/** Returns the length, reduced by one if the cut would split a surrogate pair. */
+/** Returns `length`, reduced by one if a cut of the text at this length would split a surrogate pair. */
 export function wholeLength(text: string, length: number): number {
   const isHalf = length < text.length && /[\ud800-\udbff]/.test(text.charAt(length - 1));
   return isHalf ? length - 1 : length;

@@ -7,7 +7,7 @@ const gap = "\n\n";
 const minPart = 80;
 
 export interface SelectedPage {
-  /** Index of the page. */
+  /** Index of the page, as in its passages. */
   readonly page: number;
   readonly content: string;
 }

@@ -9,7 +9,10 @@ import type { ReaderAnswer, ReaderTask } from "./tasks.ts";
 
 const heapMiB = 256;
 const limitMs = 8000;
-/** Number of tasks after which a process is replaced, so that the kernel can limit its CPU time. */
+/**
+ * Number of tasks after which a process is replaced. The kernel limits the CPU time of a process to this number times the time
+ * limit of a task.
+ */
 const maxTasks = 100;
 const maxProcessorSeconds = (maxTasks * limitMs) / 1000;
 

@@ -9,7 +9,10 @@ export interface FaultTarget {
   readonly server: ChaosServer;
   readonly dice: Dice;
   readonly ledger: Ledger;
-  /** Runs an action after all earlier actions on the same resource (a server, a Redis link or the whole rig) have ended. */
+  /**
+   * Runs an action after all earlier actions on the same resource have ended. A resource is a server, a Redis link or the whole
+   * rig (all servers).
+   */
   alone(resource: object, action: () => Promise<void>): Promise<void>;
 }
 
@@ -18,7 +21,7 @@ export interface Fault {
   readonly effects: Effects;
   /** How often the fault is drawn, relative to the other faults. */
   readonly weight: number;
-  /** Whether the fault is possible on this rig, for example because the rig uses Redis. */
+  /** Whether the fault is possible on this rig (group of servers), for example because the servers use Redis. */
   fits(rig: ChaosRig): boolean;
   /** Causes the fault and repairs it. */
   run(target: FaultTarget): Promise<void>;

@@ -175,7 +175,7 @@ function limited(pid: number, what: "as" | "nofile", soft: number | string): voi
   try {
     execFileSync("prlimit", ["--pid", String(pid), `--${what}=${soft}:`], { stdio: "ignore" });
   } catch {
-    // The process has ended.
+    // `prlimit` fails if the process has already ended.
   }
 }
 

@@ -5,7 +5,7 @@ import type { Ledger } from "../ledger.ts";
 import type { ChaosServer } from "../rig/server.ts";
 import type { References } from "./texts.ts";
 
-/** Data that all operations on a rig share. */
+/** Data that all operations on the same group of servers share. */
 export interface SharedWork {
   readonly references: References;
   readonly embeddings: Map<string, string>;

@@ -5,7 +5,7 @@ export const prompts = ["hi", "the sea", "once upon a time there was", "count th
 export const maxTokens = 96;
 
 export interface Reference {
-  /** Bytes of each token. */
+  /** Tokens of the text in order, each as the bytes of its text. */
   readonly tokens: readonly Buffer[];
 }
 

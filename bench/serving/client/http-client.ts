@@ -107,7 +107,7 @@ export class HttpClient {
     if (pending.body?.read(data, from, nowMs)) this.#complete();
   }
 
-  /** Returns the offset of the body in `data`, or -1 while the head is incomplete. */
+  /** Returns the offset of the body in `data`, or -1 while the head (status line and headers) is incomplete. */
   #readHead(pending: Pending, data: Buffer): number {
     const before = pending.head.length;
     pending.head += data.toString("latin1");

@@ -19,8 +19,8 @@ export interface ResumedConversation {
 export function resumedConversation({ messages, digests }: Pick<Session, "messages" | "digests">): ResumedConversation {
   let system: string | null = null;
   const turns: Turn[] = [];
-  // If the run was cut off, the last answer has no digest. It is skipped here, because the agent loop adds its messages to the
-  // next request.
+  // A session has a digest of each message that its user sees, except for the last answer of a run that was cut off. That
+  // answer is skipped here, because the agent loop adds its messages to the next request.
   for (const { message, visible } of messages.filter((one) => one.visible < digests.length)) {
     const { role, content } = message;
     if (role === "system" && visible === 0) system = content;
@@ -30,7 +30,7 @@ export function resumedConversation({ messages, digests }: Pick<Session, "messag
   return { system, turns };
 }
 
-/** Adds the text of a round to the answer of the last turn. */
+/** Adds the text of a tool round to the answer of the last turn. */
 function answered(turns: Turn[], text: string): void {
   const last = turns.pop();
   if (last === undefined) return;

@@ -23,7 +23,7 @@ const sources = ["BF16", "F16", "F32", "Q8_0"] as const;
  */
 export interface WeightRoom {
   readonly bytes: number;
-  /** Explanation of the number, for the log. */
+  /** Explanation of `bytes`, for the log. */
   readonly reason: string;
 }
 
@@ -35,7 +35,7 @@ export function weightRoom(totalBytes = hostFacts().memory.totalBytes): WeightRo
   return { bytes, reason: `${gibibytes(bytes)}, ${parts}` };
 }
 
-/** Returns whether this program chooses the level. */
+/** Returns whether this program chooses the quantization level. */
 export function isAuto(quant: string | number | null): boolean {
   return quant === auto;
 }

@@ -20,7 +20,7 @@ export function checkedSchema(schema: ToolSchema): CheckedSchema {
 }
 
 /**
- * Returns whether a schema is a schema of zod 4, the only ones with this field. Does not use `instanceof`, because the
+ * Returns whether a schema is a schema of zod 4: only these have the field `_zod`. Does not use `instanceof`, because the
  * embedding program may have its own copy of zod.
  */
 function isZod(schema: ToolSchema): schema is z.ZodObject {
@@ -28,7 +28,8 @@ function isZod(schema: ToolSchema): schema is z.ZodObject {
 }
 
 function zodSchema(schema: z.ZodObject): CheckedSchema {
-  // The model writes values before zod transforms them ("input"): for example, it may omit a field that has a default.
+  // The schema for the model describes the input of zod's transformations: for example, a field that has a default may be
+  // omitted.
   const { $schema: _, ...parameters } = z.toJSONSchema(schema, { io: "input" });
   return {
     parameters: requireObject(parameters),

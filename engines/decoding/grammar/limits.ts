@@ -5,8 +5,8 @@
  */
 export const slowAnswerMs = 250;
 /**
- * Time in ms for which a compilation may continue when no request needs it any more. Starting
- * another thread takes about as long.
+ * Time in ms for which a compilation may continue when no request needs it any more. Stopping it would end its thread,
+ * and starting another thread takes about this time.
  */
 export const abandonedCompileMs = 250;
 /**

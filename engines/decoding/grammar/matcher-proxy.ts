@@ -19,7 +19,8 @@ export interface ProvedGrammar extends NumberedSource {
 export interface MatcherKeeper {
   readonly vocabSize: number;
   /**
-   * Called when the token mask of a matcher has been used. The matcher's `pace` already includes the time of that mask.
+   * Called when the token mask of a matcher has been used. The time of that mask is already included in the matcher's
+   * `pace` (time statistics).
    */
   answered(matcher: MatcherProxy): void;
   closed(matcher: MatcherProxy): void;

@@ -18,8 +18,8 @@ const longestHoldSteps = 32;
 
 export class PrefillBudget<S extends Sequence> {
   /**
-   * Prompt chunks end at multiples of this number of tokens from position 0, or at the end of the prompt. These
-   * positions do not depend on the load.
+   * Unit of the length of prompt chunks, in tokens: a chunk ends at a multiple of this number from position 0, or at the
+   * end of the prompt. These positions do not depend on the load.
    */
   readonly grain: number;
   readonly #cost: StepTimeModel;
@@ -67,9 +67,10 @@ export class PrefillBudget<S extends Sequence> {
 
   /**
    * Whether prompts are due: in a step in which prompts are due, they go before decodes and get at least `grain`
-   * tokens. True in the first step of an adapter's quantum, because its prompts have waited for other adapters. Also
-   * true after `maxDecodeStepsBeforePrefill` decode steps, and after decodes have run for half the time of `grain`
-   * prompt tokens. So decodes increase the prefill time of a long prompt by a factor of about two at most.
+   * tokens (the unit of chunk lengths). True in the first step of an adapter's quantum, because its prompts have
+   * waited for other adapters. Also true after `maxDecodeStepsBeforePrefill` decode steps, and after decodes have run
+   * for half the time of `grain` prompt tokens. So decodes increase the prefill time of a long prompt by a factor of
+   * about two at most.
    */
   get isDue(): boolean {
     if (this.#rotation?.isSwitch) return true;
@@ -78,8 +79,8 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least `grain` if prompts are
-   * due or if there are no decodes.
+   * Returns the maximum number of prompt tokens in a step with `decodes` decodes. It is at least `grain` (the unit of
+   * chunk lengths) if prompts are due or if there are no decodes.
    */
   allowance(decodes: number, prompts: readonly S[], isDue: boolean): number {
     const allowance = this.#cost.promptAllowance(decodes, this.#rotation?.longestStepMs ?? Infinity) ?? 0;

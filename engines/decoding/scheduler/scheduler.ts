@@ -200,8 +200,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Returns the sequences that decode in the next step. Empty if a prompt can run, because prompts take the rest of the
-   * token budget. Valid until schedule().
+   * Returns the sequences that decode in the next step, so that tokens can be drafted for them. Empty if a prompt can
+   * run: prompts then take the rest of the token budget, and drafts get none of it. Valid until schedule().
    */
   nextDecodes(): readonly S[] {
     this.#rotation?.choose(this.#slots.running);
@@ -460,7 +460,7 @@ export class Scheduler<S extends Sequence> {
     const grained = end >= total ? total : end - (end % this.#budget.grain);
     if (sequence.spans.length === 0) return grained;
     const whole = sequence.chunkEnd(grained);
-    // A span that one step must compute may exceed the allowance, but not the step.
+    // A span that one step must compute may exceed the allowance for prompts, but not the token limit of the step.
     return batch.tokenCount + whole - computed <= maxBatchTokens ? whole : computed;
   }
 
@@ -489,8 +489,8 @@ export class Scheduler<S extends Sequence> {
   }
 
   /**
-   * Adds the row of a sequence that feeds its tokens up to `to`, and its draft. Returns false if KV memory is short;
-   * this step then does not feed the sequence.
+   * Adds a row to the batch with the tokens of a sequence from `computed` to `to` (exclusive), and with its draft.
+   * Returns false if KV memory is short; this step then does not feed the sequence.
    */
   #addRow(batch: Batch, sequence: S, to: number): boolean {
     // An earlier row of this step may have preempted this sequence.

@@ -6,8 +6,8 @@ import type { StepTarget } from "./limits.ts";
 
 /**
  * Factor by which each new step reduces the weight of earlier steps. At 0.92, the least-squares fit covers some dozen
- * steps. In the scheduler benchmark with decode times of five engines, estimates with any factor from 0.9 to 0.98 yield
- * as many tokens as exact step times do.
+ * steps. In the scheduler benchmark (decode times of five engines), any factor from 0.9 to 0.98 yields as many tokens as
+ * exact step times do.
  */
 const memory = 0.92;
 /**

@@ -22,8 +22,8 @@ const longestMatch = 40;
  */
 const copyLength = 8;
 /**
- * Limit of this search, in tokens: how far the earlier text is searched after the mismatch, and how many new tokens
- * may follow before the search ends.
+ * Limit, in tokens, of the search for the position at which a copy continues after a mismatch: how far the earlier
+ * text is searched, and how many new tokens may follow before the search ends.
  */
 const resumeReach = 24;
 

@@ -54,7 +54,7 @@ export class Speculation {
   readonly #lookupAcceptance = sharedLookupAcceptance();
   readonly #drafterAcceptance = sharedDrafterAcceptance();
   readonly #followers = new WeakMap<Sequence, Follower>();
-  /** Sequences of the current plan, in the plan's order. */
+  /** Sequences for which the next step may have drafts, in the order of `#plan` (the draft length of each sequence). */
   readonly #planned: Follower[] = [];
   /** Sequences for which the drafter must draft, and their depths. */
   readonly #forDrafter: Sequence[] = [];

@@ -34,15 +34,17 @@ export interface SchedulerConfig {
   readonly spacing: (typeof spacings)[number] | null;
   readonly stepsOffset: number;
   /**
-   * Noise that remains after the last step: none (true, "zero") or that of the first timestep (false, "sigma_min"). null = the scheduler's
-   * own default.
+   * DDIM and PNDM: whether no noise remains after the last step (true), or the noise of training timestep 0 (false); null = the
+   * scheduler's own default.
    */
   readonly setAlphaToOne: boolean | null;
+  /** DPM++ and Euler: noise that remains after the last step: none ("zero"), or that of training timestep 0 ("sigma_min"). */
   readonly finalSigma: "zero" | "sigma_min";
   readonly karras: boolean;
-  /** DPM++: order and variant of the solver, and whether the last step has a lower order, if there are few steps or always. */
+  /** DPM++: order and variant of the solver. */
   readonly solverOrder: 1 | 2;
   readonly solverType: "midpoint" | "heun";
+  /** DPM++: whether the last step is of first order: `lowerOrderFinal` applies to images with few steps, `eulerAtFinal` to all. */
   readonly lowerOrderFinal: boolean;
   readonly eulerAtFinal: boolean;
   /** LCM: number of timesteps in distillation, and the factor of the timesteps in the boundary conditions. */

@@ -1,5 +1,5 @@
-// DPM-Solver++ of first and second order (multistep): solves for the sample without noise, with the estimate of one earlier
-// step for the second order.
+// DPM-Solver++ of first and second order (multistep): each step estimates the sample without noise. The second order also uses the
+// estimate of the previous step.
 import { checkSteps, type SchedulerConfig } from "./config.ts";
 import {
   cumulativeAlphas,
@@ -13,7 +13,7 @@ import {
 } from "./schedule.ts";
 import { cleanMix, type Scheduler } from "./scheduler.ts";
 
-/** With fewer steps than this, the last one is of first order (`lower_order_final`). */
+/** If an image has fewer steps than this, its last step is of first order (`lower_order_final`). */
 const fewSteps = 15;
 
 export function dpmSolver(config: SchedulerConfig, steps: number, isKarras: boolean): Scheduler {

@@ -1,5 +1,5 @@
-// Euler schedulers. The plain one follows the derivative to the next noise level. The ancestral one goes to a lower level and adds fresh
-// noise.
+// Euler schedulers. The plain scheduler follows the derivative to the next noise level. The ancestral scheduler follows it to a lower
+// level, and adds fresh noise up to the next level.
 import { checkSteps, type SchedulerConfig } from "./config.ts";
 import { cumulativeAlphas, karrasSigmas, sigmaOf, sigmasAt, spacedTimesteps, timestepOf } from "./schedule.ts";
 import { cleanMix, combine, type Mix, type Prediction, type Scheduler } from "./scheduler.ts";
@@ -30,7 +30,7 @@ export function eulerScheduler(config: SchedulerConfig, steps: number, isAncestr
   };
 }
 
-/** Returns the mix that moves the sample from noise level `sigma` to `next`, along the derivative at `sigma`. */
+/** Returns the linear combination that moves the sample from noise level `sigma` to `next`, along the derivative at `sigma`. */
 function towards(prediction: Prediction, sigma: number, next: number): Mix {
   const signal = 1 / Math.hypot(sigma, 1);
   const clean = cleanMix(prediction, signal, sigma * signal);

@@ -63,7 +63,7 @@ function weighted(outputs: readonly Float32Array[]): Float32Array {
   });
 }
 
-/** Returns the mix of formula (9) of the PNDM paper, for a step from signal power `now` to `next`. */
+/** Returns formula (9) of the PNDM paper as a linear combination, for a step from signal power `now` to `next`. */
 function transfer({ prediction }: SchedulerConfig, now: number, next: number): Mix {
   const noise = noiseMix(prediction, Math.sqrt(now), Math.sqrt(1 - now));
   const divisor = now * Math.sqrt(1 - next) + Math.sqrt(now * (1 - now) * next);

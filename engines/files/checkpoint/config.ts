@@ -28,12 +28,12 @@ export class Config {
     return new Config(this.path, this.#fields, defaults);
   }
 
-  /** Returns the config with other values of some fields. */
+  /** Returns a copy of the config in which `fields` replace the fields of the same names. */
   withFields(fields: JsonObject): Config {
     return new Config(this.path, { ...this.#fields, ...fields }, this.#defaults);
   }
 
-  /** Returns the value of the first field that is present and not null. */
+  /** Returns the value of the first of these fields that is present and not null. */
   value(...names: readonly string[]): unknown {
     return this.#find(this.#fields, names) ?? this.#find(this.#defaults, names);
   }
@@ -141,7 +141,7 @@ export class Config {
     );
   }
 
-  /** Returns the error for a value that no engine computes. */
+  /** Returns the error for a valid value that no engine supports. */
   unsupported(name: string, value: unknown, known: string): ServerError {
     return new ServerError(
       "unsupported",

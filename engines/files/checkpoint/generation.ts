@@ -1,4 +1,4 @@
-// Sampling settings of a checkpoint: the pairs `general.sampling.*`, from its generation_config.json.
+// Sampling settings of a checkpoint: the GGUF key/value pairs `general.sampling.*`, from its generation_config.json.
 import type { JsonObject } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 

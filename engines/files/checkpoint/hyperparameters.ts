@@ -1,5 +1,5 @@
-// Hyperparameters of a checkpoint as GGUF pairs, as far as most architectures have them. An architecture's own file adds further pairs or
-// replaces some of these.
+// Hyperparameters of a checkpoint as GGUF key/value pairs: those that most architectures have. The file of an architecture adds further
+// pairs or replaces some of these.
 import type { Config } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 import { addRope } from "./rope.ts";

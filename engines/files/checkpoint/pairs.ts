@@ -1,5 +1,5 @@
-// Pairs of a model under construction: GGUF key/value pairs with their types. Keys omit the architecture prefix. A
-// later value of a key replaces an earlier one.
+// Pairs: the GGUF key/value pairs, with types, of a model that is being converted. Except in set(), keys are given
+// without the architecture prefix, which is added. A later value of a key replaces an earlier one.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { NumberType, TypedValue } from "../gguf/typed-value.ts";
 
@@ -8,7 +8,7 @@ export class Pairs {
   readonly #path: string;
   readonly #values = new Map<string, TypedValue>();
 
-  /** `path`: config.json, for errors. */
+  /** `path`: path of config.json, which errors name. */
   constructor(architecture: string, path: string) {
     this.architecture = architecture;
     this.#path = path;
@@ -19,7 +19,7 @@ export class Pairs {
     return this.#values;
   }
 
-  /** Sets a pair whose key has no architecture prefix. */
+  /** Sets a pair by its full key, to which no architecture prefix is added. */
   set(key: string, value: TypedValue): void {
     this.#values.set(key, value);
   }

@@ -4,7 +4,7 @@ import { Config, isObject, type JsonObject } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 
 export interface RopeSettings {
-  /** Settings of the model's RoPE. */
+  /** RoPE settings of the model; those of the layers with full attention, if the config has separate ones for them. */
   readonly main: Config;
   /** RoPE base of layers with a sliding window; undefined if the config has none. */
   readonly slidingBase: number | undefined;
@@ -77,7 +77,7 @@ function addScaling(config: Config, main: Config, pairs: Pairs): void {
       addYarn(config, main, pairs);
       return;
     default:
-      // A tensor also changes the frequencies of Gemma 4.
+      // Gemma 4 needs no pair either, because a tensor changes its frequencies.
       if (type === "proportional" && pairs.architecture === "gemma4") return;
       throw config.unsupported("rope_scaling.rope_type", type, "linear, dynamic, llama3, yarn and longrope");
   }

@@ -152,18 +152,18 @@ export interface PackedIntRows extends Size {
 /** 4-bit floats in blocks of 32 with a power-of-two scale each (MXFP4). Byte i has the codes of columns 2i and 2i + 1. */
 export interface Mxfp4Rows extends Size {
   readonly kind: "mxfp4";
-  /** U8, columns / 2 bytes per row. */
+  /** 4-bit codes, two in each byte (U8): columns / 2 bytes per row. */
   readonly codes: RowSource;
-  /** U8 exponents, columns / 32 per row. */
+  /** Scales as exponents of 2 (U8): columns / 32 per row. */
   readonly scales: RowSource;
 }
 
 /** 4-bit indices into a table, times a scale per block (bitsandbytes). The upper half of a byte comes first. */
 export interface CodebookRows extends Size {
   readonly kind: "codebook";
-  /** U8, all codes in one row. */
+  /** 4-bit indices into `table`, two in each byte (U8), all in one row. */
   readonly codes: StoredRows;
-  /** Sixteen values. */
+  /** Table of 16 values. */
   readonly table: RowSource;
   /** One scale for each `blockLength` values, in one row. */
   readonly scales: RowSource;
@@ -174,7 +174,7 @@ export interface CodebookRows extends Size {
 export interface LookedUpRows extends Size {
   readonly kind: "lookedUp";
   readonly codes: StoredRows;
-  /** 256 values. */
+  /** Table of 256 values, one for each value of a stored byte. */
   readonly table: RowSource;
   readonly scales: RowSource;
   readonly blockLength: number;
@@ -203,7 +203,7 @@ export interface InterleavedRows extends Size {
   readonly kind: "interleaved";
   /** 8 = one byte per value. 4 = the first half of all values is in the upper half-bytes, the second half in the lower ones. */
   readonly bits: 4 | 8;
-  /** U8, in one row. */
+  /** The integers before the zero point is subtracted, in bytes (U8), all in one row. */
   readonly codes: StoredRows;
   /** Scales and zero points, each in one row. */
   readonly scales: RowSource;
@@ -213,7 +213,7 @@ export interface InterleavedRows extends Size {
 /** Blocks of a scale followed by 32 signed bytes (F8Q8). The scale is an 8-bit float (E4M3) in units of 1/416. */
 export interface ScaledByteRows extends Size {
   readonly kind: "scaledBytes";
-  /** U8: 33 bytes a block. */
+  /** The blocks as bytes (U8), 33 for each block. */
   readonly blocks: StoredRows;
 }
 

@@ -10,7 +10,7 @@ import type { RowSource } from "./row-source.ts";
 
 /** Tensor of a GGUF file, and where its values come from. */
 export interface TensorRecipe {
-  /** Name in the GGUF file. */
+  /** Name of the tensor in the GGUF file. */
   readonly name: string;
   /** Dimensions, columns first. `rows.columns` is the first one. */
   readonly shape: readonly number[];
@@ -114,7 +114,7 @@ export function isLeftOut(name: string): boolean {
 }
 
 interface Place {
-  /** Name in the architecture's table. */
+  /** Key of the tensor in the architecture's table of tensors. */
   readonly key: string;
   readonly suffix: string;
   readonly layer: number | null;
@@ -125,7 +125,7 @@ interface Place {
 export function placeOf(name: string, prefixes: readonly string[], isKnown: (key: string) => boolean): Place | null {
   let rest = name.replace("language_model.", "").replace("text_model.", "");
   for (const prefix of [...prefixes, "model."]) if (rest.startsWith(prefix)) rest = rest.slice(prefix.length);
-  // Numbers in a key of the table, such as those of a module's parts, are neither layers nor experts.
+  // A key of the table may itself contain numbers, such as those of a module's parts. They are neither layers nor experts.
   const { stem: whole, ending: last } = splitName(rest);
   if (last !== "" && isKnown(whole)) return { key: whole, suffix: last, layer: null, expert: null };
   const numbers: number[] = [];

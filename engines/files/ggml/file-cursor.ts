@@ -5,7 +5,7 @@ import { truncatedFile } from "../gguf/invalid-file.ts";
 const windowBytes = 64 * 1024;
 
 export class FileCursor {
-  /** Position of the next byte. */
+  /** Position in the file of the next byte to read. */
   position = 0;
   readonly path: string;
   readonly fileBytes: number;

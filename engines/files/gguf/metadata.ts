@@ -70,7 +70,7 @@ export interface TokenizerMetadata {
   readonly stripsAccents?: boolean | null;
   /** Exact rules of the tokenizer (tokenizer-rules.ts) as JSON; null or absent = none. */
   readonly rules?: string | null;
-  /** Merges that `scores` do not express exactly; null or absent = none. */
+  /** All merges of a vocabulary whose `scores` do not express them exactly; null or absent = the file has none. */
   readonly exactMerges?: readonly string[] | null;
 }
 

@@ -23,7 +23,7 @@ export interface TensorInfo {
 export interface TensorTable {
   readonly files: readonly string[];
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Key/value pairs of the file, except those of the tokenizer. */
+  /** Key/value pairs of the file. Of the tokenizer's pairs, only that of the mask token is included. */
   readonly fields: ReadonlyMap<string, GgufValue>;
 }
 

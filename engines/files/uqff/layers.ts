@@ -23,7 +23,7 @@ export interface UqffLayer {
   readonly shape: readonly number[];
   /** Tensors of the layer, by the part of their name after the key, such as weight or weight.format. */
   readonly parts: ReadonlyMap<string, ShardTensor>;
-  /** Values of the small tensors, by the same names. */
+  /** Values of the layer's small tensors, by the part of their name after the key, such as weight.format. */
   readonly facts: ReadonlyMap<string, readonly number[]>;
   readonly rows: RowSource;
   /** GGUF type that has the precision of the layer. */
@@ -121,7 +121,7 @@ class LayerParts {
     return storedRows(tensor, this.#context);
   }
 
-  /** Returns a tensor in one row. */
+  /** Returns all values of a tensor as one row. Throws if its type is not one of `types`. */
   row(suffix: string | null, ...types: readonly string[]): StoredRows {
     const rows = this.rows(suffix, ...types);
     return { ...rows, rows: 1, columns: rows.rows * rows.columns };

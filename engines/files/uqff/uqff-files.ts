@@ -11,7 +11,7 @@ import { formatSuffix, type ReadLayer, readLayer, type UqffLayer } from "./layer
 import { residualFile, shardSets } from "./names.ts";
 
 export interface UqffFiles extends ModelTensors {
-  /** Version of the format: 1.2.0. */
+  /** Version of the UQFF format, such as 1.2.0. */
   readonly version: string;
   readonly layers: readonly UqffLayer[];
   /** Tensors that belong to no layer: biases, and all of residual.safetensors. */

@@ -1,5 +1,6 @@
 // Program that decodes frames of an animated image (GIF, WebP). It reads the image from stdin and writes evenly spaced frames to stdout: a
-// line of JSON, then the PNG file of each frame. It runs in a separate process for the same reason as cut-image.ts.
+// line of JSON, then the PNG file of each frame. It runs in a separate process with limits of time and memory, because a damaged file may
+// attack the decoder.
 import { parseArgs } from "node:util";
 import { runImageProgram } from "../image-program.ts";
 import { sampledIndices } from "./sampled-indices.ts";

@@ -94,9 +94,9 @@ async function run(command: Command, limits: CommandLimits, signal: AbortSignal)
   const { output, failure } = await runLimitedCommand(command, { limits, signal });
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its video was decoded");
   if (failure === null) return output;
-  // The messages of ffmpeg name the temporary file.
+  // ffmpeg's messages contain the path of the temporary file, which is replaced.
   const path = command.find((word) => word.includes("troupe-video-")) ?? "";
-  // The messages also contain memory addresses.
+  // ffmpeg's messages also contain memory addresses, which are removed.
   const reason = failure.replaceAll(path, "the file").replaceAll(/ @ 0x[0-9a-f]+/g, "");
   throw undecodable(inOneLine(reason).slice(0, maxErrorLength));
 }

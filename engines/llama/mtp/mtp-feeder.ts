@@ -1,7 +1,7 @@
 // MTP feeder: after each step of the model, feeds the MTP heads with pairs of a token's hidden state and the token
 // after it. Called by the model, its KV cache and mtp.ts. In the MTP context, a slot number is the native sequence id.
-// The heads normally have their own KV cache. An assistant that shares the model's memory reads the model's KV cache
-// instead; this class then feeds and removes nothing.
+// The heads normally have their own KV cache. An assistant (a separate model whose layers form the head) may read the
+// KV cache of the main model instead; this class then feeds and removes nothing.
 import type { Batch } from "../../batch.ts";
 import { NativeFloats } from "../native/memory/native-floats.ts";
 import type { NativeContext } from "../native/native-context.ts";
@@ -146,8 +146,8 @@ export class HeadsFeeder {
   }
 
   /**
-   * Continues a slot that has `tokens` tokens. The first `held` of these tokens have been fed. If the others have not
-   * been fed, drops the slot's MTP context, because there must be no gap between fed tokens.
+   * Continues a slot that has `tokens` tokens, the first `held` of which have been fed to the MTP heads. If that is not
+   * all of them, drops the slot's MTP context, because there must be no gap between fed tokens.
    */
   #resume(slot: number, held: number, tokens: number): void {
     if (held >= tokens) {

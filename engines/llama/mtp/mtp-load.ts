@@ -1,6 +1,6 @@
-// MTP loading: opens the MTP heads in a model's file, or an assistant made for the model. Called by the loader after
-// the model's context is open. Heads that do not fit the model are rejected here with a clear error, because llama.cpp
-// would end the process.
+// MTP loading: opens the MTP heads in a model's file, or an assistant (a separate model that serves as MTP head). Called
+// by the loader after the model's context is open. Heads that do not fit the model are rejected here with a clear error,
+// because llama.cpp would end the process.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import { type ModelTraits, metadata } from "../model-traits.ts";
@@ -23,7 +23,7 @@ const mtpArchitectures: ReadonlySet<string> = new Set([
   "mimo2",
   "step35",
 ]);
-/** Architecture of an assistant that reads the KV cache of its model; all its layers together form one head. */
+/** Architecture of an assistant (a separate MTP model) that reads the KV cache of the main model. All its layers form one head. */
 const sharingAssistant = "gemma4-assistant";
 const sharingTarget = "gemma4";
 const sharingTrainedTokens = 4;

@@ -9,7 +9,7 @@ export class LlamaHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly feeder: HeadsFeeder;
   readonly #parts: HeadsParts;
-  /** `#drafting`: indices of the targets in the current drafting pass. `#rows`: output row of each of these targets. */
+  /** `#drafting`: indices of the targets (sequences) in the current drafting pass. `#rows`: output row of each of these targets. */
   readonly #drafting: Int32Array;
   readonly #rows: Int32Array;
   readonly #states = new NativeFloats();
@@ -49,9 +49,9 @@ export class LlamaHeads implements MtpHeads {
   }
 
   /**
-   * Feeds the waiting tokens of all targets. If every token of the first drafting pass can have an output, that pass
-   * also contains the waiting tokens. Otherwise, an earlier pass without outputs contains the waiting tokens, because
-   * some architectures return wrong states for a pass in which only some tokens have outputs.
+   * Feeds the waiting tokens of all targets (sequences to draft for). If every token of the first drafting pass can have
+   * an output, that pass also contains the waiting tokens. Otherwise, an earlier pass without outputs contains the waiting
+   * tokens, because some architectures return wrong states for a pass in which only some tokens have outputs.
    */
   #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
     let pending = 0;
@@ -62,7 +62,7 @@ export class LlamaHeads implements MtpHeads {
       if (at(depths, i) === 0 || !trail.reaches(target.total - 1)) continue;
       trail.cut(target.total - 1);
       pending += trail.count;
-      // Removes rejected drafts from the model's KV cache, because the assistant reads that cache.
+      // Removes rejected drafts from the model's KV cache, because the MTP model reads that cache.
       if (this.#parts.sharesMemory) this.#parts.target.remove(target.slot, target.total - 1);
     }
     const joins = pending <= Math.min(this.#parts.maxOutputs, this.feeder.batch.room);
@@ -113,7 +113,7 @@ export class LlamaHeads implements MtpHeads {
       (target.draft as Int32Array)[target.draftCount++] = token;
       if (target.draftCount >= at(depths, index)) continue;
       this.feeder.batch.setStates(states, row, 1);
-      // An assistant that reads the model's KV cache uses the position at the end of that cache for all draft tokens.
+      // An MTP model that reads the main model's KV cache uses the position at the end of that cache for all draft tokens.
       const position = target.total - 1 + (sharesMemory ? 0 : target.draftCount);
       this.#rows[drafting] = this.feeder.batch.view.count;
       this.feeder.batch.view.add(token, position, target.slot, 1);

@@ -27,7 +27,7 @@ interface Devices {
 export interface LlamaLibrary extends Devices {
   readonly functions: LlamaFunctions;
   readonly release: string;
-  /** Path of the mapped library. */
+  /** Path of the llama.cpp library that is mapped into the process. */
   readonly path: string;
   /**
    * Runs `body` and passes it the native log lines as they arrive. Outside of `body`, native log lines are discarded.

@@ -12,7 +12,7 @@ const waitingSide = 2;
 const words = 3;
 
 export class TurnLock {
-  /** Shared memory, from which the other side creates its instance. */
+  /** Shared memory of the lock. The other thread creates its own TurnLock from it. */
   readonly memory: SharedArrayBuffer;
   readonly #words: Int32Array;
   readonly #own: Side;

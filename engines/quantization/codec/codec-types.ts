@@ -23,7 +23,10 @@ export function usesImportance(type: number): boolean {
 const largestF32 = 3.4028234663852886e38;
 const largestF16 = 65_504;
 const largestBF16 = 3.3895313892515355e38;
-/** Largest magnitude (scale times level) of the block types, minus a margin, because a search may slightly exceed the largest value. */
+/**
+ * Largest magnitude in types with blocks, unless stated otherwise below: the largest F16 scale times 8 (level -8 of Q4_0), minus a margin,
+ * because the search for a scale may slightly exceed the largest value.
+ */
 const largestOfBlocks = 500_000;
 /** Largest magnitude in types with mins, because the min of a block is stored as F16. */
 const largestOfMins = 60_000;

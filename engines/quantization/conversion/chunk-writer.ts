@@ -38,7 +38,7 @@ export class ChunkWriter {
     const rowBytes = bytesOf(tensor.targetType, columns);
     const position = tensor.offset + firstRow * rowBytes;
     const ranges = copyable(tensor.values, tensor.targetType);
-    // Copied tensors are one chunk.
+    // A tensor that is copied is a single chunk.
     if (ranges !== null) {
       this.#copy(ranges, position, tensor);
       return;

@@ -23,12 +23,12 @@ export interface ConversionPlan {
 
 /** All bytes of a file except those of its tensors. */
 export interface FileHead {
-  /** Bytes before the tensors. */
+  /** Bytes of the file before the tensors to convert. */
   readonly bytes: Buffer;
   /** Byte position of each tensor from the start of the file, in the order given. */
   readonly offsets: readonly number[];
   readonly fileBytes: number;
-  /** Bytes at the end of the file. */
+  /** Bytes at the end of the file, after the tensors to convert. */
   readonly tail?: Buffer;
 }
 
@@ -45,7 +45,7 @@ export interface FilePlan {
 export interface Conversion {
   /** Digest in hex of source, types, importance and the version of this code. Conversions with equal keys write equal files. */
   readonly key: string;
-  /** Paths of the source. */
+  /** Paths of the source's files. */
   readonly files: readonly string[];
   readonly tensors: readonly TargetTensor[];
   readonly head: FileHead;

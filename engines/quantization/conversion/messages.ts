@@ -4,16 +4,16 @@ import type { SourceTensor } from "./model-source.ts";
 
 /** Start parameters of a worker. */
 export interface ConversionTask {
-  /** Paths of the source. */
+  /** Paths of the source's files. */
   readonly files: readonly string[];
   readonly target: string;
   readonly tensors: readonly TargetTensor[];
 }
 
 export interface TargetTensor extends SourceTensor {
-  /** GGUF type in the target. */
+  /** GGUF type of the tensor in the target file. */
   readonly targetType: number;
-  /** Byte position in the target. */
+  /** Byte position of the tensor in the target file. */
   readonly offset: number;
   /**
    * Importance of the columns for each matrix of the tensor, one matrix after another, in shared memory; null = all columns have the same
@@ -22,11 +22,11 @@ export interface TargetTensor extends SourceTensor {
   readonly importance: Float32Array | null;
 }
 
-/** Some rows of a tensor. */
+/** Chunk: consecutive rows of a tensor that a worker converts at once. */
 export interface Chunk {
-  /** Index in the list of chunks. */
+  /** Index of the chunk in the conversion's list of chunks. */
   readonly index: number;
-  /** Index of the tensor in the task. */
+  /** Index of the tensor in ConversionTask.tensors. */
   readonly tensor: number;
   readonly firstRow: number;
   readonly rows: number;

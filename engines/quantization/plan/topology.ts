@@ -14,9 +14,9 @@ import { parse, YAMLError } from "yaml";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type Level, parseLevel } from "./levels.ts";
 
-/** A rule for some tensors. */
+/** Rule that sets the quantization of the tensors that it covers. */
 export interface LayerRule {
-  /** Level of the tensors; null = they are not quantized. */
+  /** Key of the entry in the file: a range of layers or a regular expression. */
   readonly key: string;
   /** Level of the tensors; null = they are not quantized. */
   readonly level: Level | null;

@@ -4,7 +4,7 @@ import { floatTypes, tensorType, tensorTypes } from "../../files/gguf/tensors.ts
 import { fittingType, type Level } from "./levels.ts";
 import type { LayerRule } from "./topology.ts";
 
-/** A tensor to plan for. */
+/** A tensor whose number type is to be chosen. */
 export interface PlannedTensor {
   /** GGUF name, for example blk.3.ffn_down.weight. */
   readonly name: string;

@@ -4,7 +4,7 @@ import { type RowSource, type StoredType, storedBytes } from "../../files/checkp
 import { tensorByteLength } from "../../files/gguf/writer.ts";
 
 export interface ByteRange {
-  /** Index of the file in the checkpoint's files. */
+  /** Index of the file in the source's list of files. */
   readonly file: number;
   readonly offset: number;
   readonly bytes: number;
@@ -83,7 +83,7 @@ function collectRuns(source: RowSource, first: number, count: number, into: Byte
 }
 
 interface Run {
-  /** Row of the source. */
+  /** Index of the row in the source. */
   readonly from: number;
   /** Number of consecutive rows that are also consecutive in the source. */
   readonly run: number;

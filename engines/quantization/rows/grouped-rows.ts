@@ -88,7 +88,7 @@ export class GroupedRows {
     const { bits, codes, rows, columns } = source;
     const [scales, zeros] = [this.#tables.of(source.scales), this.#tables.of(source.zeros)];
     const [start, end] = [first * columns, (first + count) * columns];
-    // Index of the first value that is in the lower halves of the bytes.
+    // With 4 bits, a byte holds two codes: values before index `half` are in the high nibbles, all later values in the low nibbles.
     const half = bits === 4 ? (rows * columns) / 2 : rows * columns;
     const put = (from: number, to: number, byte: number, shift: number) => {
       if (from >= to) return;

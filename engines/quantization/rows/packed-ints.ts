@@ -3,9 +3,12 @@
 import type { PackedIntRows, RowSource, StoredRows } from "../../files/checkpoint/row-source.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
-/** Position of each output feature in a word of AWQ. */
+/** Position in a 32-bit word of AWQ of each of the eight adjacent output features that the word holds. */
 const awqOrder = [0, 4, 1, 5, 2, 6, 3, 7];
-/** Scales and zero points of some rows, stored group by group. */
+/**
+ * Scales and zero points of some rows. Each row has one of each per group of columns. They are stored group by group.
+ * `groupOf`: the group of each column.
+ */
 interface RowGroups {
   readonly groupOf: Int32Array;
   readonly scales: Float32Array;
@@ -29,7 +32,7 @@ export class PackedInts {
     else this.#rows(source, groups, first, count, out, at);
   }
 
-  /** Decodes a layout in which a row of words has some columns of all rows of the matrix. */
+  /** Decodes the layout gptq: word i of a row of words has several adjacent columns of row i of the matrix. */
   #columns(
     { words: source, bits, columns }: PackedIntRows,
     { groupOf, scales, points }: RowGroups,
@@ -55,7 +58,7 @@ export class PackedInts {
     }
   }
 
-  /** Decodes a layout in which a row of words has one column of all rows of the matrix. */
+  /** Decodes the layout awq: a row of words has one column of the matrix, and each word has that column of several adjacent rows. */
   #columnWords(
     { words: source, bits, columns, layout }: PackedIntRows,
     { groupOf, scales, points }: RowGroups,
@@ -81,7 +84,7 @@ export class PackedInts {
     }
   }
 
-  /** Decodes a layout in which a row of words is a row of the matrix. */
+  /** Decodes the layout of compressed-tensors: a row of words has all columns of one row of the matrix. */
   #rows(
     { words: source, bits, columns }: PackedIntRows,
     { groupOf, scales, points }: RowGroups,

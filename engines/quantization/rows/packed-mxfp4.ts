@@ -13,7 +13,7 @@ export interface Mxfp4Reader {
   close(): void;
 }
 
-/** Returns whether all rows of a source are MXFP4, perhaps in another order. */
+/** Returns whether all rows of a source are stored as MXFP4. The source may reorder such rows or join several tensors. */
 export function isMxfp4(source: RowSource): boolean {
   if (source.kind === "joined") return source.parts.every(isMxfp4);
   return source.kind === "mxfp4" || (source.kind === "picked" && isMxfp4(source.source));

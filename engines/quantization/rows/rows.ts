@@ -22,7 +22,7 @@ import { type ReadRows, Tables } from "./tables.ts";
 const maxScratch = 2 ** 20;
 /** Maximum number of floats in a group of rows, which is read and kept as a whole because its rows are reordered. */
 const maxGroup = 4 * maxScratch;
-/** Maximum number of groups kept: one for each of the nested sources that reorder rows. */
+/** Maximum number of groups kept. Sources that reorder rows may be nested, and each of them needs one group. */
 const maxKept = 2;
 
 export interface RowReader {
@@ -37,7 +37,7 @@ export function createRowReader(files: readonly string[]): RowReader {
   return new Reader(files);
 }
 
-/** Group of rows that was read as a whole for one of its rows. */
+/** Cached group of rows. When one row of a group is needed, the whole group is read and kept. */
 interface KeptGroup {
   readonly source: RowSource;
   readonly group: number;
@@ -233,7 +233,7 @@ class Reader implements RowReader {
     }
   }
 
-  /** Writes columns of one matrix, which begins at row `start` of the source, as rows. */
+  /** Transposes `count` columns of one matrix, from `column` on, into rows of `out`. The matrix begins at row `start` of the source. */
   #columns(
     { source, matrixRows }: TransposedRows,
     start: number,

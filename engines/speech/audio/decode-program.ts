@@ -73,7 +73,7 @@ async function write(samples: Float32Array): Promise<boolean> {
   return state.written < maxSamples;
 }
 
-// Without this handler, Node.js would also print the source line, which contains a whole decoder.
+// Without this handler, Node.js would also print the source line of the error, which may contain a whole compiled decoder.
 main().catch((error: unknown) => {
   process.stderr.write(error instanceof Error ? error.message : String(error));
   process.exitCode = 1;

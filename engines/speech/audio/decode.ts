@@ -22,7 +22,7 @@ const leastSeconds = 20;
 
 const program = fileURLToPath(new URL("./decode-program.js", import.meta.url));
 
-/** Decoders by the extension that file-type finds. */
+/** Names of the decoders in the package audio-decode, by the file extension that the package file-type detects. */
 const decoders: Readonly<Record<string, string>> = {
   wav: "wav",
   mp3: "mp3",
@@ -37,7 +37,7 @@ const decoders: Readonly<Record<string, string>> = {
 };
 const accepted = "wav, mp3, flac, ogg (vorbis, opus), m4a, mp4, aac or webm";
 
-/** Returns why audio files cannot be read on this machine, with the command that helps; null if they can. */
+/** Returns why audio files cannot be read on this machine, with the command that installs the missing package; null if they can. */
 export function missingDecoder(): string | null {
   if (isInstalled(decoderPackage)) return null;
   return `audio files need the package ${decoderPackage}, which is not installed: ${installCommand([decoderPackage])}`;

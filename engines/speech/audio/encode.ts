@@ -23,7 +23,7 @@ export function contentTypeOf(format: AudioFormat, sampleRate: number): string {
   ];
 }
 
-/** Returns why a format cannot be written on this machine, with the command that helps; null if it can. */
+/** Returns why a format cannot be written on this machine, with the command that installs the missing packages; null if it can. */
 export function missingEncoder(format: AudioFormat): string | null {
   const missing = packages[format].filter((name) => !isInstalled(name));
   if (missing.length === 0) return null;

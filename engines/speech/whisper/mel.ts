@@ -124,7 +124,7 @@ class FourierTransform {
   }
 }
 
-/** Reverses the bits of a group's number. */
+/** Returns the index of the first value of the 25-value transform `group`: the number of the transform with its bits reversed. */
 function reversed(group: number): number {
   let result = 0;
   for (let bit = 0; bit < stages; bit++) if (group & (1 << bit)) result |= 1 << (stages - 1 - bit);

@@ -110,7 +110,7 @@ function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): Schema
   }
 }
 
-/** Returns the expression for the text after `open`: one or more calls and the closing text. */
+/** Returns the expression for one or more calls and the closing text. They follow `open`, the text that begins the calls. */
 function restOf(call: Expression, { syntax, parallel, required }: CallConstraint, rules: Rules): Expression {
   const { between, close } = syntax;
   if (!parallel || between === null) return sequence(call, text(close));

@@ -115,7 +115,7 @@ function compiled(constraint: OutputConstraint, elements?: number): Translation 
 }
 
 function written(rules: Rules, notation: GrammarNotation, elements: number | undefined, endings: Endings) {
-  // The text in EBNF also checks that the grammar is not too large.
+  // ebnfText() is called for both notations, because only this function checks that the grammar is not too large.
   const ebnf = ebnfText(rules, "root", elements, endings);
   return ebnf === null || notation === "ebnf" ? ebnf : gbnfText(rules, "root", endings);
 }

@@ -116,7 +116,8 @@ export class MarkedParser implements OutputParser {
 
   /**
    * Called when the `read` function of a tag has returned. If the function has begun a call without ending it,
-   * reports a failed call. Otherwise, emits the text that the function read but did not settle as ordinary text.
+   * reports a failed call. Otherwise, the text that the function read without accepting it as part of a call or a tag
+   * is emitted as ordinary text, unless it is only white space.
    */
   private endSyntax(): void {
     const { reading } = this;

@@ -68,7 +68,7 @@ export class Reading {
     this.settled = this.position;
   }
 
-  /** Returns the unsettled text and settles it. */
+  /** Returns the unsettled text (read, but perhaps not part of a call or a tag), and marks it as settled. */
   takeUnsettled(): string {
     const text = this.past + this.text.slice(this.settled, this.position);
     this.settle();
@@ -81,8 +81,8 @@ export class Reading {
   }
 
   /**
-   * Reads the text up to index `end` and emits it as ordinary text of the output. Call only if there is no unsettled
-   * text.
+   * Reads the text up to index `end` and emits it as ordinary text of the output. Call only if all text read so far has
+   * been emitted or settled (accepted as part of a call or a tag).
    */
   giveText(end: number): void {
     const text = this.text.slice(this.position, end);
@@ -137,7 +137,7 @@ export class Reading {
 
   /**
    * Reads white space and a tag that belongs to the previous call. If the tag is missing, the white space stays
-   * unsettled.
+   * unsettled: it may turn out to be ordinary text.
    */
   *mark(wanted: string): Wait<boolean> {
     yield* this.space();

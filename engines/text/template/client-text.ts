@@ -15,8 +15,9 @@ type Guard = (text: string) => string;
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
 /**
- * Words of JSON schemas that templates compare strings with. No marker (see user-text.ts) is inserted into these
- * words, because it would break the comparison. No control token has one of these words as its name.
+ * Words of JSON schemas that templates compare strings with. No marker is inserted into these words, because it would
+ * break the comparison. (Markers are characters that keep user text from being read as control tokens; see
+ * user-text.ts.) No control token has one of these words as its name.
  */
 const schemaWords = new Set(
   (
@@ -83,8 +84,8 @@ export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly
 }
 
 /**
- * Returns the client's template variables, with markers in their strings (see user-text.ts). Strings in `words` stay
- * unchanged, because the template compares variables with them.
+ * Returns the client's template variables, with markers in their strings, so that no string is read as a control token
+ * (see user-text.ts). Strings in `words` stay unchanged, because the template compares variables with them.
  */
 export function guardVariables(
   variables: Readonly<Record<string, unknown>>,
@@ -96,8 +97,9 @@ export function guardVariables(
 }
 
 /**
- * Returns the string literals of a template's source that are plain words. Returns no words if a control token's name
- * is a plain word, because words without markers could then form this name together.
+ * Returns the string literals of a template's source that are plain words. Client text that equals such a word gets no
+ * marker (see guardVariables()). Returns no words if a control token's name is a plain word, because several words
+ * without markers could then form this name together.
  */
 export function comparedWords(source: string, controlNames: readonly string[]): ReadonlySet<string> {
   if (controlNames.some((name) => /^[\w-]+$/.test(name))) return new Set();

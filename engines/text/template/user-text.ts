@@ -22,18 +22,18 @@ export class UserTextGuard {
   private readonly ends = new Set<string>();
   private readonly longest: number;
   /**
-   * All names, joined by line feeds. One search in this string is fast, even for schemas with thousands of short
-   * words and vocabularies with a thousand names.
+   * Names of all control tokens, joined by line feeds. One search in this string tells whether a text is part of any
+   * name. It is fast, even for schemas with thousands of short words and vocabularies with a thousand names.
    */
   private readonly allNames: string;
   /** Words that the template may remove from a text, or at which it may split a text. */
   private readonly removed: readonly string[];
   /**
-   * Proper prefixes of names and of removed words. Removed words matter, because the texts before and after a removed
-   * word could together form another removed word.
+   * Proper prefixes of control token names and of the words that the template removes. Removed words matter, because
+   * the texts before and after a removed word could together form another removed word.
    */
   private readonly partial = new Set<string>();
-  /** All names and removed words. */
+  /** All control token names, and all words that the template removes. */
   private readonly whole: ReadonlySet<string>;
 
   constructor(control: ControlNames, removed: readonly string[] = []) {

@@ -33,7 +33,7 @@ export class PieceTable implements Pieces {
     return this.bytes.subarray(token === 0 ? 0 : this.ends[token - 1], this.ends[token]);
   }
 
-  /** Returns the piece as text; null if its bytes are not complete characters. Decoded on first use. */
+  /** Returns a token's piece (output bytes) as text; null if the bytes are not complete characters. Decoded on first use. */
   text(token: number): string | null {
     const known = this.texts[token];
     if (known !== undefined) return known;
@@ -45,7 +45,7 @@ export class PieceTable implements Pieces {
     return kept;
   }
 
-  /** Returns the tokens whose piece contains the bytes of `text`. */
+  /** Returns the tokens whose piece (output bytes) contains the bytes of `text`. */
   containing(text: string): Int32Array {
     const wanted = Buffer.from(text, "utf8");
     if (wanted.length === 0) return new Int32Array(0);
@@ -67,7 +67,7 @@ const nothing = Buffer.alloc(0);
 /** Maximum number of UTF-8 bytes per UTF-16 code unit. */
 const maxUnitBytes = 3;
 
-/** Builds the pieces of the tokens with these names. */
+/** Builds the table of the pieces (output bytes) of all tokens, from the names and kinds of the tokens. */
 export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling): Pieces {
   const units = names.reduce((sum, { length }) => sum + length, 0);
   const bytes = Buffer.allocUnsafe(maxUnitBytes * units);
@@ -92,7 +92,7 @@ export function longestPiece({ ends }: Pieces, names: readonly string[]): number
   return longest;
 }
 
-/** Writes the piece of a token to `to` and returns the end of the written bytes. */
+/** Writes the piece (output bytes) of a token to `to` and returns the end of the written bytes. */
 function writePiece(name: string, kind: TokenKind | undefined, spelling: Spelling, to: Buffer, start: number): number {
   if (kind === "user-defined" || kind === "shown-control") return start + to.write(name, start);
   if (kind === "byte") return to.writeUInt8(byteOfToken(name), start);

@@ -17,7 +17,7 @@ export interface TokenTexts extends ShownTokens {
   /** True if encoding adds a space before text that follows a control token, so decoding must remove it. */
   readonly addsSpacePrefix: boolean;
   isControl(token: number): boolean;
-  /** Returns a token's piece as text; null if its bytes are not complete characters. */
+  /** Returns a token's piece (output bytes) as text; null if the bytes are not complete characters. */
   pieceText(token: number): string | null;
 }
 

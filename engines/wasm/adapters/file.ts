@@ -20,7 +20,7 @@ export interface AdapterPair {
 
 export interface AdapterFile {
   readonly path: string;
-  /** Pairs, indexed by site, then by matrix; undefined if the adapter does not change the matrix. */
+  /** Pairs of A and B by site (group of matrices with the same input), then by matrix; undefined: the matrix is not changed. */
   readonly pairs: readonly (readonly (AdapterPair | undefined)[])[];
   /** Bytes of all tensors in the file. */
   readonly bytes: number;

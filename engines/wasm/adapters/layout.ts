@@ -15,10 +15,13 @@ import { type AdapterSite, pieceOf, siteMatrices } from "./sites.ts";
 const headInts = 4;
 const matrixInts = 3;
 const siteInts = headInts + matrixInts * siteMatrices;
-/** Number of bytes of a site's entry in the table. The kernels identify a site by the byte offset of its entry. */
+/**
+ * Number of bytes of the table's entry for a site (a group of matrices with the same input). The kernels identify a site
+ * by the byte offset of its entry.
+ */
 export const siteBytes = siteInts * Int32Array.BYTES_PER_ELEMENT;
 
-/** Number of rows of A in a tile. */
+/** Number of rows in a tile of the LoRA matrix A. Rows of a tile are stored interleaved (kernels/adapters.ts). */
 export const tileRows = 4;
 const valueBytes = 2;
 const scaleBytes = 4;
@@ -26,7 +29,7 @@ const alignment = 64;
 
 export interface MatrixLayout {
   readonly ranks: number;
-  /** Index of the matrix's first rank among the ranks of the site. */
+  /** Index of the matrix's first rank (row of A and column of B) among the ranks of all matrices of the site. */
   readonly firstRank: number;
   /**
    * Address of B's values; 0 if the adapter does not change the matrix, or if this thread computes no rows of the
@@ -37,9 +40,12 @@ export interface MatrixLayout {
 }
 
 export interface SiteLayout {
-  /** Number of rows of A that each thread computes; 0 if the adapter changes no matrix of this site. */
+  /**
+   * Number of rows of the LoRA matrix A that each thread multiplies; 0 if the adapter changes no matrix of this site (a
+   * group of matrices with the same input).
+   */
   readonly share: number;
-  /** Number of rows of A that this thread computes, a multiple of `tileRows`. The last rows may be padding. */
+  /** Number of rows of the LoRA matrix A that this thread multiplies, a multiple of 4. The last rows may be padding. */
   readonly ownRows: number;
   readonly scales: number;
   readonly values: number;
@@ -52,7 +58,7 @@ export interface AdapterLayout {
   readonly bytes: number;
 }
 
-/** Returns the number of rows of A that each thread computes. The last threads may compute fewer rows. */
+/** Returns the number of rows of the LoRA matrix A that each thread multiplies. The last threads may have fewer rows. */
 export function rankShare(ranks: number, threads: number): number {
   return Math.ceil(ranks / threads / tileRows) * tileRows;
 }

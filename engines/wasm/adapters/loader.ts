@@ -17,8 +17,8 @@ export class AdapterLoader {
 
   /**
    * Reads the headers of prepared adapters that will be stacked into one adapter, and returns the sizes of that
-   * adapter. Throws invalid_lora_adapter if an adapter changes a matrix without a site, or lora_device_load_failed.
-   * pack() throws the same errors.
+   * adapter. Throws invalid_lora_adapter if an adapter changes a matrix that the engine cannot adapt (it belongs to no
+   * adapter site), or lora_device_load_failed. pack() throws the same errors.
    */
   measure(paths: readonly string[]): Promise<AdapterSizes> {
     return this.#ask({ type: "measure", paths });

@@ -26,7 +26,10 @@ export interface AdapterTarget {
 }
 
 const largestInteger = 32_767;
-/** Number of adjacent values of a row in a tile of A, and number of rows in a panel of B. */
+/**
+ * `tileColumns`: number of adjacent values of one row of A that a tile stores together. `panelRows`: number of rows in a
+ * panel of B. kernels/adapters.ts defines both formats.
+ */
 const tileColumns = 4;
 const panelRows = 16;
 /** Exponent bits of an F16 infinity or NaN. */
@@ -85,8 +88,8 @@ function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][]
 }
 
 /**
- * Matrix that a pair changes: index of its site, and index of the matrix in the site. `ranksBefore` is the number of
- * ranks that previous files have packed for this matrix.
+ * Matrix that a pair of LoRA matrices A and B changes. `number`: index of the matrix's site. `matrix`: index of the
+ * matrix in the site. `ranksBefore`: number of ranks that previous files have packed for this matrix.
  */
 interface PairTarget {
   readonly number: number;
@@ -121,7 +124,7 @@ function packPair(
   }
 }
 
-/** Packs one row of A as row `row` of the thread's share, which begins at `address`. */
+/** Packs one row of A. `address`: start of the rows of A that the thread multiplies. `row`: index of the row among them. */
 function packRow(values: Float32Array, factor: number, out: Int16Array, address: number, row: number): void {
   const at = address / Int16Array.BYTES_PER_ELEMENT + (row % tileRows) * tileColumns;
   const tile = at + Math.floor(row / tileRows) * tileRows * values.length;

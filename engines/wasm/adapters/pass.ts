@@ -12,7 +12,10 @@ import { rankShare, siteBytes } from "./layout.ts";
 import { type AdapterSite, adapterSites, siteMatrices } from "./sites.ts";
 
 const floatBytes = 4;
-/** Number of integers of a group: adapter address, start in the token list, number of tokens. */
+/**
+ * Number of integers that describe a group of tokens with the same adapter: adapter address, start in the token list,
+ * number of tokens.
+ */
 const groupInts = 3;
 
 /** Addresses of the scratch memory for adapters in the thread's memory. */
@@ -63,7 +66,7 @@ export interface AdapterPassParts {
   readonly kernels: KernelExports;
   readonly scratch: AdapterScratch;
   readonly memory: SharedArrayBuffer;
-  /** Exchanges the slabs of `scratch` between the threads. */
+  /** Exchanges the slabs of `scratch` (each thread's products with A) between the threads. */
   readonly allGather: AllGather;
   /**
    * Adapter weights of an X-LoRA mixture; null if the model is not an X-LoRA mixture. All rows of a mixture use one
@@ -88,8 +91,9 @@ export class AdapterPass {
   readonly #addresses: Int32Array;
   #groupCount = 0;
   /**
-   * Data of the current site. `#list` has the site's input rows that have adapters. `#width` is the number of floats
-   * per input row in a slab: the largest share of A's rows in any thread.
+   * Data of the current site (a group of matrices with the same input). `#list` has the site's input rows that have
+   * adapters. `#width` is the number of floats per input row in a slab (the products of one thread): the largest number
+   * of rows of A in any thread.
    */
   #list: AdapterList;
   #width = 0;
@@ -129,8 +133,8 @@ export class AdapterPass {
   }
 
   /**
-   * Multiplies the matrices A of the adapters by the input of a site. The input is at `x`: one row for each token of
-   * the pass or, at the last site, one row for each output token.
+   * Multiplies the matrices A of the adapters by the input of a site (a group of matrices with the same input). The
+   * input is at `x`: one row for each token of the pass or, at the last site, one row for each output token.
    */
   reduce(site: number, x: number): void {
     if (this.#groupCount === 0) return;
@@ -154,8 +158,8 @@ export class AdapterPass {
   }
 
   /**
-   * Multiplies B by the gathered products with A, and adds the results to this thread's share of the site's products at
-   * `out`.
+   * Multiplies B by the gathered products with A, and adds the results to the products at `out`: those of the site's own
+   * matrices, for the rows that this thread computes.
    */
   add(site: number, { pieces, stride }: Share, out: number): void {
     if (this.#groupCount === 0 || this.#width === 0) return;

@@ -26,7 +26,7 @@ export function adapterSites({ layers, embedding, output }: DividedGraph): Adapt
   return [...layers.flat().flatMap(sitesOf), isTied ? { ...last, matrices: [], shares: [] } : last];
 }
 
-/** Returns one thread's piece of matrix number `matrix` of a site; undefined if the thread has none of its rows. */
+/** Returns the rows that one thread computes of matrix number `matrix` of a site; undefined if it computes none of them. */
 export function pieceOf({ matrices, shares }: AdapterSite, matrix: number, thread: number): Piece | undefined {
   return shares[matrix]?.[thread]?.pieces.find((piece) => piece.matrix === matrices[matrix]);
 }

@@ -82,7 +82,10 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
   }
 }
 
-/** Returns the shares of each matrix of a step; the inner index is the thread. */
+/**
+ * Returns the shares (the rows of each thread) of a step's matrices. The first index is a matrix, or the matrices for
+ * queries, keys and values together. The second index is the thread.
+ */
 export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
   switch (step.kind) {
     case "norm":

@@ -37,7 +37,10 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return blockQuants.isBlockQuant(type) ? blockQuants.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
 }
 
-/** Returns the number of the activation format. Types with the same number share the output of prepare(). */
+/**
+ * Returns a number that identifies the activation format of a type. Types with the same number share the output of
+ * prepare().
+ */
 export function activationForm(type: i32): i32 {
   return kQuants.hasSuperBlocks(type) ? kQuants.activationForm(type) : type;
 }

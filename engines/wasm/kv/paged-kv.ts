@@ -21,7 +21,7 @@ export class PagedKv implements KvCache {
     return this.#table.freeBlocks;
   }
 
-  /** Returns the page of each block of a slot. */
+  /** Returns the KV page of each block of tokens of a slot (a running sequence). */
   pages(slot: number): Int32Array {
     return this.#table.pages(slot);
   }

@@ -158,8 +158,8 @@ export class ThreadKv {
 }
 
 /**
- * Returns the slope of the position bias of each head: powers of two, as in the paper on ALiBi (arXiv 2108.12409). If the
- * number of heads is not a power of two, the remaining heads have slopes between those of the others.
+ * Returns the slope of the position bias of each head: powers of two, as in the paper on ALiBi (arXiv 2108.12409). If the number of heads
+ * is not a power of two, the heads above the next lower power of two have the exponents 0.5, 1.5, 2.5, ... instead of 1, 2, 3, ...
  */
 function slopesOf({ heads, alibi }: PartitionPlan["shape"]): number[] {
   const power = 2 ** Math.floor(Math.log2(heads));

@@ -48,7 +48,8 @@ export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, thread
     blockTokens,
     kvBlocks: Math.ceil(sequenceTokens / blockTokens) * maxSequences,
   };
-  // On each thread, the last page of every sequence may be nearly empty, so each row needs one more page.
+  // On each thread, the last page of every sequence may be nearly empty, so each row (a sequence of the pass) needs one
+  // more page.
   const pagesPerThread = Math.ceil(passTokens / blockTokens / threads) + maxRows;
   return { capacity, passTokens, maxRows, pagesPerThread };
 }

@@ -31,7 +31,7 @@ export interface KernelExports {
   /** Returns the bytes that prepare() writes for n activation rows, a multiple of 16. */
   activationBytes(type: number, n: number, k: number): number;
   /**
-   * Returns the number of the activation format that prepare() writes for this matrix type. Matrix types with the same
+   * Returns a number that identifies the activation format in which prepare() writes rows for this matrix type. Matrix types with the same
    * number can share prepared activations.
    */
   activationForm(type: number): number;
@@ -197,12 +197,12 @@ export interface KernelExports {
   ): void;
 
   /**
-   * Multiplies the matrix A of each adapter of a pass by the inputs of the tokens that use the adapter. The input of a
-   * token is a row of `k` floats at x + 4 * stride * token. Each adapter has a group of three i32: address of its site
-   * table, start of its tokens in the list `tokens`, and number of its tokens. `site` is the byte offset of the site in
-   * each table; adapters/layout.ts defines the table. For list entry i, the products with this thread's rows of A are
-   * written at out + 4 * i * width. Returns `width`, which is the same in all threads; it is 0 if no adapter changes
-   * anything at the site.
+   * Multiplies the LoRA matrix A of each adapter of a pass by the inputs of the tokens that use the adapter. The input of a token is a row
+   * of `k` floats at x + 4 * stride * token. A site is a group of matrices with the same input. Each adapter has a table of its sites
+   * (defined in adapters/layout.ts); `site` is the byte offset of the site in each table. `groups` has three i32 for each adapter: address
+   * of its table, start of its tokens in the list `tokens`, and number of its tokens. For list entry i, the products with this thread's
+   * rows of A are written at out + 4 * i * width. Returns `width`, which is the same in all threads; it is 0 if no adapter changes a matrix
+   * of the site.
    */
   reduceAdapters(
     site: number,
@@ -215,10 +215,10 @@ export interface KernelExports {
     out: number,
   ): number;
   /**
-   * Multiplies the matrix B of each adapter by the outputs of reduceAdapters() of all threads. The outputs of the
-   * threads are `reducedBytes` bytes apart. The products belong to matrix number `matrix` of a site, and to this
-   * thread's `rows` rows (a multiple of 16). They are added to y: y[token * stride + r] += sum over ranks. `scratch`
-   * has room for the products with A of two tokens.
+   * Multiplies the LoRA matrix B of each adapter by the outputs of reduceAdapters() of all threads, which are `reducedBytes` bytes apart.
+   * The products belong to matrix number `matrix` of a site (a group of matrices with the same input), and to this thread's `rows` rows (a
+   * multiple of 16). They are added to y: y[token * stride + r] += sum over ranks. `scratch` has room for the products with A of two
+   * tokens.
    */
   addAdapters(
     site: number,

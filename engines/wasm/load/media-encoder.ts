@@ -70,7 +70,10 @@ export class MediaEncoder {
     return pass;
   }
 
-  /** Adds a row with the next `tokens` tokens to the pass. All rows use the same KV pages, because rows are computed one after another. */
+  /**
+   * Adds a row (a sequence) with the next `tokens` tokens to the pass. All rows use the same KV pages, because rows are computed one after
+   * another.
+   */
   addRow(tokens: number): void {
     const { pass } = this.#leader;
     const blocks = Math.ceil(tokens / blockTokens);

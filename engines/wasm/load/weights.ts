@@ -54,7 +54,10 @@ export async function loadWeights(
   }
 }
 
-/** Packs a piece's rows. If the tensor is a stack of matrices (experts), `index` selects the matrix. */
+/**
+ * Packs a piece: the rows of one matrix that this thread computes. If the tensor is a stack of matrices (one per
+ * expert), `index` selects the matrix.
+ */
 function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
   if (piece.matrix.filled) {
     packFilled(reader, piece, piece.matrix.filled, memory, kernels);
@@ -103,7 +106,10 @@ function packFilled(
   }
 }
 
-/** Loads one value for each row of the piece: biases or scales. Padding rows keep the value 0 of new memory. */
+/**
+ * Loads one value (a bias or a scale) for each row of a piece: the rows of a matrix that this thread computes. Padding
+ * rows keep the value 0 of new memory.
+ */
 function loadRowValues(reader: Reader, { matrix, firstRow, rows }: Piece, values: TensorInfo, target: number): void {
   if (matrix.filled) {
     const count = Math.min(rows, matrix.filled.rows - firstRow);

@@ -36,8 +36,8 @@ export class MixtureWeights {
   /** For each token of the pass: start of its weights in the table. */
   readonly #start: Int32Array;
   /**
-   * For each site and each row of A that this thread computes: index, among a token's weights, of the weight for that
-   * row.
+   * For each site (a group of matrices with the same input) and each row of the LoRA matrix A that this thread
+   * computes: index of the row's weight among the weights of a token.
    */
   readonly #weightOf: readonly Int32Array[];
   /** Outputs of the classifier for the current layer, one per adapter, while they are converted to weights. */
@@ -101,9 +101,10 @@ export class MixtureWeights {
   }
 
   /**
-   * Multiplies the results of A at a site by the adapter weights. The results have `count` rows, from `reduced` on,
-   * `width` floats apart. All rows of a mixture use the stacked adapter. Therefore row i belongs to token i of the
-   * pass. At the output matrix, row i belongs to output token i.
+   * Multiplies the products with the LoRA matrix A at a site (a group of matrices with the same input) by the adapter
+   * weights. The products have `count` rows, from address `reduced` on, `width` floats apart. Row i belongs to token i
+   * of the pass, because all tokens use the stacked adapter. At the last site, the output matrix, row i belongs to
+   * output token i.
    */
   apply(site: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[site] as Int32Array;

@@ -9,8 +9,8 @@ interface Product {
   readonly tensors: ReadonlySet<string>;
   readonly columns: number;
   /**
-   * Sums of squares, `columns` numbers for each matrix of a stack. They are doubles, because sums over days of traffic lose precision in
-   * floats. `rows` has the number of summed input rows for each matrix of the stack.
+   * Sums of squares: `columns` numbers for each matrix of a stack (one matrix per expert). They are doubles, because sums over days of
+   * traffic lose precision in floats. `rows` has the number of summed input rows for each matrix of the stack.
    */
   readonly squares: Float64Array;
   readonly rows: Float64Array;
@@ -26,7 +26,10 @@ export class InputCollector implements Calibration {
   readonly #divided: DividedGraph;
   readonly #source: Products;
   readonly #floats: Float32Array;
-  /** Sums of each product, by the leader's share of its matrices; null = the collector is stopped. */
+  /**
+   * Sums of each product. The key is the leader's share: its rows of the matrices that are multiplied first. Null = the collector is
+   * stopped.
+   */
   #products: ReadonlyMap<Share, Product> | null = null;
 
   /** `floats`: a view of the whole memory of the leader. */
@@ -53,7 +56,10 @@ export class InputCollector implements Calibration {
     this.#source.collector = null;
   }
 
-  /** Adds the n input rows at address x to the sums of matrix number `index` of a stack. Called for every product of a pass. */
+  /**
+   * Adds the n input rows at address x to the sums of matrix number `index` of a stack (one matrix per expert). Called for every product
+   * of a pass.
+   */
   add(share: Share, x: number, n: number, index: number): void {
     const product = this.#products?.get(share);
     if (product === undefined) return;
@@ -80,7 +86,10 @@ export class InputCollector implements Calibration {
   }
 }
 
-/** Matrices with the same input, each as the shares of all threads. The input is collected when the first matrix is multiplied. */
+/**
+ * Matrices with the same input. Each element lists the shares (rows) of all threads. The input is collected when the first matrix is
+ * multiplied.
+ */
 type Together = readonly [readonly Share[], ...(readonly Share[])[]];
 
 /** Returns the matrices of a step, grouped by their input. */

@@ -35,9 +35,9 @@ export class Pooler {
   }
 
   /**
-   * Pools `count` tokens of one sequence, from the pass's token `firstToken` on. For a mean, the sum of the tokens'
-   * states is added to `out`. The other kinds overwrite `out`, so the last pass of a long sequence determines the
-   * result. With kind tokens, `out` has the shape [count][pooling.length].
+   * Pools `count` tokens of one sequence, from the pass's token `firstToken` on. For the pooling kind "mean", the sum of the tokens'
+   * states is added to `out`. All other kinds overwrite `out`, so the last pass of a long sequence determines the result. For the kind
+   * "tokens", `out` has the shape [count][pooling.length].
    */
   pool(firstToken: number, count: number, out: Float32Array): void {
     if (this.#parts.pooling.kind === "tokens") this.#poolTokens(firstToken, count, out);

@@ -29,7 +29,10 @@ export interface StepParts {
 /** Numbers by which the kernels identify activation functions. */
 export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1, quickGelu: 2 };
 
-/** Input rows of the products at one adapter site (adapters/sites.ts). */
+/**
+ * Input rows of an adapter site: a group of matrices with the same input, which LoRA adapters can change
+ * (adapters/sites.ts).
+ */
 export interface SiteInput {
   readonly site: number;
   readonly x: number;
@@ -37,7 +40,10 @@ export interface SiteInput {
   readonly n: number;
 }
 
-/** Multiplies this thread's share of the matrices that have the same input, and adds the products of the adapters. */
+/**
+ * Multiplies this thread's share (rows) of matrices with the same input by the input, and adds the products of the LoRA
+ * adapters.
+ */
 export function multiplyAtSite(
   { products, adapters }: Pick<StepParts, "products" | "adapters">,
   share: Share,

@@ -124,8 +124,8 @@ export type DividedStep =
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
   /**
-   * Index of the adapter site of queries, keys and values; see adapters/sites.ts. The output matrix belongs to the next
-   * site.
+   * Index of the adapter site (a group of matrices with the same input; adapters/sites.ts) of queries, keys and values.
+   * The output matrix belongs to the next site.
    */
   readonly site: number;
   /** Shares of queries, keys and values. */
@@ -135,7 +135,10 @@ export interface DividedAttention extends AttentionRules {
 
 export interface DividedFeedForward {
   readonly kind: "feedForward";
-  /** Index of the adapter site of gate and up. The matrix `down` belongs to the next site. */
+  /**
+   * Index of the adapter site (a group of matrices with the same input) of gate and up. The matrix `down` belongs to
+   * the next site.
+   */
   readonly site: number;
   readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];

@@ -44,7 +44,7 @@ export interface ThreadMemory {
   readonly weights: ReadonlyMap<string, number>;
   /** Addresses of the biases of this thread's rows, by matrix name. Padding rows have zeros. */
   readonly biases: ReadonlyMap<string, number>;
-  /** Addresses of the factors of this thread's rows, by matrix name. */
+  /** Addresses of the factors by which the results of this thread's rows are multiplied, by matrix name. */
   readonly scales: ReadonlyMap<string, number>;
   readonly kv: number;
   readonly kvPageBytes: number;

@@ -34,7 +34,9 @@ interface Draft {
   readonly toolCallId?: string;
 }
 
-/** Conversation as chat messages, with its files and the names of the deferred tools loaded by its tool results. */
+/**
+ * Conversation as chat messages, with its files and the names of the tools with `defer_loading` that its tool results load.
+ */
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
   readonly files: readonly InputFile[];
@@ -139,8 +141,8 @@ class Drafts {
       if (call !== undefined) {
         draft = this.#callServer(call);
       } else if (block.type === "text" || block.type === "thinking" || block.type === "tool_use") {
-        // Text and thinking after server calls begin the next round. A call of a client's tool belongs to the round of the
-        // server calls before it.
+        // Text and thinking after server calls (tool calls that the server ran) begin the next tool round. A call of a
+        // client's tool belongs to the same round as the server calls before it.
         if (block.type !== "tool_use" && this.#serverCalls.length > 0) draft = this.#nextRound();
         this.#add(draft, block);
       }

@@ -100,7 +100,10 @@ export class ResponseFold {
     return this.length === 0 ? [responseText(this.#head, this.state)] : responsePieces(this.#head, this.state);
   }
 
-  /** Current state. If `length` is 0, serialise the state before the next event, because it is not a copy. */
+  /**
+   * Current state. If `length` is 0, the output in the state is not a copy, so serialise the state before the next event
+   * changes it.
+   */
   get state(): ResponseState {
     return {
       status: this.#status,

@@ -143,7 +143,7 @@ export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
   })) as readonly OutputItem[];
 }
 
-/** Returns the items without logprobs. They are stored in this form for later responses that continue this one. */
+/** Returns the items without logprobs: the form in which they are stored for later responses that continue the conversation. */
 export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputItem[] {
   return output.map((item) => {
     if (item.type !== "message") return item;

@@ -45,7 +45,7 @@ type Composable = Pick<ResponseTranslation, "asked" | "agent" | "conversation" |
   readonly facts: { readonly previousId: string | null };
 };
 
-/** Result of the task `goOn`. */
+/** Result of the task `goOn`: the request content with the conversation in its prompt, in serialised (sealed) form. */
 interface SealedConversation {
   readonly content: SealedContent;
   readonly media: AskedRequest["media"];

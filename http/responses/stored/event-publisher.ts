@@ -11,7 +11,10 @@ import { Bell, type EventLog } from "./event-log.ts";
 /** Maximum characters published in one message, unless a single chunk is longer. */
 const MOST_CHARACTERS = 256 * 1024;
 const RETRY_MS = 500;
-/** Number of attempts after the response has ended. After that, readers use the stored events. */
+/**
+ * Maximum number of failed attempts to publish events after the response has ended. If all fail, readers use the stored
+ * events.
+ */
 const LAST_TRIES = 20;
 
 export interface PublishedLog {

@@ -109,8 +109,8 @@ export class FollowedLog implements StreamCodec {
   }
 
   /**
-   * Checks the state of a response without new events. Returns whether its stream has new events or has ended. Throws peer_gone
-   * if the replica has failed.
+   * Checks the state of the response when no new events have arrived. Returns whether its stream has new events or has ended.
+   * Throws peer_gone if the replica has failed.
    */
   async #check(): Promise<boolean> {
     const found = await this.#found();

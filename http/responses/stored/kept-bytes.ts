@@ -14,12 +14,18 @@ export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-/** Reads a slice of the spans' bytes, starting at byte `at`; null if they are no longer stored. */
+/**
+ * Reads a slice of the stored bytes in `spans` (byte ranges), starting at byte `at` of all spans together; null if the bytes
+ * are no longer stored.
+ */
 export function keptSlice(store: StoredResponses, spans: readonly Span[], at: number): Promise<Uint8Array | null> {
   return gate.pass(() => store.slice({ spans, at }));
 }
 
-/** Yields the bytes of the spans in slices, from byte `from` on. Throws not_found if they are no longer stored. */
+/**
+ * Yields the stored bytes in `spans` (byte ranges) in slices, from byte `from` on. Throws not_found if they are no longer
+ * stored.
+ */
 export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
   const length = lengthOf(spans);
   for (let at = from; at < length; ) {
@@ -30,7 +36,7 @@ export async function* keptBytes(store: StoredResponses, spans: readonly Span[],
   }
 }
 
-/** Returns all bytes of the spans. Throws not_found if they are no longer stored. */
+/** Returns all stored bytes in `spans` (byte ranges). Throws not_found if they are no longer stored. */
 export async function allKeptBytes(store: StoredResponses, spans: readonly Span[]): Promise<Uint8Array> {
   const slices: Uint8Array[] = [];
   for await (const slice of keptBytes(store, spans)) slices.push(slice);

@@ -8,14 +8,16 @@ import type { Log } from "../../observe/log.ts";
 import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memory.ts";
 
 /**
- * Milliseconds before the first retry of a failed save. Text waits longer for the save (MOST_HELD_MS in response-run.ts), so a
- * planned failover of Redis can end within that time. The interval doubles with each retry, up to LONGEST_RETRY times RETRY_MS.
+ * Milliseconds before the first retry of a failed save. The interval doubles with each retry, up to LONGEST_RETRY times
+ * RETRY_MS. It is short at first, because text to the client waits for the save for up to MOST_HELD_MS (response-run.ts); a
+ * planned failover of Redis can end within that time.
  */
 const RETRY_MS = 50;
 const LONGEST_RETRY = 80;
 /**
  * Number of retries of a failed save. They take more than three minutes, in which a store thread or Redis may restart, or a
- * full disk may be emptied. This is less than the lifetime of a tombstone (ResponseStore).
+ * full disk may be emptied. This is less than the lifetime of a tombstone (response-store.ts), which keeps a late save from
+ * restoring a deleted response.
  */
 const RETRIES = 60;
 /** Maximum time in ms for which a reader of a response waits for its pending save. */

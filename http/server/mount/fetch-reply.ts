@@ -12,8 +12,8 @@ const encoder = new TextEncoder();
 
 export class FetchReply implements EdgeReply, StreamSink {
   /**
-   * Response to the request. If the client disconnects early, resolves to a response with status 499, which no one reads.
-   * Otherwise, the embedding program would log an error.
+   * Response to the request. If the client disconnects early, it resolves to a response with status 499. No one reads
+   * that response, but without it the embedding program would log an error.
    */
   readonly response: Promise<Response>;
   closesConnection = false;

@@ -23,8 +23,7 @@ function probe(host: string, port: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = createServer();
     socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    // If listening succeeds here, the port has been freed since the caller's attempt, which therefore failed because the port
-    // was in use.
+    // If listening succeeds now, the port was in use during the caller's attempt, and has been freed since.
     socket.listen(port, host, () => socket.close(() => resolve("EADDRINUSE")));
   });
 }

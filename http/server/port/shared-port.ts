@@ -7,14 +7,14 @@ const MIGRATION = "/proc/sys/net/ipv4/tcp_migrate_req";
 
 /**
  * Returns why connections may be reset when a server leaves a shared port; null if there is no such risk. A connection may
- * arrive between the last accept and the close of the listening socket. The system passes it to another server only with this
- * setting.
+ * arrive between the last accept and the close of the listening socket. Linux passes it to another server only if
+ * net.ipv4.tcp_migrate_req is 1.
  */
 export function sharedPortRisk(): string | null {
   try {
     if (readFileSync(MIGRATION, "utf8").trim() === "1") return null;
   } catch {
-    // Linux before 5.14 lacks the setting.
+    // Linux before 5.14 does not have net.ipv4.tcp_migrate_req.
   }
   return "a connection that arrives in the moment in which a server leaves the port is reset; set net.ipv4.tcp_migrate_req=1 (sysctl)";
 }

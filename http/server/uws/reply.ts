@@ -127,7 +127,7 @@ export class UwsReply implements EdgeReply, StreamSink {
 
   #writeHead(status: number, headers: ReplyHeaders): void {
     this.#response.writeStatus(`${status} ${STATUS_CODES[status] ?? ""}`);
-    // For responses that are not streams, `end` adds this header.
+    // Only a streamed response needs `connection: close` here. For other responses, `end` of uWS adds it.
     if (this.#inFlight.isRetiring && this.#headers !== null) this.#response.writeHeader("connection", "close");
     else this.#response.writeHeader("keep-alive", KEEP_ALIVE_HINT);
     for (const name in headers) this.#response.writeHeader(name, headers[name] as string);

@@ -17,14 +17,17 @@ interface OpenSocket {
   readonly listener: SocketListener;
 }
 
-/** `read`: passes a request to its handler, which may upgrade the connection only within this call. */
+/**
+ * Creates the WebSocket behavior of the server. `read`: passes a request to its handler. The handler may upgrade the connection
+ * only before `read` returns.
+ */
 export function socketBehavior(
   sessions: SocketSessions,
   inFlight: InFlight,
   read: (response: NativeResponse, request: UwsRequest) => void,
 ): NativeSocketBehavior {
   const sockets = new WeakMap<NativeSocket, OpenSocket>();
-  /** Request whose handshake is in progress, because uWS calls `open` within `upgrade`. */
+  /** Request whose handshake is in progress. It is kept for `open`, which uWS calls within `upgrade`. */
   let handshake: UwsRequest | null = null;
   return {
     maxPayloadLength: MAX_BODY_BYTES,

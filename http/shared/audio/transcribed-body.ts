@@ -56,7 +56,7 @@ async function transcriptOf(
   }
 }
 
-/** Replaces the field `file`, which errors of the transcription API name, by the field of this request. */
+/** Corrects the field name in an error. Errors of the transcription API name the field `file`, which this request does not have. */
 function withField(error: ErrorRecord, param: string): ErrorRecord {
   return error.param === "file" ? { ...error, param } : error;
 }

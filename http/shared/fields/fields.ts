@@ -20,7 +20,7 @@ const MAX_BREAKERS = 64;
 const MAX_BIASED_TOKENS = 4096;
 /** Maximum repetition penalty. A larger penalty overflows a logit to minus infinity, which bans the token. */
 const MAX_REPETITION_PENALTY = 100;
-/** Description of the default of fields whose default depends on the model. */
+/** Sentence about the default, for the descriptions of fields whose default depends on the model. */
 const byModel = "Default: the model's, see `defaults` in GET /v1/models";
 const defaultBreakers = ["\n", ":", '"', "*"];
 
@@ -46,7 +46,7 @@ export function refused(message: string, isNeutral: (value: unknown) => boolean 
     .meta({ support: "refused", description: `Refused: ${message}` });
 }
 
-/** Schema of objects with one of these values of `type`. Parsing always fails. */
+/** Schema of union variants that the server rejects: objects with one of these values of `type`. Parsing always fails. */
 export type RefusedVariants<Types extends readonly string[]> = z.ZodPipe<
   z.ZodObject<{ type: z.ZodEnum<z.core.util.ToEnum<Types[number]>> }, z.core.$loose>,
   z.ZodTransform<never, { [field: string]: unknown; type: z.core.util.ToEnum<Types[number]>[Types[number]] }>

@@ -15,7 +15,7 @@ export function propertySet(name: string): CharSet | null {
   spend(unitsOfSet);
   const known = kept.get(name);
   if (known !== undefined) return known;
-  // Rejects a text that is not a name, because such a text could close the property and continue the pattern.
+  // Rejects a text that is not a name. It is inserted into \p{…}, so a brace in it could end the property and continue the pattern.
   if (!/^[\w=]{1,60}$/.test(name)) return null;
   let found: RegExp;
   try {
@@ -32,7 +32,7 @@ export function propertySet(name: string): CharSet | null {
 /** Sample characters. Each represents the block of characters that begins with it. */
 interface Sample {
   readonly text: string;
-  /** UTF-16 units of each character of the text. */
+  /** Number of UTF-16 code units of each character of `text`. */
   readonly units: 1 | 2;
   readonly firsts: Int32Array;
   readonly lasts: Int32Array;

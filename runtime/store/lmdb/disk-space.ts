@@ -12,8 +12,8 @@ const basePages = 96;
 /** Number of pages reserved for each put in addition to its value: a leaf, and the pages that a split of the leaf adds. */
 const putPages = 4;
 /**
- * Number of removals in a transaction for which one page each is reserved. Further removals are removals of a part's chunks,
- * whose keys are adjacent, so that many are on one page.
+ * Number of removals in a transaction for which one page each is reserved. Further removals are those of the chunks in which a
+ * large value is stored. The keys of these chunks are adjacent, so many of them are on one page.
  */
 const singleRemovals = 64;
 /** Minimum number of adjacent keys on one page. */

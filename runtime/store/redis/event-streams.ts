@@ -88,8 +88,9 @@ export class EventStreams {
   }
 
   async #read(id: string, after: number): Promise<readonly AddedEvents[] | null> {
-    // An entry has the id `next`-`isEnd`. The range begins with the entry that contains the event after + 1. If the stream has
-    // ended with the event `after`, it begins with the last entry, so that the reader learns of the end.
+    // The id of an entry is NEXT-END. NEXT: number of its last event plus 1. END: 1 for the last entry of the stream, else 0. So
+    // this range begins with the entry that contains the event `after` + 1. If the event `after` ended the stream, the range
+    // contains the last entry, so that the reader learns of the end.
     const args = ["XRANGE", keyOf(id), `${after + 1}-1`, "+", "COUNT", MOST_ENTRIES];
     type Row = readonly [place: Buffer, fields: readonly Buffer[]];
     const rows = (await this.#connection.command(...args)) as unknown as readonly Row[];

@@ -200,7 +200,7 @@ export class RedisConnection {
   #stall(reply: Promise<Value>, reason: string): void {
     this.#isStalled = true;
     this.#lost(reason);
-    // The stall ends with the late reply to this command, or with a new connection.
+    // Redis counts as unreachable until the late reply to this command arrives, or until the client has reconnected.
     reply.then(
       () => this.#back(),
       () => {},

@@ -8,8 +8,9 @@ const ANSWER_MS = 5000;
 /** Interval in ms between checks whether the replicas that have not answered are dead; see `#leaveOutDead`. */
 const DEAD_MS = 1000;
 /**
- * Time in ms for which a replica that is subscribed but has no lease still counts as alive, from the first question that finds it so.
- * A replica whose connection for commands has failed loses its lease too, and needs up to 11 s to connect again.
+ * Time in ms for which a replica that is subscribed but has no lease still counts as alive. The time begins when a question first
+ * finds the replica without a lease. A replica also loses its lease if its connection for commands fails; it then needs up to
+ * 11 s to connect again.
  */
 const GONE_MS = 12_000;
 /** Maximum length of a question in characters. */

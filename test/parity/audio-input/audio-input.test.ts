@@ -30,12 +30,12 @@ interface Reference {
   readonly prompt?: { readonly before: readonly number[]; readonly after: readonly number[]; readonly logits: Sampled };
 }
 
-/** Maximum difference as a fraction of the range. */
+/** Maximum difference between a computed value and its reference, as a fraction of the range of the reference values. */
 const tolerance = 0.005;
 /**
- * Maximum difference of llama.cpp's logits, as a fraction of the range. It is larger, because the reference was computed without flash
- * attention, whose rounding error grows with the prompt (0.2 % of the range after 375 embeddings, 0.6 % after 750, also with llama.cpp's
- * own embeddings).
+ * Maximum difference of the llama engine's logits from the reference, as a fraction of their range. It is larger than `tolerance`:
+ * the reference was computed without flash attention, and the rounding error of flash attention grows with the prompt (0.2 % of the
+ * range after 375 embeddings, 0.6 % after 750, also with llama.cpp's own embeddings).
  */
 const llamaTolerance = 0.01;
 const source = new URL("../../../../test/fixtures/audio-input/mtmd-references.json", import.meta.url);

@@ -35,7 +35,7 @@ const kinds = [
   ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
   ...(["qwen2vl_merger", "qwen2.5vl_merger"] as const),
 ];
-/** Maximum difference as a fraction of the range. */
+/** Maximum difference between a computed value and its reference, as a fraction of the range of the reference values. */
 const tolerance = 0.005;
 const source = new URL("../../../../test/fixtures/image-input/mtmd-references.json", import.meta.url);
 const references = JSON.parse(readFileSync(source, "utf8")) as Record<ProjectorKind, Reference>;

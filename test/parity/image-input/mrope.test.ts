@@ -32,7 +32,7 @@ const tokens = Int32Array.from({ length: total }, (_, i) =>
 const answerTokens = 130;
 /** Size of the KV cache in tokens: room for three prompts, but not for three responses. */
 const cacheTokens = 576;
-/** Maximum difference of logits as a fraction of the range. */
+/** Maximum difference between logits that count as equal, as a fraction of the range of the logits. */
 const tolerance = 0.002;
 
 function feed(model: LoadedModel, slot: number, from: number, to: number): Float32Array {

@@ -69,7 +69,7 @@ function endGroup(leader: number | undefined): void {
   try {
     if (leader !== undefined) process.kill(-leader, "SIGKILL");
   } catch {
-    // All processes of the group have ended.
+    // All processes of the group have already ended, so there is nothing to kill.
   }
 }
 

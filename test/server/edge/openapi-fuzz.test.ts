@@ -57,7 +57,7 @@ const declared = new DeclaredAnswers(document);
 /** Prompt whose response takes longer than any test. */
 const LONG = "Tell me a long story";
 
-/** Ids of existing objects, which the schemas cannot express, and values for features that this server does not have. */
+/** Request field values by field name: ids of existing objects, which the schemas cannot express, and empty values for missing features. */
 const knownFields = {
   mcp_servers: [[]],
   skills: [[]],
@@ -172,8 +172,8 @@ function setUp(seed: number, stores: Stores | null = null) {
 }
 
 /**
- * Replaces the server's stored responses by new ones. If `areRunning`, the new response is still running, and no client reads
- * its events.
+ * Replaces the server's stored responses by new ones: one response that is still running and whose events no client reads if
+ * `areRunning`, otherwise two responses that have ended.
  */
 async function stock({ app, responseIds }: World, areRunning: boolean): Promise<void> {
   for (const id of responseIds.splice(0)) await request(app, "DELETE", `/v1/responses/${id}`);

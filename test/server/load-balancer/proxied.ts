@@ -240,7 +240,7 @@ async function judge(
 }
 
 /**
- * Repeats a request while it fails because the proxy or Redis is not available again. Returns the JSON body of the response; {} for
+ * Repeats a request until it no longer fails because the proxy or Redis is unavailable. Returns the JSON body of the response; {} for
  * a stream.
  */
 async function settled(url: string): Promise<Shown> {

@@ -93,8 +93,8 @@ describe("the bodies of requests in flight", () => {
         const request = JSON.stringify(bodyOf(2));
         const large = request.padEnd(1.2 * mebibyte);
         assert.equal((await post(server.url, large)).status, 200);
-        // Opens a new connection if the server rejects this request. If this request and the large one arrive together, the
-        // server may reject this one instead of the large one.
+        // Sends a request whose body stays incomplete, so that it holds its memory. The server may reject this request instead of
+        // the large one (`large`) if both arrive together; then it is sent again on a new connection.
         const openUnrefused = (): Socket => {
           const socket = openUnfinishedPost(server.url, mebibyte);
           socket.once("data", () => (unfinished = openUnrefused()));

@@ -8,19 +8,19 @@ import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post } from "../../fixtures/streams.ts";
 import { changed, temporaryCache } from "./changes.ts";
 
-/** Number of concurrent streams and of changes. The long version uses 32 and 20. */
+/** Number of concurrent streams, and number of requantizations. The long version uses 32 and 20. */
 const streams = Number(process.env.REQUANTIZE_STREAMS ?? 4);
 const changes = Number(process.env.REQUANTIZE_CHANGES ?? 6);
 const tokens = Number(process.env.REQUANTIZE_TOKENS ?? 40);
 /**
- * Maximum growth of the resident memory in bytes. It is less than one copy of the weights (80 to 138 MiB), by which each change
- * would increase the memory if the old model stayed loaded.
+ * Maximum growth of the resident memory in bytes. It is less than one copy of the weights (80 to 138 MiB), by which each
+ * requantization would increase the memory if the old model stayed loaded.
  */
 const mostGrowth = 75 * 2 ** 20;
 /**
- * Environment that limits the server's heap. Without a limit, V8 collects the garbage of the changes (some 4 MiB each) only after
- * about forty changes, which looks like a leak: 301 to 471 MiB, then 364. With it, the memory of the server stays between 308 and 358
- * MiB from the second change on.
+ * Environment that limits the server's heap. Each requantization leaves about 4 MiB of garbage. Without a limit, V8 collects it only
+ * after about forty requantizations, which looks like a leak: the server's memory grows from 301 to 471 MiB, then falls to 364. With
+ * the limit, the memory stays between 308 and 358 MiB from the second requantization on.
  */
 const limitedHeap = { NODE_OPTIONS: "--max-old-space-size=128" };
 

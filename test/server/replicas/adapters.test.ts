@@ -114,7 +114,7 @@ describe("LoRA adapters on several replicas", { skip: lacksRedis, timeout: 120_0
     assert.ok(replica !== undefined && failed.every((each) => each.replica === replica));
     assert.deepEqual((await listed(1)).failed, failed);
     assert.deepEqual(await names(1), ["style"]);
-    // It can be unloaded even on a replica where loading failed.
+    // An adapter can be unloaded even on a replica where loading it failed.
     assert.equal((await unload(1, "local")).status, 200);
     await until(async () => !(await names(0)).includes("local"), "it is unloaded everywhere");
     assert.equal((await unload(1, "local")).status, 404);

@@ -46,7 +46,7 @@ describe("servers with state_url", { skip: lacksRedis, timeout: 180_000 }, () =>
       );
       assert.deepEqual(bodies[0], bodies[1]);
 
-      // The same API key on both servers identifies the same client, so that the client has one share of the limits.
+      // The same API key on both servers identifies the same client, so both responses are stored as that client's.
       const key = { "x-api-key": "sk-0123456789abcdef0123456789abcdef" };
       const asked = jsonBody({ input: "Hi.", max_output_tokens: 1 });
       for (const { url } of servers) {

@@ -16,7 +16,7 @@ export const bucketKeys = { accessKeyId: s3Keys.AWS_ACCESS_KEY_ID, secretAccessK
 export type Fault = number | "cut";
 
 export interface S3Server {
-  /** files_url of the bucket. */
+  /** URL of the bucket, as in the setting files_url. */
   readonly url: string;
   /** Faults of the next requests. */
   readonly faults: Fault[];

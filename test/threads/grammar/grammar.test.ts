@@ -405,7 +405,7 @@ describe("the grammar host", () => {
   it("pauses a matcher only while its thread compiles", async (test) => {
     const rig = await start(test, await tinyModel(), { threads: 1, cacheLimit: 1 });
     const letter = rig.vocabulary.encode("a")[0]!;
-    // A warm thread compiles further grammars so quickly that it serves other matchers between them.
+    // After its first grammar, a thread compiles so quickly that it can serve other matchers between compilations.
     await rig.host.compile(ebnf("root ::= [a-z]{1,400}"));
     const big = await rig.host.compile(ebnf("root ::= [a-z]{1,500}"));
     const matcher = (await rig.host.compile(ebnf("root ::= [a-z]+"))).open();

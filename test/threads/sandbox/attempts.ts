@@ -233,7 +233,7 @@ export const attempts: readonly Attempt[] = [
   {
     name: "find the server among the processes",
     python: () =>
-      // Compares the program file, because Node 24 renames its main thread. Other processes may end during the search.
+      // Compares program files, not process names, because Node 24 renames its main thread. Processes may end during the search.
       tried(
         'def program(pid):\n    try: return os.path.basename(os.readlink(f"/proc/{pid}/exe"))\n    except OSError: return ""\nassert "node" in [program(pid) for pid in os.listdir("/proc") if pid.isdigit()]',
       ),

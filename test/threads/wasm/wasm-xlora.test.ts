@@ -157,8 +157,8 @@ describe("an X-LoRA of the wasm engine", () => {
     model.kv.release(1);
     generate(model, text.subarray(0, 14), 9);
     step(model, [{ slot: 1, from: 0, to: 5, tokens: otherText, logitsCount: 0 }]);
-    // In each step, a row with kept adapter weights precedes the row of another sequence. In the first step that other row
-    // is a prompt that spans two passes.
+    // In each step, the first row uses adapter weights that were kept from an earlier token, and the second row belongs to
+    // another sequence. In the first step, the second row is a prompt that spans two passes.
     for (let i = 0; i < 6; i++) {
       const from = i === 0 ? 5 : 71 + i;
       const [own, other] = step(model, [

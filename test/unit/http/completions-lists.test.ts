@@ -103,7 +103,7 @@ describe("POST /v1/completions with several prompts", () => {
     const prompt = Array.from({ length: 2 * PROMPTS_AT_ONCE + 1 }, (_, i) => `p${i}`);
     assert.equal((await complete({ prompt })).choices.length, prompt.length);
     assert.equal(most, PROMPTS_AT_ONCE);
-    // The exchange ends only after its response has been sent.
+    // The server ends the HTTP exchange a moment after it has sent the response.
     await new Promise(setImmediate);
     assert.deepEqual(ended, [8 * prompt.length, prompt.length]);
   });

@@ -47,7 +47,7 @@ describe("the sizes of a llama.cpp context", () => {
     });
     assert.deepEqual([capacity.sequenceTokens, capacity.kvBlocks, contextTokens], [1024, 32, 1024]);
     assert.equal(kvCacheBytes, 1024 * tokenBytes);
-    // The context has one sequence more than there are slots: exports use the extra sequence.
+    // The context has one sequence more than there are slots: exports of saved KV use the extra sequence.
     assert.equal(sequences, 5);
   });
 

@@ -8,8 +8,8 @@ import { type Side, TurnLock } from "../../../engines/llama/native/turn-lock.ts"
 const module = new URL("../../../engines/llama/native/turn-lock.js", import.meta.url).href;
 
 /**
- * Starts a thread on one side of the lock; by default on the opposite side. `body`: its code, which uses `lock` and the
- * shared array `numbers`.
+ * Starts a thread that uses one of the lock's two sides, by default not that of the test. `body`: code of the thread, which uses
+ * `lock` and the shared array `numbers`.
  */
 function otherSide(
   t: TestContext,
@@ -35,7 +35,7 @@ async function until(numbers: Int32Array, index: number, value = 1): Promise<voi
   while (Atomics.load(numbers, index) !== value) await turn();
 }
 
-/** Waits until the other side has requested the lock while this side holds it. */
+/** Waits until the thread on the other side of the lock has requested it while this thread holds it. */
 function untilAsked(lock: TurnLock): Promise<void> {
   // This word of the lock's memory contains the number of the waiting side.
   return until(new Int32Array(lock.memory), 2);

@@ -5,7 +5,7 @@ import { type DomDocument, type DomElement, mainShare, plainText } from "../dom.
 /** Maximum length in characters of a box around an email form, such as a newsletter sign-up. */
 const maxBoxLength = 400;
 const minLinks = 3;
-/** Minimum number of different targets for links with the same text to count as controls. */
+/** Minimum number of different targets for links with the same text to count as controls, such as "Download" links. */
 const minControls = 3;
 const maxControlLength = 32;
 /** Maximum total number of characters between the links of a block that counts as a row of links. */

@@ -52,7 +52,7 @@ export class Control {
     return Atomics.load(this.#words, word.hasEnded) === 1;
   }
 
-  /** Number of wake-ups so far. */
+  /** Number of times that the grammar thread has been woken. */
   get signal(): number {
     return Atomics.load(this.#words, word.signal);
   }

@@ -2,14 +2,17 @@
 // that is owed another client's slot is called the claimant. Callers pass in the time; this class reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
-/** Maximum number of slots that pass between clients in one share period, however many clients wait. Chosen by hand. */
+/**
+ * Maximum number of slots that pass between clients in one share period (`slotShareMs`), however many clients wait.
+ * Chosen by hand.
+ */
 const changesPerPeriod = 16;
 /**
- * Maximum number of times in one share period that the scheduler checks whether a client is owed a slot. Chosen by
- * hand.
+ * Maximum number of times in one share period (`slotShareMs`) that the scheduler checks whether a client is owed a
+ * slot. Chosen by hand.
  */
 const looksPerPeriod = 64;
-/** Waiting time of a client without any slot, as a fraction of the share period. Chosen by hand. */
+/** Waiting time of a client without any slot, as a fraction of the share period (`slotShareMs`). Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
  * Minimum waiting time of a client before another client's sequence loses its slot and its KV, as a multiple of the

@@ -4,13 +4,13 @@ import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import type { RowSource } from "../row-source.ts";
 
-/** Values of a tensor with their shape: dimensions, columns first. */
+/** Values of a tensor, and its shape: its dimensions, beginning with the number of columns. */
 export interface Shaped {
   readonly rows: RowSource;
   readonly shape: readonly number[];
 }
 
-/** Change that a tensor undergoes on its way into the GGUF file. Its result's shape has the columns first. */
+/** Function that converts a tensor of the checkpoint to its form in the GGUF file. */
 export type Change = (tensor: Shaped, config: Config) => Shaped;
 
 export interface TensorTarget {
@@ -56,7 +56,7 @@ export interface CheckpointArchitecture {
   readonly pools?: boolean;
   /** Whether dense layers may follow the pooling. */
   readonly hasDenseLayers?: boolean;
-  /** Whether the model's prompts belong to task adapters. Both are then left out. */
+  /** Whether the model's prompts belong to task adapters. If so, the prompts and the adapters are left out. */
   readonly adaptsByTask?: boolean;
   /** Whether the model returns one vector per token (ColBERT), computed by a matrix among its tensors. */
   readonly isMultiVector?: boolean;

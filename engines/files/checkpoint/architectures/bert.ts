@@ -129,7 +129,7 @@ export const colbert: CheckpointArchitecture = {
 
 export const distilbert: CheckpointArchitecture = {
   ...bert,
-  // No class with a scoring head, because its activation is not supported by the engines.
+  // No class with a scoring head, because the engines do not compute the head's activation function.
   classes: ["DistilBertModel", "DistilBertForMaskedLM"],
   prefixes: ["distilbert."],
   defaults: { layer_norm_eps: 1e-12, type_vocab_size: 1 },

@@ -20,7 +20,10 @@ export function checkScoreScale(config: Config, exception: number): void {
   config.mustBe("query_pre_attn_scalar", expected);
 }
 
-/** Returns for each layer whether it has a sliding window; null if all layers have one but every `period`-th, as is usual. */
+/**
+ * Returns for each layer whether it has a sliding window; null if the layers have the usual pattern, in which every layer has one except
+ * each `period`-th.
+ */
 export function unusualSlides(config: Config, period: number): readonly boolean[] | null {
   const types = config.layerTexts("layer_types", config.layers);
   const slides = types?.map((type) => type === "sliding_attention");

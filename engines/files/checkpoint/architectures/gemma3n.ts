@@ -87,8 +87,8 @@ function checkSparsity(config: Config): void {
 }
 
 /**
- * Throws unless the layers before the last `shared` layers are those whose keys and values the engines share: the layer directly before
- * them must have no sliding window, and the layer before that must have one.
+ * Checks the layers whose keys and values the last `shared` layers reuse: these are the two layers before them. Throws unless the first
+ * of the two has a sliding window and the second has none, as the engines expect.
  */
 export function checkSharedKeys(config: Config, slides: readonly boolean[], shared: number): void {
   const first = config.layers - shared;

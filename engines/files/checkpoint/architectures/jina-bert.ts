@@ -6,7 +6,7 @@ import type { Change, CheckpointArchitecture, TensorTable } from "./architecture
 import { addEncoderPairs, bertEmbeddings, bertHeads, bertLayers, colbertProjection, colbertRules } from "./bert.ts";
 import { attention } from "./changes.ts";
 
-/** Swaps the two halves of the rows: the engines expect the gate before up. */
+/** Swaps the two halves of the rows, because the engines expect the rows of the gate before those of the up matrix. */
 const gateFirst: Change = ({ rows, shape }) => {
   const half = rows.rows / 2;
   return { rows: joined([sliced(rows, half, half), sliced(rows, 0, half)]), shape };

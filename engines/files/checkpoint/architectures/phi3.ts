@@ -10,7 +10,7 @@ function rotated(config: Config): number {
   );
 }
 
-/** Returns the factor of the attention in contexts beyond the original length. */
+/** Returns the attention factor (`rope.scaling.attn_factor`) for contexts beyond the original length. */
 function attentionFactor(config: Config): number {
   const { main } = ropeSettings(config);
   const original = main.count("original_max_position_embeddings");

@@ -14,8 +14,9 @@ export interface DenseLayers {
 }
 
 /**
- * Adds the sizes of the layers to the pairs, and returns the layers' tensors. `most`: number of dense layers that the engines compute, 2
- * after pooling or 1 per token. `firstFile`: number of the model's files before those of the layers. Throws `unsupported` for other layers.
+ * Adds the sizes of the layers to the GGUF key/value pairs, and returns the layers' tensors. `most`: number of layers that the engines
+ * support: 2 after pooling, or 1 per token. `firstFile`: index of the layers' first file among all files of the model. Throws `unsupported`
+ * for other layers.
  */
 export function denseLayers(
   layers: readonly ModelTensors[],

@@ -26,8 +26,8 @@ export async function readPrompts(folder: string): Promise<EmbeddingPrompts | nu
 }
 
 /**
- * Reads the rules of a ColBERT model. Rules that its files leave out get defaults, but a model of ColBERT's own class (`isStanford`) must
- * name its markers. Throws `model_file_invalid`.
+ * Reads the rules of a ColBERT model. Rules that its files leave out get defaults. But the files of a model of ColBERT's own class
+ * (`isStanford`) must name the marker tokens of queries and documents. Throws `model_file_invalid`.
  */
 export async function readMultiVector(folder: string, isStanford: boolean): Promise<MultiVectorRules> {
   const metadata = await readField(join(folder, "artifact.metadata"));

@@ -7,7 +7,7 @@ import type { StoredRows } from "../row-source.ts";
 import type { SourceTensor } from "../tensor-map.ts";
 import { storedRows } from "./plain.ts";
 
-/** Tensors of a checkpoint that a method has not used yet. */
+/** Tensors of a checkpoint that the quantisation method has not taken yet. */
 export class OpenTensors {
   readonly model: ModelTensors;
   readonly #open: Map<string, ShardTensor>;
@@ -21,7 +21,7 @@ export class OpenTensors {
     return [...this.#open.values()];
   }
 
-  /** Returns the stems of all names that end with `ending`. */
+  /** Returns the names that end with `ending`, without this ending. */
   stems(ending: string): readonly string[] {
     return [...this.#open.keys()].filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
   }
@@ -77,7 +77,7 @@ export class OpenTensors {
  */
 export type Method = (tensors: OpenTensors, settings: Config) => Promise<readonly SourceTensor[]>;
 
-/** Returns the GGUF type number whose precision is about that of matrices with such scales: BF16 or F16. */
+/** Returns the GGUF type number whose precision is about that of a matrix with the given scales: BF16 or F16. */
 export function typeLike(scales: StoredRows): number {
   return scales.type === "BF16" ? 30 : 1;
 }

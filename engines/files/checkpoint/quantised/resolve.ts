@@ -16,7 +16,7 @@ const methods: Readonly<Record<string, Method>> = {
   ...{ gptq, awq, bitsandbytes, mxfp4 },
   ...{ fp8: eightBit, finegrained_fp8: eightBit, fbgemm_fp8: eightBit },
 };
-/** Methods by the field `format` of compressed-tensors. */
+/** Quantisation methods of compressed-tensors, by the value of its field `format`. */
 const formats: Readonly<Record<string, Method>> = {
   ...{ "float-quantized": eightBit, "naive-quantized": eightBit, "int-quantized": eightBit },
   "pack-quantized": packedRows,

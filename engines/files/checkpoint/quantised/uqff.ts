@@ -29,8 +29,8 @@ export function uqffTensors(files: UqffFiles): SourceTensor[] {
 }
 
 /**
- * Returns the architecture to use for a model's UQFF files, with UQFF's names of experts. If the files were made from a GGUF file, the rows
- * of queries and keys may already have GGUF's order.
+ * Returns the architecture to use for a model's UQFF files, with UQFF's names of experts. If config.json says that the rows of queries and
+ * keys are already in GGUF's order (in files made from a GGUF file), the architecture does not reorder them.
  */
 export function uqffArchitecture(architecture: CheckpointArchitecture, config: Config): CheckpointArchitecture {
   const layout = config.text(ropeLayout) ?? "half_split";

@@ -154,7 +154,10 @@ function byteLevelWords({ preTokenizers }: TokenizerJson, pairs: Pairs): WordRul
   throw new NoRule("ByteLevel");
 }
 
-/** Returns the ids of pieces inside a word ("##…") that begin with U+2581 after the prefix, as pieces at the start of a word do. */
+/**
+ * Returns the ids of pieces inside a word ("##…") whose text after the prefix begins with U+2581. In a GGUF file, which omits the prefix,
+ * these pieces look like pieces at the start of a word.
+ */
 function insidePieces({ model }: TokenizerJson, types: readonly number[]): number[] {
   const inside = model.get("continuing_subword_prefix").text() ?? "##";
   const vocabulary = Object.entries(model.get("vocab").record() ?? {}) as [string, number][];

@@ -67,8 +67,8 @@ function namesOf(given: ReadonlyMap<string, string>, wrapping: Wrapping | null):
 }
 
 /**
- * Returns whether a separator follows the end token between two texts; null = unknown. If a token is added after every text, a single token
- * between two texts is that token.
+ * Returns whether a separator follows the end token between two texts; null = unknown. If an end token is added after every text, a single
+ * token between two texts is that end token, not a separator.
  */
 function addsSeparator(wrapping: Wrapping | null, names: ReadonlyMap<string, string>): boolean | null {
   if (wrapping === null || wrapping.between === null) return null;

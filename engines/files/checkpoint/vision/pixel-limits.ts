@@ -1,4 +1,4 @@
-// Pixel limits: minimum and maximum area of the tile of an image of variable size, from preprocessor_config.json.
+// Pixel limits: minimum and maximum area of an image tile, for models with tiles of variable size. Read from preprocessor_config.json.
 import type { Pairs } from "../pairs.ts";
 import type { VisionConfigs } from "./vision-class.ts";
 

@@ -27,6 +27,6 @@ export interface VisionClass extends TensorRules {
   readonly rowEnd?: string;
   /** Returns the encoder's fields that follow from those of the whole model. */
   readonly encoderFields?: (configs: VisionConfigs) => JsonObject;
-  /** Adds the key/value pairs that only these classes have. */
+  /** Adds the key/value pairs that only projector files of these classes have. */
   readonly addPairs: (configs: VisionConfigs, pairs: Pairs) => void;
 }

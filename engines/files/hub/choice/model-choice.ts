@@ -24,9 +24,9 @@ export interface Choice {
 }
 
 export interface Room {
-  /** Size that the model should not exceed. */
+  /** Size in bytes that the model should not exceed. */
   readonly bytes: number;
-  /** Sizes of the files, where they are known. */
+  /** Sizes of the files in bytes, by path; null = unknown. */
   readonly sizes: ReadonlyMap<string, number | null>;
 }
 

@@ -66,7 +66,7 @@ function placeOf(name: string): number {
 export interface LayerFacts {
   /** Names of all matrices that the adapters change. */
   readonly matrices: ReadonlySet<string>;
-  /** Number of layers in the classifier's outputs. */
+  /** Number of layers for which the classifier outputs adapter weights. */
   readonly layerCount: number;
   readonly model: TensorTable;
 }

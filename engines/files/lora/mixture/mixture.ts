@@ -27,7 +27,7 @@ export interface MixtureOptions {
   readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
   /** Folder to which prepared adapters are written. */
   readonly folder: string;
-  /** Value for MixtureSpec.keptAfter. */
+  /** Number of decoded tokens after which a sequence keeps its adapter weights; null = never (MixtureSpec.keptAfter). */
   readonly keptAfter: number | null;
 }
 

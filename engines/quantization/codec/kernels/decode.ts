@@ -47,7 +47,7 @@ function levels(type: i32, codes: v128): v128 {
   return i8x16.sub(codes, i8x16.splat(<i8>biasOf(type)));
 }
 
-/** Returns 16 bytes: 16 where a bit is set, in order of the bits. */
+/** Expands 16 bits, the lowest first, to 16 bytes with the value 16 (the fifth bit of a level) or 0. */
 // @ts-expect-error: decorator
 @inline
 function fifthBits(bits: u16): v128 {
@@ -81,7 +81,7 @@ export function decodeSupers(type: i32, from: usize, count: i32, out: usize): vo
   }
 }
 
-/** Returns the scale of columns 16 * i and following, in units of the super-scale. */
+/** Returns the scale of the 16 columns from 16 * i on, as an integer that is multiplied by the super-scale. */
 // @ts-expect-error: decorator
 @inline
 function scaleOf(type: i32, i: usize): f32 {

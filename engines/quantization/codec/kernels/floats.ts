@@ -4,7 +4,10 @@ import { BF16, F16, F32 } from "../../../wasm/kernels/types";
 
 /** Bits of 2^-14, the smallest F16 that is not subnormal. */
 const SMALLEST_NORMAL: i32 = 0x38800000;
-/** Difference between the exponent biases of F32 and F16 at the bit position of the exponent, minus half a unit of the result. */
+/**
+ * Difference between the exponent biases of F32 and F16, at the bit position of the exponent, minus 0xfff for rounding: half a unit of the
+ * last place of the F16, minus 1.
+ */
 const REBIAS: i32 = 0x37fff001;
 const LARGEST_HALF: i32 = 0x7bff;
 /** Exponent of an F16 that is infinite or NaN, in the position that HALF_MASK leaves it in. */

@@ -2,7 +2,7 @@
 // in the format of GGUF files. The reverse of takeApart() in engines/wasm/kernels/k-quants/file.ts.
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../../../wasm/kernels/types";
 
-/** Packs the levels. Levels are not negative. */
+/** Packs the levels of a super-block, one byte each and not negative, into the super-block in the file format at `block`. */
 // @ts-expect-error: decorator
 @inline
 export function packLevels(type: i32, levels: usize, block: usize): void {

@@ -23,7 +23,7 @@ const LEVELS: usize = memory.data(256, 16);
 /** Number of rounds in which the integers of the scales and the super-scale are fitted to each other. */
 const REFINEMENTS: i32 = 2;
 
-/** Super-scales of the current super-block, whose values are divided by its unit. */
+/** Super-scales of the current super-block for its scales and mins, computed from values divided by a power of two (`unit`). */
 let superScale: f32 = 0;
 let superMin: f32 = 0;
 
@@ -33,14 +33,14 @@ export function hasMins(type: i32): bool {
   return type == Q2_K || type == Q4_K || type == Q5_K;
 }
 
-/** Returns the number of columns that share a scale. */
+/** Returns the number of columns that share a scale in a number type: 16 or 32. */
 // @ts-expect-error: decorator
 @inline
 export function lengthOf(type: i32): i32 {
   return type == Q2_K || type == Q3_K || type == Q6_K ? 16 : 32;
 }
 
-/** Returns the number of levels below zero: level 0 is stored as this number. */
+/** Returns the number that is added to each level of a type when it is stored, so that the lowest level becomes 0; 0 = none. */
 // @ts-expect-error: decorator
 @inline
 export function biasOf(type: i32): i32 {
@@ -106,7 +106,7 @@ function encodeSuper(type: i32, x: usize, importance: usize, out: usize): void {
   packLevels(type, LEVELS, out);
 }
 
-/** Returns the super-block's mean square times a factor of the type, for weighImportance(). Values are divided by `unit`. */
+/** Returns the mean square of a super-block's values divided by `unit`, times a factor of the type; input of weighImportance(). */
 // @ts-expect-error: decorator
 @inline
 function spreadOf(type: i32, x: usize, unit: f32): f32 {
@@ -124,7 +124,7 @@ function loadTile(type: i32, x: usize, importance: usize, unit: f32, spread: f32
   return weighImportance(type, length, f32x4.splat(spread));
 }
 
-/** Finds the scales of all blocks, and the sums of their weights. Values are divided by `unit`. */
+/** Finds the scales (and mins) of all blocks of a super-block, for values divided by `unit`, and stores the sums of the weights. */
 // @ts-expect-error: decorator
 @inline
 function searchScales(type: i32, x: usize, importance: usize, unit: f32, spread: f32): void {
@@ -139,7 +139,7 @@ function searchScales(type: i32, x: usize, importance: usize, unit: f32, spread:
   }
 }
 
-/** Improves the integers of scales and mins, and then the super-scales. */
+/** Improves the small integers that stand for the scales and mins of the blocks, and then the super-scales. */
 // @ts-expect-error: decorator
 @inline
 function refineScales(type: i32, x: usize, importance: usize, unit: f32, spread: f32): void {
@@ -160,7 +160,7 @@ function refineScales(type: i32, x: usize, importance: usize, unit: f32, spread:
   superScale = refinedScale(superScale, superMin);
 }
 
-/** Finds scales and mins of a tile. With importance (`isFine`), the grid of trial scales is finer. */
+/** Finds scales and mins of four blocks (a tile). With importance (`isFine`), the grid of trial scales is finer. */
 // @ts-expect-error: decorator
 @inline
 function searchMins(type: i32, isFine: bool, at: usize): void {
@@ -171,7 +171,7 @@ function searchMins(type: i32, isFine: bool, at: usize): void {
 }
 
 /**
- * Finds scales of a tile of a type without mins. More clipping would lower the weighted errors of Q3_K, but raises perplexity
+ * Finds scales of four blocks (a tile) of a type without mins. More clipping would lower the weighted errors of Q3_K, but raises perplexity
  * (docs/decisions.md).
  */
 // @ts-expect-error: decorator
@@ -181,14 +181,14 @@ function searchCentered(type: i32, hasImportance: bool, scales: usize): void {
   else searchSymmetric(16, 4, -0.9, 0.18, scales);
 }
 
-/** Returns the largest integer of scales and mins, of a type with mins. */
+/** Returns the largest integer that stands for a scale or min in a type with mins. */
 // @ts-expect-error: decorator
 @inline
 function mostOf(type: i32): f32 {
   return type == Q2_K ? 15 : 63;
 }
 
-/** Replaces the scales by small integers, and returns the super-scale. */
+/** Replaces the scales of the blocks by small integers, and returns the super-scale by which the integers are multiplied. */
 // @ts-expect-error: decorator
 @inline
 function fitSuperScale(type: i32): f32 {
@@ -197,7 +197,7 @@ function fitSuperScale(type: i32): f32 {
   return hasMins(type) ? fitScales(SCALES, count, mostOf(type), 0, mostOf(type)) : fitScales(SCALES, count, -32, -32, 31);
 }
 
-/** Replaces the mins by small integers, and returns their super-scale. */
+/** Replaces the mins of the blocks by small integers, and returns the super-scale by which the integers are multiplied. */
 // @ts-expect-error: decorator
 @inline
 function fitSuperMin(type: i32): f32 {

@@ -23,7 +23,7 @@ const small: Readonly<Record<string, string>> = {
   ョ: "jo",
   ヮ: "βa",
 };
-/** Consonants before a small vowel that differ from the kana's usual one (クァ: kᵝa). */
+/** Consonant of a kana before a small vowel, for kana that then differ from their usual consonant (クァ: kᵝa). */
 const beforeSmall: Readonly<Record<string, string>> = {
   ウ: "β",
   イ: "j",

@@ -12,7 +12,7 @@ import { kokoroLanguages, kokoroPhonemes } from "./phonemes.ts";
 import { openStyles, type Styles, styleLength } from "./styles.ts";
 
 const sampleRate = 24_000;
-/** Maximum number of phonemes per pass: the model has 512 positions, two of which are for the zeros at both ends. */
+/** Maximum number of phonemes per run of the model: it has 512 positions, two of which are for the zeros at both ends. */
 const maxPhonemes = 510;
 /** Default voice, which the model's author graded best. */
 const bestVoice = "af_heart";
@@ -132,7 +132,7 @@ export class KokoroModel implements SpeakingModel {
   }
 }
 
-/** Splits phonemes into parts for one pass each: after the last punctuation mark that fits, else at the last space, else anywhere. */
+/** Splits phonemes into parts, one per model run: after the last punctuation mark that fits, else at the last space, else anywhere. */
 export function partsOf(phonemes: string, longest = maxPhonemes): string[] {
   const parts: string[] = [];
   let rest = [...phonemes];

@@ -179,8 +179,8 @@ function starLast(parts: Parts): Parts {
 }
 
 /**
- * Whether the engine never replaces this first part of an option by its options: it is a text, bytes, any text, or a
- * repetition that can be empty.
+ * Whether the engine never replaces `part`, the first part of an option, by the options of `part`. This is true for a
+ * text, bytes, any text, and a repetition that can be empty.
  */
 function isNeverReplaced(part: Expression | undefined): boolean {
   if (part === undefined || part.kind === "repeat") return part === undefined || part.min === 0;

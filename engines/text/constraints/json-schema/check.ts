@@ -115,7 +115,7 @@ function valuesIn(schema: unknown): number {
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const automaton = automatonOf(parseRegex(pattern), "anywhere");
-    // ajv identifies a pattern by its text.
+    // ajv compares patterns by the text that toString() returns.
     return { test: (text: string) => accepts(automaton, text), toString: () => pattern };
   },
   { code: "linearRegExp" },

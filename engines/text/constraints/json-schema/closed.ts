@@ -6,8 +6,8 @@
 const maxDepth = 100;
 
 /**
- * Keywords that apply several schemas to one value. A schema with one of these keywords is not closed, because a
- * property may be named in only one of the applied schemas.
+ * Keywords that apply several schemas to one value. A schema with one of these keywords is not closed (does not get
+ * `additionalProperties: false`), because a property may be named in only one of the applied schemas.
  */
 const joining = new Set(
   (
@@ -22,12 +22,15 @@ const joining = new Set(
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
 const ofParts =
   "properties required additionalProperties propertyNames minProperties dependentRequired items prefixItems".split(" ");
-/** Keywords that prevent closing, because they apply to properties that `properties` does not list. */
+/**
+ * Keywords whose presence keeps `additionalProperties: false` from being added to an object schema, because they apply
+ * to properties that `properties` does not list.
+ */
 const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
 /**
- * Keywords with lists of schemas that are closed too. `oneOf` is excluded: an object that matches two of its schemas
- * is invalid, but it might match exactly one of the closed schemas.
+ * Keywords with lists of schemas that are closed (get `additionalProperties: false`) too. `oneOf` is excluded: an
+ * object that matches two of its schemas is invalid, but it might match exactly one of the closed schemas.
  */
 const lists = new Set(["anyOf", "prefixItems"]);
 

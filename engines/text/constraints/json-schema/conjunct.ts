@@ -33,7 +33,7 @@ export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
   /** Schema of the items that follow the prefix. */
   readonly rest: Literal | null;
-  /** Whether the keyword `unevaluatedItems` ignores the items that this layer constrains. */
+  /** Whether the items that this layer constrains count as evaluated, so that `unevaluatedItems` does not apply to them. */
   readonly evaluates: boolean;
 }
 
@@ -75,7 +75,7 @@ export interface Conjunct {
   readonly names: readonly Literal[];
 }
 
-/** The conjunct that any value matches. */
+/** The conjunct (set of constraints) that any value matches. */
 export const top: Conjunct = {
   types: allTypes,
   values: null,
@@ -99,7 +99,7 @@ export const top: Conjunct = {
   names: [],
 };
 
-/** Returns the intersection of two conjuncts; null if they contradict each other. */
+/** Returns the intersection of two conjuncts (sets of constraints); null if they contradict each other. */
 export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   if (a === top) return b;
   if (b === top) return a;
@@ -142,7 +142,7 @@ function joined(a: readonly string[], b: readonly string[]): readonly string[] {
   return [...new Set([...a, ...b])];
 }
 
-/** Returns the number of entries that are copied when the conjunct is intersected with another. */
+/** Returns the number of list entries that are copied when the conjunct is intersected with another conjunct. */
 function sizeOf(conjunct: Conjunct): number {
   const { excluded, values, arrays, contains, objects, required, forbidden, multiples, patterns, names } = conjunct;
   const named = objects.reduce((sum, layer) => sum + 1 + layer.patterns.length, required.length + forbidden.length);

@@ -36,7 +36,7 @@ export class Expander {
   readonly #checkLater: (keyword: string) => void;
   /** Keywords whose negation was omitted. If no alternative remains, the error names the first of these keywords. */
   readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];
-  /** Literals whose alternatives are incomplete because a negation was omitted. */
+  /** Keys of the literals (schemas and negated schemas) whose alternatives are incomplete because a negation was omitted. */
   readonly #incomplete = new Set<string>();
   #isIncomplete = false;
   readonly #known = new Map<string, readonly Conjunct[]>();
@@ -124,7 +124,7 @@ export class Expander {
     return all;
   }
 
-  /** Returns the alternatives of a keyword or of its negation. */
+  /** Returns the alternatives (sets of constraints, one of which must hold) of a keyword or of its negation. */
   #keyword(node: SchemaNode, keyword: string, negated: boolean): readonly Conjunct[] {
     const instead = outdated.get(keyword);
     if (instead !== undefined)

@@ -129,7 +129,7 @@ export interface Architecture {
   readonly isEncoder: boolean;
   /** Parts that encoders have; absent for other architectures. */
   readonly encoder?: EncoderRules;
-  /** Absent if no model of the architecture scores texts. */
+  /** How rerankers of this architecture score texts; absent if the architecture has no rerankers. */
   readonly scoring?: ScoringRules;
   /** Whether models of this architecture may have a mixture of experts. */
   readonly takesExperts: boolean;

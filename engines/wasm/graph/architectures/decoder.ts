@@ -35,7 +35,7 @@ export function gatedFeedForward(differing: Partial<FeedForwardStep> = {}): Feed
   };
 }
 
-/** Returns a mixture-of-experts step; the shape has the number of experts. */
+/** Returns a mixture-of-experts step. The number of experts is not part of the step; it is in the model's shape. */
 export function routedFeedForward(differing: Partial<ExpertsStep> = {}): ExpertsStep {
   return {
     kind: "experts",

@@ -1,4 +1,4 @@
-// Gemma: an embedding scaled by sqrt(width), and gelu.
+// Gemma: pre-norm decoder layers with the activation gelu. The embedding is scaled by sqrt(width).
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 

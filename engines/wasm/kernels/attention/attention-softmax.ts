@@ -4,7 +4,10 @@
 import { largestLane, multiplyAdd, sumOfLanes } from "../arithmetic";
 import { exponential, hyperbolicTangent } from "../exponential";
 
-/** Number of floats at the end of a record: the largest score, the sum of the weights, and padding. */
+/**
+ * Number of floats that follow the weighted sum of the values in a query's record: the largest score, the sum of the
+ * weights, and padding.
+ */
 export const TAIL: i32 = 4;
 /** Value of masked scores, and initial value of the largest score. It is less than every real score. */
 const NOTHING: f32 = -1e30;

@@ -42,7 +42,7 @@ const SUMMING: usize = SCORING + 64;
 const ROWS: usize = SUMMING + 64;
 const SLOPES: usize = ROWS + 16;
 
-// State of the current call, set by attend(); undefined between calls. Steps are in bytes.
+// State of the current call, set by attend(); undefined between calls. Names with Row or Step are distances in bytes.
 let sharing: i32 = 0;
 let headFloats: i32 = 0;
 let scoreScale: f32 = 0;
@@ -57,7 +57,7 @@ let recordStep: usize = 0;
 let scaleStep: usize = 0;
 /** Slopes of the query heads of the current KV head; 0 = no position bias. */
 let headSlopes: usize = 0;
-/** 1 + the number of tokens after its own token to which a row attends. */
+/** Number of tokens, from its own token on, to which a row (one token of the call) attends. */
 let seenFromOwn: i32 = 0;
 
 // State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i
@@ -153,7 +153,7 @@ function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockToke
  * Computes attention of all queries over the tile, in batches of up to four queries that share each read of the tile.
  */
 function attendQueries<T>(tokens: i32): void {
-  // Skips rows that attend to no token of the tile, because the softmax needs at least one score.
+  // Skips rows (tokens of the call) that attend to no token of the tile, because the softmax needs at least one score.
   let query = max(0, 1 - seenByFirst) * sharing;
   const end = min(queryCount, (tokens - hiddenToFirst) * sharing);
   while (query < end) {
@@ -187,7 +187,10 @@ function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   }
 }
 
-/** Fills the row tables of both matrix products for `count` queries. Returns the row number of the last query. */
+/**
+ * Fills the row tables (addresses of the factors and results) of both matrix products for `count` queries. Returns the
+ * row number of the last query.
+ */
 // @ts-expect-error: decorator
 @inline
 function beginRows<T>(query: i32, count: i32): i32 {

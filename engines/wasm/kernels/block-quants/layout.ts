@@ -169,21 +169,21 @@ export function flippedIn(type: i32): i32 {
   return type == Q8_0 ? flippedBits(productsFor(type)) : 0;
 }
 
-/** Returns the size in bytes of one column of activations in a record. */
+/** Returns the size in bytes of one column of activations in a record (one block of each column). */
 // @ts-expect-error: decorator
 @inline
 export function valueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Returns the size in bytes of a record of `columns` columns. */
+/** Returns the size in bytes of a record of activations: one block of each of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function recordBytes(products: i32, columns: i32): i32 {
   return columns * (valueBytes(products) + 8);
 }
 
-/** Returns the number of columns in the next tile if `left` columns remain. */
+/** Returns how many columns of activations the next tile processes, if `left` columns remain. */
 // @ts-expect-error: decorator
 @inline
 export function tileColumns(left: i32): i32 {

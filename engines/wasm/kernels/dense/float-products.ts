@@ -97,7 +97,7 @@ function storeSums<T>(y: usize, sums: v128, factor: usize): void {
   v128.store(y, isFactored<T>() ? f32x4.mul(sums, v128.load(factor)) : sums);
 }
 
-/** Multiplies two groups of rows by four columns of activations. */
+/** Multiplies two groups of four rows by four columns of activations. */
 function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
@@ -140,7 +140,7 @@ function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize,
   storeSums<T>(y + yApart, b3, other);
 }
 
-/** Multiplies two groups of rows by three columns of activations. */
+/** Multiplies two groups of four rows by three columns of activations. */
 function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
@@ -175,7 +175,7 @@ function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize
   storeSums<T>(y + yApart, b2, other);
 }
 
-/** Multiplies four groups of rows by two columns of activations. */
+/** Multiplies four groups of four rows by two columns of activations. */
 function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
@@ -223,7 +223,7 @@ function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApar
 }
 
 /**
- * Multiplies four groups of rows by one column of activations. An iteration processes two columns of the matrix,
+ * Multiplies four groups of four rows by one column of activations. An iteration processes two columns of the matrix,
  * because the registers have room for both.
  */
 function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {

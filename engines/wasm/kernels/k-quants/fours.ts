@@ -16,7 +16,7 @@ import {
 import { unpackStep } from "./panels";
 import { addRows } from "./tiles";
 
-/** Multiplies two groups of rows, one from each half of the matrix, by 4 columns of activations. */
+/** Multiplies two groups of four rows, one group from each half of the matrix, by four columns of activations. */
 // @ts-expect-error: decorator
 @inline
 export function multiplyFour(
@@ -45,9 +45,7 @@ export function multiplyFour(
   }
 }
 
-/**
- * Multiplies one record (super-block) of two groups of rows by four columns of activations, and adds the products to y.
- */
+/** Multiplies one super-block of two groups of four rows by four columns of activations, and adds the products to y. */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfFour(
@@ -142,7 +140,7 @@ function addProductsOfFour(
   addRows(superScales, superGap, u03, u13, y + stride * 3, below);
 }
 
-/** Adds the mins of one record of two groups of rows, times the sums of four columns of activations, to y. */
+/** Adds the mins of one super-block of two groups of four rows, times the sums of four columns of activations, to y. */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfFour(

@@ -40,14 +40,14 @@ import { IQ4_XS, Q2_K, Q3_K, Q4_0, Q4_K, Q5_K, Q6_K } from "../types";
 export { NARROW, PAIRS, WIDE };
 
 export const SUPER: i32 = 256;
-/** Number of blocks in a record. */
+/** Number of blocks of 32 columns in a super-block. */
 export const BLOCKS: i32 = 8;
 /**
  * Address of scratch memory, in the first 64 KiB of memory, which the host reserves for the kernels. It has the buffers
  * for packing rows, or one unpacked record while a single row is unpacked.
  */
 export const PANEL: usize = 8192;
-/** Address of scratch memory for products. It has the operands of one step, for each group of a tile. */
+/** Address of scratch memory for products. It has the operands of one step (half a block), for each group of a tile. */
 export const STEP_SCRATCH: usize = 8192;
 /** Positions of the words after the values in a record of activations. A word has 4 bytes for each column. */
 const SCALES_AT: i32 = 0;
@@ -84,7 +84,7 @@ export function hasMinimums(type: i32): bool {
 }
 
 /**
- * Whether both steps of a block are summed before the scale is applied. This requires one scale for the whole block.
+ * Whether both steps (halves) of a block are summed before the scale is applied. This requires one scale for the block.
  * For NARROW, the sum must also fit in 16 bits.
  */
 // @ts-expect-error: decorator
@@ -102,7 +102,7 @@ export function biasBits(type: i32, products: i32): i32 {
   return type == IQ4_XS && products == WIDE ? 7 : 0;
 }
 
-/** Returns the number of vectors of quants in a step. */
+/** Returns the number of vectors of quants in a step (half a block). */
 // @ts-expect-error: decorator
 @inline
 export function vectorsOf(type: i32): i32 {
@@ -117,14 +117,14 @@ export function hasBits(type: i32): bool {
   return type == Q3_K || type == Q5_K;
 }
 
-/** Returns the size in bytes of a block's quants, for a group of rows. */
+/** Returns the size in bytes of a block's quants, for a group of four rows. */
 // @ts-expect-error: decorator
 @inline
 export function blockBytes(type: i32): i32 {
   return vectorsOf(type) * 32 + (hasBits(type) ? 16 : 0);
 }
 
-/** Returns the size in bytes of a block's scales, for a group of rows. */
+/** Returns the size in bytes of a block's scales, for a group of four rows. */
 // @ts-expect-error: decorator
 @inline
 export function scaleBytes(type: i32): i32 {
@@ -143,21 +143,21 @@ export function superScaleBytes(type: i32): i32 {
   return hasMinimums(type) ? 16 : 8;
 }
 
-/** Returns the size in bytes of one column's quantised values in a record of activations. */
+/** Returns the size in bytes of one column's quantised values in a record of activations (one block of each column). */
 // @ts-expect-error: decorator
 @inline
 export function superValueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Returns the size in bytes of a record of activations of `columns` columns. */
+/** Returns the size in bytes of a record of activations: one block of each of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function activationRecordBytes(products: i32, columns: i32): i32 {
   return columns * (superValueBytes(products) + 4 * TAIL_WORDS);
 }
 
-/** Returns the number of columns in the next tile if `left` columns remain. */
+/** Returns how many columns of activations the next tile processes, if `left` columns remain. */
 // @ts-expect-error: decorator
 @inline
 export function superTileColumns(left: i32): i32 {

@@ -12,7 +12,8 @@ import { multiplyOne } from "./tiles";
 import { multiplyTwo } from "./twos";
 
 /**
- * Multiplies 16 rows by one, two or four columns. With relaxed SIMD, the method is PAIRS only if NARROW is impossible.
+ * Multiplies 16 rows of a matrix by one, two or four columns of activations. `products` is the multiplication method:
+ * WIDE, NARROW or PAIRS. With relaxed SIMD, PAIRS occurs only for IQ4_XS, which NARROW cannot multiply.
  */
 export function multiplyTile(
   type: i32, products: i32, columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize,
@@ -44,7 +45,9 @@ export function multiplyTile(
   }
 }
 
-/** Unpacks the operands of one record of a group of rows. */
+/**
+ * Unpacks one record (four rows of a super-block of 256 columns) to one byte per quant. Writes 1024 bytes at `panel`.
+ */
 export function unpackGroup(type: i32, record: usize, panel: usize): void {
   if (type == Q4_K) unpack(Q4_K, PAIRS, record, panel);
   else if (type == Q6_K) unpack(Q6_K, PAIRS, record, panel);

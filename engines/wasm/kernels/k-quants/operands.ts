@@ -8,8 +8,8 @@ import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "../types";
 import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./layout";
 
 /**
- * Returns the mask that extracts an operand from a vector. For 6-bit quants, it is the inverse mask: the upper two
- * bits, which do not belong to the operand.
+ * Returns the mask that extracts an operand (16 quants, one per byte) from a packed vector. For 6-bit quants, it is the
+ * inverse: the mask of the upper two bits, which belong to a different operand.
  */
 // @ts-expect-error: decorator
 @inline
@@ -19,20 +19,20 @@ export function operandMask(type: i32): i32 {
 }
 
 /**
- * Returns the parameter `extra` of operand(): for quants of 5 and 3 bits, the mask of the highest bit; for a codebook,
- * its levels.
+ * Returns the parameter `extra` of operand(). For quants of 5 and 3 bits, it is the mask of the highest bit. For
+ * IQ4_XS, whose quants are indices into a table of 16 values (levels), it is this table.
  */
 // @ts-expect-error: decorator
 @inline
 export function operandExtra(type: i32, products: i32): v128 {
   if (type != IQ4_XS) return i32x4.splat(type == Q5_K ? 0x10101010 : 0x04040404);
-  // WIDE needs unsigned operands, so it adds 128 to the levels.
+  // The method WIDE needs unsigned operands, so 128 is added to the levels.
   return v128.xor(iq4Levels(), i32x4.splat(products == WIDE ? 0x80808080 : 0));
 }
 
 /**
- * These two functions return the parameters `mask` and `extra` of operand(), computed so that V8 keeps them in
- * registers; see hidden(). `any` is the address of any vector.
+ * keptMask() and keptExtra() return the parameters `mask` and `extra` of operand(). They use hidden() to make V8 keep
+ * the values in registers instead of recomputing them at each use. `any` is the address of any vector.
  */
 // @ts-expect-error: decorator
 @inline
@@ -48,12 +48,15 @@ export function keptExtra(type: i32, products: i32, any: usize): v128 {
   return hasBits(type) ? hidden(extra, any) : opaqueVector(products, extra, any);
 }
 
-/** Parameter `factor` of bits() for step 0: 16 in each 16-bit lane. For step 1, it is 1 in each lane. */
+/**
+ * Parameter `factor` of bits() for step 0, the first of a block's two steps: 16 in each 16-bit lane, which shifts left
+ * by 4 bits. For step 1, the parameter is 1 in each lane.
+ */
 export const FIRST_STEP: i32 = 0x00100010;
 
 /**
- * Returns the highest bits of a step's operands: in each byte, bit 4 + i belongs to operand i. The other bits are
- * undefined.
+ * Returns the highest bits of the four operands of a step (half of a block): in each byte, bit 4 + i belongs to operand
+ * i. The other bits are undefined.
  */
 // @ts-expect-error: decorator
 @inline
@@ -62,7 +65,8 @@ export function bits(type: i32, at: usize, factor: v128): v128 {
 }
 
 /**
- * Returns operand number `index` of a step. v0 to v2 are the step's vectors; types with fewer vectors ignore v1 or v2.
+ * Returns operand number `index` (0 to 3) of a step, which is half of a block. v0 to v2 are the step's packed vectors;
+ * types with fewer vectors ignore v1 or v2.
  */
 // @ts-expect-error: decorator
 @inline
@@ -91,21 +95,27 @@ export function operand(
   return type == IQ4_XS ? lookUp(extra, low) : low;
 }
 
-/** Returns the highest bits of a block of 5-bit quants, aligned for the block's first vector; 0 for other types. */
+/**
+ * Returns the vector with the highest bits of a block of 5-bit quants; 0 for other types. Bits 0 and 1 of each byte
+ * belong to the block's first packed vector.
+ */
 // @ts-expect-error: decorator
 @inline
 export function pairBits(type: i32, at: usize): v128 {
   return type == Q5_K ? v128.load(at) : i32x4.splat(0);
 }
 
-/** Shifts the highest bits so that they are aligned for the next vector. */
+/** Shifts the highest bits of 5-bit quants, so that bits 0 and 1 of each byte belong to the next packed vector. */
 // @ts-expect-error: decorator
 @inline
 export function nextPair(type: i32, single: v128): v128 {
   return type == Q5_K ? i32x4.shr_u(single, 2) : single;
 }
 
-/** Returns the operand in a vector's low nibbles. */
+/**
+ * Returns the operand (16 quants, one per byte) in the low nibbles of a packed vector. For 5-bit quants, `single` has
+ * the highest bits.
+ */
 // @ts-expect-error: decorator
 @inline
 export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
@@ -114,7 +124,10 @@ export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra
   return type == IQ4_XS ? lookUp(extra, low) : low;
 }
 
-/** Returns the operand in a vector's high nibbles. */
+/**
+ * Returns the operand (16 quants, one per byte) in the high nibbles of a packed vector. For 5-bit quants, `single` has
+ * the highest bits.
+ */
 // @ts-expect-error: decorator
 @inline
 export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
@@ -146,8 +159,8 @@ export function operandBytes(products: i32): usize {
 }
 
 /**
- * Returns the initial value of a step's sums, which cancels the bias of the quants: the bias times the negative sum of
- * the column's activations (at `sums`).
+ * Returns the initial value of the sums of a step (half of a block). It cancels the bias of the quants: it is the bias
+ * times the negative sum of the column's activations, which is at `sums`.
  */
 // @ts-expect-error: decorator
 @inline
@@ -159,8 +172,8 @@ export function stepStart(type: i32, products: i32, sums: usize): v128 {
 }
 
 /**
- * Returns the initial value of a block's sums: that of step 0 plus that of step 1. The activation sums of the two steps
- * are `word` bytes apart. Returns 0 if each step has its own sums.
+ * Returns the initial value of a block's sums: the initial values of both steps (halves of the block), added. The
+ * activation sums of the two steps are `word` bytes apart. Returns 0 if the steps are summed separately.
  */
 // @ts-expect-error: decorator
 @inline
@@ -170,8 +183,8 @@ export function blockStart(type: i32, products: i32, sums: usize, word: usize): 
 }
 
 /**
- * Returns the initial value of integer sums: blockStart() if both steps of a block are summed before the scale is
- * applied, else stepStart().
+ * Returns the initial value of integer sums. This is blockStart() if both steps (halves) of a block are summed before
+ * the scale is applied, else stepStart().
  */
 // @ts-expect-error: decorator
 @inline
@@ -179,7 +192,10 @@ export function sumsStart(type: i32, products: i32, sums: usize, word: usize): v
   return runsThrough(type, products) ? blockStart(type, products, sums, word) : stepStart(type, products, sums);
 }
 
-/** Returns the number of bytes from the scales of step 0 to those of step 1; 0 if both steps read the same scales. */
+/**
+ * Returns the number of bytes from the scales of step 0 to those of step 1 (the two steps of a block); 0 if both steps
+ * read the same scales.
+ */
 // @ts-expect-error: decorator
 @inline
 export function stepScaleBytes(type: i32, products: i32): usize {
@@ -196,8 +212,9 @@ function fourBytes(signed: bool, at: usize): v128 {
 }
 
 /**
- * Returns the scales by which a step's sums are multiplied: those of the step, or of the whole block. The scales are
- * floats. For NARROW, a lane has two 16-bit integers instead, one for each of its two sums.
+ * Returns the scales for the sums of a step (half of a block), one per row. These are the scales of the half or, if the
+ * type has none, of the whole block. They are floats. For the method NARROW, each 32-bit lane has two 16-bit integers
+ * instead, one for each of the lane's two 16-bit sums.
  */
 // @ts-expect-error: decorator
 @inline
@@ -215,8 +232,8 @@ export function stepScale(type: i32, products: i32, scales: usize): v128 {
 }
 
 /**
- * Returns `total` of a block plus a step's sums times their scales. Results in floats are exact too, because they are
- * integers below 2^24.
+ * Adds a step's sums (half of a block), times their scales, to the block's `total`. Computes in integers for the method
+ * NARROW, otherwise in floats. The floats are exact, because all values are integers below 2^24.
  */
 // @ts-expect-error: decorator
 @inline
@@ -233,8 +250,9 @@ export function inFloats(products: i32, total: v128): v128 {
 }
 
 /**
- * Returns `total` (the sum of each row) plus a block's mins times the negative sums of a column's activations. The sums
- * of the two steps are at `sums`, `word` bytes apart.
+ * Returns `total` (one sum per row) plus a block's mins times the negative sums of one column's activations. In Q2_K,
+ * each half of the block has a min, and the sums of the block's two steps are at `sums` and `sums + word`. Other types
+ * use the float sum of the whole block, at `sums - word`.
  */
 // @ts-expect-error: decorator
 @inline

@@ -1,13 +1,14 @@
-// Operand unpacking: unpacks the records of a group of rows into operands. Whole records are unpacked to read a single
-// row, single steps for the inner loops. layout.ts defines the formats.
+// Operand unpacking: unpacks packed quants of four rows into operands. An operand is a vector of 16 quants, one per
+// byte: four columns of each row. A whole record (super-block of 256 columns) is unpacked to read a single row, a
+// single step (16 columns) for the inner loops. layout.ts defines the formats.
 import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
 import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
 
-/** Number of bytes of the operands of one record of a group. */
+/** Size in bytes of an unpacked record: a super-block of 256 columns of four rows, one byte per quant. */
 const PANEL_BYTES: usize = 1024;
 const STEP_BYTES: usize = 64;
 
-/** Unpacks a record of a group: writes its 64 operands as bytes, in order. */
+/** Unpacks a record (a super-block of 256 columns of four rows): writes its 64 operands of 16 bytes, in order. */
 // @ts-expect-error: decorator
 @inline
 export function unpack(type: i32, products: i32, record: usize, panel: usize): void {
@@ -28,7 +29,7 @@ export function unpack(type: i32, products: i32, record: usize, panel: usize): v
   }
 }
 
-/** Unpacks the four operands of one step of a group. */
+/** Unpacks one step (half of a block of 32 columns) of four rows: writes its four operands of 16 bytes. */
 // @ts-expect-error: decorator
 @inline
 export function unpackStep(

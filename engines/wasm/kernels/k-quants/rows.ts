@@ -32,7 +32,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = <usize>((firstRow + row) / ROWS) * supers;
     let record = target + group * superRecordBytes(type);
     let superScales = target + <usize>(rows / ROWS) * supers * superRecordBytes(type) + group * superScaleBytes(type);
-    // Missing rows get scales of zero, so all their weights are zero.
+    // Rows after the last row (up to a multiple of 16) get scales of zero, so all their weights are zero.
     const existing = min(max(count - row, 0), ROWS);
     if (existing < ROWS) memory.fill(QUANTS, 0, OPERANDS - QUANTS);
     for (let s = 0; s < supers; s++) {
@@ -63,7 +63,7 @@ function hasFiniteScales(type: i32, row: usize, supers: i32): bool {
   return true;
 }
 
-/** Packs one record from the four unpacked rows in scratch memory. */
+/** Packs one record (a super-block of four rows) from the unpacked rows in scratch memory. */
 function packRecord(type: i32, record: usize): void {
   const narrow = superProducts(type) == NARROW;
   let quants = record + BLOCKS * scaleBytes(type);
@@ -101,8 +101,8 @@ function packScales(type: i32, block: i32, out: usize): void {
 }
 
 /**
- * Returns 16 of the 32 quants of one row's block: the quants of one half of the block; for NARROW, 8 quants of each
- * half.
+ * Returns 16 of the 32 quants of one row's block: all quants of one half of the block or, for the method NARROW, 8
+ * quants of each half.
  */
 // @ts-expect-error: decorator
 @inline
@@ -126,7 +126,7 @@ function transpose(r0: v128, r1: v128, r2: v128, r3: v128, out: usize): void {
   v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
 }
 
-/** Packs four operands into the vectors of a step. */
+/** Packs the four operands of a step (half of a block of four rows) into the packed vectors of the step. */
 function packStep(type: i32, operands: usize, out: usize): void {
   const q0 = v128.load(operands), q1 = v128.load(operands, 16);
   const q2 = v128.load(operands, 32), q3 = v128.load(operands, 48);
@@ -146,7 +146,7 @@ function packStep(type: i32, operands: usize, out: usize): void {
 }
 
 /**
- * Returns bit `bit` of each byte of a block's eight operands. In each byte of the result, bit i belongs to operand i.
+ * Collects bit `bit` of every byte of a block's eight operands in one vector: in each byte, bit i comes from operand i.
  */
 function singleBits(bit: i32): v128 {
   let bits = i32x4.splat(0);
@@ -196,7 +196,7 @@ function readHalf(
   }
   const bias = type == Q6_K ? 32 : type == Q3_K ? 4 : type == IQ4_XS && superProducts(type) == WIDE ? 128 : 0;
   for (let c = 0; c < 16; c++) {
-    // For NARROW, an operand has two columns of each half of the block.
+    // With the method NARROW, an operand has two columns of each half of the block, otherwise four columns of one half.
     const operand = narrow ? c >> 1 : (h << 2) + (c >> 2);
     const byte = narrow ? (h << 1) + (c & 1) : c & 3;
     const quant = PANEL + (block << 7) + (operand << 4) + (lane << 2) + byte;

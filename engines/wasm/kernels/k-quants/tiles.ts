@@ -1,8 +1,9 @@
 // Inner loop of k-quant products with one column of activations, in tiles of 16 rows. The loop reads packed records
 // directly. It determines the decode speed of k-quant models. Called by loops.ts. layout.ts defines the formats.
 //
-// A block is summed exactly, in integers. Blocks, then records, are added to a row's total in the same order as in
-// fours.ts and twos.ts. Therefore, the results of a column do not depend on the number of columns in the product.
+// A block is summed exactly, in integers. Blocks, then records (super-blocks), are added to a row's total in the same
+// order as in fours.ts and twos.ts. Therefore, the results of a column do not depend on the number of columns in the
+// product.
 //
 // block-quants/tiles.ts explains why the loops must not be unrolled. Mins have their own loop, because a loop for
 // quants and mins would have too many sums for 16 vector registers.
@@ -18,10 +19,7 @@ import {
   stepScale, stepScaleBytes, stepStart,
 } from "./operands";
 
-/**
- * Returns `sums` plus the products of one column of activations with one step of a group of rows. A step is half a
- * block.
- */
+/** Returns `sums` plus the products of one column of activations with one step (half of a block) of four rows. */
 // @ts-expect-error: decorator
 @inline
 function addOperands(
@@ -38,8 +36,8 @@ function addOperands(
 }
 
 /**
- * Multiplies four groups of rows, one from each quarter of the matrix, by one column of activations. Four streams of
- * reads use more of the memory bandwidth than one stream.
+ * Multiplies four groups of four rows, one group from each quarter of the matrix, by one column of activations. Four
+ * streams of reads use more of the memory bandwidth than one stream.
  */
 // @ts-expect-error: decorator
 @inline
@@ -131,7 +129,7 @@ export function multiplyOne(
   v128.store(y, t0); v128.store(y + below, t1); v128.store(y + below * 2, t2); v128.store(y + below * 3, t3);
 }
 
-/** Returns the rows' totals plus a record's sums times their super-scales. */
+/** Returns `total` (one sum per row) plus a super-block's sums times their super-scales. */
 // @ts-expect-error: decorator
 @inline
 export function addScaled(superScales: usize, sum: v128, total: v128): v128 {
@@ -139,8 +137,8 @@ export function addScaled(superScales: usize, sum: v128, total: v128): v128 {
 }
 
 /**
- * Adds one column's sums of a record, times the super-scales, to y. `upper` and `lower` are the sums of two groups of
- * rows.
+ * Adds the sums of a super-block for one column, times the super-scales, to y. `upper` and `lower` are the sums of two
+ * groups of four rows.
  */
 // @ts-expect-error: decorator
 @inline

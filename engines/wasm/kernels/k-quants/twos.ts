@@ -13,7 +13,7 @@ import {
 import { unpackStep } from "./panels";
 import { addRows } from "./tiles";
 
-/** Multiplies four groups of rows, one from each quarter of the matrix, by 2 columns of activations. */
+/** Multiplies four groups of four rows, one group from each quarter of the matrix, by two columns of activations. */
 // @ts-expect-error: decorator
 @inline
 export function multiplyTwo(
@@ -42,9 +42,7 @@ export function multiplyTwo(
   }
 }
 
-/**
- * Multiplies one record (super-block) of four groups of rows by two columns of activations, and adds the products to y.
- */
+/** Multiplies one super-block of four groups of four rows by two columns of activations, and adds the products to y. */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfTwo(
@@ -138,7 +136,7 @@ function addProductsOfTwo(
   addRows(superScales + superGap * 2, superGap, u21, u31, y + stride + below * 2, below);
 }
 
-/** Adds the mins of one record of four groups of rows, times the sums of two columns of activations, to y. */
+/** Adds the mins of one super-block of four groups of four rows, times the sums of two columns of activations, to y. */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfTwo(

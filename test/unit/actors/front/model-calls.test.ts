@@ -1,4 +1,5 @@
-// Model calls that are answered with their own kind of event stream, over a real connection to a place that the test controls.
+// Model calls that return a stream of events of their own type (such as "line"). The model's place (worker thread or process) is a
+// fake that the test controls, over a real connection.
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import { ModelCalls } from "../../../../actors/front/model-calls/model-calls.ts";
@@ -25,7 +26,7 @@ type DrawEvent =
   | { readonly type: "line"; readonly number: number }
   | { readonly type: "error"; readonly error: object };
 
-/** A call as the place has received it. */
+/** Call that the model's place has received, with the stream for its events. */
 interface SeenCall {
   readonly what: string;
   readonly writer: StreamWriter<DrawEvent>;
@@ -33,7 +34,7 @@ interface SeenCall {
   isDrained: boolean;
 }
 
-/** Fake place whose model draws lines when the test says so. */
+/** Fake place (worker thread or process) of a model. It records calls; the test writes the events (lines of a drawing) to them. */
 class DrawingPlace {
   readonly calls: SeenCall[] = [];
   readonly place: Place<ModelPlaceReady>;
@@ -99,7 +100,7 @@ describe("calls of models with streams of their own", () => {
     place.end(true);
   });
 
-  /** Creates a model whose calls are tested. `isUp`: whether it is loaded. */
+  /** Creates the model that is called. `isUp`: whether it gets loaded; otherwise its start never completes. */
   async function started(isUp = true) {
     rig = new ModelRig();
     place = new DrawingPlace();

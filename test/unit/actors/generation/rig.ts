@@ -1,5 +1,5 @@
 // Builders for tests of the actors: jobs and consumers for the step loop, a generation whose model only records its
-// calls, and a generation place that is linked to a real step loop over the fake engine.
+// calls, and a generation actor that is linked to a real step loop over the fake engine.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -92,7 +92,7 @@ export function request({
   };
 }
 
-/** Subscriber that stores its frames. */
+/** Subscriber of a step loop. Stores the received frames, each with the tokens of one or several steps. */
 export class Frames {
   readonly all: TokenFrame[] = [];
 
@@ -115,7 +115,7 @@ export async function crossed(): Promise<void> {
   for (let i = 0; i < 12; i++) await settled();
 }
 
-/** Returns a text model with the tiny vocabulary, as it is after a model has been attached. */
+/** Returns the message that attaches a model with the tiny vocabulary to the generation actor. */
 export async function attachment(
   port: MessagePort,
   { capacity, capabilities }: Pick<FakeEngine, "capacity" | "capabilities">,
@@ -183,7 +183,7 @@ function tinyFile(): Promise<string> {
   return file;
 }
 
-/** Returns the text part (tokenizer and template) of a model, as it is after the model has been attached. */
+/** Returns the text part (tokenizer and template) of a model, as the generation actor opens it. */
 export async function openText(engine: Pick<FakeEngine, "capacity" | "capabilities">): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();
   const message = await attachment(port1, engine);
@@ -286,7 +286,7 @@ export async function readAll(reader: AsyncIterable<readonly GenerationEvent[]>)
   return events;
 }
 
-/** Creates a generation place and a model place as their modules do, over the fake engine and real links, in one thread. */
+/** Creates the actors of the generation thread and of a model thread, linked by real ports, but in one thread and with the fake engine. */
 export async function createServer(
   options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits>; media?: ModelMedia } = {},
 ) {
@@ -324,7 +324,7 @@ export async function createServer(
   );
   const modelEnd = new PortEndpoint(port2, { peer: "generation" });
   modelSystem.attach(modelEnd);
-  // The main thread's own link to the model; the generation place has another.
+  // The main thread's own link to the model; the generation actor has another.
   const toModel = portPair();
   modelSystem.attach(toModel.left);
   const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);

@@ -180,10 +180,10 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     outside,
     log,
     preparing,
-    /** Whether the place that is attached is being stopped. */
+    /** Whether the model's attached place (worker thread or process) is being stopped. */
     isEnding: false,
     model: new FakeModel(outside),
-    /** Error that whileLoaded throws; null = it runs the task. */
+    /** Error with which tasks that need the loaded model fail; null = they run. */
     unavailable: null as ServerError | null,
     prepare(options: PrepareOptions, signal: AbortSignal): Promise<PreparedAdapter> {
       preparing.push(options);
@@ -197,7 +197,7 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
       adapters.load({ model: "tiny", alias, path, replace: false, expectedGeneration: null, ...more }),
     unload: (alias: string, expectedGeneration: string | null = null) =>
       adapters.unload({ model: "tiny", alias, expectedGeneration }),
-    /** Ends the model's place and attaches a new one. */
+    /** Ends the model's place (worker thread or process) and attaches a new one. */
     async restart(): Promise<void> {
       rig.model.die();
       rig.model = new FakeModel(outside);

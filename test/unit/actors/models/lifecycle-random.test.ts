@@ -56,7 +56,7 @@ class World {
     for (const request of this.requests) if (request.state === "in") this.#leave(request);
   }
 
-  /** Ends every admitted request, and completes the start of every place that is starting. */
+  /** Ends every admitted request, and completes the start of every place (worker thread or process) that is starting. */
   async rest(): Promise<void> {
     for (let i = 0; i < 30; i++) {
       for (const request of this.requests) if (request.state === "in") this.#leave(request);

@@ -31,10 +31,10 @@ const ready = (): ModelPlaceReady => {
   return { card, capacity, capabilities, maxQueue: 8, probes: null };
 };
 
-/** Statistics of a place that has had no requests. */
+/** Statistics of a place (worker thread or process) that has had no requests. */
 const unused = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 }).snapshot();
 
-/** Fake place of a model, controlled by the test. */
+/** Fake place (worker thread or process) of a model, controlled by the test. */
 export interface FakePlace {
   up(): Promise<void>;
   fail(error?: ServerError): Promise<void>;
@@ -88,7 +88,7 @@ export class ModelRig {
   readonly system = new ActorSystem("front");
   readonly all: TestedModel[] = [];
   readonly #ends: (() => void)[] = [];
-  /** Number of places that are starting or running. */
+  /** Number of places (worker threads or processes) that are starting or running. */
   alive = 0;
   mostAlive = 0;
 

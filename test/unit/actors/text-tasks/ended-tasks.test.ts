@@ -41,7 +41,7 @@ describe("a text task that was ended", () => {
     await assert.rejects(tasks.prepare("k", asks("two"), signal), refused);
     await assert.rejects(tasks.prepare("k", asks("three", true), signal), refused);
     assert.deepEqual(started, ["prepare"]);
-    // countTokens() does not use the grammar.
+    // countTokens() does not use the grammar, so its task is started although the grammar is refused.
     await assert.rejects(tasks.countTokens("k", asks("one"), signal), refused);
     assert.deepEqual(started, ["prepare", "count"]);
   });

@@ -17,7 +17,7 @@ interface Host {
 const slow: EngineFigures = { prompt: 100, oneRow: 10, sixteenRows: 50, weightBytes: 2 ** 27 };
 const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200, weightBytes: 2 ** 27 };
 
-/** Returns a fake host that answers with these facts and records the questions. */
+/** Returns functions that answer the questions of the engine choice with these facts, and the list of the questions asked so far. */
 function host(facts: Host) {
   const { configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null, wasmOnly = null } = facts;
   const { llamaRefusal = null, trial: figures = { wasm: quick, llama: slow }, nodeVersion = "24.1.0" } = facts;

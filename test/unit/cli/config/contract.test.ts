@@ -202,7 +202,7 @@ topology = "layers.yml"
 hf_cache = "/models"
 `;
 
-/** Configuration with the keys that cannot be combined with those above. */
+/** Configuration with keys that cannot be combined with those in `served`. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n[troupe]\nmax_model_downloads = 2\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
 const mixed = `command = "serve"\n${oneModel}tokenizer = "tokenizer.json"\n[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n[models.quantization]\nquant = "auto"\ncalibration_file = "c.txt"\n`;
 
@@ -347,7 +347,7 @@ describe("every key", () => {
     const names = keyEntries.flatMap(({ variables }) => variables);
     assert.equal(new Set(names).size, names.length);
     const without = keyEntries.filter(({ variables }) => variables.length === 0);
-    // Keys without an environment variable are general keys that can also be set per model in a file.
+    // Keys without an environment variable exist only per model in a file. Each overrides a general key, which has a variable.
     for (const { key, group } of without) assert.deepEqual([key.only, group], ["file", "models"]);
   });
 });

@@ -5,7 +5,7 @@ import { afterEach, describe, it } from "node:test";
 import fc from "fast-check";
 import { Keyboard } from "../../../../cli/run/input/keyboard.ts";
 
-/** Returns a keyboard, and a record of everything that it has passed on. */
+/** Returns a Keyboard (input stream in front of readline), its source stream, and a record of everything that it has passed on. */
 function createKeyboard() {
   const source = new PassThrough();
   const heard: string[] = [];

@@ -89,7 +89,7 @@ class Rig {
     this.slots[slot] = { tokens: known.slice(0, tokens), settled: tokens };
   }
 
-  /** Exports a copy and imports the result as a new copy. */
+  /** Simulates the export of a saved copy of KV and its import as a new copy. */
   import(copy: number): void {
     const { tokens } = this.copies[copy]!;
     const blocks = Math.ceil(tokens.length / this.shape.blockTokens);

@@ -78,7 +78,7 @@ describe("the scheduler", () => {
       limits: { maxDecodeStepsBeforePrefill: 3, decodeSlowdown: 1.01 },
     });
     scheduler.add(createSequence({ prompt: 40, maxNewTokens: 500 }));
-    // The first step makes the scheduler learn that a prompt token costs far more than the allowed slowdown.
+    // The first step takes 4 s, so the scheduler learns that prompt tokens slow a step down far more than allowed.
     step(4000);
     step(1);
     const long = createSequence({ prompt: 200, maxNewTokens: 1 });

@@ -33,7 +33,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
     while (clock.nowMs < nowMs) step();
   };
   let seed = 0;
-  /** Adds a sequence of a client that does not end. */
+  /** Adds a sequence for a client. The sequence does not end by itself. */
   const ask = (client: string, more: Parameters<typeof createSequence>[0] = {}) => {
     const sequence = createSequence({ client, maxNewTokens: 3000, ignoreEos: true, seed: seed++, ...more });
     scheduler.add(sequence);

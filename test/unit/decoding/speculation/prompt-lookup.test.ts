@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { PromptLookup, sharedLookupAcceptance } from "../../../../engines/decoding/speculation/prompt-lookup.ts";
 
-/** Returns a sequence with this prompt, its lookup, and a function that appends output. */
+/** Returns a sequence with this prompt, its prompt lookup (drafter), and a function that appends output tokens. */
 function open(prompt: readonly number[]) {
   const sequence = new Sequence({
     client: "client",

@@ -35,7 +35,7 @@ interface Fields {
   readonly headBytes: number;
   /** Positions of 64-bit lengths, counts and dimensions. */
   readonly lengths: readonly number[];
-  /** Positions of 32-bit types and numbers. */
+  /** Positions of 32-bit numbers: magic number, version, types of values and tensors, dimension counts. */
   readonly types: readonly number[];
   /** Positions of the 64-bit offsets of tensors. */
   readonly offsets: readonly number[];

@@ -24,7 +24,7 @@ describe("the access log", () => {
     const body = JSON.stringify({ messages: "hi", stream: true });
     const headers = { "content-type": "application/json", "x-request-id": "r-1", authorization: "Bearer hush" };
     const reply = await request(app, "POST", chatPath, { body, headers, address: "192.0.2.7" });
-    // The response arrives a moment before the exchange ends.
+    // The server ends the HTTP exchange, and logs it, a moment after the response has arrived.
     await new Promise(setImmediate);
     const [line] = log.lines;
     const { durationMs, ...fields } = line!.fields;
@@ -49,7 +49,7 @@ describe("the access log", () => {
     const { app, log, inference } = setUp();
     const send = async (body: object) => {
       await request(app, "POST", chatPath, { body });
-      // The exchange ends only after its response has been sent.
+      // The server ends the HTTP exchange a moment after it has sent the response.
       await new Promise(setImmediate);
     };
     await send({ messages: "hi" });

@@ -90,7 +90,7 @@ describe("the metrics of requests", () => {
     }
     await request(app, "POST", status, { body: "{", headers: json });
     await request(app, "POST", chatPath, { body: { messages: "hi", model: "tiny::a" } });
-    // The exchange ends only after its response has been sent.
+    // The server ends the HTTP exchange a moment after it has sent the response.
     await new Promise(setImmediate);
     const { body } = await request(app, "GET", "/metrics");
     const counted = body.split("\n").filter((line) => line.startsWith("http_requests_total{"));

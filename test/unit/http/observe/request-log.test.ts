@@ -22,7 +22,7 @@ async function setUp(script?: Script) {
   const requestLog = await RequestLog.open(file, log);
   const app = createApp({ inference: new FakeInference(script), log, observers: [requestLog] });
   const entries = async () => {
-    // The response arrives a moment before the exchange ends.
+    // The server ends the HTTP exchange a moment after the response has arrived.
     await new Promise(setImmediate);
     await requestLog.close();
     const lines = readFileSync(file, "utf8").split("\n");

@@ -73,7 +73,7 @@ async function setUp() {
   return { collector, tracing, inference, log, app: createApp({ inference, log, observers: [tracing] }) };
 }
 
-/** Closes tracing once the exchange has ended, which is a moment after the response arrives. */
+/** Closes tracing once the HTTP exchange has ended, which is a moment after the response arrives. */
 async function close(tracing: Tracing): Promise<void> {
   await new Promise(setImmediate);
   await tracing.close();

@@ -35,7 +35,7 @@ const scripted =
   (...events: readonly GenerateEvent[]): Script =>
   () => [events];
 
-/** Fields of the last line, computed from the usage that the fake inference reports. */
+/** Fields in the last line of a response, computed from the usage that the fake inference reports. */
 const metrics = {
   total_duration: 3_000_000_000,
   load_duration: 0,

@@ -10,7 +10,10 @@ import {
   physicalCores,
 } from "../../../../runtime/host/cores.ts";
 
-/** Returns a machine with these hardware threads and their siblings. `allowed`: the threads that this process may use. */
+/**
+ * Returns a function that reads simulated system files (/proc, /sys) of a machine with these hardware threads and their siblings.
+ * `allowed`: the threads that this process may use.
+ */
 function machine(allowed: string, siblings: Readonly<Record<number, string>>): (path: string) => string | null {
   const files = new Map([
     ["/proc/self/status", `Name:\tnode\nCpus_allowed:\tff\nCpus_allowed_list:\t${allowed}\nx:\t1\n`],

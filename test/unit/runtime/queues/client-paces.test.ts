@@ -5,7 +5,7 @@ import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 
 const quickMs = 250;
 
-/** Returns client paces on a clock that the test advances. */
+/** Returns client paces, which classify clients by the durations of their recent tasks, on a clock that the test advances. */
 function pacesAt(t: TestContext) {
   let nowMs = 1_000_000;
   t.mock.method(performance, "now", () => nowMs);

@@ -139,7 +139,8 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     await sleep(50);
     await assert.rejects(asker.ask(null, "q", true, true), { code: "storage_unavailable" });
     hasLease = false;
-    // Its connection for commands may have failed: it may have what is asked for.
+    // A replica that has lost its lease still counts as alive for a while (here 6 s), because its connection for commands may
+    // have failed.
     const began = performance.now();
     await assert.rejects(asker.ask("silent", "q", true, true), { code: "storage_unavailable" });
     assert.deepEqual(await asker.ask(null, "q", true, true), []);

@@ -207,7 +207,7 @@ for (const [name, openStore] of Object.entries(kinds)) {
       assert.equal(await kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
       assert.equal(await kept(store, "afghijk"), "ahijk");
-      // If two shares have the same number of entries, the oldest entry in both is evicted.
+      // If two shares (entries of one client) have the same number of entries, the older of their oldest entries is evicted.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
       assert.equal(await kept(store, "ahijklm"), "aiklm");
       await store.close();

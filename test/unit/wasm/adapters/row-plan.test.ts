@@ -6,8 +6,8 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
 /**
- * Returns the plan of a step: the slots in order, the slots whose weights were kept in an earlier step, and the
- * slots whose weights are kept in this step.
+ * Returns the plan of a step: the slots in the order of computation, the slots that use adapter weights kept in an earlier step, and
+ * the slots that keep their adapter weights in this step.
  */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);

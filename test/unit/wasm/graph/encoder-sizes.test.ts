@@ -87,7 +87,8 @@ describe("the sizes of an encoder", () => {
         };
         const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
-        // The plan counts neither the page list nor the rounding up to a whole page, so both are subtracted.
+        // Bytes from the KV cache on, after the weights. passBytes() counts neither the page list nor the rounding up to a whole
+        // WebAssembly page, so both are subtracted.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
         assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
       }

@@ -27,12 +27,12 @@ export interface Case {
   readonly view: View;
 }
 
-/** Positions that a token sees, and how scores are changed. */
+/** Positions that a token sees, and changes to its attention scores. */
 interface View {
   readonly behind: number;
   readonly ahead: number;
   readonly scale: number;
-  /** Cap of the scores; 0 = none. */
+  /** Soft cap of the attention scores; 0 = none. */
   readonly softcap: number;
   /** Slope of the position bias (ALiBi) of the first head; head h has h + 1 times this slope. 0 = no bias. */
   readonly slope: number;

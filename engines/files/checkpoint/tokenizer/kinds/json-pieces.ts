@@ -80,7 +80,7 @@ function warnOfTokens({ added, normalizers }: TokenizerJson, ids: ReadonlyMap<st
 /** Name of the llama.cpp rules that join pairs in the order of the merges, in text with U+2581 in place of a space. */
 const scorelessPre = "sarvam-moe";
 
-/** Maximum fraction of merges that the scores may apply differently. */
+/** Maximum number of pairs that are joined differently with scores than with merges, as a fraction of the number of merges. */
 const maxDifferences = 0.01;
 
 interface Surroundings {

@@ -10,7 +10,7 @@ interface KnownPreTokenizer {
   readonly cuts: readonly string[];
   /** A word that is itself a token becomes that token without merges (`ignore_merges`). */
   readonly takesWords?: true;
-  /** Difference between llama.cpp's rules of this name and the patterns, shown in a warning. */
+  /** Difference between the rules that llama.cpp has for `name` and the patterns; shown in a warning. */
   readonly difference?: string;
 }
 
@@ -36,14 +36,14 @@ const deepseek3 = String.raw`${markedWords}| ?[\p{P}\p{S}]+[\r\n]*|${spaces}`;
 const upper = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
 const lower = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
 
-/** Returns a pattern of words that begin with capitals. */
+/** Returns a pattern that begins a new word at a capital after a small letter. `ending`: pattern of contractions after a word. */
 function casedWords(digits: string, ending: string): string {
   const before = String.raw`[^\r\n\p{L}\p{N}]?`;
   const words = `${before}${upper}*${lower}+${ending}|${before}${upper}+${lower}*${ending}`;
   return String.raw`${words}|${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${spaces}`;
 }
 
-/** Letters of DeepSeek LLM. */
+/** Letters of the pre-tokenizer of DeepSeek LLM, as ranges of a character class. */
 const deepseekLetters = [
   "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377",
   "\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556",
@@ -137,8 +137,8 @@ export const knownPreTokenizers: readonly KnownPreTokenizer[] = [
 ];
 
 /**
- * Returns the entry of the pre-tokenizer of a byte-level file. Throws `model_file_invalid` with the patterns if they are
- * not known. `isBuilt`: whether merges build every token, so that `ignore_merges` makes no difference.
+ * Returns the known pre-tokenizer that has the patterns of a byte-level tokenizer.json. Throws `model_file_invalid` with the
+ * patterns if there is none. `isBuilt`: whether merges build every token, so that `ignore_merges` makes no difference.
  */
 export function identifyPreTokenizer(json: TokenizerJson, isBuilt: () => boolean, warn: Warn): KnownPreTokenizer {
   const cuts = json.preTokenizers.flatMap(cutsOf);
@@ -182,7 +182,8 @@ function splitPattern(step: JsonField): string {
   const regex = step.get("pattern").get("Regex").text();
   const behavior = step.get("behavior").text() ?? "Isolated";
   const isInverted = step.get("invert").flag() ?? false;
-  // The patterns of the table match any text, so what an inverted pattern removes is empty.
+  // An inverted step with the behavior "Removed" removes what its pattern does not match. The patterns of the table match any text, so
+  // nothing is removed.
   const keepsAll = behavior === "Isolated" || (behavior === "Removed" && isInverted);
   if (regex !== null && keepsAll) return regex;
   const pattern = regex ?? step.get("pattern").get("String").text() ?? "";
@@ -207,7 +208,7 @@ function canonical(pattern: string): string {
   return (
     text
       .replaceAll("'(?:[sdmt]|ll|ve|re)|", "'s|'t|'re|'ve|'m|'ll|'d|")
-      // Possessive quantifiers match the same here: what follows them never begins with what they match.
+      // Possessive quantifiers match the same as greedy ones here, because what follows a quantifier never begins with what it matches.
       .replaceAll(/([+*?}])\+/g, "$1")
       .replaceAll("\\p{N}{1}", "\\p{N}")
       .replaceAll("\\s{1}", "\\s")

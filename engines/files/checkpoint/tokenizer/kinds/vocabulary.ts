@@ -11,7 +11,7 @@ export interface VocabularyPairs {
   readonly ids: ReadonlyMap<string, number>;
   /** Text of the token for unknown text, if the vocabulary itself names it. */
   readonly unknown: string | null;
-  /** Merges that the scores in `pairs` do not express exactly; absent = there are none. */
+  /** All merges, if the scores in `pairs` do not express them exactly; else absent. */
   readonly merges?: readonly Merge[];
 }
 

@@ -55,7 +55,10 @@ export async function readContent(folder: TokenizerFolder): Promise<FolderConten
   };
 }
 
-/** Whether a tokenizer.model can have better scores than the merges of the tokenizer.json. */
+/**
+ * Whether a tokenizer.json has a BPE vocabulary that is not byte-level. A tokenizer.model can then have better scores than those computed
+ * from the merges.
+ */
 function isPieceBased({ kind, preTokenizers }: TokenizerJson): boolean {
   return kind === "BPE" && !preTokenizers.some((step) => step.get("type").value === "ByteLevel");
 }

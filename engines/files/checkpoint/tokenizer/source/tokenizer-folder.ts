@@ -11,7 +11,7 @@ const mebibyte = 2 ** 20;
 const maxTokenizerBytes = 128 * mebibyte;
 /** Maximum number of values in a JSON file: each takes far more memory than its bytes. The largest files have 2 million. */
 const maxValues = 8 * 2 ** 20;
-/** Maximum size of each other file. */
+/** Maximum size in bytes of a file other than tokenizer.json. */
 const maxFileBytes = 64 * mebibyte;
 /** Maximum number of entries of a folder of templates. */
 const maxEntries = 256;

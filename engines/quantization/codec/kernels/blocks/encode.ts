@@ -13,7 +13,7 @@ import { BLOCK, BLOCK_FLOATS, biasOf, blockBytes, hasMins, highestOf } from "./f
 import { encodeFp4 } from "./fp4";
 import { asFloats, writeTile } from "./write";
 
-/** Number of blocks in a tile. */
+/** Number of blocks that are encoded at a time: a tile. */
 const LANES: i32 = 4;
 /** Copies of a row's last blocks and their importance, padded with zeros to a whole tile. */
 const LAST_VALUES: usize = memory.data(512, 16);
@@ -21,13 +21,19 @@ const LAST_IMPORTANCE: usize = memory.data(512, 16);
 /** Scales and mins that a search found. */
 const SCALES: usize = memory.data(16, 16);
 const MINS: usize = memory.data(16, 16);
-/** Maximum ratio of the mean square of a row to that of a tile. */
+/** Upper limit of a row's mean square, relative to the square of the power of two by which the values of a tile are divided. */
 const MOST_SPREAD: f64 = 1e24;
-/** Affine search with importance: offset of the first trial from the top level, step, and number of trials. */
+/**
+ * Search for scales and mins with importance: the first of `TRIALS` trials maps the range of a block to the top level, the next ones to
+ * top + FIRST, top + FIRST + STEP and so on.
+ */
 const FIRST: f32 = -1;
 const STEP: f32 = 0.1;
 const TRIALS: i32 = 22;
-/** Search without mins: offset of the first trial, and step. */
+/**
+ * Search for scales of types without mins: the trials map the value of the largest magnitude to levels of the magnitudes
+ * bound + FIRST_CENTERED, bound + FIRST_CENTERED + STEP_CENTERED and so on.
+ */
 const FIRST_CENTERED: f32 = -0.9;
 const STEP_CENTERED: f32 = 0.18;
 
@@ -67,7 +73,7 @@ function encodeFp4Tile(x: usize, count: i32, importance: usize, out: usize): voi
   }
 }
 
-/** Encodes a tile whose scales and mins follow from the extremes of the blocks. */
+/** Encodes up to four blocks (a tile), each with the scale and min that follow from its largest and smallest value. */
 // @ts-expect-error: decorator
 @inline
 function encodeExtremes(type: i32, x: usize, count: i32, out: usize): void {
@@ -90,7 +96,7 @@ function encodeExtremes(type: i32, x: usize, count: i32, out: usize): void {
   }
 }
 
-/** Encodes a tile with scales from a search. `spread`: mean square of the row. */
+/** Encodes up to four blocks (a tile) with scales and mins from a search. `spread`: mean square of the row's values. */
 // @ts-expect-error: decorator
 @inline
 function encodeSearched(type: i32, x: usize, count: i32, importance: usize, spread: f64, out: usize): void {

@@ -1,6 +1,6 @@
 // Extremes of blocks of 32 values.
 
-/** Returns a vector whose largest lane is the largest value, or magnitude, of a block. */
+/** Returns a vector whose largest lane is the largest value of a block, or the largest magnitude if `isMagnitude`. */
 // @ts-expect-error: decorator
 @inline
 export function largest(at: usize, isMagnitude: bool): v128 {
@@ -38,7 +38,7 @@ export function smallest(at: usize): v128 {
   );
 }
 
-/** Returns the largest lanes of four vectors, in order. */
+/** Returns a vector with the largest lane of each of four vectors, in order. */
 // @ts-expect-error: decorator
 @inline
 export function largestLanes(a: v128, b: v128, c: v128, d: v128): v128 {

@@ -5,7 +5,7 @@ import { MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../../../../wasm/kernels/ty
 export const BLOCK: i32 = 32;
 export const BLOCK_FLOATS: usize = 128;
 
-/** Returns the size of a block in bytes. */
+/** Returns the size in bytes of a block of 32 columns in a number type. */
 // @ts-expect-error: decorator
 @inline
 export function blockBytes(type: i32): usize {
@@ -26,14 +26,14 @@ export function hasFifthBits(type: i32): bool {
   return type == Q5_0 || type == Q5_1;
 }
 
-/** Returns the number of levels below zero: level 0 is stored as this number. */
+/** Returns the number that is added to each level of a type when it is stored, so that the lowest level becomes 0; 0 = none. */
 // @ts-expect-error: decorator
 @inline
 export function biasOf(type: i32): i32 {
   return type == Q4_0 ? 8 : type == Q5_0 ? 16 : 0;
 }
 
-/** Returns the highest level. */
+/** Returns the highest level of a number type. */
 // @ts-expect-error: decorator
 @inline
 export function highestOf(type: i32): i32 {

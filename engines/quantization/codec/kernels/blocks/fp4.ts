@@ -12,7 +12,7 @@ const MIDPOINTS: usize = memory.data<f32>([0.5, 1.5, 2.5, 3.5, 5, 7, 10]);
 const BOUNDS: i32 = 7;
 /** Largest magnitude of FP4, in units of the smallest one above zero: 6 / 0.5. Larger values are clipped to it. */
 const LARGEST_LEVEL: f32 = 12;
-/** A block of MXFP4 with smaller values is encoded as zeros. */
+/** A block of MXFP4 whose values all have smaller magnitudes is encoded as zeros. */
 const NEGLIGIBLE: f32 = 1e-30;
 /** Decoded values of a block, for one of the scales that are tried. */
 const DECODED: usize = memory.data(128, 16);
@@ -37,7 +37,7 @@ export function encodeFp4(x: usize, importance: usize, out: usize): void {
   v128.store(out, v128.or(codesOf(x, inverse), i8x16.shl(codesOf(x + 64, inverse), 4)), 1);
 }
 
-/** Returns the size of the smallest level: half of the scale 2^(exponent - 127), because the levels are doubled. */
+/** Returns the value of level 1, which is half of the scale 2^(exponent - 127), because the levels of the codebook are doubled. */
 // @ts-expect-error: decorator
 @inline
 function unitOf(exponent: i32): f32 {

@@ -6,14 +6,17 @@ import { levelsToBytes } from "../levels";
 import { nibbles } from "../pack";
 import { BLOCK_FLOATS, biasOf, blockBytes, hasFifthBits, hasMins, highestOf } from "./format";
 
-/** For each block of the tile: the factor from values to levels, and the min as stored. */
+/** For each of four blocks (a tile): the factor from values to levels, and the min after rounding to F16. */
 const FACTORS: usize = memory.data(16, 16);
 const SHIFTS: usize = memory.data(16, 16);
 /** Scales and mins of the tile's blocks as F16, each in 32 bits. */
 const STORED_SCALES: usize = memory.data(16, 16);
 const STORED_MINS: usize = memory.data(16, 16);
 
-/** Writes up to four blocks with given scales and mins. Each level is the nearest one to the value, for the scale and min as stored. */
+/**
+ * Writes up to four blocks with given scales and mins, which are rounded to F16. Values are then rounded to the nearest levels for the
+ * rounded scales and mins.
+ */
 // @ts-expect-error: decorator
 @inline
 export function writeTile(type: i32, x: usize, count: i32, scales: v128, mins: v128, out: usize): void {
@@ -41,14 +44,14 @@ export function writeTile(type: i32, x: usize, count: i32, scales: v128, mins: v
   }
 }
 
-/** Converts F16 to floats. */
+/** Converts four F16, one per 32-bit lane, to floats. */
 // @ts-expect-error: decorator
 @inline
 export function asFloats(halves: v128): v128 {
   return fourFloats(i32x4.shr_s(i32x4.shl(halves, 16), 16));
 }
 
-/** Writes the levels of a block. */
+/** Writes the levels of a block of 32 values: (value - shift) * factor, rounded. */
 // @ts-expect-error: decorator
 @inline
 function writeLevels(type: i32, x: usize, factors: v128, shifts: v128, out: usize): void {

@@ -73,7 +73,7 @@ export function fitMins(length: i32, top: f32, scales: v128, mins: usize): void 
   v128.store(mins, f32x4.pmax(f32x4.sub(v128.load(mins), f32x4.div(rest, weights)), zero));
 }
 
-/** Tries two factors from values to levels. */
+/** Tries two factors from values to levels, and keeps the scale and min of each block that are the best so far. */
 // @ts-expect-error: decorator
 @inline
 function tryTwo(bytes: usize, top: v128, shift: v128, a: v128, b: v128, weights: v128, mean: v128, low: v128): void {

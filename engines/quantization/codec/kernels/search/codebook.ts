@@ -81,8 +81,9 @@ function weighted(level: v128, at: usize): v128 {
 }
 
 /**
- * Returns the codes of the levels nearest to 16 numbers that are already rounded to integers. At most one midpoint lies
- * in each 16 integers, so one look-up gives the code below it and another the first integer above it.
+ * Returns the codes of the levels nearest to 16 numbers that are already rounded to integers. The range of a byte is
+ * divided into 16 bins of 16 integers. A bin has at most one midpoint between levels, so two tables are enough: the code
+ * of the integers below the midpoint, and the largest of these integers. Larger integers in the bin have the next code.
  */
 // @ts-expect-error: decorator
 @inline

@@ -22,7 +22,7 @@ let cross: f32 = 0;
 let minSquares: f32 = 0;
 let minProducts: f32 = 0;
 
-/** Starts a pass over the tiles of a super-block. */
+/** Resets the sums over a super-block. Call before each pass over its tiles. */
 export function startRefinement(): void {
   squares = products = cross = minSquares = minProducts = 0;
 }
@@ -74,7 +74,7 @@ export function refinedMin(before: f32): f32 {
 
 /**
  * Replaces the integers of the scales and mins of four blocks (i8, at `scales` and `mins`) by better ones, for value = superScale *
- * integer * level - superMin * integer, with levels 0..top. Integers stay in 0..most. Needs PRODUCTS.
+ * integer * level - superMin * integer, with levels 0..top. Integers stay in 0..most. PRODUCTS must hold the tile's values times weights.
  */
 export function refineAffine(
   length: i32, top: f32, superScale: f32, superMin: f32, scales: usize, mins: usize, most: f32,
@@ -93,7 +93,7 @@ export function refineAffine(
     sumUpShifted(bytes, f32x4.splat(top), f32x4.mul(min, unit), inverseOf(scale));
     const product = v128.load(PRODUCT_SUMS), square = v128.load(SQUARE_SUMS), level = v128.load(LEVEL_SUMS);
     const scaled = f32x4.mul(scale, level);
-    // The min's integer with the least error for these levels.
+    // The integer that gives the min with the least error for the levels of this trial.
     const trialMin = limited(f32x4.nearest(f32x4.mul(f32x4.sub(scaled, values), perMin)), 0, most);
     const shift = f32x4.mul(trialMin, unit);
     const twice = f32x4.mul(f32x4.splat(2), f32x4.sub(f32x4.mul(scale, product), f32x4.mul(shift, f32x4.sub(values, scaled))));
@@ -119,7 +119,10 @@ export function refineAffine(
   minProducts += sumOfLanes(f32x4.mul(chosenMin, values));
 }
 
-/** Computes the sums of a tile. Levels are (value + shift) * factor, rounded and limited to 0..top. */
+/**
+ * Computes the weighted sums of levels, of squared levels and of values times levels for each block of a tile. Levels are
+ * (value + shift) * factor, rounded and limited to 0..top.
+ */
 function sumUpShifted(bytes: usize, top: v128, shift: v128, factor: v128): void {
   let product = f32x4.splat(0), square = product, levels = product;
   for (let at: usize = 0; at < bytes; at += 16) {
@@ -135,7 +138,10 @@ function sumUpShifted(bytes: usize, top: v128, shift: v128, factor: v128): void 
   v128.store(LEVEL_SUMS, levels);
 }
 
-/** Computes the sums of a tile. Levels are value * factor, rounded and limited to lowest..highest. */
+/**
+ * Computes the weighted sums of squared levels and of values times levels for each block of a tile. Levels are value * factor, rounded and
+ * limited to lowest..highest.
+ */
 function sumUp(bytes: usize, lowest: v128, highest: v128, factor: v128): void {
   let product = f32x4.splat(0), square = product;
   for (let at: usize = 0; at < bytes; at += 16) {

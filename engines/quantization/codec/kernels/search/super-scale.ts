@@ -3,7 +3,7 @@
 import { sumOfLanes } from "../../../../wasm/kernels/arithmetic";
 import { NEGLIGIBLE } from "./tile";
 
-/** Number of trial scales on each side of the first one, and their distance in levels. */
+/** Number of trials on each side of the level `anchor` of fitScales(), and their distance in levels. */
 const SIDE: i32 = 9;
 const STEP: f32 = 0.1;
 /** Number of rounds in which levels and scale are fitted to each other. */
@@ -20,7 +20,7 @@ let squares: f32 = 0;
 
 /**
  * Finds a super-scale for `count` scales, so that scale = super-scale * level, with levels lowest..highest. The scale of
- * the largest magnitude becomes about `anchor`. Minimises the squared error weighted by SUMS. Replaces the scales by
+ * the largest magnitude gets about the level `anchor`. Minimises the squared error weighted by SUMS. Replaces the scales by
  * their levels (i8, from the beginning of the same memory). Returns the super-scale.
  */
 export function fitScales(scales: usize, count: i32, anchor: f32, lowest: f32, highest: f32): f32 {
@@ -55,7 +55,7 @@ export function fitScales(scales: usize, count: i32, anchor: f32, lowest: f32, h
   return superScale;
 }
 
-/** Computes the sums over all scales. `factor` maps scales to levels. */
+/** Computes `products` and `squares` over all scales. `factor` maps scales to levels. */
 function sumUp(scales: usize, count: i32, factor: f32, lowest: f32, highest: f32): void {
   const factors = f32x4.splat(factor), floor = f32x4.splat(lowest), ceiling = f32x4.splat(highest);
   let both = f32x4.splat(0), square = both;

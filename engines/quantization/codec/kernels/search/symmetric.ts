@@ -27,7 +27,7 @@ export function multiplyWeights(bytes: usize): void {
   }
 }
 
-/** Returns 1 / x, and 0 for 0. */
+/** Returns 1 / x in each lane, or 0 if x is 0. */
 // @ts-expect-error: decorator
 @inline
 export function inverseOf(x: v128): v128 {
@@ -57,7 +57,7 @@ export function keepBetterScale(products: v128, squares: v128): void {
   v128.store(BEST, v128.bitselect(scale, v128.load(BEST, 16), isBetter), 16);
 }
 
-/** Returns the best scales of the search. */
+/** Returns the best scale that the search has found for each of the four blocks. */
 // @ts-expect-error: decorator
 @inline
 export function bestScales(): v128 {
@@ -81,7 +81,7 @@ export function searchSymmetric(length: i32, bound: f32, first: f32, step: f32, 
   v128.store(scales, bestScales());
 }
 
-/** Tries two factors from values to levels. */
+/** Tries two factors from values to levels, and keeps the scale of each block that is the best so far. */
 // @ts-expect-error: decorator
 @inline
 function tryTwo(bytes: usize, lowest: v128, highest: v128, a: v128, b: v128): void {

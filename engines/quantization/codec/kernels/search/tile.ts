@@ -11,7 +11,7 @@ export const WEIGHTS: usize = memory.data(512, 16);
 export const PRODUCTS: usize = memory.data(512, 16);
 /** Added to every weight, so that a block of zeros has weights, too. */
 const LEAST_WEIGHT: f32 = 1e-20;
-/** Blocks with smaller values are encoded as zeros. The scales would vanish in every format. */
+/** Blocks whose values all have smaller magnitudes are encoded as zeros, because their scales would be zero in every format. */
 export const NEGLIGIBLE: f32 = 1e-30;
 
 /** Returns the largest magnitude of `count` floats; `count` is a multiple of 8. */

@@ -111,8 +111,8 @@ class ArrayRules {
   }
 
   /**
-   * Returns one step for each combination of `contains` schemas that the next item may match. Each
-   * step leads to a different rule.
+   * Returns one step (constraints on the next item, and the match counts after it) for each combination of `contains`
+   * schemas that the next item may match. Each step leads to a different rule.
    */
   #steps({ index, found }: Place): readonly Step[] {
     const { conjunct } = this.#plan;
@@ -160,14 +160,18 @@ interface Step {
   readonly found: readonly number[];
 }
 
-/** Returns up to two steps: one for an item that matches the `contains` schema, one for an item that does not match. */
+/**
+ * Returns up to two steps (constraints on the next item, and the match counts after it): one for an item that matches
+ * the `contains` schema, one for an item that does not match.
+ */
 function contained({ goal, found }: Step, { item, min, max }: Contains, count: number): Step[] {
   spend(2);
   spendOn(2 * (goal.length + found.length));
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];
-  // Without an upper bound, a matching item need not be counted, so the second step may accept matching items too.
+  // Without an upper bound, a matching item need not be counted. So the step for items that do not match may accept
+  // matching items too.
   const rest = max === null ? goal : [...goal, other];
   const isDone = count >= min;
   return max === null && isDone

@@ -55,7 +55,10 @@ export interface SchemaPart {
   nothingLeft(): Error;
 }
 
-/** Budget of wide places that all schemas of one grammar share, because each wide place costs engine time. */
+/**
+ * Budget of wide places (positions where almost any character may come). All schemas of one grammar share it, because
+ * each wide place costs engine time.
+ */
 export class SchemaBudget {
   widePlaces = maxWidePlaces;
 }

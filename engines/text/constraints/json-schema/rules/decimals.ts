@@ -51,7 +51,7 @@ function* signed(low: bigint, high: bigint, places: number): Iterable<RegexNode>
   if (high >= 0n) yield* ofMagnitude(low > 0n ? low : 0n, high, places);
 }
 
-/** Yields one expression for each number of digits in the range. Every number has at least `places` + 1 digits. */
+/** Yields one expression per digit count, for the numbers from `low` to `high`. A number is padded to `places` + 1 digits. */
 function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<RegexNode> {
   const fewest = places + 1;
   for (let count = fewest; count <= Math.max(fewest, high.toString().length); count++) {

@@ -23,7 +23,7 @@ const maxRemainders = 5000;
 /** Maximum number of multiples between the bounds that are listed individually. */
 const maxListed = 256;
 
-/** Returns the expression for the numbers that the conjunct allows; null if it allows none. */
+/** Returns the expression for the numbers that the conjunct (set of constraints) allows; null if it allows none. */
 export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
   const isInteger = (conjunct.types & types.fraction) === 0;
   const isFraction = (conjunct.types & types.integer) === 0;
@@ -76,7 +76,7 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   return { low: low ?? -far, high: high ?? far, places };
 }
 
-/** Converts a bound to units and rounds it to the nearest number inside the range. */
+/** Converts a bound to units of the last decimal place, and rounds it to the nearest number inside the range. */
 function inward(
   bound: Decimal | null | undefined,
   exclusive: boolean,

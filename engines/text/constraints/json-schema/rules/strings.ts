@@ -19,7 +19,7 @@ const maxCounted = 1000;
  */
 const maxCountedInPattern = 64;
 
-/** Returns the expression for the strings that the conjunct allows; null if it allows none. */
+/** Returns the expression for the strings that the conjunct (set of constraints) allows; null if it allows none. */
 export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
   const excluded = conjunct.excluded.filter((value) => typeof value === "string");
   if (conjunct.patterns.length === 0 && excluded.length === 0) return plainString(conjunct, emitter);

@@ -81,7 +81,7 @@ describe("a response that the shared store does not have yet", () => {
 
   it("is deleted by the replica that generated it if the store is lost while another one deletes it", async () => {
     const [one, other] = linked();
-    // From here, the responses of the other server are seen as running elsewhere.
+    // View of the second replica on the store: every response is running on another replica, and deletions fail.
     const store = memoryResponses();
     const elsewhere = altered(store, {
       find: async (asked) => {
