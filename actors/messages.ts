@@ -181,8 +181,8 @@ export interface SequenceJob {
   /** Ids of tokens that end the sequence, in addition to the model's end-of-generation tokens. */
   readonly stopTokens: readonly number[];
   /**
-   * Image tiles and audio windows in the prompt, and the number of their embeddings (MediaToPrepare.hold); absent = the prompt
-   * contains only tokens.
+   * Image tiles and audio windows in the prompt. `hold`: number that identifies their embeddings (MediaToPrepare.hold). Absent =
+   * the prompt contains only tokens.
    */
   readonly media?: { readonly hold: number; readonly tiles: readonly TileSpan[] };
   /** Embeddings of the image tiles and audio windows in the prompt. The model actor adds them to the job. */

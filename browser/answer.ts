@@ -16,7 +16,7 @@ import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 /** Client id of all requests in a page. */
 export const client = "page";
 
-/** Request fields that a model in the browser rejects. */
+/** Request fields that may ask for features that a model in the browser does not have. */
 interface Body {
   readonly tools?: readonly unknown[];
   readonly adapter?: unknown;

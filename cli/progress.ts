@@ -5,7 +5,10 @@ import cliProgress from "cli-progress";
 const lineStep = 25;
 
 export interface Progress {
-  /** Shows the progress. `done` and `total` are bytes, or fractions of 1; `total` is null while it is unknown. */
+  /**
+   * Shows the progress. `done` and `total` are in bytes, or `done` is a fraction and `total` is 1; `total` is null while it
+   * is unknown.
+   */
   update(label: string, done: number, total: number | null): void;
   stop(): void;
   /**
@@ -69,8 +72,8 @@ export function createLines(write: (line: string) => void): Progress {
 }
 
 /**
- * Returns the size as text. A total below 1 MB is a fraction or a count, not a size. The text is then empty, because the bar
- * shows the progress.
+ * Returns the size in MB as text. Returns "" if the total is below 1 MB: it is then a count or the fraction 1, not a number
+ * of bytes, and the bar alone shows the progress.
  */
 function sizeText(done: number, total: number | null): string {
   const megabyte = 1e6;

@@ -178,7 +178,8 @@ export class Service {
    * deadline, and then ends all threads and processes.
    */
   async stop(listeners: readonly EdgeServer[], others: readonly Drainable[] = []): Promise<void> {
-    // If no listener has a port of its own, there are no connections to close, so new requests are refused at once.
+    // A listener with port 0 is mounted in the server of an embedding program. If there is no other listener, there are no
+    // connections to close, so new requests are refused at once.
     if (listeners.every(({ port }) => port === 0)) for (const app of this.#apps) app.drain();
     if (listeners.length > 0) await this.#retire(listeners, others);
     for (const other of others) other.drain();

@@ -1,4 +1,4 @@
-// Generation defaults: a model's values for the sampling settings and the output limit that a request does not set.
+// Generation defaults: a model's sampling settings and output limit, used for the fields that a request does not set.
 import type { DefaultedField, RequestedSampling, Sampling } from "./generation.ts";
 
 export type SamplingDefaults = Pick<Sampling, DefaultedField>;

@@ -50,7 +50,7 @@ export interface AppOptions {
   readonly inference: Inference;
   /** Loads and unloads models; by default models cannot be loaded or unloaded over HTTP. */
   readonly models?: ModelManagement;
-  /** Tunes models; by default models cannot be tuned over HTTP. */
+  /** Finds the best settings of a model by benchmarks; by default this is not possible over HTTP. */
   readonly tuner?: Tuner;
   /** Downloads models; null (default): clients may not download models. */
   readonly library?: ModelLibrary | null;

@@ -31,7 +31,10 @@ const MAX_VALUES = 200_000;
  */
 export const MAX_BODY_READ_HERE = 64 * 1024;
 
-/** Maximum bytes of a small body. A longer body stays counted in the body budget until the response ends. */
+/**
+ * Maximum bytes of a small body. After parsing, a small body no longer counts in the body budget (the memory limit of all
+ * bodies). A longer body counts until the response ends.
+ */
 const SMALL_BODY_BYTES = 256 * 1024;
 
 /** Body fields that may contain a model name. */

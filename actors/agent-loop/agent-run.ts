@@ -54,7 +54,7 @@ interface Decision {
   /** Result messages for the calls of server tools that do not run. */
   readonly notRun: readonly ChatMessage[];
   readonly next: "round" | "client" | "end";
-  /** Whether a limit prevented calls from running. */
+  /** Whether the model called only server tools, and none of the calls runs: a limit of rounds or calls is reached, or `isCut`. */
   readonly isLimited: boolean;
   /** Whether the model's output was cut off, or the run has generated all tokens that the request allows. */
   readonly isCut: boolean;

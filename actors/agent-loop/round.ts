@@ -143,7 +143,7 @@ export class Round {
     return this.#ofClient(event);
   }
 
-  /** Sends an invalid call of a server tool as text: the client has not received any part of the call yet. */
+  /** Returns the events of an invalid call. A call of a server tool becomes text, because the client has received no part of it. */
   #failed(event: Extract<GenerateEvent, { readonly type: "tool_call_failed" }>): readonly GenerateEvent[] {
     this.#text += event.text;
     if (this.#open?.runsHere === false) return this.#ofClient(event);

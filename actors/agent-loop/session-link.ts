@@ -19,8 +19,8 @@ interface Linked {
   readonly head: SessionHead | null;
   readonly splices: PromptChanges["splices"];
   /**
-   * Id of the session whose images, videos and files the stored session keeps: its own id, or the id of the session from which it
-   * branches; null = the session is new.
+   * Id of the stored session from which the run's session takes over images, videos and files. Equal to `id`, or, if the run's
+   * session is a branch, the id of the session from which it branches; null = the run's session is new.
    */
   readonly basedOn: string | null;
   /** Text so far of the answer that the run continues; null = the run begins a new answer. */

@@ -4,7 +4,7 @@ export const tuneProfiles = ["quality", "balanced", "fast"] as const;
 /** Goal of the tuning. quality: the best quality that fits in memory; fast: the most tokens per second; balanced: a compromise. */
 export type TuneProfile = (typeof tuneProfiles)[number];
 
-/** Quality of a model's weights, judged by their bits. `baseline`: the weights as they are in the model's files. */
+/** Quality class, by bits per weight. `baseline`: at least 16 bits, or the weights as they are in the model's files. */
 export type TuneQuality = "baseline" | "near-lossless" | "good" | "acceptable" | "degraded";
 
 /** Whether the weights fit in memory. hybrid: they fit only in the GPU's and the machine's memory together. */

@@ -22,7 +22,7 @@ export interface RequantizeRequest {
   /** Spec with which the model is currently loaded. */
   readonly spec: ModelSpec;
   readonly level: string;
-  /** Source of the importance of the weight columns; null = the setting `imatrix`. */
+  /** Data from which the importance of the weight columns is computed; null = read the importance from the setting `imatrix`. */
   readonly collected: Collected | null;
   readonly signal: AbortSignal;
   /** Called with the fraction of the conversion that is done, 0..1. */

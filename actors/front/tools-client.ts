@@ -120,7 +120,8 @@ export class ToolsClient implements Tools {
       return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
-      // The supervisor retries retryable errors. A failed restart must be retried, a failed first start must not.
+      // The supervisor retries a failed start only if its error is retryable, as peer_gone is. A failed restart must be retried, but
+      // not a failed first start.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
     }
   }

@@ -48,7 +48,7 @@ export async function holdMedia(
     const prepared = await actor.ask("prepareMedia", message, { timeoutMs: prepareTimeoutMs });
     return { hold, prepared, release };
   } catch (error) {
-    // The media may still be prepared later, for example if only the time limit of this call has passed.
+    // Needed after a failure too: the model may still prepare the media, for example if only the time limit of this call has passed.
     release();
     throw error;
   } finally {

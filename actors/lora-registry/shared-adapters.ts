@@ -107,8 +107,8 @@ export class SharedAdapters implements LoraAdapters {
       const adapter = { model, alias, path, generation: loaded.generation };
       if (!(await desired.set({ adapter, isNew: !replace }))) throw alreadyLoaded(adapter);
     } catch (error) {
-      // Without the unload, only this replica would have the adapter. If it replaced another adapter, the next comparison with
-      // the shared state corrects that instead.
+      // The adapter could not be stored in the shared state, so it is unloaded here too. If the alias existed here before, it is
+      // not unloaded: the next comparison with the shared state corrects its adapter.
       if (!wasHere) await own.unload({ model, alias, expectedGeneration: null }).catch(() => {});
       throw error;
     }
@@ -204,7 +204,7 @@ function keyOf({ model, alias }: Pick<DesiredAdapter, "model" | "alias">): strin
   return `${model}\n${alias}`;
 }
 
-/** Describes an adapter that is only unloaded from the other replicas, because this replica could not load it. */
+/** Returns the result of an unload of an adapter that only other replicas have loaded. Throws lora_generation_mismatch. */
 function failedHere(adapter: DesiredAdapter, { expectedGeneration }: UnloadAdapterRequest): LoadedAdapter {
   const { alias, path, generation } = adapter;
   if (expectedGeneration !== null && expectedGeneration !== generation) {

@@ -103,8 +103,8 @@ async function openStore(
 ): Promise<PrefixStore | null> {
   if (prefixStore === null) return null;
   const fingerprint = await modelFingerprint(spec.path);
-  // The encoder and the image size are part of the layout of stored prefixes, because the KV of a prompt with images or audio
-  // also depends on the encoder, and on the size to which images are scaled.
+  // Stored prefixes are used only with an equal `layout`. It includes the encoder and the maximum image size, because the KV of a
+  // prompt with images or audio depends on them too.
   const projector = spec.images ?? spec.audio;
   const encoder = projector ? `, images by ${await modelFingerprint(projector.path)}` : "";
   const size = spec.images ? `, at most ${spec.images.maxEdge ?? "any number of"} pixels` : "";

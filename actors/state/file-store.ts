@@ -42,7 +42,7 @@ const ORPHAN_MS = 10 * 60_000;
 export class FileStore implements Files {
   readonly #options: FileStoreOptions;
   readonly #now: () => number;
-  /** Returns the time by the clock of the disk and the bucket, from which wallTime() may differ if the clock was changed. */
+  /** Returns the system time in ms, to compute the age of files. wallTime() is unsuitable, as it ignores changes of the clock. */
   readonly #diskNow: () => number;
   /**
    * Estimated total size of all contents in bytes; null = not known yet. Until the next sweep, expired files are still counted,

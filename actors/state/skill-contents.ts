@@ -155,7 +155,7 @@ export class SkillContents {
   }
 }
 
-/** Returns the name of the content of a version. */
+/** Returns the name of the folder that contains the files of a version. */
 export function contentName(id: string, version: number): string {
   return `${id}_v${version}`;
 }

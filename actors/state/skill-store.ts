@@ -40,7 +40,7 @@ const PAGE = 256;
 export class SkillStore implements Skills {
   readonly #options: SkillStoreOptions;
   readonly #now: () => number;
-  /** Returns the time by the clock of the disk, from which wallTime() may differ if the clock was changed. */
+  /** Returns the system time in ms, to compute the age of files. wallTime() is unsuitable, as it ignores changes of the clock. */
   readonly #diskNow: () => number;
   /** Promise of the latest addition. Additions are stored one after another, so that concurrent ones cannot exceed the limits together. */
   #storing: Promise<unknown> = Promise.resolve();

@@ -154,7 +154,10 @@ function nameOf(inputType: string, names: readonly string[]): string | undefined
   );
 }
 
-/** Replaces the file's prompts by those of the settings. The default type of the file is kept if the settings have a prompt for it. */
+/**
+ * Returns the prompts of the settings, which replace those of the model's file. The input type that the file uses by default stays the
+ * default if the settings have a prompt for it; otherwise inputs without a type get no prompt.
+ */
 function configured(texts: EmbeddingPrompts["texts"], ofFile: EmbeddingPrompts | null): EmbeddingPrompts {
   const fallback = ofFile?.fallback ?? null;
   return { texts, fallback: fallback !== null && Object.hasOwn(texts, fallback) ? fallback : null };

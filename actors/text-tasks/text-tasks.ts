@@ -151,7 +151,7 @@ export class TextTasks {
       return await this.#run(kind, { key, request, media }, options);
     } catch (error) {
       // A repetition of this request will be rejected at once, by its digest. The cost of translating a grammar does not depend
-      // on the prompt, so the digest for this phase does not include the prompt.
+      // on the prompt, so after a failure in the phase `grammar` the digest does not include the prompt.
       if (error instanceof RefusedTask) {
         this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
       }

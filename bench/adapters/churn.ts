@@ -79,7 +79,7 @@ async function textsByGeneration(url: string, folders: readonly AdapterFile[]): 
   return texts;
 }
 
-/** Makes the changes while clients stream without a pause, then unloads every alias. */
+/** Loads, replaces and unloads adapters (`changes` times) while clients stream without a pause, then unloads every alias. */
 async function storm(
   url: string,
   folders: readonly AdapterFile[],

@@ -126,9 +126,9 @@ class RealLoad {
   }
 
   /**
-   * Measures how many steps the machine can run at once at full speed: the speed of all servers running at once, divided by the speed
-   * of one server, with all slots busy. The result is below the number of cores, because HTTP and this process need CPU time too, and
-   * because cores share caches.
+   * Measures how many steps (forward passes) the machine can run at once at full speed. This is the speed of all servers running at
+   * once, divided by the speed of one server, with all slots busy. The result is below the number of cores, because HTTP and this
+   * process need CPU time too, and because cores share caches.
    */
   async stepsAtOnce(): Promise<number> {
     const one = await this.#tokensPerSecond(this.#servers.slice(0, 1));

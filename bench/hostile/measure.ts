@@ -82,7 +82,10 @@ async function measureAlone(probe: LoneProbe, rig: Rig, { longestMs }: MeasureOp
   return { outcome, costs: null, breaches: outcome.isHeld ? [] : ["attacker"] };
 }
 
-/** Server under attack and its bystander, which has already measured the server at rest. The rig closes the server. */
+/**
+ * Server under attack and its bystander (a well-behaved client), which has already measured the server at rest. The rig (the
+ * environment of the probe) closes the server.
+ */
 export class WatchedServer {
   readonly #server: HostileServer;
   readonly #bystander: Bystander;

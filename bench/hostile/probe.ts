@@ -43,7 +43,7 @@ export interface ServerProbe extends CommonProbe {
   run(rig: Rig & { readonly server: HostileServer }): Promise<Outcome>;
 }
 
-/** Probe that runs without a bystander. If it needs servers, it starts them itself. */
+/** Probe that runs without a bystander (a well-behaved client). If it needs servers, it starts them itself. */
 export interface LoneProbe extends CommonProbe {
   runAlone(rig: Rig): Promise<Outcome>;
 }

@@ -39,7 +39,8 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     { mailboxLimit },
   );
   const { card, capacity, capabilities } = model;
-  // Only a few of the file's tokens are used, so that sampling costs nothing.
+  // The model generates only a few of the file's tokens, so that sampling costs nothing. But the text workers require that the card
+  // reports the size of the file's whole vocabulary.
   const { tokenizer } = await readModelMetadata(spec.path, false);
   const shown = { ...card, vocabSize: tokenizer.tokens.length };
   return { card: shown, capacity, capabilities, maxQueue: limits.maxQueue, probes: null };

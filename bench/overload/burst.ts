@@ -1,5 +1,6 @@
 // Scenario `burst`: many more simultaneous clients than slots. If the queue has room for all of them, no request may fail.
-// Otherwise exactly the excess is rejected, immediately, and the accepted clients get the throughput of 32 clients.
+// Otherwise exactly the excess is rejected, immediately, and the accepted clients get the throughput that 32 clients, as many as there
+// are slots, get without others.
 import { median } from "../../cli/bench/report.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 import { type Answer, ask } from "./client.ts";

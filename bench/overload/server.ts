@@ -77,7 +77,7 @@ export class Server {
     return { server: residentKiB(this.#child.pid ?? 0) / 1024, engine: residentKiB(this.#enginePid) / 1024 };
   }
 
-  /** Makes every thread of both processes collect its garbage. */
+  /** Makes every thread of the server's process and of the engine's process collect its garbage. */
   async collectGarbage(): Promise<void> {
     this.#child.kill("SIGUSR2");
     process.kill(this.#enginePid, "SIGUSR2");

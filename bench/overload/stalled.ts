@@ -21,9 +21,10 @@ const requestsEach = 8;
 const standingChoices = 2;
 const longAnswer = 1900;
 /**
- * Seconds after which the server disconnects a client that does not read. Until all clients have stalled and the readers have
- * been measured, the server must not disconnect the first stalled client. If Linux buffers 4 MB for a connection, stalling all
- * clients takes about 120,000 tokens. If net.ipv4.tcp_wmem and tcp_rmem are 64 KiB, stalling them takes seconds.
+ * Seconds after which the server disconnects a client that does not read. The limit must be longer than the time until all clients
+ * have stalled and the readers have been measured. Clients stall when the buffers of their connections are full. If Linux buffers
+ * 4 MB for a connection, the engine must generate about 120,000 tokens until all clients have stalled. If net.ipv4.tcp_wmem and
+ * tcp_rmem are 64 KiB, this takes only seconds.
  */
 const stalledReaderSecs = 120;
 const settleLimitMs = 90_000;

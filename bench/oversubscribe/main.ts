@@ -17,7 +17,10 @@ import { PromptSource } from "../serving/client/prompts.ts";
 import { firstDifference, leadOfLikeliest } from "./first-difference.ts";
 import { type Run, runAll } from "./run.ts";
 
-/** A first difference is attributed to rounding if the likeliest token leads by less than this share of the logits' range. */
+/**
+ * Maximum lead of the likeliest token over the second one, as a share of the logits' range, at which the first difference between
+ * two outputs is attributed to rounding.
+ */
 const leadAtMost = 0.02;
 
 const limits: SchedulerLimits = {

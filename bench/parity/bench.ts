@@ -79,8 +79,8 @@ export async function main(argv: readonly string[]): Promise<void> {
       const subject = await load(engine, path, lengths, subjectCache, gpu);
       // Only the llama engine has a tokenizer of its own. On the GPU, llama is the tested model, otherwise the reference.
       const tokens = textTokens(gpu ? subject : reference, tokenCount + 1);
-      // llama.cpp gets its tokens only in the form `decode` (one token per step), because the copy of a long KV exceeds the
-      // llama engine's size limit for copies, and because chunks do not change its results.
+      // llama.cpp gets its tokens only in the form `decode` (one token per step). The form `chunks` copies the KV between sequences,
+      // and the copy of a long KV exceeds the llama engine's size limit. Chunks would not change llama.cpp's results anyway.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {
         process.stderr.write(`${type}, ${engine}, ${form} ...\n`);
         const divergence = compareForced({ reference, subject, tokens, windowTokens }, form);

@@ -20,7 +20,8 @@ export async function compareFiles(rounds: number, save: boolean): Promise<void>
   const folder = await mkdtemp(join(tmpdir(), "troupe-files-"));
   const rows: string[][] = [];
   try {
-    // The source is the padded model in F16, because its row lengths suit the blocks of all three types.
+    // The source is the padded model (the model with zeros added around its matrices) in F16, because its row lengths suit the
+    // blocks of all three types.
     await withQuantizationSource("Q4_K", async (source) => {
       for (const type of Object.keys(fileTypes) as (keyof typeof fileTypes)[]) {
         process.stderr.write(`${type} ...\n`);

@@ -109,7 +109,10 @@ async function judge(text: string, from: string, theirs: string, ours: string): 
   return [...perplexities, other.meanKl.toFixed(5), own.meanKl.toFixed(5)];
 }
 
-/** Importance matrices that were already computed, by file size. There are two source files: the model and the padded model. */
+/**
+ * Importance matrices that were already computed, by file size. There are two source files: the model, and the model with zeros
+ * added around its matrices.
+ */
 const known = new Map<number, Importance>();
 
 async function importanceFor(path: string): Promise<Importance> {

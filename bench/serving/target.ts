@@ -70,7 +70,7 @@ export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: s
 
 /**
  * Request format of each endpoint: where the prompt and the token limit go, and whether it can stream. Embeddings have no
- * limit.
+ * token limit.
  */
 const endpoints: Readonly<Record<EndpointName, Endpoint>> = {
   chat: {

@@ -1,4 +1,4 @@
-// Tasks of `bench speculation`. Two tasks ask for a file with one name changed, so the response is mostly a copy of the prompt.
+// Tasks of `bench speculation`. Two tasks ask for a source file with one identifier renamed, so the response mostly copies the prompt.
 // The other tasks ask for stories, which contain few repetitions.
 import type { ChatMessage } from "../serving/client/ask.ts";
 
@@ -90,8 +90,8 @@ function showAgain(change: string): readonly ChatMessage[] {
 }
 
 /**
- * Conversation that requests the file with a changed name. The name occurs in many lines; in `renameFunction` it occurs only
- * near the end.
+ * Conversation that requests the source file again with one identifier renamed. The class name `Basket` occurs in many lines; the
+ * function name `dearest` (in `renameFunction`) occurs only near the end.
  */
 const renameClass = showAgain("Basket renamed to Cart");
 const renameFunction = showAgain("the function dearest renamed to priciest");

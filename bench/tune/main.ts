@@ -99,7 +99,7 @@ async function tune(path: string, budget: number): Promise<Tuned> {
   return JSON.parse(await output(process.execPath, [troupe, "tune", ...flags])) as Tuned;
 }
 
-/** Returns all combinations of the first tuning's quantizations and engines with all thread counts. */
+/** Returns each candidate (quantization and engine) of the first run of `troupe tune`, combined with each number of threads. */
 function gridOf([first]: readonly Tuned[]): Cell[] {
   const counts = threadCounts(computeThreads(0));
   return (first?.candidates ?? []).flatMap(({ isq, engine }) => counts.map((threads) => ({ isq, engine, threads })));

@@ -31,7 +31,7 @@ export interface AgentTerminal {
   readonly notes: Output;
   /** Whether a user at the terminal can be asked. */
   readonly canAsk: boolean;
-  /** Returns the questions to the user. Called only during a run, and only if `canAsk` is true. */
+  /** Returns the object that asks the user questions. Called only during a run, and only if `canAsk` is true. */
   readonly questions: () => Questions;
 }
 

@@ -98,8 +98,8 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [entryAt("run", "session"), entryAt("run", "continueLast")],
   [entryAt("run", "session"), entryAt("run", "system")],
   [entryAt("run", "continueLast"), entryAt("run", "system")],
-  // Settings that change or read weights cannot be combined with `url`, because the weights of such a model are on another
-  // server.
+  // Settings that change or read weights cannot be combined with `url`, because a model with a `url` runs on another server,
+  // which has the weights.
   [url, enableLora],
   [url, lora],
   [url, legacyLora],

@@ -16,15 +16,18 @@ export interface EmbedSettings extends TroupeSettings {
   readonly tools?: readonly Tool[];
 }
 
-/** Loaded models, and a router with default options (`fetch` and `nodeHandler`). */
+/**
+ * An embedded server: its loaded models, and a router with default options, whose `fetch` and `nodeHandler` answer HTTP
+ * requests.
+ */
 export interface Troupe extends Router {
   /** Names of the models in requests. The first one is the default, unless the settings name another. */
   readonly models: readonly string[];
   /** Creates a router, for example with a base path. */
   router(options?: RouterOptions): Router;
   /**
-   * Stops accepting requests, waits for running ones until `shutdownDeadlineSecs`, and ends all threads and processes, so that
-   * nothing keeps the embedding program from exiting.
+   * Stops accepting requests, waits for running requests (at most `shutdownDeadlineSecs`), and ends all threads and processes,
+   * so that nothing keeps the embedding program from exiting.
    */
   close(): Promise<void>;
 }

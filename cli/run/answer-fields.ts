@@ -20,7 +20,9 @@ export type AnswerFields = z.output<typeof settable>;
 
 export const fieldNames = Object.keys(settable.shape) as readonly (keyof AnswerFields)[];
 
-/** Word with which the user removes a value, so that the model's default applies again. */
+/**
+ * Word that the user types in place of a value, such as `/set temperature default`. The model's default then applies again.
+ */
 export const unsetWord = "default";
 
 /** Returns the fields with a new value. Throws invalid_value for an unknown name or a value out of range. */

@@ -37,7 +37,7 @@ export interface EventsOptions extends Omit<OneShotOptions, "inference"> {
   readonly agent: TerminalAgent;
 }
 
-/** Runs the agent, whose view prints the events. If the run fails, throws its ServerError. */
+/** Runs the agent. The agent itself prints its events. Throws the ServerError of a run that fails. */
 export async function printEvents({ agent, request, signal, stdout }: EventsOptions): Promise<void> {
   for await (const event of agent.events(request, AbortSignal.any([signal, stdout.gone]))) {
     if (event.type === "error") throw fromErrorRecord(event.error);

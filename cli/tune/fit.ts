@@ -44,7 +44,9 @@ export const usableShare = 0.9;
 /** Fraction of the free memory for the KV cache, as in a server without a configured KV size. */
 const kvShare = 0.25;
 const sequenceCounts = [32, 16, 8, 4, 2, 1];
-/** Desired context length in tokens. The highest number of sequences is chosen that still allows this context length. */
+/**
+ * Desired context length in tokens. Of the numbers of sequences at which each sequence gets this length, the highest is chosen.
+ */
 const usefulContext = 4096;
 const leastContext = 256;
 const contextStep = 256;
@@ -85,8 +87,8 @@ interface Sizing {
 }
 
 /**
- * Returns the fit of a model with a KV cache. On a CPU, llama.cpp reserves an equal part of the KV cache for each sequence.
- * Otherwise, all sequences share one pool.
+ * Returns the sizes (number of sequences, context length, KV cache) that fit into the memory, for a model with a KV cache. On a
+ * CPU, llama.cpp reserves an equal part of the KV cache for each sequence. Otherwise, all sequences share one pool.
  */
 function sized({ engine, memory }: FitQuestion, sizing: Sizing): Omit<Fit, "status"> {
   const { wanted, maxSequences, otherBytes, tokens, bytesPerToken } = sizing;
@@ -99,7 +101,10 @@ function sized({ engine, memory }: FitQuestion, sizing: Sizing): Omit<Fit, "stat
   return { maxSequences, contextTokens, kvTokens, memoryBytes: otherBytes + kvTokens * bytesPerToken };
 }
 
-/** Returns the fit of an encoder. It has no KV cache, and computes a sequence in one forward pass. */
+/**
+ * Returns the sizes (number of sequences, context length) that fit into the memory, for an encoder. An encoder has no KV cache,
+ * and computes a sequence in one forward pass.
+ */
 function encoderFit(
   { maxBatchTokens }: FitQuestion,
   wanted: number,

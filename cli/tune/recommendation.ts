@@ -69,7 +69,7 @@ function isF16({ isq }: TuneCandidate): boolean {
   return isq === "F16";
 }
 
-/** Drops tables without keys. */
+/** Returns a copy of a settings file's content without empty lists and empty tables. */
 function withoutEmpty(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutEmpty);
   if (typeof value !== "object" || value === null) return value;

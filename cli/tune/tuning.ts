@@ -39,7 +39,7 @@ export interface TuneJob {
   readonly maxModelLength: number | null;
   readonly maxBatchTokens: number;
   readonly common: CommonSpec;
-  /** Path of an empty folder for excerpts. */
+  /** Path of an empty folder, to which the measured excerpts of the model are written. */
   readonly folder: string;
   readonly warnings: readonly string[];
   readonly notes: readonly string[];

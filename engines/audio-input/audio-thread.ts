@@ -48,8 +48,8 @@ export class AudioThread {
   }
 
   /**
-   * Returns the embeddings of each window of 30 seconds of an audio file; null if `isWanted` has become false. Throws `invalid_value` if
-   * the file cannot be decoded, or is longer than the limit or the model's context allows.
+   * Returns the embeddings of each window of 30 seconds of an audio file; null if `isWanted` returns false before all are computed.
+   * Throws `invalid_value` if the file cannot be decoded, or is longer than the limit or the model's context allows.
    */
   async encode(file: Uint8Array, client: string, isWanted: () => boolean): Promise<readonly Float32Array[] | null> {
     const samples = await this.#gate.pass(async () => (isWanted() ? await this.#decoded(file) : null), client);

@@ -10,8 +10,8 @@ const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after
 };
 
 /**
- * Returns the parts of a prompt that stand for audio, in order: tags (strings) and windows (indices). Tags are tokenised like the
- * template's text, so names of control tokens become these tokens.
+ * Returns the parts of a prompt that stand for audio, in order: tags (strings) and windows (indices). Tags are tokenised like the text of
+ * the chat template: the name of a control token becomes that token.
  */
 export function audioParts(projector: AudioProjectorKind, windows: number): readonly (string | number)[] {
   const [before, after] = marks[projector];

@@ -63,7 +63,8 @@ export async function collectFromText(
 }
 
 function specOf(path: string, threads: number): ModelSpec {
-  // The engine distributes the blocks of a sequence over the threads, so their number is a multiple of the threads.
+  // The wasm engine distributes the KV blocks of a sequence over the threads. So the number of blocks is rounded up to a multiple of the
+  // number of threads.
   const blocks = Math.ceil(chunkTokens / blockTokens / threads) * threads;
   return {
     path,

@@ -3,7 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { DiffusionFolder } from "./model-folder.ts";
 
-/** Bytes per pixel while the decoder computes: its last layers have a few hundred channels of floats in several copies. */
+/** Bytes per pixel while the decoder computes: 4 bytes per float, times the 128 channels of its last layers, times 6 copies. */
 const decoderBytesPerPixel = 4 * 128 * 6;
 /** Number of attention heads at the U-Net's first level. Attention has one float for each head and pair of latents. */
 const attentionHeads = 8;
@@ -19,7 +19,9 @@ export function imageBytes({ pixelsPerLatent, isXl }: DiffusionFolder, width: nu
   return Math.max(unet, decoder);
 }
 
-/** Checks that the weights and one image of the native size fit. Throws model_failed with the numbers. */
+/**
+ * Checks that the weights and one image of the native size fit. Throws model_failed, whose message names the needed and the free memory.
+ */
 export function checkMemory(folder: DiffusionFolder, availableBytes: number): void {
   const { nativeSize, weightBytes, path } = folder;
   const image = imageBytes(folder, nativeSize, nativeSize);

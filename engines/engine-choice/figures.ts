@@ -3,7 +3,10 @@ import type { TrialReport } from "../../runtime/host/system.ts";
 import type { EngineName } from "../engine.ts";
 import type { Speeds } from "./workloads.ts";
 
-/** Speeds of one engine, scaled from the excerpt to the whole model by the ratio of the weight sizes of the two. */
+/**
+ * Speeds of one engine for the whole model: the speeds measured on an excerpt (its first layers), scaled by the ratio
+ * of the weight sizes.
+ */
 export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;

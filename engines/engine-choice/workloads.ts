@@ -26,7 +26,8 @@ export const trialSequences = 16;
 export const trialContext = 256;
 const promptTokens = 64;
 /**
- * Number of texts in the larger batch of an encoder. The number is between 1 (a single client) and 32 (many clients).
+ * Number of texts in the larger batch of an encoder: a compromise between one client, which sends 1 text, and many
+ * clients, which send about 32 texts together.
  */
 const textsTogether = 4;
 /** Maximum number of tokens in a batch. */

@@ -31,7 +31,7 @@ const mostPrompts = 256;
 const mostSkipped = 4096;
 const mostQueryTokens = 8192;
 
-/** Reads the value of `promptsKey`. Throws `model_file_invalid`. */
+/** Parses the JSON text of the GGUF key `promptsKey`. `path`: the model file, for errors. Throws `model_file_invalid`. */
 export function parsePrompts(path: string, text: string): EmbeddingPrompts {
   const field = parsed(path, promptsKey, text);
   return promptsOf(field.get("texts"), field.get("fallback"));
@@ -54,7 +54,7 @@ export function promptsOf(prompts: JsonField, fallback: JsonField): EmbeddingPro
   return { texts, fallback: name };
 }
 
-/** Reads the value of `multiVectorKey`. Throws `model_file_invalid`. */
+/** Parses the JSON text of the GGUF key `multiVectorKey`. `path`: the model file, for errors. Throws `model_file_invalid`. */
 export function parseMultiVector(path: string, text: string): MultiVectorRules {
   const field = parsed(path, multiVectorKey, text);
   const rule = (name: keyof MultiVectorRules) => field.get(name);

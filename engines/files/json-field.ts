@@ -33,7 +33,7 @@ export class JsonField {
     return new JsonField(this.file, this.name === "" ? shown : `${this.name}.${shown}`, value);
   }
 
-  /** Returns a field that errors call by the same name, but with another value, for example the field's own key. */
+  /** Returns a field with another value but the same name in errors. Used to check the key of a field like a value. */
   with(value: unknown): JsonField {
     return new JsonField(this.file, this.name, value);
   }

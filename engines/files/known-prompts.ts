@@ -1,5 +1,5 @@
 // Known prompts: prompts that the authors of common embedding models state in their model cards, for model files that do not contain them.
-// GGUF files of other programs never do.
+// GGUF files that other programs made never contain prompts.
 import { basename } from "node:path";
 import type { EmbeddingPrompts } from "./embedding-rules.ts";
 

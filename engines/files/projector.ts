@@ -69,8 +69,8 @@ export interface ImageRules {
    */
   readonly layout: "cells" | "rows" | "fixed";
   /**
-   * true (MiniCPM-V 2.5): each tile of a grid is in image tags, and all of them are in one pair of slice tags. false: each tile is in slice
-   * tags.
+   * true (MiniCPM-V 2.5): each tile of a grid is between image tags, and the whole grid is between one pair of slice tags. false: each tile
+   * is between slice tags.
    */
   readonly nestsSlices: boolean;
   /**
@@ -117,8 +117,8 @@ const maxSide = 512;
 /** Maximum number of widths and heights in a list of grids. */
 const maxPinpoints = 256;
 /**
- * Minimum and maximum number of cells per tile, for models with tiles of variable size, as in mtmd. The keys `image_min_pixels` and
- * `image_max_pixels` override them.
+ * Minimum and maximum number of cells per tile, for models with tiles of variable size, as in llama.cpp's mtmd. The keys
+ * `image_min_pixels` and `image_max_pixels` override them.
  */
 const variableTokens = { qwen: { least: 8, most: 4096 }, pixtral: { least: 8, most: 1024 } };
 /** Maximum number of patches of a tile of variable size, whatever the keys say. */
@@ -222,7 +222,7 @@ function slicesOf(
   }
 }
 
-/** Returns the grids of `least` to `most` tiles, in the order of mtmd. */
+/** Returns the grids of `least` to `most` tiles, in the order of llama.cpp's mtmd. */
 function gridsUpTo(least: number, most: number): [number, number][] {
   const grids: [number, number][] = [];
   for (let columns = least; columns <= most; columns++) {

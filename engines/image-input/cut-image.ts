@@ -49,8 +49,8 @@ async function cut(image: Sharp, size: Size): Promise<Cut> {
 }
 
 /**
- * Returns the size of a tile of variable size. Numbers are rounded to 32-bit floats where mtmd does so, because a small difference can
- * change the result by a whole unit.
+ * Returns the size of a tile of variable size. Numbers are rounded to 32-bit floats where llama.cpp's mtmd does so, because a small
+ * difference can change the result by a whole unit.
  */
 function fittingSize(
   { width, height }: Size,

@@ -51,8 +51,8 @@ export function contextSizes(spec: ModelSpec, traits: ModelTraits, memory: KvMem
     throw new ServerError("config_invalid", message, { param: "max_seqs" });
   }
   if (traits.isEncoder) return encoderSizes(spec, traits);
-  // By default only a GPU uses a pool, because a CPU computes streams faster. A model that cannot drop the last tokens
-  // of a sequence gets no pool, because it cannot share cells either.
+  // By default only a GPU uses one pool of KV cells for all sequences; a CPU is faster with one stream (KV memory) per
+  // sequence. A model that cannot drop the last tokens of a sequence gets no pool, because it cannot share cells either.
   const isPool = (spec.pagedKv ?? memory.gpuBytes !== null) && traits.rollsBack;
   return isPool ? unifiedSizes(spec, traits, memory) : streamsSizes(spec, traits, memory);
 }

@@ -1,4 +1,4 @@
-// Embedded parts: feeds the rows of a step whose prompts contain images or audio, as far as their last embedded part (a tile or an audio
+// Embedded parts: feeds the rows of a step whose prompts contain images or audio, up to the end of the last embedded part (a tile or audio
 // window). A pass of llama.cpp contains either tokens or embeddings. Therefore each part is fed in passes of its own, and the text before
 // it in another pass. The text after the last part is computed later, in the pass with the other rows of the step.
 import koffi from "koffi";

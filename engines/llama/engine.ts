@@ -125,7 +125,7 @@ function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, find
   const { functions } = library;
   if (spec.images?.hasGridPositions && !findings.traits.hasMrope) throw needsMrope(spec.images.path);
   const params = contextParams(library, spec, findings);
-  // The collector can read inputs only in main memory, so it needs the CPU backend.
+  // The collector for calibration reads the inputs of matrices, which must be in main memory, so it needs the CPU backend.
   const collects = spec.collectsInputs && library.backend === "cpu" && !findings.traits.isEncoder;
   const collector = collects ? new NativeCollector(library.tensorReader()) : null;
   if (collector !== null) params.cb_eval = collector.callback;

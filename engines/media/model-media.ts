@@ -64,7 +64,7 @@ interface EncodedTile {
 /** Preparation of a file that several requests may wait for. */
 interface Preparation {
   readonly entry: Promise<MediaEntry>;
-  /** A function for each request that wants the file: whether it still waits. If no request waits, no further tile is computed. */
+  /** For each request that wants the file: a function that returns whether it still waits. If none waits, no further tile is computed. */
   readonly wanted: (() => boolean)[];
 }
 
@@ -75,7 +75,7 @@ export class ModelMedia {
   readonly #cache = new Map<string, MediaEntry>();
   #cachedBytes = 0;
   readonly #preparing = new Map<string, Preparation>();
-  /** Media that requests hold: by owner, then by number of the hold, then by key of the file. */
+  /** Media that requests hold: by owner, then by the number that the owner gave the request (hold), then by key of the file. */
   readonly #holds = new Map<object, Map<number, Map<string, MediaEntry>>>();
 
   constructor(options: ModelMediaOptions) {
@@ -83,8 +83,8 @@ export class ModelMedia {
   }
 
   /**
-   * Decodes and encodes the media, and holds them for `owner` under the number `hold`. Throws `invalid_value` for a file that cannot be
-   * decoded, `queue_full` if the requests in progress hold too many embeddings, `cancelled` if the hold is released during the preparation.
+   * Decodes and encodes the media, and keeps them until `owner` releases the number `hold`. Throws `invalid_value` for a file that cannot
+   * be decoded, `queue_full` if the requests in progress hold too many embeddings, `cancelled` if `hold` is released meanwhile.
    */
   async prepare(
     owner: object,

@@ -6,14 +6,17 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { SpeechEngineName, SpeechModel, SpeechSpec, SpeechTask } from "./speech.ts";
 import { kokoroFilesIn, kokoroLayout } from "./voices/kokoro/files.ts";
 
-/** Source of the voices that need no weights. */
+/** Path that stands for espeak-ng's own voices, which need no model files. */
 export const espeakSource = "espeak-ng";
 
 const layouts =
   `"${espeakSource}", a Piper voice (NAME.onnx beside NAME.onnx.json), or a folder with a Kokoro model (${kokoroLayout}) ` +
   "or a Whisper model (config.json, tokenizer.json, onnx/) in ONNX";
 
-/** Returns the engine and the task of the speech model at `path`. Throws `model_file_invalid`, which lists what is accepted. */
+/**
+ * Returns the engine and the task of the speech model at `path`. Throws `model_file_invalid` if there is no speech model, and `unsupported`
+ * for a dialogue model (Dia). The error message lists the accepted files.
+ */
 export function identifySpeech(path: string): { readonly engine: SpeechEngineName; readonly task: SpeechTask } {
   if (path === espeakSource) return { engine: "espeak", task: "speak" };
   const state = statSync(path, { throwIfNoEntry: false });

@@ -55,7 +55,7 @@ export interface SpeakingModel {
 }
 
 export interface TranscribeOptions {
-  /** ISO 639-1 code; null = detected from the first window. */
+  /** ISO 639-1 code of the spoken language; null = detected from the first window (30 s) of the audio. */
   readonly language: string | null;
   /** Whether the text is translated into English. */
   readonly translates: boolean;
@@ -68,17 +68,17 @@ export interface TranscriptSegment {
   readonly end: number;
   readonly text: string;
   readonly tokens: readonly number[];
-  /** Mean log probability of the tokens. */
+  /** Mean log probability of the tokens of the window (up to 30 s of audio) that contains the segment. */
   readonly averageLogprob: number;
-  /** Probability that the window has no speech. */
+  /** Probability that the window (up to 30 s of audio) that contains the segment has no speech. */
   readonly noSpeech: number;
 }
 
 export interface TranscribingModel {
   readonly card: SpeechCard;
   /**
-   * Transcribes audio of `sampleRate` samples per second. Yields the segments, one window after another. `onLanguage` is called once,
-   * before the first segment.
+   * Transcribes audio of `sampleRate` samples per second. Yields the segments of one window (up to 30 s) after another. `onLanguage` is
+   * called once, before the first segment.
    */
   transcribe(
     samples: Float32Array,

@@ -141,7 +141,7 @@ export class WasmEncoder implements LoadedModel {
     this.#nextPage = 0;
   }
 
-  /** Runs the pass in the pass descriptor and pools its rows (sequences). Row 0 of the pass is batch row `firstRow`. */
+  /** Runs the pass that the pass descriptor describes, and pools its rows (sequences). Its row 0 is batch row `firstRow`. */
   #runPass(firstRow: number): void {
     const pass = this.#pass;
     const { pooledLength } = this.capabilities;

@@ -151,10 +151,10 @@ function sizeKv(
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = availableMemory();
-  // Cache and weights must fit in the memories of the threads, which leave `room` bytes for the cache. If the KV budget
-  // is a fraction, the cache takes this fraction of `freeBytes`, so `freeBytes` must not exceed `room`. Without a
-  // budget, the cache takes a quarter of `freeBytes` (kv-budget.ts). The limit 2 * `room` then means that it takes at
-  // most half of `room`.
+  // `room`: bytes of the threads' memories that are left for the KV cache beside the weights. If the KV budget is a
+  // fraction, the cache takes this fraction of `freeBytes`, so `freeBytes` must not exceed `room`. Without a budget,
+  // the cache takes a quarter of `freeBytes` (kv-budget.ts). Because `freeBytes` is at most 2 * `room`, the cache then
+  // takes at most half of `room`.
   const room = roomBytes(threads) - tensorBytes(table);
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };

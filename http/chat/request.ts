@@ -260,7 +260,7 @@ function askedThinking(body: Conflicting): AskedThinking {
   return withThink(sentThinking(body), body.think);
 }
 
-/** Returns the thinking settings of a request, without the alias `think`. */
+/** Returns the thinking settings in all fields of a request except the alias `think`. */
 function sentThinking({
   enable_thinking,
   reasoning_effort,

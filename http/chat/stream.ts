@@ -150,7 +150,10 @@ export class ChatStream implements StreamCodec {
     return this.#tokens;
   }
 
-  /** Builds the constant text of the chunks. Call it before the first chunk, as soon as the adapter is known. */
+  /**
+   * Builds the constant text of the chunks, which contains the version of the LoRA adapter. Call it before the first chunk, as
+   * soon as this version is known.
+   */
   #frame(choiceCount: number, adapterGeneration: string | null): void {
     const { id, created, model } = this.#completion;
     const fields = JSON.stringify({

@@ -70,7 +70,8 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
     bodyBytes: bytes.byteLength,
     address: caller.address,
     signal,
-    // The body is small and only the tool call references it, so it is not counted in the body budget.
+    // The body is small and only the tool call references it, so it is not counted in the body budget (the memory limit of all
+    // bodies).
     releaseBody: () => {},
     holdBody: () => () => {},
   };

@@ -1,4 +1,5 @@
-// OpenAPI description of the route that tunes a model, and the schemas of its request and result.
+// OpenAPI description of POST /v1/models/tune, which benchmarks a model and recommends settings, and the schemas of its request
+// and result.
 import { z } from "zod";
 import { type TuneCandidate, type TuneResult, tuneProfiles } from "../../actors/api/tuning.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";

@@ -216,8 +216,9 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   /**
-   * Adds new events to the log and saves the response if necessary. If the response has ended, releases the lease and notifies
-   * the owner.
+   * Adds new events to the log. If the response has just ended, saves its final state, releases the lease that counts its
+   * memory, and calls the owner's `ended`. Otherwise, saves a streamed response that has not been saved yet. Returns the text of
+   * the new events.
    */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;

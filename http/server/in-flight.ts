@@ -14,7 +14,7 @@ interface Abortable {
 
 interface ServerParts {
   readonly port: number;
-  /** Called when the server retires. Returns whether the server stops accepting connections now. */
+  /** Called by retire(). Returns whether the server stops accepting connections now. */
   readonly retired?: () => boolean;
   /** Called when the server closes. */
   readonly stopAccepting: () => void;

@@ -23,7 +23,8 @@ export function acceptedBody<Schema extends z.ZodObject>(
 ): Accepted<z.output<Schema>> {
   const unknown = new Set<string>();
   let result = parsed(schema, value);
-  // Validation is repeated, because unknown fields hide other issues and, within a union, further unknown fields.
+  // The body is validated again after each removal of unknown fields. These fields may have hidden other issues and, within a
+  // union, further unknown fields.
   while (!result.success && unknownFields === "ignore") {
     if (!removeUnknown(value, result.error.issues, unknown)) break;
     result = parsed(schema, value);

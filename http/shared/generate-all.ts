@@ -85,7 +85,7 @@ class CombinedEvents {
     return events.flatMap((event) => this.#passed(event, first));
   }
 
-  /** Returns the last batch if all generations are complete. */
+  /** Returns the last batch if all generations are complete, otherwise no batch. */
   end(): Batch[] {
     return this.#usage !== null && this.#doneCount === this.#requests.length
       ? [[{ type: "done", usage: this.#usage }]]
@@ -118,8 +118,8 @@ async function arrival(at: number, batches: AsyncIterator<Batch>): Promise<Arriv
 }
 
 /**
- * Returns a function that creates a callback for each of `count` parts. After all callbacks have been called, `onAll` is called
- * once.
+ * Returns a function that takes the number of a part, 0 to `count` - 1, and returns a callback for this part. When the callbacks
+ * of all parts have been called, `onAll` is called once.
  */
 export function countdown(count: number, onAll: () => void): (part: number) => () => void {
   const called = new Set<number>();

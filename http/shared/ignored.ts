@@ -16,10 +16,11 @@ export interface IgnoredField {
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Messages that have been logged, by logger. MAX_TOLD applies only to unknown fields, because known fields are a fixed set. */
+/** Messages that have been logged, by logger, so that each is logged only once. */
 const toldBy = new WeakMap<Log, Set<string>>();
 /**
  * Maximum number of messages per logger. Further unknown fields are not logged, because clients can invent any number of names.
+ * Known fields are logged nevertheless, because their number is fixed.
  */
 const MAX_TOLD = 1000;
 const MAX_HEADER_LENGTH = 1000;

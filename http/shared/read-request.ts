@@ -32,7 +32,8 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request, takesUntyped);
   const input: TranslationInput = { parameters, unknownFields };
-  // All bytes stay counted in the memory budget of bodies: now for the text worker, and later for the translation in the route.
+  // The bytes stay counted in the memory budget of bodies until the response ends, because the translation needs as much memory
+  // as the body. They also count while the text worker uses the body, even if the request ends earlier.
   request.releaseBody(body.byteLength);
   const letGo = request.holdBody();
   const own = ownMemory(body);

@@ -19,8 +19,8 @@ export function physicalCores(): number {
 }
 
 /**
- * Returns the number of cores for compute threads. Efficiency cores of a hybrid CPU are excluded, because the
- * other threads would wait for them.
+ * Returns the number of cores for compute threads. The efficiency cores of a hybrid CPU are excluded, because the threads on
+ * faster cores would wait for the threads on these cores.
  */
 export function computeCores(): number {
   const limit = availableParallelism();
@@ -93,7 +93,7 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
   });
 }
 
-/** Returns the number of cores of these hardware threads; null if unknown. `read` returns null for a missing file. */
+/** Returns the number of cores that the hardware `threads` belong to; null if unknown. `read` returns null for a missing file. */
 export function countCores(read: (path: string) => string | null, threads = allowedThreads(read)): number | null {
   // All hardware threads of a core report the same list of siblings.
   const cores = new Set(threads.flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));

@@ -18,8 +18,8 @@ const trustAgainMs = 10_000;
 /** Time in ms for which a worker is kept free for trusted clients, after one of them has finished a task. */
 const presentForMs = 10_000;
 /**
- * A client is long-trusted if the time for which it has been trusted is at least this fraction of the longest such time
- * among recent clients.
+ * A trusted client is long-trusted if all its tasks have been short for at least this fraction of the longest such time among
+ * the recently active trusted clients.
  */
 const longTrustShare = 0.5;
 const maxRemembered = 1024;
@@ -90,7 +90,7 @@ export class ClientPaces {
 
   /**
    * Takes the next item of a trusted client, even if other clients are before it. If `onlyLongTrusted`, takes only an
-   * item of a long-trusted client.
+   * item of a client that has been trusted for long (see longTrustShare).
    */
   takeTrusted<Item extends { readonly client: string }>(
     queue: FairQueue<Item>,
@@ -111,7 +111,7 @@ export class ClientPaces {
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;
   }
 
-  /** The longest time in ms for which a recent client has been trusted. */
+  /** The longest time in ms for which all tasks of a trusted client have been short, among the recently active clients. */
   get #longestSpanMs(): number {
     const nowMs = performance.now();
     let longestMs = 0;

@@ -35,7 +35,7 @@ export function both(a: Automaton, b: Automaton): Automaton {
   return small;
 }
 
-/** The ranges of an automaton's states, each computed once. */
+/** Cache of the character ranges on the edges of an automaton's states (see rangesOfState). */
 class Ranges {
   readonly #automaton: Automaton;
   readonly #known: Int32Array[] = [];

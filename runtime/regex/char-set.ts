@@ -41,7 +41,7 @@ export function union(...sets: readonly CharSet[]): CharSet {
   return unionOf(sets);
 }
 
-/** Merges the two halves of the list recursively, so that each range is copied only log2(sets) times. */
+/** Returns the union of a list of sets. Unites the two halves recursively, so that each range is copied only log2(sets) times. */
 export function unionOf(sets: readonly CharSet[], from = 0, to = sets.length): CharSet {
   if (to - from <= 1) return sets[from] ?? noChar;
   const middle = (from + to) >> 1;

@@ -32,8 +32,8 @@ interface Described<Place> {
 }
 
 /**
- * Returns the automaton with one state for each `Place` that is reachable from `start`. Throws RegexProblem above `limit`
- * states.
+ * Returns the automaton with one state for each `Place` (see Described) that is reachable from `start`. Throws RegexProblem
+ * above `limit` states.
  */
 export function explore<Place>(
   start: Place,
@@ -98,7 +98,10 @@ export function rangesOfState({ edges }: State): Int32Array {
   return withEnds(starts, edges);
 }
 
-/** Decodes ranges. Each of `starts` is (first character of the range) * (number of edges) + (index of the edge). */
+/**
+ * Returns the ranges with these sorted starts; see rangesOfState for the form. A start is encoded as
+ * (first character of the range) * (number of edges) + (index of the edge).
+ */
 function withEnds(starts: Float64Array, edges: readonly Edge[]): Int32Array {
   const ranges = new Int32Array(3 * starts.length);
   const seen = new Int32Array(edges.length);

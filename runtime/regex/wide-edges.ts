@@ -9,7 +9,7 @@ import { spendOn } from "./work.ts";
 /** Minimum number of characters of a wide edge. Such an edge allows most tokens of a vocabulary. */
 const wideChars = 512;
 
-/** A place in the grammar where the engine searches its vocabulary. */
+/** A position in the grammar at which the engine searches its whole vocabulary, because almost any character may follow. */
 export interface WidePlace {
   /** Identifies the place: two edges with the same key are one place. */
   readonly key: string;
@@ -19,7 +19,7 @@ export interface WidePlace {
 
 export const anyTextPlace: WidePlace = { key: "any text", isCommon: true };
 
-/** Returns the wide places of an automaton, each once. */
+/** Returns the places (positions in the grammar) at which almost any character may follow, each once. */
 export function widePlaces(automaton: Automaton): readonly WidePlace[] {
   const places = new Map<string, WidePlace>();
   const rules = wideRules(automaton);
@@ -34,14 +34,14 @@ export function widePlaces(automaton: Automaton): readonly WidePlace[] {
   return [...places.values()];
 }
 
-/** Returns the wide edges that become rules: edges to a state that accepts any text, and edges that several states share. */
+/** Returns the wide edges that become grammar rules: those to a state that accepts any text, and those that several states share. */
 export function wideRules(automaton: Automaton): ReadonlyMap<Edge, WidePlace> {
   const found = new Map<Edge, WidePlace>();
   const counts = new Map<string, number>();
   automaton.forEach(({ edges }, at) => {
     for (const edge of edges) {
       spendOn(2 + edge.set.length);
-      // An edge back to its own state gets no rule, because the engine is fast at repetition only if a rule calls itself.
+      // An edge back to its own state gets no separate rule: the engine is fast at repetition only if the state's rule calls itself.
       if (edge.to === at || !isWide(edge)) continue;
       const isCommon = isAnyText(automaton, edge.to);
       const key = `${isCommon ? "any text" : edge.to} behind ${edge.set.join()}`;

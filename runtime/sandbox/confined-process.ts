@@ -153,7 +153,7 @@ export class RunningProcess implements ConfinedProcess {
    */
   #signal(signal: "SIGINT" | "SIGKILL"): void {
     const { pid } = this.#child;
-    // The system reuses the ids of ended processes.
+    // No signal is sent after the end of the process, because the system may have given its id to another process.
     if (pid === undefined || this.#hasExited) return;
     if (signal === "SIGINT") {
       send(this.#innerPid ?? pid, signal);
@@ -207,7 +207,8 @@ export class RunningProcess implements ConfinedProcess {
     const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
     const { bytes, entries } = diskUsage(folders, limit);
     const isOver = bytes > limit.bytes || entries > limit.entries;
-    // Other programs use the disk too, so the command must have written as much itself.
+    // The decrease of the free space counts only if the command itself has written more than the limit, because other programs
+    // use the disk too.
     const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes && writtenBytes(processes) > limit.bytes;
     const isExhausting = this.#exhaustsDisk(limit.bytes);
     if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting)

@@ -161,7 +161,7 @@ function limitsOf(
     `--cpu=${maxCpuSecs}:${maxCpuSecs + 5}`,
     // The address space is not limited, because WebAssembly reserves 10 GiB of it per module.
     `--data=${DATA_FACTOR * maxMemoryMb * MIB}`,
-    // The kernel counts all processes of a user, except in a user namespace.
+    // The number of processes is limited only in a user namespace, because elsewhere the kernel counts all processes of the user.
     ...(isIsolated ? [`--nproc=${maxProcs}`] : []),
     "--",
   ];

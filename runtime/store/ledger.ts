@@ -24,7 +24,7 @@ export interface Totals {
 export interface EntryRow {
   readonly key: string;
   readonly by: "born" | "expiresAt";
-  /** Time in the row's key. If the entry does not exist or has a different time, the row is stray. */
+  /** Time in the row's key. If no entry has this key and time, the row is left over and must be removed. */
   readonly at: number;
   /** Share (the entries of one client) to which the row belongs; null if it belongs to none. */
   readonly share: string | null;
@@ -96,7 +96,8 @@ export class Ledger {
    */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
-    // The two largest shares are enough: if the largest one has only the spared entry, the second one has an entry to return.
+    // Two shares (each the entries of one client) are enough: if the largest share has only the spared entry, the second largest
+    // has an entry to return.
     for (const [, , share] of most.last(2)) {
       for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
         if (owner === share && key !== spared)

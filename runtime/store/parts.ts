@@ -13,10 +13,10 @@ import type { Table, TableKey, Tables } from "./tables.ts";
 const CHUNK_BYTES = 16 * 4096 - 16;
 /** Maximum number of bytes written in one transaction: about 20 ms on a slow disk. */
 export const STEP_BYTES = 64 * CHUNK_BYTES;
-/** Time in ms after which a part that was written in advance but not claimed is removed, because its writer is gone. */
+/** Time in ms after which a part that was written in advance but not added to an entry is removed, because its writer is gone. */
 const UNCLAIMED_MS = 10 * 60_000;
 
-/** Maximum number of parts that one sweep checks. */
+/** Maximum number of parts that one call of `sweep` checks, of those written in advance and not added to an entry. */
 const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
@@ -83,7 +83,7 @@ export class Parts {
     return prepared;
   }
 
-  /** Removes parts that were written in advance and not claimed. If the removal fails, `sweep` removes them later. */
+  /** Removes parts that were written in advance but not added to an entry. If that fails, `sweep` removes them later. */
   abandon(prepared: PreparedParts): void {
     for (const part of prepared.values()) if ("written" in part) this.#tryToDrop(part.written.id);
   }
@@ -133,7 +133,7 @@ export class Parts {
     return slice;
   }
 
-  /** Removes parts that were written in advance and never claimed. */
+  /** Removes parts that were written in advance at least UNCLAIMED_MS ago but never added to an entry. */
   sweep(): void {
     const keys = this.#tables.view(() => this.#unclaimed.first(MOST_UNCLAIMED));
     for (const [id] of keys) this.#tables.transaction(() => this.#drop(id as number, this.#now() - UNCLAIMED_MS));
@@ -180,7 +180,7 @@ export class Parts {
     }
   }
 
-  /** Removes an unclaimed part if its writing began before the time `before`. */
+  /** Removes a part that was written in advance but not added to an entry, if its writing began before the time `before`. */
   #drop(id: number, before = Number.POSITIVE_INFINITY): void {
     const found = this.#unclaimed.get([id]);
     if (found === undefined) return;

@@ -131,7 +131,8 @@ export class TaskCrew {
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
     this.#wantedSlow = wantedSlow;
-    // The last worker stays until another one is ready, because it can still do most tasks.
+    // Replace free quick workers with a full heap or a module that failed to load. The last ready worker stays until another one
+    // is ready, because it can still do most tasks.
     for (const worker of this.free) {
       if ((worker.isFull || worker.isBroken) && this.#readyCount > 1) this.drop(worker);
     }
@@ -152,7 +153,7 @@ export class TaskCrew {
   /** Number of quick workers that are not needed. A negative value is the number of missing workers. */
   get #surplus(): number {
     const workers = this.#kind(false);
-    // A broken worker has a stand-in too: the worker that will replace it.
+    // Stand-ins are not surplus: workers that replace a worker while it loads slowly, or that replace a broken worker.
     const standIns = workers.filter(({ load, isBroken }) => load?.hasStandIn || isBroken).length;
     return workers.length - this.#wanted - standIns - Math.max(0, -this.#surplusSlow);
   }

@@ -77,7 +77,7 @@ export class TaskLanes<Task extends WaitingTask> {
 
   /**
    * Takes the next quick task of a trusted client, even if other clients are before it. If `onlyLongTrusted`, takes only a task
-   * of a long-trusted client.
+   * of a client that has been trusted for long (see longTrustShare in client-paces.ts).
    */
   takeTrusted(paces: ClientPaces, onlyLongTrusted: boolean): Task | undefined {
     return this.#taken(paces.takeTrusted(this.#quick, onlyLongTrusted));

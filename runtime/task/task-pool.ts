@@ -212,8 +212,8 @@ export class TaskPool {
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // While workers are starting or loading, only a long-trusted client gets the last free worker, because a client that has
-    // become trusted recently may send slow tasks.
+    // While workers are starting or loading, only a client that has been trusted for long gets the last free worker, because a
+    // client that has become trusted recently may send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
@@ -277,10 +277,10 @@ export class TaskPool {
   }
 
   /**
-   * Called when a quick task has run for `quickMs` of wall-clock time. Its client then counts as slow. Processor time is not
-   * used here: on a busy machine it grows slowly, so the client would count as slow too late. If the maximum number of slow
-   * tasks is running, a client with several slow tasks must give up one for a client without slow tasks. If no client has
-   * several, the new slow task waits until a slow task ends.
+   * Called when a quick task has run for `quickMs` of wall-clock time. The task becomes slow, and its client counts as slow. If the
+   * maximum number of slow tasks is already running, one slow task of a client that has several is stopped, unless this client has
+   * slow tasks itself; otherwise this task is stopped. A stopped task waits to be run again, or is rejected if its input was
+   * transferred. Processor time is not used here: on a busy machine it grows slowly, so the client would count as slow too late.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;

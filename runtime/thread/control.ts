@@ -23,8 +23,8 @@ export type Report =
   | { readonly kind: "stopped" };
 
 /**
- * Channel for connections from other places. A thread receives a message port. A process receives a socket path, and replies
- * when it listens on this socket.
+ * Channel for connections from other threads and processes. A thread receives a message port. A process receives a socket path,
+ * and replies when it listens on this socket.
  */
 export const dialChannel = "place.dial";
 

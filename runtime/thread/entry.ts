@@ -80,7 +80,7 @@ export class PlaceEntry {
     }
   }
 
-  /** Runs the hooks, stops the actors, sends the last report, and closes the endpoint, which ends the place. */
+  /** Runs the hooks, stops the actors, sends the last report, and closes the endpoint, which ends this thread or process. */
   async #stop(exitCode: number, lastReport: Report): Promise<void> {
     if (this.#isStopping) return;
     this.#isStopping = true;

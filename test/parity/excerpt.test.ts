@@ -152,7 +152,7 @@ describe("a trial of the engines", () => {
     assert.equal(trials(), 4);
   });
 
-  // With these settings the first KV blocks of all sequences are on the same thread.
+  // With these settings the first KV blocks of all sequences are on the same thread, whose memory must have room for all of them.
   for (const settings of [
     { threads: 3, pagedKv: false },
     { threads: 2, blockTokens: 256 },

@@ -39,7 +39,7 @@ export interface SkillReference {
 /** Calls of server tools in the earlier answers of a conversation. */
 export interface EarlierCalls {
   readonly ids: readonly string[];
-  /** Session in which the latest call ran; null = the calls do not contain a session id. */
+  /** Id of the session in which the latest call ran; null = unknown. */
   readonly session: string | null;
 }
 

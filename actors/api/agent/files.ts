@@ -25,7 +25,7 @@ export type FilePurpose = "user_data" | "agent_output";
 /** Origin of a file. `tool` is `user_upload` or `request` for files from clients. */
 export interface FileSource {
   readonly tool: string;
-  /** Tool round, counted from 0. */
+  /** Number of the tool round that produced the file, counted from 0. */
   readonly round: number;
   /** Index of the request within its session, counted from 0. */
   readonly turn: number;
@@ -68,7 +68,7 @@ export interface FileToStore {
   readonly purpose: FilePurpose;
   readonly source: FileSource;
   readonly session: string | null;
-  /** Name of the client, used to read documents fairly: clients take turns. A full store removes the oldest file of all clients. */
+  /** Name of the client. Clients take turns while documents are read. A full store removes the oldest file, of whichever client. */
   readonly client: string;
   /** Path within the staging folder; null if `failure` is set. */
   readonly staged: string | null;

@@ -58,7 +58,7 @@ export interface McpThreadInit extends McpPlaceInit {
   readonly folder: string;
 }
 
-/** Kind of a tool: `call` calls a tool of the server. The others are tools that the MCP thread adds to read resources and prompts. */
+/** What a tool does. `call`: calls a tool of the MCP server. The MCP thread adds the other kinds, to read resources and prompts. */
 export type McpAction = "call" | "list_resources" | "read_resource" | "list_prompts" | "get_prompt";
 
 /** A tool of a connected server. */

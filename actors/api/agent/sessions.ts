@@ -59,8 +59,8 @@ export interface SessionUpdate {
   readonly files: readonly string[];
   readonly approvesAll: boolean;
   /**
-   * Id of the session whose images, videos and files the stored session keeps: its own id, or the id of the session from which
-   * it branches; null = the session is new and starts without any.
+   * Id of the stored session from which images, videos and files are taken over. Equal to `id`, or, for a branch, the id of the
+   * session from which it branches; null = the session is new and takes over nothing.
    */
   readonly basedOn: string | null;
 }

@@ -47,7 +47,7 @@ export interface SkillUpload {
   /** Skill to which the upload adds a version; null = create a new skill. */
   readonly skill: string | null;
   readonly displayTitle: string | null;
-  /** `name`: file name, or path below one top-level folder. `staged`: name in the staging folder. */
+  /** `name`: a file name, or a path `folder/…` that begins with the same folder for all files. `staged`: name in the staging folder. */
   readonly files: readonly { readonly name: string; readonly staged: string }[];
   /** Name of the client. Clients take turns while archives are read. */
   readonly client: string;

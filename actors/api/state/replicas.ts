@@ -9,9 +9,9 @@ export interface ReplicaQuestions {
   /** Ends a response that is being deleted, without storing it. */
   readonly forgetResponse: { readonly id: string };
   /**
-   * Waits for the pending writes of a response whose id a client has. Resolves to true, even if they are still pending after a
-   * few seconds; null = the asked replica does not run the response and has no pending writes of it. A replica that is rewriting
-   * data that Redis may have lost finishes that first.
+   * Waits until the asked replica has stored its pending writes of a response, but only a few seconds. Resolves to true in both
+   * cases; null = the replica does not run the response and has no pending writes of it. A replica that is rewriting data that
+   * Redis may have lost finishes that first.
    */
   readonly settleResponse: { readonly id: string };
   /** Decides on a tool call. `decision` is an ApprovalDecision; the response is an ApprovalStatus. */

@@ -81,7 +81,7 @@ function endRecordOf(zip: ZipFile): number {
   return zip.fileSize - END_RECORD_BYTES - zip.comment.length;
 }
 
-/** Checks that the central directory has no data after its counted entries, and that the archive is not a zip64 archive. */
+/** Checks that the end record directly follows the last entry of the central directory. This also rejects zip64 archives. */
 function checkDirectoryEnd(zip: ZipFile): void {
   if (cursorOf(zip) === endRecordOf(zip)) return;
   throw invalidSkill(

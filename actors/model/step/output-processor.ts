@@ -95,7 +95,7 @@ export class OutputProcessor {
       const { total: before, computed } = sequence;
       const finish = this.#takeTokens(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
-      // The last prompt token is not counted, because a later step computes it again and counts it then.
+      // If the token mask is late, the sequence skips this step. A later step computes the last prompt token again and counts it.
       if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());

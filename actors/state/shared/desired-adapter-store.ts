@@ -4,7 +4,7 @@ import type { DesiredAdapter, DesiredAdapters } from "../../api/state/desired-ad
 
 const PAGE_LENGTH = 200;
 
-/** Limits of the store. Entries of unloaded aliases are kept, for replicas whose settings load the alias. */
+/** Limits of the store. Entries of unloaded aliases are kept, so that replicas whose settings load such an alias unload it. */
 export const desiredAdapterLimits = {
   maxEntries: 16_384,
   maxBytes: 64 * 2 ** 20,

@@ -46,7 +46,7 @@ export class Restarts {
   async begin(id: string): Promise<boolean> {
     for (;;) {
       const kept = await this.#responses.get(id);
-      // An evicted response is stored again when it ends.
+      // The store has evicted the response. It is generated nevertheless, and stored again when it ends.
       if (kept === null) return true;
       if (kept.head.isDeleted || kept.head.owner !== this.#owners.own) return false;
       const { restarts, ...head } = kept.head;

@@ -20,7 +20,7 @@ export interface OutputCall {
   readonly before: Snapshot;
   /** Files that the call names. A missing file is reported as a failure. */
   readonly named: readonly { readonly name: string; readonly format?: string | undefined }[];
-  /** Files that the request expects. An existing file is surfaced once per run, and again when it has changed. */
+  /** Files that the request expects. An existing file is given to the client once per run, and again when it has changed. */
   readonly expected: readonly { readonly name: string; readonly format: string | null }[];
   readonly stagingFolder: string;
   /** Fields that are equal for all files to store. */

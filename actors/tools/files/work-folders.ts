@@ -23,8 +23,9 @@ export interface WorkFolder {
   /** Whether `path` is the user's folder. */
   readonly isUsers: boolean;
   /**
-   * States of the files that the client already has, by name: input files and surfaced outputs. A file is surfaced again when it
-   * has changed, or when another run expects it. `run`: run that surfaced the file; null = an input file.
+   * States of the files that the client already has, by name: input files, and outputs that were given to the client. A file is
+   * given to the client again when it has changed, or when another run expects it. `run`: run that gave the file to the client;
+   * null = an input file.
    */
   readonly known: Map<string, { readonly state: string; readonly run: string | null }>;
 }

@@ -1,9 +1,10 @@
 // Passages of a page: splits its markdown into parts of a few sentences. Code blocks and tables are kept whole if they are short enough.
 
-/** Length in characters up to which blocks are joined, and above which a block is split. */
+/** Length in characters up to which blocks are joined to one passage. A heading is always joined to the block after it. */
 const joinedLength = 800;
 /** Length in characters up to which a section is joined to the next one. */
 const shortLength = 200;
+/** Maximum length in characters of a block. Longer blocks are split. */
 const maxLength = 1200;
 
 /** Splits markdown into passages, in order. A heading belongs to the passage that follows it. */

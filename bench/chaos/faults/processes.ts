@@ -105,7 +105,8 @@ export const processFaults: readonly Fault[] = [
     weight: 4,
     effects: { codes: [...partEnded, "mailbox_full"] },
     fits: always,
-    // The inspector evaluates code in the middle of Node's own functions, where no thread ends in reality: Node 20 aborts there.
+    // The exit is delayed by setImmediate: the inspector evaluates code in the middle of Node's own functions, where no thread ends in
+    // reality, and Node 20 aborts if a thread ends there.
     run: ({ server, dice }) => onThreads(server, dice.pick(threads), "setImmediate(() => process.exit(1))"),
   },
   {

@@ -112,7 +112,7 @@ function otherOf(rig: ChaosRig) {
   return rig.redis[1 - rig.primary] as (typeof rig.redis)[number];
 }
 
-/** Makes the other Redis server the primary and redirects all links to it. */
+/** Makes the other Redis server the primary and redirects all proxies between servers and Redis to it. */
 function promoted(rig: ChaosRig): void {
   const next = otherOf(rig);
   rig.primary = 1 - rig.primary;

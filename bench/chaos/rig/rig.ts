@@ -24,7 +24,7 @@ export class ChaosRig {
   readonly servers: ChaosServer[] = [];
   readonly links: RedisLink[] = [];
   readonly redis: RedisServer[];
-  /** Index in `redis` of the primary server, to which the links connect. */
+  /** Index in `redis` of the primary server, to which the proxies (`links`) connect. */
   primary = 0;
   /** Whether the state is on a separate file system, which a fault can fill. */
   readonly hasDisk: boolean;

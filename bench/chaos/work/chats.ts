@@ -111,7 +111,7 @@ export async function structured({ server, dice, ledger, what, limitMs }: Work):
   ledger.count("structured");
 }
 
-/** Waits for the end of a call. If the client gave up at its time limit, this is a violation. */
+/** Waits for the end of a call. It is a violation if the client has closed the connection at its time limit. */
 export async function stuckIsBroken(call: Call, what: string, ledger: Work["ledger"]): Promise<Awaited<Call["ended"]>> {
   const ending = await call.ended;
   if (ending === "left")

@@ -21,7 +21,7 @@ export interface Work {
   readonly shared: SharedWork;
   /** Time limit in ms for the end of a response. */
   readonly limitMs: number;
-  /** Picks a random server, which may be the same one. */
+  /** Picks a random server of the group. It may be `server` itself. */
   others(): ChaosServer;
   /** Waits for the end of a response. A response that does not end within the limit is a violation. */
   ended(call: Call, limitMs?: number): Promise<Ending>;

@@ -15,11 +15,14 @@ const legalBytes = 49_000_000;
 /** Maximum size of a request body in the HTTP contract. */
 const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
-/** Bytes left free in the server's memory for request bodies: room for one request of the bystander or one filler request. */
+/**
+ * Bytes left free in the server's memory for request bodies: room for one request of the bystander (a well-behaved client) or for
+ * one small request of the attacker (see `small`).
+ */
 const spareBytes = 100;
 const fillers = 8;
 const fillingMs = 20;
-/** Filler body, shorter than any request of the bystander. */
+/** Body with which the attacker fills the rest of the memory. It is shorter than any request of the bystander (a well-behaved client). */
 const small = '{"messages":"x","ignore_eos":true}';
 const sendingMs = 1500;
 const heldMs = 10_000;
@@ -100,7 +103,8 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
       await Promise.all([reply, sleep(fillingMs)]);
     }
   };
-  // Several fillers run at once, so that one of them always claims the memory that the bystander's request frees.
+  // Several small requests are sent at once, so that one of them always claims the memory that is freed by the end of a request of
+  // the bystander (a well-behaved client).
   void Promise.all(Array.from({ length: fillers }, fill));
   await sleep(heldMs);
   return namedRepliesWithin(0, sent);

@@ -19,8 +19,8 @@ export interface ResumedConversation {
 export function resumedConversation({ messages, digests }: Pick<Session, "messages" | "digests">): ResumedConversation {
   let system: string | null = null;
   const turns: Turn[] = [];
-  // A session has a digest of each message that its user sees, except for the last answer of a run that was cut off. That
-  // answer is skipped here, because the agent loop adds its messages to the next request.
+  // `visible` is the index of a message among those that the user sees. `digests` has one entry for each of these, but none for the
+  // last answer of a run that was cut off. That answer is skipped here, because the agent loop adds it to the next request.
   for (const { message, visible } of messages.filter((one) => one.visible < digests.length)) {
     const { role, content } = message;
     if (role === "system" && visible === 0) system = content;

@@ -184,7 +184,7 @@ function sharedProcess(second: string): ServerError {
   return new ServerError("config_invalid", message, { param: "isolate" });
 }
 
-/** Returns the path of a lock file in a temporary folder that is removed at exit. */
+/** Returns the path of the lock file with which models on the same cores take turns. Its temporary folder is removed at exit. */
 function createComputeLock(): string {
   const folder = mkdtempSync(join(tmpdir(), "troupe-"));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));

@@ -61,7 +61,10 @@ export interface ToolDefinition<Schema extends ToolSchema> {
   run(args: ToolArguments<Schema>, context: ToolContext): ToolResult | Promise<ToolResult>;
 }
 
-/** A tool of `createTroupe({ tools })`. Its arguments follow its own schema. */
+/**
+ * A tool for `createTroupe({ tools })`, as returned by `tool`. The argument type of `run` is lost here, because each tool
+ * has its own.
+ */
 export interface Tool extends Omit<ToolDefinition<ToolSchema>, "run"> {
   run(args: never, context: ToolContext): ToolResult | Promise<ToolResult>;
 }

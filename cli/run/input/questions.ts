@@ -4,7 +4,7 @@ import { createInterface, type Interface } from "node:readline";
 import { type OutputStream, withoutControls } from "../output.ts";
 import { Keyboard, type KeySource, markPastes } from "./keyboard.ts";
 
-/** Questions of a command whose only input from the terminal is the answers. */
+/** Questions to the user, for a command that reads nothing from the terminal except the answers. */
 export interface OpenQuestions {
   readonly questions: Questions;
   close(): void;

@@ -14,7 +14,10 @@ import { batchedSequences, measuredContext, TimedCandidate } from "./timed-candi
 const measuredBatchTokens = 512;
 const f16 = 1;
 
-/** Excerpts of a model in a folder, one for each variant. An excerpt is written when it is first needed. */
+/**
+ * Files in a folder with excerpts of a model (its first layers), one for each variant. A file is written when it is first
+ * needed.
+ */
 export class Excerpts {
   readonly #source: ModelSource;
   readonly #folder: string;

@@ -11,10 +11,14 @@ import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./t
 /** Maximum time in ms until a thread is ready. Reading a large vocabulary takes a second on an idle machine. */
 const startLimitMs = 60_000;
 /**
- * Maximum wall-clock time in ms that is counted between two checks, because the whole process may have been suspended.
+ * Maximum time in ms between two checks that counts as working time of the thread. If more time has passed, the whole
+ * process was probably suspended.
  */
 const longestLookMs = 1000;
-/** Minimum share of a processor core that a working thread is assumed to get. */
+/**
+ * Minimum share of a processor core that a working thread is assumed to get, even if its measured processor time is
+ * less.
+ */
 const leastShare = 0.1;
 /**
  * Maximum size of a thread's JavaScript heap: `heapMiB`, plus `heapBytesPerToken` for each token of the

@@ -20,10 +20,12 @@ export interface PageCopy {
   readonly to: number;
 }
 
-/** A saved copy: its pages are kept until drop(), even if no slot uses them any more. */
+/**
+ * A saved copy of the first tokens of a sequence. Its pages are kept until drop(), even if no slot uses them any more.
+ */
 export class SavedPages {
   readonly tokens: number;
-  /** Page of each block. */
+  /** Page number of each block. Each thread numbers its own pages. */
   readonly pages: Int32Array;
 
   constructor(tokens: number, pages: Int32Array) {

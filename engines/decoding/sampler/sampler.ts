@@ -49,8 +49,9 @@ export class Sampler {
   }
 
   /**
-   * Opens the state of choice `choice` of a request; its seed is `sampling.seed + choice`. `breakers`: ids of the
-   * tokens that end a DRY repetition. Throws `invalid_value` if the settings do not fit the model.
+   * Opens the state of one sequence. A request may have several sequences (choices). `choice`: index of the sequence
+   * among them. The random seed is `sampling.seed + choice`. `breakers`: ids of the tokens that end a DRY repetition.
+   * Throws `invalid_value` if the settings do not fit the model.
    */
   open(
     sampling: Sampling,

@@ -12,8 +12,9 @@ import type { Sequence } from "./sequence.ts";
  */
 const headroomTokens = 64;
 /**
- * Maximum fraction of a swapped-out sequence's tokens that may be computed again. If other sequences or cached copies
- * hold the KV of all other tokens, the sequence shares that KV and does not swap in its own. Chosen by hand.
+ * A swapped-out sequence need not swap in its own KV if other sequences or cached copies hold the KV of most of its
+ * tokens. This is the maximum fraction of its tokens whose KV may be missing there; these tokens are computed again.
+ * Chosen by hand.
  */
 const mostComputedAgain = 1 / 8;
 /**

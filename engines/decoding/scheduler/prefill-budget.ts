@@ -11,8 +11,8 @@ import type { StepTimeModel } from "./step-time-model.ts";
  */
 const loneRestFactor = 2;
 /**
- * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. The time is long enough that 32 prompts
- * that arrive together start to decode together. Chosen by hand.
+ * Maximum time for which decodes are held back, as a multiple of `maxStepMs`. Waiting prompts get up to one `maxStepMs`
+ * each, so up to 32 prompts that arrive together also start to decode together. Chosen by hand.
  */
 const longestHoldSteps = 32;
 
@@ -113,9 +113,9 @@ export class PrefillBudget<S extends Sequence> {
   }
 
   /**
-   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If at most twice the allowance
-   * remains of the prompt, returns all remaining tokens: a second pass would delay the prompt more than the longer step
-   * delays a new request. A sequence that has long been the only runnable one gets longer chunks.
+   * Returns the maximum chunk length if a step has only one prompt; 0 if it has several. If the rest of the prompt is at
+   * most twice the allowance, returns the length of the whole rest: a second pass would delay the prompt more than the
+   * longer step delays a new request. A sequence that has long been the only runnable one gets longer chunks.
    */
   #loneAllowance([only, other]: readonly S[], allowance: number): number {
     if (only === undefined || other !== undefined || this.#rotation?.isShared) return 0;

@@ -460,7 +460,8 @@ export class Scheduler<S extends Sequence> {
     const grained = end >= total ? total : end - (end % this.#budget.grain);
     if (sequence.spans.length === 0) return grained;
     const whole = sequence.chunkEnd(grained);
-    // A span that one step must compute may exceed the allowance for prompts, but not the token limit of the step.
+    // A span (the embeddings of an image) that must be computed in one step may exceed the allowance for prompts, but
+    // not the token limit of the step.
     return batch.tokenCount + whole - computed <= maxBatchTokens ? whole : computed;
   }
 

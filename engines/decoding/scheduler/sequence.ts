@@ -132,9 +132,9 @@ export class Sequence {
   }
 
   /**
-   * Returns the token position at which the chunk of a step ends. This is `end`, unless `end` is inside a span that
-   * must be computed in one step. In that case it is the start of the span, or the end of the span if the chunk
-   * begins with it.
+   * Returns the token position at which the chunk of a step ends. This is `end`, unless `end` is inside a span (the
+   * embeddings of an image) that must be computed in one step. In that case it is the start of the span, or the end of
+   * the span if the chunk begins with it.
    */
   chunkEnd(end: number): number {
     const span = this.spans.find(({ from, to, attendsAhead }) => attendsAhead && from < end && end < to);

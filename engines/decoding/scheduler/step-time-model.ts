@@ -26,7 +26,11 @@ const fasterWeight = 0.5;
  * been measured. Chosen by hand.
  */
 const assumedShare = 0.25;
-/** Weight of the assumed cost of a token in the least-squares fit, per measured step. Unit: squared tokens. */
+/**
+ * Regularisation of the least-squares fit: weight with which the slope is pulled towards the assumed cost of a token,
+ * per measured step. It is added to the sum of squared deviations of the number of tokens, so its unit is tokens
+ * squared.
+ */
 const assumptionWeight = 3e-3;
 /** Factor by which each step reduces the recorded largest step size, so it halves in about 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;

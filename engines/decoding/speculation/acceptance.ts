@@ -5,9 +5,9 @@
 /** Approximate number of recent attempts that count in the statistics of one sequence, and of all sequences. */
 const ownTries = 32;
 const sharedTries = 512;
-/** Weight of the statistics of all sequences, as a number of attempts of the sequence itself. */
+/** The statistics of all sequences count as much as this number of attempts of the sequence itself. */
 const sharedWeight = 4;
-/** Weight of the prior (the assumed chance), as a number of attempts of all sequences. */
+/** The prior (the assumed chance) counts as much as this number of attempts of all sequences. */
 const priorWeight = 8;
 
 class Tally {

@@ -30,7 +30,7 @@ interface DepthLimits {
 }
 
 export class DepthPlan {
-  /** The chosen depth of each sequence, in the order of add(). */
+  /** The chosen depth (number of tokens to draft) of each sequence, in the order of add(). */
   readonly depths: Int32Array;
   readonly #stepTimes: StepTimeModel;
   /** Time to draft one token for each of n sequences with a drafter that runs a model, in ms. */

@@ -56,7 +56,7 @@ export class Speculation {
   readonly #followers = new WeakMap<Sequence, Follower>();
   /** Sequences for which the next step may have drafts, in the order of `#plan` (the draft length of each sequence). */
   readonly #planned: Follower[] = [];
-  /** Sequences for which the drafter must draft, and their depths. */
+  /** Sequences for which the drafter must draft, and their depths (numbers of tokens to draft). */
   readonly #forDrafter: Sequence[] = [];
   readonly #drafterDepths: Int32Array;
   /** Number of steps since the drafter's last draft, and the number after which it is tried again. */

@@ -35,6 +35,7 @@ function towards(prediction: Prediction, sigma: number, next: number): Mix {
   const signal = 1 / Math.hypot(sigma, 1);
   const clean = cleanMix(prediction, signal, sigma * signal);
   const share = (next - sigma) / sigma;
-  // The sample here is x + sigma * e. The sample in cleanMix is `signal` times as large.
+  // The sample here is x + sigma * e, with the sample without noise x and the noise e. cleanMix expects this sample multiplied by
+  // `signal`.
   return { ofSample: 1 + share - share * clean.ofSample * signal, ofOutput: -share * clean.ofOutput };
 }

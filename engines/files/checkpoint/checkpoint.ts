@@ -1,5 +1,5 @@
-// Checkpoint: a model in a folder of Hugging Face's format (config.json and safetensors), described as the GGUF file
-// that it would be. Plain data that can be sent to threads. Weights are not read here.
+// Checkpoint: a model in a folder of Hugging Face's format (config.json and safetensors), described as the GGUF file to which it would be
+// converted. Plain data that can be sent to threads. Weights are not read here.
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { multiVectorKey, promptsKey } from "../embedding-rules.ts";
@@ -25,7 +25,7 @@ import { uqffArchitecture, uqffTensors } from "./quantised/uqff.ts";
 import { mapTensors, type SourceTensor, type TensorRecipe } from "./tensor-map.ts";
 
 export interface Checkpoint {
-  /** Value of general.architecture. */
+  /** Value of the GGUF key general.architecture. */
   readonly architecture: string;
   /** Paths of the files with weights; row sources refer to them by index. */
   readonly files: readonly string[];
@@ -41,7 +41,7 @@ export interface Checkpoint {
 }
 
 export interface CheckpointOptions {
-  /** Changes of config.json (`hf_overrides`), merged object by object. */
+  /** Changes of config.json (`hf_overrides`), merged into it field by field, nested objects included. */
   readonly overrides?: JsonObject | undefined;
   /** Smaller model to extract from a MatFormer model; null = the whole model. */
   readonly slice?: MatformerSlice | null;

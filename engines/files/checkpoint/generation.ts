@@ -2,7 +2,7 @@
 import type { JsonObject } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 
-/** GGUF keys and types by field name. Values of another type are ignored. */
+/** GGUF keys and types, by the name of the field in generation_config.json. Values of another type are ignored. */
 const settings = {
   top_k: ["top_k", "i32"],
   top_p: ["top_p", "f32"],

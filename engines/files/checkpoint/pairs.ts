@@ -1,5 +1,5 @@
-// Pairs: the GGUF key/value pairs, with types, of a model that is being converted. Except in set(), keys are given
-// without the architecture prefix, which is added. A later value of a key replaces an earlier one.
+// Pairs: the GGUF key/value pairs, with types, of a model that is being converted. All methods except set() add the
+// architecture prefix to a key. A later value of a key replaces an earlier one.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { NumberType, TypedValue } from "../gguf/typed-value.ts";
 

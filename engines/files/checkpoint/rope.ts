@@ -77,7 +77,7 @@ function addScaling(config: Config, main: Config, pairs: Pairs): void {
       addYarn(config, main, pairs);
       return;
     default:
-      // Gemma 4 needs no pair either, because a tensor changes its frequencies.
+      // The type `proportional` of Gemma 4 needs no pair, because a tensor changes the frequencies.
       if (type === "proportional" && pairs.architecture === "gemma4") return;
       throw config.unsupported("rope_scaling.rope_type", type, "linear, dynamic, llama3, yarn and longrope");
   }

@@ -1,5 +1,5 @@
-// Row changes: functions that derive row sources from other row sources. They throw RangeError if the rows do not fit the change; callers
-// add the tensor's name to the error.
+// Row changes: functions that derive a row source (a description of a tensor's rows) from another one. They throw RangeError if the rows do
+// not fit the change; callers add the tensor's name to the error.
 import type { ColumnRuns, RowSource } from "./row-source.ts";
 
 export function joined(parts: readonly RowSource[]): RowSource {
@@ -39,7 +39,7 @@ export function swappedColumns(source: RowSource, { x, y, inner }: { x: number; 
   return { kind: "swappedColumns", source, x, y, inner, rows: source.rows, columns: source.columns };
 }
 
-/** Returns the given runs of each row's columns, one after another; a run without a first column is zeros. */
+/** Returns the given runs (consecutive columns) of each row, one after another. A run whose `first` is null consists of zeros. */
 export function columnRuns(source: RowSource, runs: ColumnRuns["runs"]): RowSource {
   const columns = runs.reduce((sum, { count }) => sum + count, 0);
   must(

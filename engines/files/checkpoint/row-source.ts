@@ -96,7 +96,7 @@ export interface TransposedRows extends Size {
   readonly matrixRows: number;
 }
 
-/** The same values with other row breaks: each row is a whole number of rows of the source. */
+/** The same values in longer rows: each row consists of several whole rows of the source. */
 export interface ReshapedRows extends Size {
   readonly kind: "reshaped";
   readonly source: RowSource;
@@ -210,7 +210,7 @@ export interface InterleavedRows extends Size {
   readonly zeros: RowSource;
 }
 
-/** Blocks of a scale followed by 32 signed bytes (F8Q8). The scale is an 8-bit float (E4M3) in units of 1/416. */
+/** Blocks of a scale followed by 32 signed bytes (F8Q8). A value is byte * scale / 416; the scale is an 8-bit float (E4M3). */
 export interface ScaledByteRows extends Size {
   readonly kind: "scaledBytes";
   /** The blocks as bytes (U8), 33 for each block. */

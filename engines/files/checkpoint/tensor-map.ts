@@ -19,7 +19,7 @@ export interface TensorRecipe {
   /** Whether the tensor may be stored in a smaller type; vectors, norms and routers are F32. */
   readonly isMatrix: boolean;
   readonly rows: RowSource;
-  /** Tensors of the checkpoint that it is made of: one, or one per expert of a stack. */
+  /** Tensors of the checkpoint from which this tensor is made: one, or one per expert of a stack. */
   readonly from: readonly SourceTensor[];
 }
 

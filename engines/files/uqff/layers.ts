@@ -30,7 +30,7 @@ export interface UqffLayer {
   readonly storedType: number;
 }
 
-/** A model's tensors, and a way to read small ones. */
+/** A model's tensors, and the function `read`, which returns the bytes of a small tensor. */
 export interface ReadLayer extends ModelTensors {
   readonly read: (tensor: ShardTensor) => Promise<Buffer>;
 }
@@ -76,7 +76,7 @@ export async function readLayer(key: string, context: ReadLayer): Promise<UqffLa
 
 type Matrix = Pick<UqffLayer, "typeName" | "shape" | "rows" | "storedType">;
 
-/** Tensors of a layer while it is read. */
+/** Reader of one layer. It looks up the layer's tensors by name and collects those that were found. */
 class LayerParts {
   readonly found = new Map<string, ShardTensor>();
   readonly facts = new Map<string, readonly number[]>();

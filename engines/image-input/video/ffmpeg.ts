@@ -1,5 +1,5 @@
-// ffmpeg: the system's programs ffprobe and ffmpeg, which read the frames of a video. Both are limited programs that may read
-// only one file: no network, no playlists or other formats that name further files.
+// ffmpeg: the system's programs ffprobe and ffmpeg, which read the frames of a video. Both run with limits of time and
+// memory, and may read only one file: no network, no playlists or other formats that name further files.
 import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import type { Command } from "../../../runtime/program/limited-command.ts";
 import { type CommandLimits, runLimitedCommand } from "../../../runtime/program/limited-program.ts";

@@ -97,8 +97,8 @@ export class NativeCollector implements Calibration {
 }
 
 /**
- * Adds all input rows of a matrix to its sums. If `matrix` is a stack, the layers of the input are divided evenly among its matrices, in
- * order.
+ * Adds all input rows of a matrix to its sums. If `matrix` is a stack, the slices of the input along its third dimension are divided
+ * evenly among the matrices, in order.
  */
 function addProduct(sums: Sums, matrix: NativeTensor, input: NativeTensor): void {
   const [columns = 1, rows = 1, layers = 1, more = 1] = input.ne;
@@ -112,7 +112,7 @@ function addProduct(sums: Sums, matrix: NativeTensor, input: NativeTensor): void
   }
 }
 
-/** Adds the input row of each token to the sums of the experts that the token uses. `ids` has the experts of each token, one per slot. */
+/** Adds the input rows of each token to the sums of the experts that the token uses. `ids`: for each token, the numbers of its experts. */
 function addExperts(sums: Sums, input: NativeTensor, ids: NativeTensor): void {
   const [columns = 1, rows = 1] = input.ne;
   const [slots = 1, tokens = 1] = ids.ne;

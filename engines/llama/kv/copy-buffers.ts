@@ -42,7 +42,7 @@ export class CopyBuffers {
   }
 
   /**
-   * Subtracts the size of a buffer from the total, because the buffer was allocated elsewhere or now has another owner.
+   * Subtracts the size of a buffer that is not reused: it was allocated elsewhere, or it now has another owner.
    */
   forget(lengthBytes: number): void {
     this.#bytes -= lengthBytes;

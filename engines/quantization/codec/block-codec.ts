@@ -35,7 +35,7 @@ const pageBytes = 65_536;
 const chunkValues = 65_536;
 /** Number of bytes after each buffer that the kernels may read and overwrite. */
 const slackBytes = 32;
-/** Longest row: its buffers take 200 MB. */
+/** Maximum number of columns of a row. The buffers of a row of this length take 200 MB. */
 const maxColumns = 2 ** 24;
 /**
  * Smallest importance of a column, relative to the largest. It keeps the sums of a block above zero if all its columns

@@ -1,6 +1,6 @@
 // .cimatrix: the importance matrix of mistral.rs. Little-endian: the number of entries (u64), then for each the length of its name
 // (u64), the name, the number of values (u64) and the values (F32). Names are those of modules, such as
-// model.layers.0.self_attn.q_proj; module-names.ts knows their tensors.
+// model.layers.0.self_attn.q_proj; module-names.ts maps them to tensors.
 
 /** Whether a path has the ending of the format. */
 export function isCimatrix(path: string): boolean {

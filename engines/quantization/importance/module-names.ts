@@ -8,7 +8,7 @@ import type { Importance } from "./importance-file.ts";
 
 const ending = ".weight";
 const stack = /\.ffn_(gate|up|down)_exps$/;
-/** Matrices whose columns are in another order in GGUF files. */
+/** Matrices whose columns have another order in GGUF files than in checkpoints, and the architectures to which this applies. */
 const reordered = new Set(["blk.{l}.ssm_out"]);
 const reorderedIn = new Set(["qwen3next", "qwen35", "qwen35moe"]);
 

@@ -1,4 +1,4 @@
-// Quantization levels: names of `isq` and `quant`, and the number types that they stand for.
+// Quantization levels: values of the settings `isq` and `quant`, and the number types that they stand for.
 import { ServerError } from "../../../runtime/errors.ts";
 import { suggestion } from "../../../runtime/nearest.ts";
 import { type TensorTypeName, tensorType } from "../../files/gguf/tensors.ts";
@@ -9,7 +9,7 @@ export interface Level {
   readonly name: string;
   /** Type of the matrices of the layers. */
   readonly type: number;
-  /** Type of token embeddings and output matrix: one level up, because every token passes through them. */
+  /** Type of token embeddings and output matrix: usually one level more precise, because every token passes through them. */
   readonly endsType: number;
   /** Note for the user about the level that replaces the given name, if that name belongs to another format; else null. */
   readonly note: string | null;
@@ -106,7 +106,7 @@ export function parseLevel(given: string | number, setting: string): Level {
   throw new ServerError("config_invalid", `${setting} expects ${known}; got "${text}"${near}`, { param: setting });
 }
 
-/** Returns the quantisations in file names whose matrices mostly have the level's type, best first. */
+/** Returns the quantisation names, such as Q4_K_M, of files whose matrices mostly have the level's type, best first. */
 export function artifactNames({ name }: Level): readonly string[] {
   return name.endsWith("_K") ? [`${name}_M`, `${name}_L`, `${name}_S`, name] : [name];
 }

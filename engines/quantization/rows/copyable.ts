@@ -41,7 +41,7 @@ function isStoredAs(source: RowSource, type: number): boolean {
   }
 }
 
-/** Adds the byte ranges of some rows; false if there are too many. */
+/** Adds the byte ranges of `count` rows to `into`. Returns false if there are too many ranges. */
 function collect(source: RowSource, first: number, count: number, into: ByteRange[]): boolean {
   switch (source.kind) {
     case "stored": {
@@ -85,11 +85,11 @@ function collectRuns(source: RowSource, first: number, count: number, into: Byte
 interface Run {
   /** Index of the row in the source. */
   readonly from: number;
-  /** Number of consecutive rows that are also consecutive in the source. */
+  /** Number of rows, beginning with this row, that are consecutive in the source too. */
   readonly run: number;
 }
 
-/** Returns where a row of the picked rows is stored in the source. */
+/** Returns the index in the source of row number `row` of the picked rows, and how many picked rows are consecutive there. */
 export function pickedRun(source: Extract<RowSource, { kind: "picked" }>, row: number): Run {
   const { period, first, step, count } = source;
   const place = row % count;

@@ -6,8 +6,8 @@ import type { StoredFiles } from "./stored-files.ts";
 /** Position in a 32-bit word of AWQ of each of the eight adjacent output features that the word holds. */
 const awqOrder = [0, 4, 1, 5, 2, 6, 3, 7];
 /**
- * Scales and zero points of some rows. Each row has one of each per group of columns. They are stored group by group.
- * `groupOf`: the group of each column.
+ * Scales and zero points of some rows, stored group by group: one scale and one zero point for each row and each group of columns.
+ * `groupOf`: the index of each column's group.
  */
 interface RowGroups {
   readonly groupOf: Int32Array;

@@ -115,7 +115,7 @@ export class QuantisedRows {
     this.#readRows(source.codes, first, count, out, at);
     for (let i = 0; i < count * columns; i++) {
       const scale = scales[Math.floor((first * columns + i) / blockLength)] as number;
-      // bitsandbytes rounds the product to F32 before it adds the offset.
+      // bitsandbytes rounds the product of table value and scale to F32 before it adds the offset.
       out[at + i] = Math.fround((table[out[at + i] as number] as number) * scale) + offset;
     }
   }

@@ -277,7 +277,7 @@ class Reader implements RowReader {
     else for (let i = at; i < end; i++) out[i] = -Math.exp(out[i] as number);
   }
 
-  /** Reads rows into a scratch buffer, as many at a time as it holds. */
+  /** Reads `count` rows in chunks that fit in a scratch buffer, and calls `use` for each chunk. `done`: number of rows before the chunk. */
   #inChunks(
     source: RowSource,
     first: number,

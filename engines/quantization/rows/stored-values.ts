@@ -61,8 +61,8 @@ function decodeBytes(makeTable: () => Float32Array): Decoder {
 }
 
 /**
- * Returns the values of all 256 8-bit floats of a type with `exponentBits` exponent bits. A type with 4 of them has no infinity, and only
- * its largest magnitude is NaN; a type with 5 is like F16.
+ * Returns the values of all 256 codes of an 8-bit float type. With 4 exponent bits (E4M3), the type has no infinity, and only the codes of
+ * the largest magnitude are NaN. With 5 exponent bits (E5M2), it has infinities and NaNs like F16.
  */
 function eightBitFloats(exponentBits: number, bias: number): Float32Array {
   const fractionBits = 7 - exponentBits;

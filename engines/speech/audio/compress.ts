@@ -131,7 +131,7 @@ async function createOpus(sampleRate: number, write: WriteBytes): Promise<AudioE
   };
 }
 
-/** Number of samples that a decoder drops at the beginning, because the encoder delays the audio. */
+/** Number of samples (at 48 kHz) that a decoder drops at the beginning, because the encoder delays the audio. */
 const preSkip = 312;
 
 /** Returns the identification header of an Opus stream with one channel. */

@@ -16,7 +16,10 @@ const heapMiB = 384;
 /** Number of bytes at the beginning of a file from which its format is detected. */
 const headBytes = 4100;
 const maxErrorLength = 200;
-/** Limit of processor time in seconds: per second of audio (far more than any decoder needs), and the minimum for a file. */
+/**
+ * Limit of a decoder's processor time: `secondsPerSecond` for each second of the maximum audio length, but at least `leastSeconds`. Any
+ * decoder needs far less.
+ */
 const secondsPerSecond = 0.05;
 const leastSeconds = 20;
 

@@ -89,7 +89,10 @@ class FourierTransform {
     this.imaginary.set(this.#otherImaginary);
   }
 
-  /** Transforms the values at `first`, `first + step`, … to 25 values at `target` of the other arrays. */
+  /**
+   * Inner transform of 25 values: reads `first`, `first + step`, … of `real` and `imaginary`, and writes the results to `#otherReal` and
+   * `#otherImaginary` from index `target` on.
+   */
   #inner(first: number, target: number, step: number): void {
     for (let k = 0; k < innerLength; k++) {
       let [re, im] = [0, 0];
@@ -104,7 +107,7 @@ class FourierTransform {
     }
   }
 
-  /** Combines neighbouring transforms of `length` values. */
+  /** Combines every two neighbouring transforms of `length` values into one transform of twice the length, in place. */
   #combine(length: number): void {
     const [re, im] = [this.#otherReal, this.#otherImaginary];
     const turns = fftLength / (2 * length);

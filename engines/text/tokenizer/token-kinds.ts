@@ -5,7 +5,7 @@ import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 
 export type TokenKind =
-  /** Ordinary piece of text, produced by encoding text. */
+  /** Token of ordinary text: encoding any text may produce it. */
   | "normal"
   /**
    * Part of the prompt's structure: encoding produces it only where the template contains its name. It has no text when

@@ -1,6 +1,7 @@
 // Vocabulary: converts text to tokens and tokens to text in TypeScript, built from the model file's metadata. Native
 // code in the server process must not see user text, because llama.cpp's tokenizer crashes on long runs of one
-// character. When a model is loaded, the results of both tokenizers for `vocabularyProbes` are compared.
+// character. When a model is loaded, both tokenizers encode the texts in `vocabularyProbes`, and the tokens must be
+// equal, except for a vocabulary with the exact rules of a tokenizer.json.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
 import type { ExactRules } from "../../files/tokenizer-rules.ts";

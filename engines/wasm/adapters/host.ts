@@ -1,6 +1,7 @@
 // Adapter host: the loaded adapters of a model and their addresses in the memories of the compute threads. It runs on
-// the leader's thread, which enlarges the memories. The loader thread reads and packs the adapters. Pass descriptors
-// refer to an adapter by its address, so the compute threads need no messages about adapters.
+// the leader (compute thread 0), which enlarges the memories. The loader thread reads and packs the adapters. A pass
+// descriptor (the shared block that tells all compute threads what a pass computes) refers to an adapter by its
+// address, so the compute threads need no messages about adapters.
 import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";

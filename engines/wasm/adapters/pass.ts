@@ -1,4 +1,4 @@
-// Adapter pass: the adapters' part of a pass on one compute thread. It works site by site; a site is a group of
+// Adapter pass: the adapters' part of a pass (one run of the model) on one compute thread. A site is a group of
 // matrices with the same input (sites.ts). Before the products of a site, the thread multiplies its share of A's rows
 // by this input. In an X-LoRA mixture, the results are then multiplied by the adapter weights. All threads gather the
 // results, and each thread adds B times the results to its own rows. A pass without adapters skips all of this.
@@ -21,15 +21,12 @@ const groupInts = 3;
 /** Addresses of the scratch memory for adapters in the thread's memory. */
 export interface AdapterScratch {
   /**
-   * Addresses of two AdapterLists (groups, then the list of tokens): `tokens` for all tokens of the pass, `outputs`
-   * only for the output tokens.
+   * Addresses of two AdapterLists. Each has the groups of tokens with the same adapter, then the list of these tokens.
+   * `tokens`: all tokens of the pass. `outputs`: only the output tokens.
    */
   readonly tokens: number;
   readonly outputs: number;
-  /**
-   * Address of the first slab. There is one slab per thread, for that thread's products with A; slabs are `slabBytes`
-   * bytes apart.
-   */
+  /** Address of the slabs. Each slab has one thread's products with A. Slabs begin `slabBytes` bytes apart. */
   readonly slabs: number;
   readonly slabBytes: number;
   /**

@@ -1,5 +1,5 @@
-// Adapter worker: entry point of the thread that loads adapters while steps continue. It first computes the size of a
-// prepared adapter, or of several adapters stacked into one. After the leader has allocated memory, it packs the
+// Adapter worker: entry point of the thread that loads adapters while the model computes. It first determines the size
+// of a prepared adapter, or of several adapters stacked into one. After the leader has allocated memory, it packs the
 // adapter at the given address in the memories of the compute threads. It processes one adapter at a time, and ends
 // when the model is unloaded.
 import { parentPort, workerData } from "node:worker_threads";

@@ -126,7 +126,10 @@ export class AudioPass {
     return pairs;
   }
 
-  /** Computes the step "gated", and writes the results to ThreadMemory.input. Returns the number of floats in a result row. */
+  /**
+   * Computes the projector step "gated": multiplies the first half of each row by the silu of its second half. Writes the results to
+   * ThreadMemory.input. Returns the number of floats in a result row.
+   */
   #gate(x: number, columns: number, count: number): number {
     const { at, floats } = this.#parts;
     const half = columns / 2;

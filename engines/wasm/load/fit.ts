@@ -28,14 +28,14 @@ const leastContext = 1024;
  */
 const weightBytesPerThread = 3.75 * 2 ** 30;
 
-/** Returns the bytes of all weights in the file. */
+/** Returns the total size in bytes of all weights in the file. */
 export function tensorBytes({ tensors }: TensorTable): number {
   let sum = 0;
   for (const { bytes } of tensors.values()) sum += bytes;
   return sum;
 }
 
-/** Returns the bytes of weights and KV cache that `threads` compute threads can hold. */
+/** Returns the maximum size in bytes of the weights and the KV cache for `threads` compute threads. */
 export function roomBytes(threads: number): number {
   return threads * weightBytesPerThread;
 }

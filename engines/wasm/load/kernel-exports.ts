@@ -8,7 +8,7 @@
 // 11, Q4_K 12, Q5_K 13, Q6_K 14, IQ4_XS 23.
 
 export interface KernelExports {
-  /** Returns the bytes of a packed matrix, a multiple of 16. */
+  /** Returns the size in bytes of a packed matrix, a multiple of 16. */
   matrixBytes(type: number, rows: number, k: number): number;
   /**
    * Packs `count` rows, laid out as in a GGUF file at `source`, into the matrix at `target` from row `firstRow` on.
@@ -28,7 +28,7 @@ export interface KernelExports {
   /** Unpacks row `row` of a packed matrix: writes it as k floats at `out`. */
   readRow(type: number, matrix: number, row: number, rows: number, k: number, out: number): void;
 
-  /** Returns the bytes that prepare() writes for n activation rows, a multiple of 16. */
+  /** Returns the number of bytes that prepare() writes for n activation rows, a multiple of 16. */
   activationBytes(type: number, n: number, k: number): number;
   /**
    * Returns a number that identifies the activation format in which prepare() writes rows for this matrix type. Matrix types with the same
@@ -134,7 +134,8 @@ export interface KernelExports {
   ): void;
 
   /**
-   * Returns the bytes of a page, a multiple of 16. A page has the keys and values of `blockTokens` tokens in one layer.
+   * Returns the size in bytes of a KV page, a multiple of 16. A page has the keys and values of `blockTokens` tokens in
+   * one layer.
    */
   kvPageBytes(kvType: number, kvHeads: number, headLength: number, blockTokens: number): number;
   /** Stores one token's keys and values (kvHeads * headLength floats each) as token `index` of a page. */

@@ -1,5 +1,5 @@
-// Loading of an encoder. The longest text determines the number of tokens in a pass. The KV memory has room for one
-// pass only. Called by engine.ts if the file is an encoder.
+// Loading of an encoder. A pass has room for at least the longest text. The KV memory has room for one pass only. Called
+// by engine.ts if the file is an encoder.
 import { ServerError } from "../../../runtime/errors.ts";
 import { Batch } from "../../batch.ts";
 import type { LoadProgress, ModelSpec } from "../../engine.ts";

@@ -1,7 +1,7 @@
 // Row plan of an X-LoRA mixture: the order in which the rows (parts of sequences) of a step are computed. A row needs
-// two passes; the first pass computes the adapter weights. If the mixture lets a slot keep its adapter weights after
-// some number of tokens, later rows of the slot skip the first pass. They are computed last, so the rows that need the
-// first pass are at the start of every pass. The model calls begin() before each step.
+// two passes; the first pass computes the adapter weights. If the mixture lets a slot (a running sequence) keep its
+// adapter weights after some number of tokens, later rows of the slot skip the first pass. They are computed last, so the
+// rows that need the first pass are at the start of every pass. The model calls begin() before each step.
 import type { Batch } from "../../batch.ts";
 
 /** Value of #fed for a slot whose prompt has not been computed completely. */

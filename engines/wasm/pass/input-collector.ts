@@ -27,8 +27,8 @@ export class InputCollector implements Calibration {
   readonly #source: Products;
   readonly #floats: Float32Array;
   /**
-   * Sums of each product. The key is the leader's share: its rows of the matrices that are multiplied first. Null = the collector is
-   * stopped.
+   * Sums of each product (a group of matrices with the same input). The key is the leader's share (its rows) of those matrices of the
+   * group that are multiplied first. Null = the collector is stopped.
    */
   #products: ReadonlyMap<Share, Product> | null = null;
 

@@ -46,7 +46,7 @@ export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" 
   return mixture ? 2 * shape.layers : shape.layers;
 }
 
-/** Number of matrix rows that are packed together. The rows of a piece are padded to a multiple of this number. */
+/** Number of matrix rows that are packed together. A thread's rows of a matrix are padded to a multiple of this number. */
 export const rowGrain = 16;
 
 /** Piece: consecutive rows of one matrix that one thread computes. */
@@ -178,7 +178,7 @@ export interface DividedGraph {
   readonly classifier: readonly (readonly Share[])[];
   /** Second patch convolution of an image encoder; null = none. */
   readonly secondEmbedding: readonly Share[] | null;
-  /** Matrices of projectorMatrices(); empty if the model is not an image or audio encoder. */
+  /** Shares of the projector's matrices; empty if the model is not an image or audio encoder. */
   readonly projector: readonly (readonly Share[])[];
   /** Matrices of the resampler of an image encoder; null = no resampler. */
   readonly resampler: DividedResampler | null;

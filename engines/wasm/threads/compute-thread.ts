@@ -64,7 +64,10 @@ export class ComputeThread {
   readonly #experts: Experts | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
-  /** Computes the outer layers of an image or audio encoder; null for models that read tokens. */
+  /**
+   * Computes the layers of an image or audio encoder before and after its transformer layers; null for models that read
+   * tokens.
+   */
   readonly #ends: VisionPass | AudioPass | null;
   /** Input rows that replace the embeddings of tokens; see PassDescriptor.tokens. */
   readonly inputRows: Float32Array;

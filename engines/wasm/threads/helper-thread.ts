@@ -7,7 +7,7 @@ import type { KernelMemory } from "../load/kernel-module.ts";
 import type { WorkerReport, WorkerTask } from "./worker.ts";
 
 export class HelperThread {
-  /** Resolves when the thread has ended for any reason. The value is the error for the model's requests. */
+  /** Resolves when the thread has ended for any reason. The value is the error that later passes throw. */
   readonly ended: Promise<ServerError>;
   readonly #worker: Worker;
 

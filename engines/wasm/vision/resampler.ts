@@ -128,7 +128,8 @@ export class Resampler {
     const { headLength } = step;
     const { stride } = products.own(divided.query);
     const blocks = Math.ceil(n / plan.blockTokens);
-    // A batch of queries gets the last positions of the patches and may attend ahead, so that each query attends to all keys.
+    // attend() ignores keys after the position of the last query. Each batch of queries therefore gets the last positions of the
+    // patches, so that each query attends to the keys of all n patches.
     for (let first = 0; first < queries; first += n) {
       const count = Math.min(n, queries - first);
       const rows = products.ownSlab + first * stride * floatBytes;

@@ -109,7 +109,8 @@ const ropeBase = 10_000;
 /** Returns the maximum number of windows in a tile. */
 function maxWindows(sizes: EncoderSizes): number {
   if (sizes.windows === null) return 0;
-  // The number of windows is largest for a tile that is one square high, because then each window is only one square high.
+  // Windows consist of squares; the patches of a square are merged into one embedding. A tile with a single row of squares has the most
+  // windows, because each window then has only one row of squares.
   const embeddings = sizes.patches / sizes.mergeSide ** 2;
   return Math.ceil(embeddings / sizes.windows.side);
 }

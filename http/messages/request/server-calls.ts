@@ -1,5 +1,5 @@
 // Earlier server calls: calls of web tools and MCP tools that a request sends back, with the results that the model read. Omits
-// code execution blocks and blocks of other servers, because they do not contain this result text.
+// code execution blocks and blocks of other servers, because they do not contain the text that the model read.
 import { z } from "zod";
 import { isBounded } from "../../shared/fields/bounded.ts";
 import { webToolNames } from "../../shared/fields/tools/web-search.ts";

@@ -99,7 +99,7 @@ function askedThinking(fields: ThinkingFields): AskedThinking {
   return withThink(sentThinking(fields), fields.think);
 }
 
-/** Returns the thinking settings of a request, without the alias `think`. */
+/** Returns the thinking settings in all fields of a request except the alias `think`. */
 function sentThinking({ thinking, enable_thinking, reasoning_effort, ...fields }: ThinkingFields): AskedThinking {
   const { effort, isOn } = thinkingAmong(fields.chat_template_kwargs);
   return {

@@ -19,8 +19,8 @@ export function engineRegistry(metrics: readonly EngineMetric[]): Registry {
 }
 
 /**
- * Returns the values of a histogram with cumulative buckets. Labels are the same as in the request metrics. The labels for
- * method and status are constant, because a stream is always a POST with status 200.
+ * Returns the values of a latency histogram of streamed responses, with cumulative buckets. The labels have the same names as
+ * in the request metrics. Method and status are constant, because a streamed response is always a POST with status 200.
  */
 function histogramValues({ name, bounds, samples }: LatencyMetric): MetricValueWithName<string>[] {
   return samples.flatMap(({ series, model, counts, sumSeconds }) => {

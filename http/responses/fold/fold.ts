@@ -35,7 +35,7 @@ export interface FoldOptions {
   readonly hasExtensions: boolean;
   /** Returns the token texts of a model; called only if there are logprobs. */
   readonly tokenTexts: (model: string) => ShownTokens;
-  /** Lease that counts the memory used by the logprobs. */
+  /** Counts the memory of the logprobs against the limit for all responses in progress. */
   readonly lease: AnswerLease;
 }
 

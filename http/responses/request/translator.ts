@@ -104,7 +104,7 @@ export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly form: ConversationForm;
 }
 
-/** Translates a request body. The `parameters` of `translate` are ResponseParameters. */
+/** Translates a request body. The argument `parameters` of `translate` must be ResponseParameters. */
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
   translate(value, parameters, unknownFields) {

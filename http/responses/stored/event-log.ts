@@ -26,7 +26,7 @@ export class EventLog {
 
   /**
    * `maxLength`: maximum characters of the log. `lease`: counts the memory of long events; null: the memory is not counted.
-   * `held`: see StreamCodec.held; called before the last events are sent.
+   * `held`: returns a promise to wait for before the last events are sent; null: nothing to wait for.
    */
   constructor(
     maxLength: number = MAX_LENGTH,
@@ -83,12 +83,18 @@ export class EventLog {
     return reader;
   }
 
-  /** Retains the lease while a reader reads. Called by a reader that begins; a reader that ends calls `left`. */
+  /**
+   * Called by a reader that begins; a reader that ends calls `left`. Retains the lease, so that the memory of the log stays
+   * counted while the reader reads.
+   */
   entered(): void {
     this.#lease?.retain();
   }
 
-  /** Releases the lease when a reader ends. If it was the creator's reader, drops the chunks above the size limit. */
+  /**
+   * Called by a reader that ends. Releases the lease that `entered` retained. If the reader belongs to the client that created
+   * the response, drops the chunks above the size limit.
+   */
   left(reader: LogReader): void {
     this.#lease?.release();
     if (reader !== this.#creator) return;

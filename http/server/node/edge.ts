@@ -106,7 +106,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     socket.destroy();
     options.onFull?.();
   });
-  /** Handles a request without reading its body. Nothing more is read from the connection. */
+  /** Handles the last request of a connection: does not read its body or any later request, and closes the connection. */
   const answerLast = (incoming: IncomingMessage, socket: Socket): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.isRefused) return;
@@ -159,7 +159,7 @@ function responseOn(incoming: IncomingMessage): ServerResponse {
   return response;
 }
 
-/** Returns an error for an HTTP version that node's parser accepts but the server does not. */
+/** Returns an error if node's parser accepts the request's HTTP version but this server does not; otherwise null. */
 function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
   if (httpVersion === "1.1" || httpVersion === "1.0") return null;
   return new ServerError("invalid_request", `expected HTTP/1.1, got HTTP/${httpVersion}; the connection is closed`);

@@ -55,7 +55,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  /** Does nothing, because node keeps the connection open. */
+  /** Does nothing, because node, unlike uWebSockets.js, does not close a connection whose client has stopped reading. */
   keepOpen(): void {}
 
   drained(): Promise<void> {

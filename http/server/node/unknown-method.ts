@@ -23,7 +23,7 @@ export function requestOfUnknownMethod(error: ParserError, socket: Socket): Inco
   const end = rawPacket.indexOf("\r\n\r\n");
   const [first = "", ...lines] = end < 0 ? [] : rawPacket.toString("latin1", 0, end).split("\r\n");
   const [, method = "", url = ""] = requestLine.exec(first) ?? [];
-  // More parsed bytes would mean that an earlier request precedes this one in the packet.
+  // If more bytes were parsed than the method has, an earlier request precedes this one in the packet.
   if (method === "" || bytesParsed > method.length) return null;
   const request = new IncomingMessage(socket);
   request.method = method;

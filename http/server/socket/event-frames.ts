@@ -18,7 +18,7 @@ export class EventFrames {
   #isOpen = false;
   #isDone = false;
 
-  /** Whether the stream's [DONE] has been received, so that the frames of all events have been returned. */
+  /** Whether the stream's final [DONE] has been received. The frames of all events have then been returned. */
   get isDone(): boolean {
     return this.#isDone;
   }

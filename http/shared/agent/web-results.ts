@@ -20,7 +20,7 @@ export function pagesOf(event: ProgressEvent): readonly WebPage[] | null {
   return kind === "search" ? (result.output ?? []) : [{ ...result, description: "" }];
 }
 
-/** Parses the result of a call; null if it is not JSON because a note precedes it. */
+/** Parses the result of a call; null if it is not JSON: if the user has edited the call, a note precedes its result. */
 function resultOf(text: string): ({ readonly output?: readonly WebPage[] } & WebPage) | null {
   try {
     return JSON.parse(text);

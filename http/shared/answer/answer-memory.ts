@@ -2,7 +2,7 @@
 // embeddings count until the response is sent; the earlier conversation of a response counts until it is parsed.
 import { ServerError } from "../../../runtime/errors.ts";
 
-/** Maximum total bytes for all responses in progress. One client may use half of them. */
+/** Maximum total bytes of logprobs, embeddings and earlier conversations for all responses in progress; half of it per client. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -14,7 +14,7 @@ export class AnswerMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Number of bytes currently counted. */
+  /** Number of bytes currently counted for all responses in progress. */
   get bytes(): number {
     return this.#bytes;
   }

@@ -118,7 +118,7 @@ export function* decodedPieces(utf8: Uint8Array): Generator<string> {
   }
 }
 
-/** Returns `at`, or `at - 1` if `at` splits a surrogate pair. Otherwise, JSON would escape the two halves separately. */
+/** Returns `at`, or `at - 1` if a cut at `at` would split a surrogate pair, whose halves JSON would escape separately. */
 export function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);
   return at < text.length && last >= 0xd800 && last < 0xdc00 ? at - 1 : at;

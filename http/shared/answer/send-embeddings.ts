@@ -6,7 +6,7 @@ import { type Exchange, jsonHeaders } from "../../exchange.ts";
 import { clientOf } from "../../server/client.ts";
 import { sendPieces } from "./pieces.ts";
 
-/** EmbedRequest without the model and the client. */
+/** EmbedRequest without the fields `model`, `client` and `query`. */
 export type AskedEmbeddings = Omit<EmbedRequest, "model" | "client" | "query">;
 
 /** Sends the embeddings of the inputs. Errors are thrown before anything is sent. */

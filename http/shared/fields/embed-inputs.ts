@@ -5,7 +5,7 @@ import type { EmbedInputs } from "../../../actors/api/inference.ts";
 /** Maximum number of inputs in one request. */
 export const MAX_INPUTS = 2048;
 
-/** Field for the length of the vectors. Models trained for it (matryoshka) can return shorter vectors. */
+/** Field for the length to which vectors are cut. Only models trained for it (matryoshka) keep their quality. */
 export const dimensions = z
   .int32()
   .min(1)

@@ -57,8 +57,8 @@ export const grammarField = z
   .meta({ description: "Grammar of the whole output; excludes response_format. Text is a GBNF or Lark grammar." });
 
 /**
- * Returns whether a grammar text, a format that llama.cpp and vLLM also accept, is GBNF or Lark. Only GBNF contains `::=`
- * outside strings.
+ * Converts a `grammar` that was sent as text, which llama.cpp and vLLM also accept. Determines whether it is GBNF or Lark: only
+ * GBNF contains `::=` outside strings.
  */
 function textGrammar(value: string): { type: "gbnf" | "lark"; value: string } {
   return { type: /^\s*[\w-]+\s*::=/m.test(value) ? "gbnf" : "lark", value };

@@ -7,7 +7,7 @@ import { spend } from "../work.ts";
 /** Maximum number of cached sets. It exceeds the number of property names in all spellings. */
 const maxKept = 1000;
 const kept = new Map<string, CharSet>();
-/** Units of work charged for each set, whether cached or not. So the units of a grammar do not depend on earlier grammars. */
+/** Units of work (see work.ts) counted for each set, cached or not, so that the work of a grammar does not depend on earlier ones. */
 const unitsOfSet = 5000;
 
 /** Returns the set of a property; null if there is no such property. */

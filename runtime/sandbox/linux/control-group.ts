@@ -86,7 +86,7 @@ export class ControlGroup {
 
   /** Creates a group; null if it cannot be created now. */
   static create(roots: GroupRoots, { memoryBytes, processes }: GroupLimits): ControlGroup | null {
-    // The number alone would not be unique, because each thread of the process has its own `count`.
+    // The number `count` alone would not be unique, because each thread of the process has its own count.
     const suffix = Math.random().toString(36).slice(2);
     const name = `${namePrefix}${ownIdentity().replace(":", ".")}@${count++}-${suffix}`;
     const folders = foldersOf(roots).map((root) => join(root, name));

@@ -16,7 +16,7 @@ const putPages = 4;
  * large value is stored. The keys of these chunks are adjacent, so many of them are on one page.
  */
 const singleRemovals = 64;
-/** Minimum number of adjacent keys on one page. */
+/** Assumed minimum number of adjacent chunk keys on one page: after singleRemovals, one page is reserved per this many removals. */
 const neighbours = 16;
 /**
  * Number of pages that are reserved for transactions that remove something, so that entries can be removed even if the disk is

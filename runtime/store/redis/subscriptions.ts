@@ -46,7 +46,7 @@ export class Subscriptions {
     return () => void this.#onBack.delete(listener);
   }
 
-  /** Sends the lost commands again. Called after each reconnect. */
+  /** Sends the subscribe and unsubscribe commands again that were lost with the connection. Called after each reconnect. */
   async back(): Promise<void> {
     const channels = new Set([...this.#listeners.keys(), ...this.#subscribed]);
     await Promise.all([...channels].map((channel) => this.#settle(channel)));

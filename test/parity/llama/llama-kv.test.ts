@@ -257,7 +257,7 @@ describe("copies of sequences that have streams", () => {
     fill(model, 0, 250);
     const copies: SavedKv[] = [];
     for (let copy = model.kv.save(0); copy; copy = model.kv.save(0)) copies.push(copy);
-    // All copies may take 8 MiB (a fourth of the cache), and each copy takes 1 MiB.
+    // All copies together may take 8 MiB (a fourth of the cache), and each copy takes 1 MiB.
     assert.equal(copies.length, 8);
     model.kv.drop(copies.pop()!);
     const again = saved(model, 0);

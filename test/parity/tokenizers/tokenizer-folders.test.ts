@@ -1,5 +1,5 @@
-// Tokenizers of Hugging Face folders: they return the same tokens as the official Python package for every text. A GGUF file with
-// only the metadata pairs, without the exact rules, returns the same tokens as llama.cpp. TOKENIZER_FOLDERS names more folders,
+// Tokenizers of Hugging Face folders: they return the same tokens as the official Python package for every text. If only the
+// metadata keys that llama.cpp knows are used, they return the same tokens as llama.cpp. TOKENIZER_FOLDERS names more folders,
 // separated by ":".
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -132,7 +132,7 @@ describe("grammars that take long to compile", () => {
     };
     const used = schema("used");
     for (let i = 0; i < 3; i++) await open(used, "mine");
-    // This matcher runs on a different thread than those of `used`. That thread is now the most recently used.
+    // The matcher of "other" runs on a different thread than the matchers of `used`, and makes its own thread the most recently used.
     await open(schema("other"), "other");
     const { leave, left } = leaver(rig, slowGrammar(60), "slow");
     await sleep(300);

@@ -58,7 +58,7 @@ async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: (
   await store.add(stored("before", 100_000));
   await store.add(stored("huge", 3e7));
   fill();
-  // Adds fail only once the free pages inside the database file are used up.
+  // add() fails only when the free pages inside the database file are used up.
   let kept = 0;
   await assert.rejects(async () => {
     for (; kept < 1000; kept++) await store.add(stored(`small${kept}`, 100_000));

@@ -196,7 +196,7 @@ describe("quantised rows", () => {
       scales: reshapedGiven(scales, 2),
       ...{ blockRows: 2, blockColumns: 2, matrixRows: 3, rows: 6, columns: 4 },
     });
-    // A matrix of 3 rows has two rows of blocks, so two matrices have four.
+    // Each block covers 2 x 2 values. A matrix of 3 rows thus has two rows of blocks, and two matrices have four.
     const expected = matrix(6, 4, (row, column) => {
       const block = (Math.floor(row / 3) * 2 + Math.floor((row % 3) / 2)) * 2 + Math.floor(column / 2);
       return (4 * row + column) * [1, 10, 100, 1000, 1, 10, 100, 1000][block]!;
@@ -205,7 +205,7 @@ describe("quantised rows", () => {
   });
 
   it("unpack GPTQ, with groups in another order", () => {
-    // 8 rows (output features) and 16 columns: two rows of words.
+    // 8 rows (output features) and 16 columns. A 32-bit word holds 8 columns of a row, and the file contains two rows of 8 words.
     const stored = matrix(8, 16, (row, column) => (row * 5 + column * 3) % 16);
     const words = Uint32Array.from({ length: 16 }, (_, i) => {
       const [wordRow, row] = [Math.floor(i / 8), i % 8];

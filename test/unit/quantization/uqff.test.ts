@@ -210,7 +210,7 @@ const layers: Readonly<Record<string, { parts: Record<string, StoredTensor>; val
     values: (i) => (i % 2 ? -0.5 : 0.25),
   },
   f8q8: {
-    // As float8, the scale byte 0x7d is 416, which stands for a scale of 1.
+    // As float8, the scale byte 0x7d is 416. F8Q8 stores scales in units of 1/416, so the scale is 1.
     parts: {
       ...{ "weight.format": bytes([], [5]), "weight.num_blocks": words([], [4]), "weight.shape": words([2], [2, 64]) },
       weight: bytes(

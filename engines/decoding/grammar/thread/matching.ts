@@ -68,7 +68,7 @@ export class Matching {
         await this.#writeMask();
         if (this.#vocabulary.allowsLonger(this.buffer.mask, token)) return count;
       }
-      // Fails if the tokenizer encodes this text with other tokens than the grammar allows.
+      // acceptToken() returns false if the tokenizer encodes this text with other tokens than the grammar allows.
       if (!this.#matcher.acceptToken(token)) break;
       forced[count] = token;
     }

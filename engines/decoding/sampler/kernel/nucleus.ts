@@ -4,7 +4,9 @@ import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";
 
-/** Each search step lowers `floor` (a logit) so far that the weight of a token at it is 2^DEPTH_STEP times smaller. */
+/**
+ * Each search step lowers `floor` (a logit) by the amount that makes the weight of a token 2^DEPTH_STEP times smaller.
+ */
 const DEPTH_STEP: f32 = 4;
 /** Weights of 2^-WEIGHTLESS or less, relative to the peak, are 0 (see weigh). */
 const WEIGHTLESS: f32 = 126;

@@ -29,13 +29,13 @@ export interface TensorTarget {
 export type TensorTable = Readonly<Record<string, string | TensorTarget | readonly TensorTarget[] | null>>;
 
 export interface CheckpointArchitecture {
-  /** Value of general.architecture. */
+  /** Name of the architecture in GGUF files: value of the key general.architecture. */
   readonly name: string;
   /** Names in the field `architectures` of config.json. */
   readonly classes: readonly string[];
   /** Whether a model of one of the classes has this architecture. Absent = every model of these classes has it. */
   readonly applies?: (config: Config) => boolean;
-  /** Default values of fields that config.json may leave out, as in the official class. */
+  /** Default values of fields that config.json may leave out, as in the model's official Python class. */
   readonly defaults?: JsonObject;
   /** Further default values, which are computed from other fields. */
   readonly computedDefaults?: (config: Config) => JsonObject;

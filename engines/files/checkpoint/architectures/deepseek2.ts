@@ -65,7 +65,7 @@ export const deepseek2: CheckpointArchitecture = {
     });
     pairs.floats({ expert_weights_scale: config.numberOr(undefined, "routed_scaling_factor") });
     if (config.truth(false, "norm_topk_prob")) pairs.truth("expert_weights_norm", true);
-    // llama.cpp divides this value by 0.1.
+    // llama.cpp divides the stored multiplier by 0.1, so 0.1 times mscale_all_dim is stored.
     const mscale = ropeSettings(config).main.numberOr(undefined, "mscale_all_dim");
     if (mscale !== undefined) pairs.floats({ "rope.scaling.yarn_log_multiplier": 0.1 * mscale });
   },

@@ -1,4 +1,5 @@
-// ERNIE 4.5, dense and mixtures of experts: like Llama, but the official class already rotates neighbouring values, as llama.cpp does.
+// ERNIE 4.5, dense and mixtures of experts: like Llama, but the official Python class already rotates neighbouring values, as
+// llama.cpp does.
 import { reshaped } from "../row-changes.ts";
 import type { Change, CheckpointArchitecture } from "./architecture.ts";
 import { attention, experts, feedForward, outerTensors, preNorms } from "./changes.ts";

@@ -31,7 +31,7 @@ export const neoBert: CheckpointArchitecture = {
     for (const field of ["rms_norm", "rope"]) config.mustBe(field, true);
     config.mustBe("hidden_act", "SwiGLU");
     pairs.truth("attention.causal", false);
-    // The official class makes gate and up two thirds as long as intermediate_size, rounded up to a multiple of 8.
+    // The official Python class makes gate and up 2/3 as long as intermediate_size, rounded up to a multiple of 8.
     const inner = Math.trunc((2 * config.count("intermediate_size")) / 3);
     pairs.counts({ feed_forward_length: 8 * Math.ceil(inner / 8), pooling_type: 2 });
     pairs.floats({ "rope.freq_base": 10_000, "attention.layer_norm_rms_epsilon": config.number("norm_eps") });

@@ -35,7 +35,10 @@ function stateSizes(config: Config): StateSizes {
   };
 }
 
-/** Scales the state space's input projection, in which each part of the rows has its own multiplier. */
+/**
+ * Scales the input projection of the state space. Its rows consist of five parts, each with its own factor in
+ * `ssm_multipliers`.
+ */
 const stateInput: Change = ({ rows, shape }, config) => {
   const { inner, groups, state } = stateSizes(config);
   const sizes = [inner, inner, groups * state, groups * state];

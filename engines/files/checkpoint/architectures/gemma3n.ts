@@ -14,9 +14,9 @@ const padded: Change = ({ rows, shape }, config) => {
 };
 
 /**
- * Returns the feed-forward length of each layer, or the one length of all. The engines expect one length, so the matrices of shorter layers
- * are padded. Their outputs stay the same: if possible, the gate's rows are repeated, which keeps the mean and the standard deviation of
- * its values; all other padding is zeros.
+ * Returns the feed-forward length of each layer; a list of one element if config.json states one length for all layers. The engines expect
+ * one length, so the matrices of shorter layers are padded (repeatedRows, filledRows, filledColumns). The results stay the same: if
+ * possible, the gate's rows are repeated, which keeps the mean and the standard deviation of its values; all other padding is zeros.
  */
 function lengthsOf(config: Config): readonly number[] {
   const isList = Array.isArray(config.value("intermediate_size"));
@@ -50,8 +50,8 @@ const filledColumns: Change = ({ rows, shape }, config) => {
 };
 
 /**
- * Throws if a layer with activation sparsity has a length that does not divide the longest one. Such a layer zeroes gate values by their
- * mean and deviation, so its gate rows must be repeated a whole number of times.
+ * Throws if the feed-forward length of a layer with activation sparsity does not divide the longest length. Such a layer zeroes gate
+ * values below a threshold, which depends on their mean and standard deviation. So padding must repeat all gate rows equally often.
  */
 function checkLengths(config: Config): void {
   const lengths = lengthsOf(config);
@@ -87,8 +87,8 @@ function checkSparsity(config: Config): void {
 }
 
 /**
- * Checks the layers whose keys and values the last `shared` layers reuse: these are the two layers before them. Throws unless the first
- * of the two has a sliding window and the second has none, as the engines expect.
+ * The last `shared` layers reuse the keys and values of the two layers before them. Throws unless the earlier one of these two has a
+ * sliding window and the later one has none, as the engines expect.
  */
 export function checkSharedKeys(config: Config, slides: readonly boolean[], shared: number): void {
   const first = config.layers - shared;

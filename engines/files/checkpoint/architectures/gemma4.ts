@@ -17,7 +17,10 @@ function slidesOf(config: Config): readonly boolean[] {
   return types.map((type) => type === "sliding_attention");
 }
 
-/** Returns a count for the layers without a sliding window: the field `own`, or else `field` of the first such layer. */
+/**
+ * Returns a count for the layers without a sliding window: the field `own` of the config. If the config has no such field, returns
+ * `field` of the first of these layers in per_layer_config.
+ */
 function ofFullLayers(config: Config, own: string, field: string): number | undefined {
   if (config.value(own) !== undefined) return config.count(own);
   const slides = slidesOf(config);

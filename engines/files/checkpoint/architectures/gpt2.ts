@@ -39,7 +39,7 @@ export const gpt2: CheckpointArchitecture = {
     ...transposed("h.{l}.attn.c_proj", "blk.{l}.attn_output"),
     ...transposed("h.{l}.mlp.c_fc", "blk.{l}.ffn_up"),
     ...transposed("h.{l}.mlp.c_proj", "blk.{l}.ffn_down"),
-    // Attention masks in older files.
+    // Unused attention masks in older files.
     "h.{l}.attn.bias": null,
     "h.{l}.attn.masked_bias": null,
   },
@@ -77,7 +77,7 @@ export const gptNeoX: CheckpointArchitecture = {
     "layers.{l}.attention.dense": "blk.{l}.attn_output",
     "layers.{l}.mlp.dense_h_to_4h": "blk.{l}.ffn_up",
     "layers.{l}.mlp.dense_4h_to_h": "blk.{l}.ffn_down",
-    // Attention masks and RoPE frequencies in older files.
+    // Unused attention masks and RoPE frequencies in older files.
     "layers.{l}.attention.bias": null,
     "layers.{l}.attention.masked_bias": null,
   },

@@ -7,7 +7,7 @@ import { addLlamaPairs, llamaTensors } from "./llama.ts";
 
 export function addGranitePairs(config: Config, pairs: Pairs): void {
   addLlamaPairs(config, pairs);
-  // The official class ignores head_dim.
+  // The official Python class ignores the field head_dim.
   pairs.counts({ "rope.dimension_count": config.width / config.heads });
   pairs.remove("attention.key_length");
   pairs.remove("attention.value_length");

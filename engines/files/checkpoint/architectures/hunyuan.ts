@@ -5,10 +5,13 @@ import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture, TensorTable } from "./architecture.ts";
 import { attention, experts, feedForward, outerTensors, preNorms } from "./changes.ts";
 
-/** Context length in tokens for which the RoPE base is changed; the configs name a shorter one. */
+/** Context length in tokens of models whose RoPE base is increased by `alpha`. Their configs state a shorter length. */
 const longContext = 2 ** 18;
 
-/** Adds the RoPE base changed by `alpha`. The same base applies to contexts of all lengths. */
+/**
+ * Adds the RoPE base, increased by the config's factor `alpha`; adds nothing if the config has no such factor. The
+ * increased base applies to contexts of all lengths.
+ */
 function addBase(config: Config, pairs: Pairs): void {
   const { main } = ropeSettings(config);
   const alpha = main.numberOr(undefined, "alpha");

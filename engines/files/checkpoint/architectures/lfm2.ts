@@ -15,7 +15,10 @@ function addLfm2Pairs(config: Config, pairs: Pairs): void {
   pairs.floats({ "attention.layer_norm_rms_epsilon": config.number("norm_eps", "block_norm_eps") });
 }
 
-/** Returns the feed-forward length. Older configs state it before the adjustment that is computed here. */
+/**
+ * Returns the feed-forward length. Configs with block_auto_adjust_ff_dim state a nominal length: the real length is two
+ * thirds of it, times block_ffn_dim_multiplier, rounded up to a multiple of block_multiple_of.
+ */
 function feedForwardLength(config: Config): number {
   const given = config.count("block_ff_dim", "intermediate_size");
   if (!config.truth(false, "block_auto_adjust_ff_dim")) return given;

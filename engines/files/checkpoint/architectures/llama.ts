@@ -9,7 +9,7 @@ export function addLlamaPairs(config: Config, pairs: Pairs): void {
   pairs.counts({ vocab_size: config.count("vocab_size"), "rope.dimension_count": config.headLength });
 }
 
-/** Default values of the official Llama class for fields that configs of models with images leave out. */
+/** Default values of Llama's official Python class, for fields that configs of models with image input leave out. */
 const llamaDefaults = {
   ...{ hidden_size: 4096, intermediate_size: 11_008, num_hidden_layers: 32, num_attention_heads: 32 },
   ...{ max_position_embeddings: 2048, vocab_size: 32_000 },

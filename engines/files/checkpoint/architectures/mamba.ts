@@ -60,7 +60,7 @@ export const mamba: CheckpointArchitecture = {
   },
 };
 
-/** Returns the tensors of Mamba 2's state space, with the prefix of its module. */
+/** Returns the tensor table of Mamba 2's state space. `module`: prefix of its tensor names in the checkpoint. */
 export function mamba2State(module: string, groups: (config: Config) => number): TensorTable {
   return {
     [`${module}.in_proj`]: "blk.{l}.ssm_in",

@@ -119,7 +119,7 @@ export const nemotronH: CheckpointArchitecture = {
   computedDefaults: counted,
   addPairs(config, pairs) {
     addPairs(config, pairs);
-    // The official class writes fields of experts even if the model has none.
+    // The official Python class writes fields of experts even if the model has none.
     for (const key of ["count", "used_count", "group_count", "group_used_count"]) pairs.remove(`expert_${key}`);
   },
   tensors: common,

@@ -22,11 +22,11 @@ const noActivation = "torch.nn.modules.linear.Identity";
 export interface EmbeddingModules {
   /** Value of pooling_type; null if modules.json names no pooling. */
   readonly pooling: number | null;
-  /** Tensors of the dense layers in order, one for each file. */
+  /** Tensors of the dense layers in order; one element for each layer. */
   readonly dense: readonly ModelTensors[];
   /** Whether the model returns one vector per token (ColBERT): a dense layer follows the transformer without pooling. */
   readonly isMultiVector: boolean;
-  /** Whether the pooling leaves out the tokens of a prompt, which the engines do not do. */
+  /** Whether the pooling must leave out the tokens of the prompt (`include_prompt` is false). The engines cannot do this. */
   readonly excludesPrompt: boolean;
 }
 

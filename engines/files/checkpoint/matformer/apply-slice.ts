@@ -51,7 +51,7 @@ export function slicedTensors(
   return tensors.flatMap((tensor) => {
     const [, prefix = "", layer, part = "", table = ""] = tensorName.exec(tensor.name) ?? [];
     if (layer === undefined) return [{ ...tensor, ...slicedTable(table, tensor, kept, config.layers) }];
-    // A tensor beyond the last layer is an error, which tensor-map.ts reports.
+    // A tensor whose layer number is too high is kept, so that tensor-map.ts reports it as an error.
     if (Number(layer) >= config.layers) return [tensor];
     const place = places.get(Number(layer));
     if (place === undefined) return [];

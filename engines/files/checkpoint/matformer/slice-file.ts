@@ -1,5 +1,5 @@
 // Slice file: the slices of a MatFormer model, as CSV or JSON. The columns are those of the table that Google publishes for
-// Gemma 3n, which mistral.rs reads, too. A JSON file is a list of objects with the same names.
+// Gemma 3n, which mistral.rs reads, too. A JSON file is a list of objects whose fields have the names of the columns.
 import { readFile, stat } from "node:fs/promises";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { describeValue, quote } from "../../gguf/invalid-file.ts";

@@ -19,7 +19,7 @@ export const gptq: Method = async (tensors, settings) => {
       kind: "packedInts",
       layout: "gptq",
       ...{ bits, words, scales, zeros, groups, rows, columns },
-      // The first version of the format stores zero points minus one.
+      // The first version of GPTQ's format (`gptq`) stores each zero point minus 1, so 1 is added.
       zero: (settings.text("checkpoint_format") ?? "gptq") === "gptq" ? 1 : 0,
       groupSize: groupSize(tensors, `${stem}.scales`, columns, scales.rows),
     };
@@ -54,7 +54,7 @@ export const packedRows: Method = async (tensors, settings) => {
     const words = tensors.takeRows(`${stem}.weight_packed`, [null, null]);
     const { rows } = words;
     const scales = tensors.takeRows(`${stem}.weight_scale`, [rows, null]);
-    // weight_shape has the number of columns, which is needed only if the last word of a row is not full.
+    // weight_shape is removed without use: its number of columns matters only if the last 32-bit word of a row is not full.
     tensors.takeIfThere(`${stem}.weight_shape`);
     if (tensors.peek(`${stem}.weight_g_idx`)) throw settings.unsupported("actorder", "group", "weight or none");
     const columns = words.columns * perWord;

@@ -7,7 +7,7 @@ import type { SourceTensor } from "../tensor-map.ts";
 import type { Method, OpenTensors } from "./method.ts";
 
 const scaleEndings = [".weight_scale_inv", ".weight_scale", ".qscale_weight"];
-/** Scales of activations and of the KV cache, which the engines do not use. */
+/** Name endings of tensors with scales of activations and of the KV cache, which the engines do not use. */
 const unusedEndings = [
   ...[".activation_scale", "_activation_scale", ".input_scale", ".input_scale_ub", ".qscale_act"],
   ...[".k_scale", ".v_scale", ".q_scale", ".output_scale"],
@@ -21,7 +21,7 @@ export const eightBit: Method = async (tensors, settings) => {
   for (const ending of scaleEndings) {
     for (const stem of tensors.stems(ending)) made.push(scaledMatrix(tensors, stem, ending, settings));
   }
-  // The names of stacked experts have no suffix `.weight`.
+  // Stacked experts have this ending, because their names have no suffix `.weight`.
   for (const stem of tensors.stems("_scale_inv")) made.push(scaledMatrix(tensors, stem, "_scale_inv", settings));
   tensors.drop(...unusedEndings);
   return made;

@@ -58,7 +58,8 @@ function namesOf(given: ReadonlyMap<string, string>, wrapping: Wrapping | null):
   fill("cls", wrapping?.first);
   const last = wrapping?.last ?? null;
   if (last !== null && names.get("eos") !== last) {
-    // The token after every text becomes the end token. The former end token still ends a generation.
+    // The token that the post-processor adds after every text becomes `eos`. The former `eos` becomes `eot` (if there is none),
+    // so that it still ends a generation.
     fill("eot", names.get("eos"));
     names.set("eos", last);
   }
@@ -156,7 +157,7 @@ function setAdditions(
   warn: Warn,
 ): void {
   const configured = (key: string) => (model === "bert" ? null : (config?.get(key).flag() ?? null));
-  // Classes without a tokenizer.json add a begin token (Llama) or an end token (T5).
+  // Without a tokenizer.json, Llama's tokenizer class adds a begin token, and T5's class adds an end token.
   let addsBos = configured("add_bos_token") ?? (wrapping === null ? model === "llama" : wrapping.first !== null);
   const addsEos = configured("add_eos_token") ?? (wrapping === null ? model === "t5" : wrapping.last !== null);
   if (addsBos && !ids.has("bos")) {

@@ -28,7 +28,7 @@ export const llavaVision: VisionClass = {
     return { num_hidden_layers: usedLayers(model, encoder, -2) };
   },
   addPairs({ encoder }, pairs) {
-    // The engines skip the last layer that this key counts.
+    // The count is one too high on purpose, because the engines skip the last layer that this key counts.
     pairs.counts({ block_count: encoder.layers + 1 });
   },
 };

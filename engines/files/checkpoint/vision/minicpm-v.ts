@@ -6,7 +6,7 @@ import { reshaped, sliced } from "../row-changes.ts";
 import { encoderTensors } from "./siglip.ts";
 import type { VisionClass } from "./vision-class.ts";
 
-/** Version numbers in projector files. */
+/** Number in projector files (clip.minicpmv_version) for each version of MiniCPM-V. */
 const numbers = { "2.5": 2, "2.6": 3 } as const;
 
 const names = ["q", "k", "v"];
@@ -45,7 +45,7 @@ export const minicpmVision: VisionClass = {
   tensors: { ...encoderTensors, post_layernorm: "v.post_ln", ...resampler },
   encoderFields({ model }) {
     model.mustBe("drop_vision_last_layer", false);
-    // image_size of the encoder's own config is the size of its position table.
+    // The tile size is that of the model's config. In the encoder's config, image_size is the size of the position table.
     return { image_size: model.countOr(448, "image_size") };
   },
   addPairs({ model }, pairs) {

@@ -44,7 +44,7 @@ export const qwen2vlVision: VisionClass = {
     "blocks.{l}.mlp.fc2": "v.blk.{l}.ffn_down",
   },
   encoderFields(configs) {
-    // The field hidden_size is the width of the text model.
+    // The encoder's width is embed_dim, because hidden_size is the width of the text model.
     const width = configs.encoder.count("embed_dim");
     const feedForward = Math.trunc(width * configs.encoder.number("mlp_ratio"));
     return { ...fieldsOf(configs), hidden_size: width, intermediate_size: feedForward };

@@ -7,8 +7,8 @@ export interface UqffChoice {
   /** Name of the repository or folder, as shown in error messages. */
   readonly place: string;
   /**
-   * Names of one or more shards of one set, or a quantization such as 4 or q4k (setting `from_uqff`). Empty = the only set, or the first
-   * available one of `preferred`.
+   * Names of one or more shards of one quantization, or a quantization such as 4 or q4k (setting `from_uqff`). Empty = the only available
+   * quantization, or the first available one of `preferred`.
    */
   readonly wanted: readonly string[];
   /** Quantizations that may be chosen without being named, best first. */
@@ -31,7 +31,7 @@ export function hasUqff(paths: readonly string[]): boolean {
   return paths.some((path) => isUqff(path) && !path.includes("/"));
 }
 
-/** Returns the shards of the chosen set in order. Throws `model_file_invalid` with a list of the available sets. */
+/** Returns the shards of the chosen quantization in order. Throws `model_file_invalid` with a list of the available quantizations. */
 export function chooseShards(paths: readonly string[], choice: UqffChoice): readonly string[] {
   const sets = shardSets(paths.filter((path) => !path.includes("/")));
   const { files, missing } = chooseSet(sets, choice);

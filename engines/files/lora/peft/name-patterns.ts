@@ -1,6 +1,6 @@
 // Name patterns: values that a PEFT config assigns to modules by pattern. A pattern is a module's full name, the end of
-// its name after a dot, or a regular expression for either. Expressions are run as automata with bounded work, because
-// the config comes from a client.
+// its name after a dot, or a regular expression that matches one of these. Expressions are run as automata with bounded
+// work, because the config comes from a client.
 
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";

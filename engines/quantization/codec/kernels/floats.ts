@@ -5,12 +5,12 @@ import { BF16, F16, F32 } from "../../../wasm/kernels/types";
 /** Bits of 2^-14, the smallest F16 that is not subnormal. */
 const SMALLEST_NORMAL: i32 = 0x38800000;
 /**
- * Difference between the exponent biases of F32 and F16, at the bit position of the exponent, minus 0xfff for rounding: half a unit of the
- * last place of the F16, minus 1.
+ * Number subtracted from the bits of an F32 to convert it to F16: the difference of the exponent biases (112 << 23), minus 0xfff. The
+ * subtraction thus adds 0xfff for rounding, which is half a unit of the last place of the F16, minus 1.
  */
 const REBIAS: i32 = 0x37fff001;
 const LARGEST_HALF: i32 = 0x7bff;
-/** Exponent of an F16 that is infinite or NaN, in the position that HALF_MASK leaves it in. */
+/** Exponent bits of an infinite or NaN F16 after its bits were shifted left by 13 and masked with HALF_MASK. */
 const FULL_EXPONENT: i32 = 0x0f800000;
 
 /** Converts four finite floats to F16, one per 32-bit lane. Numbers beyond the largest F16 become the largest. */

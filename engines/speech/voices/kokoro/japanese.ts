@@ -62,8 +62,8 @@ export async function japanesePhonemes(
 }
 
 /**
- * Returns the marks of a word of punctuation; null if the word has other characters. mecab treats neighbouring ASCII marks, such as `!?`,
- * as one word, and NFKC writes … as three dots.
+ * Returns the punctuation marks in a word; null if the word has other characters. A word may have several marks: mecab treats neighbouring
+ * ASCII marks, such as `!?`, as one word, and NFKC writes … as three dots.
  */
 function signsOf(surface: string): readonly string[] | null {
   const signs = [...surface.replaceAll("...", "…")];

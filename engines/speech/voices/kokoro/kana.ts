@@ -23,7 +23,7 @@ const small: Readonly<Record<string, string>> = {
   ョ: "jo",
   ヮ: "βa",
 };
-/** Consonant of a kana before a small vowel, for kana that then differ from their usual consonant (クァ: kᵝa). */
+/** Consonants that kana have only before a small vowel (ク is kɯ, but クァ is kᵝa). All other kana keep their usual consonant. */
 const beforeSmall: Readonly<Record<string, string>> = {
   ウ: "β",
   イ: "j",

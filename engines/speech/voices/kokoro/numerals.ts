@@ -69,7 +69,7 @@ const readings: readonly (readonly [string, string])[] = [
   ["九", "キュー"],
 ];
 
-/** Whether a word consists only of these numerals. */
+/** Whether a word consists only of the kanji that write numbers. 点 is the decimal point. */
 export function isNumeral(word: string): boolean {
   return /^[〇一二三四五六七八九十百千万億兆点]+$/u.test(word);
 }

@@ -3,7 +3,7 @@
 import { phonemesOf } from "../phonemes.ts";
 import { japanesePhonemes } from "./japanese.ts";
 
-/** Languages by the first letter of a voice. Chinese (z) is not supported. */
+/** Languages by the first letter of a voice's name. Chinese (z) is not supported. */
 export const kokoroLanguages: Readonly<Record<string, string>> = {
   a: "en-us",
   b: "en-gb",
@@ -17,7 +17,7 @@ export const kokoroLanguages: Readonly<Record<string, string>> = {
 
 const tie = "^";
 
-/** Symbols of English by espeak-ng's phonemes. Longer keys precede shorter ones. */
+/** Kokoro's symbols for English, by espeak-ng's phonemes. Longer keys precede shorter ones. */
 const english: readonly (readonly [string, string])[] = [
   ["ʔˌn̩", "ʔn"],
   ["ʔn̩", "ʔn"],

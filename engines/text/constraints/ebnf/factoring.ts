@@ -1,8 +1,8 @@
 // Factoring: rewrites rules so that no two options of a choice begin with the same byte or part. `"name" | "nase"`
-// becomes `"na" ("me" | "se")`. The grammar engine needs such rules, because it merges the states of a rule that follow
-// the same byte, and the states that precede the same byte. If a state is merged in both ways at once, the engine
-// accepts texts that the rule does not match: "aa" for `"namea" | "a123" | "name123"`. After factoring, no state is
-// merged in the first way. No side effects.
+// becomes `"na" ("me" | "se")`. The grammar engine needs such rules, because it merges states of a rule's automaton in
+// two ways: states that follow the same byte, and states that precede the same byte. If one state is merged in both
+// ways, the engine accepts texts that the rule does not match: "aa" for `"namea" | "a123" | "name123"`. After
+// factoring, no state is merged in the first way. No side effects.
 import { intersection, union, unionOf } from "../../../../runtime/regex/char-set.ts";
 import { spend, spendOn } from "../../../../runtime/regex/work.ts";
 import { choiceOf, type Expression, repeat, rule, sequenceOf, text } from "./expressions.ts";
@@ -179,8 +179,8 @@ function starLast(parts: Parts): Parts {
 }
 
 /**
- * Whether the engine never replaces `part`, the first part of an option, by the options of `part`. This is true for a
- * text, bytes, any text, and a repetition that can be empty.
+ * Whether the engine never replaces `part`, the first part of an option, by the options of `part`. This is true for the
+ * kinds `text`, `bytes` and `any`, for a repetition that can be empty, and if the option has no parts.
  */
 function isNeverReplaced(part: Expression | undefined): boolean {
   if (part === undefined || part.kind === "repeat") return part === undefined || part.min === 0;

@@ -69,13 +69,17 @@ function compiled(schema: unknown) {
   }
 }
 
-/** Cost of compiling a schema, in units of work: per schema, per value, and per pair of values in the schema. */
+/**
+ * Cost of compiling a schema with ajv, in units of work (runtime/regex/work.ts): fixed cost, cost per value in the
+ * schema, and cost per pair of values.
+ */
 const unitsOfSchema = 2000;
 const unitsOfValue = 50;
 const unitsOfPair = 0.1;
 
 /**
- * Charges the cost of compiling a schema before the compilation starts, because a compilation cannot be interrupted.
+ * Charges the cost of compiling a schema to the work limit of the translation. Called before the compilation starts,
+ * because a compilation cannot be interrupted. Throws `unsupported` if the cost exceeds the rest of the limit.
  */
 function chargeFor(schema: unknown): void {
   const values = valuesIn(schema);

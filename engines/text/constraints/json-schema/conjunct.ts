@@ -31,9 +31,12 @@ export interface Bound {
 
 export interface ArrayLayer {
   readonly prefix: readonly (Literal | null)[];
-  /** Schema of the items that follow the prefix. */
+  /** Schema of the items that follow those in `prefix`; null = none. */
   readonly rest: Literal | null;
-  /** Whether the items that this layer constrains count as evaluated, so that `unevaluatedItems` does not apply to them. */
+  /**
+   * Whether the items that this layer (the constraints of one keyword) constrains count as evaluated.
+   * `unevaluatedItems` does not apply to evaluated items.
+   */
   readonly evaluates: boolean;
 }
 

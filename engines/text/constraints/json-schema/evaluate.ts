@@ -8,7 +8,7 @@ import type { Expander } from "./expand.ts";
 import { keyGoal } from "./object-keys.ts";
 import { canonical, has } from "./values.ts";
 
-/** True if the value matches at least one alternative of the goal. */
+/** True if the value matches the goal (a set of schemas), that is, at least one of its alternatives. */
 export function matchesGoal(value: unknown, goal: Goal, expander: Expander): boolean {
   return expander.alternatives(goal).some((conjunct) => matches(value, conjunct, expander));
 }

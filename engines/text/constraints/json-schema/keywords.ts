@@ -1,5 +1,6 @@
-// Keyword assertions: the alternatives (see conjunct.ts) of a keyword such as `minimum`, or of its negation. An empty
-// list means that no value matches, or that the negation cannot be expressed. Called by expand.ts. No side effects.
+// Keyword assertions: the alternatives of a keyword such as `minimum`, or of its negation. Alternatives are sets of
+// constraints (conjunct.ts); a value must match one of them. An empty list means that no value matches, or that the
+// negation cannot be expressed. Called by expand.ts. No side effects.
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { RegexProblem } from "../../../../runtime/regex/syntax.ts";
 import { allTypes, type Conjunct, type Literal, maxAlternatives, numberTypes, only, top, types } from "./conjunct.ts";

@@ -1,5 +1,5 @@
-// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. No
-// side effects.
+// Object keys: the schemas that the value of a key must match, collected from the layers of an object's constraints. A
+// layer has the constraints of one keyword. No side effects.
 import { accepts, both, isEmpty, not } from "../../../../runtime/regex/automaton.ts";
 import type { Automaton } from "../../../../runtime/regex/states.ts";
 import { ofTexts } from "../../../../runtime/regex/texts.ts";

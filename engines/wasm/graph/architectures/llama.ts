@@ -4,7 +4,7 @@ import { causalAttention, gatedFeedForward, preNormed, routedFeedForward } from 
 
 export const llama: Architecture = {
   name: "llama",
-  // The GGUF converter reorders the rows of query and key so that the floats of a pair are neighbours.
+  // The GGUF converter reorders the rows of query and key so that the two floats of a rope pair are neighbours.
   pairing: "neighbours",
   norm: "rms",
   isEncoder: false,

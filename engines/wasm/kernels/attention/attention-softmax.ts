@@ -17,7 +17,7 @@ const NOTHING: f32 = -1e30;
  */
 const WEIGHTLESS: f32 = -60;
 
-/** Initialises `count` consecutive records for queries that have not attended to any token. */
+/** Initialises `count` consecutive records (attention results), each for a query that has not attended to any token. */
 export function beginRecords(count: i32, headLength: i32, records: usize): void {
   const bytes = <usize>(headLength + TAIL) << 2;
   memory.fill(records, 0, <usize>count * bytes);

@@ -57,7 +57,7 @@ let recordStep: usize = 0;
 let scaleStep: usize = 0;
 /** Slopes of the query heads of the current KV head; 0 = no position bias. */
 let headSlopes: usize = 0;
-/** Number of tokens, from its own token on, to which a row (one token of the call) attends. */
+/** Number of tokens to which a row (one token of the call) attends, not counting those before its own token. */
 let seenFromOwn: i32 = 0;
 
 // State of the current tile. Row i (token i of the call) attends to tokens hiddenToFirst + i to seenByFirst + i

@@ -45,7 +45,10 @@ export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: u
   }
 }
 
-/** Writes one column of activations as column `c` of a tile of `columns` columns, whose first record is at `out`. */
+/**
+ * Quantises one column of activations (the input of one token) and writes it as column `c` of a tile of `columns`
+ * columns. `out`: address of the tile's first record. A record has one block of each column.
+ */
 function prepareColumn(
   type: i32,
   products: i32,

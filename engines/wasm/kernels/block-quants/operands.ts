@@ -52,7 +52,10 @@ export function hidden(constant: v128, any: usize): v128 {
   return v128.or(constant, i32x4.ne(vector, vector));
 }
 
-/** Returns hidden(constant) if the method is WIDE, which only new versions of V8 support; else returns `constant`. */
+/**
+ * If the method is WIDE, which only new versions of V8 support, returns `constant` so that V8 does not treat it as a
+ * constant (see hidden()). Otherwise, returns `constant` itself.
+ */
 // @ts-expect-error: decorator
 @inline
 export function opaqueVector(products: i32, constant: v128, any: usize): v128 {

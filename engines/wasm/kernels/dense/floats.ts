@@ -123,7 +123,10 @@ function shiftedSubnormals(values: v128): v128 {
   return v128.or(i16x8.narrow_i32x4_s(lower, upper), v128.and(values, i16x8.splat(-0x8000)));
 }
 
-/** Returns the bits of the numbers multiples * 2^-24 in F16 format, with exponents larger by 10: 2^-24 has the exponent 1. */
+/**
+ * Returns the bits of the numbers multiples * 2^-24 in F16 format, with 10 added to the exponent bits. For example, the exponent bits of
+ * 2^-24 become 1. Zero stays zero.
+ */
 // @ts-expect-error: decorator
 @inline
 function normalized(multiples: v128): v128 {

@@ -49,7 +49,10 @@ export const BLOCKS: i32 = 8;
 export const PANEL: usize = 8192;
 /** Address of scratch memory for products. It has the operands of one step (half a block), for each group of a tile. */
 export const STEP_SCRATCH: usize = 8192;
-/** Positions of the words after the values in a record of activations. A word has 4 bytes for each column. */
+/**
+ * A record of activations has the quantized values, then scales, sums and sums of steps, each with 4 bytes for each column. These are the
+ * positions of the parts after the values, in units of 4 bytes times the number of columns.
+ */
 const SCALES_AT: i32 = 0;
 const SUMS_AT: i32 = 1;
 const STEPS_AT: i32 = 2;
@@ -93,7 +96,7 @@ export function runsThrough(type: i32, products: i32): bool {
   return !hasHalves(type) && (products != NARROW || type == Q4_K);
 }
 
-/** Returns log2 of the operands' bias; 0 if they have no bias. */
+/** Returns log2 of the bias: the number that is added to signed quants so that operands are unsigned; 0 = no bias. */
 // @ts-expect-error: decorator
 @inline
 export function biasBits(type: i32, products: i32): i32 {

@@ -31,8 +31,9 @@ export function operandExtra(type: i32, products: i32): v128 {
 }
 
 /**
- * keptMask() and keptExtra() return the parameters `mask` and `extra` of operand(). They use hidden() to make V8 keep
- * the values in registers instead of recomputing them at each use. `any` is the address of any vector.
+ * keptMask() and keptExtra() return the parameters `mask` and `extra` of operand(). They hide from V8 that the values
+ * are constants; otherwise V8 may recompute them at each use instead of keeping them in registers. `any` is the address
+ * of any vector, whose value has no effect.
  */
 // @ts-expect-error: decorator
 @inline

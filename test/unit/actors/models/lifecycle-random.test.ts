@@ -1,5 +1,5 @@
 // Random lifecycle events for three models that share two slots in memory. Every request and call must get a result, at most
-// two models may be in memory, and every transition must be in the table (the rig checks each one).
+// two models may be in memory, and every status change must be in the table of allowed transitions (the rig checks each one).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";

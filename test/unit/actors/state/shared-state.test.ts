@@ -1,4 +1,4 @@
-// Questions between replicas that share a Redis server, asked while one of them is starting.
+// Questions (requests for an answer) that a replica sends to other replicas through Redis, while one of them is starting.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -163,8 +163,9 @@ describe("auto", () => {
       (await chosen(host({ trial: { wasm, llama } }).questions)).engine;
     const readsFast: EngineFigures = { ...slow, prompt: 200 };
     const writesFast: EngineFigures = { ...slow, oneRow: 1 / 0.06 };
-    // Two prompt tokens and one output token take 0.01 + 0.06 s on wasm and 0.02 + 1.25 * 0.04 s on llama. The sums are equal,
-    // so a small change of one speed decides the choice.
+    // Two prompt tokens and one output token take 0.01 + 0.06 s on wasm and 0.02 + 1.25 * 0.04 s on llama. The factor 1.25 is the
+    // slowdown of llama's output tokens in a server, compared with the trial. The sums are equal, so a small change of one speed
+    // decides the choice.
     assert.equal(await engineFor({ ...readsFast, prompt: 210 }, writesFast), "wasm");
     assert.equal(await engineFor({ ...readsFast, prompt: 190 }, writesFast), "llama");
   });

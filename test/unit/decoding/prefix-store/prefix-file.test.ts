@@ -14,7 +14,7 @@ import { contentOf, model, otherModel, temporaryFolder } from "./rig.ts";
 describe("a file of the store", () => {
   it("returns what was written, and is readable only by its owner", (test) => {
     const path = join(temporaryFolder(test), "file");
-    // The content is longer than one piece of the file, and not a multiple of the piece size.
+    // The file is written and read in pieces of 1 MiB. The content is longer than one piece, and not a multiple of the piece size.
     const content = { ...contentOf(1, 333, 2 ** 20 + 12_345), adapter: "generation 7 ü" };
     writePrefixFile(path, model, content);
     assert.deepEqual(readPrefixFile(path, model), content);

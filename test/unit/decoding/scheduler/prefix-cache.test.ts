@@ -218,7 +218,7 @@ describe("sequences that need more KV memory than there is", () => {
   });
 
   it("resume correctly if a draft was partly wrong before the preemption", () => {
-    // The engine holds more tokens than were accepted, but only accepted tokens are kept and restored.
+    // The engine also holds the KV of rejected draft tokens, but only the KV of accepted tokens is saved and restored.
     const rig = createScheduler({
       engine: { maxSequences: 2, sequenceTokens: 160, blockTokens: 8, kvBlocks: 26 },
     });

@@ -138,7 +138,7 @@ test("without tools nothing is a call, but thinking is still found", () => {
   }
 });
 
-/** Matches text that may be dropped between two parts if no call is between them. */
+/** Returns a pattern for the tags around thinking and content. Besides tool calls, the parser removes only these tags and white space. */
 function droppable({ name, thinking }: ToolFormat): RegExp {
   const marks = thinking === null ? [] : [thinking.begin.trim(), thinking.end].map(escaped);
   if (name === "granite") marks.push("</?response>");

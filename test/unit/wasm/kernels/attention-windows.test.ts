@@ -100,7 +100,7 @@ for (const variant of variants) {
     it("leave pages unread that no token sees", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
-      // Position 121 is the first that a token sees, and the second of its page.
+      // The first query is at position 200 and sees 79 positions before it. The earliest, 121, is the second position of its page.
       const [n, before, behind] = [40, 200, 79];
       const queries = rig.place(new Float32Array(n * heads * headLength));
       const ones = rig.place(new Float32Array(kvHeads * headLength).fill(1));

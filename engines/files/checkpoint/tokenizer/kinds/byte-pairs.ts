@@ -62,7 +62,7 @@ function checkNormalizers(normalizers: readonly JsonField[], warn: Warn): void {
 }
 
 export function writeMerges(pairs: Pairs, merges: readonly Merge[]): void {
-  // A merge is written "left right", so a space in a symbol is written as byte-level vocabularies spell it.
+  // A merge is written "left right", so a space inside a symbol is written as U+0120, as in byte-level vocabularies.
   const value = merges.map((merge) => merge.map((symbol) => symbol.replaceAll(" ", "\u0120")).join(" "));
   pairs.set(`${keyPrefix}merges`, { type: "array", of: "string", value });
 }

@@ -1,5 +1,5 @@
-// Spacing: how a tokenizer.json writes the spaces of a text as U+2581 and adds one before it. Different versions of the
-// library use different steps for that.
+// Spacing: how a tokenizer.json writes the spaces of a text as U+2581 and adds a space before the text. Different versions
+// of the tokenizers library use different steps for that.
 import { type JsonField, quoted } from "../../../json-field.ts";
 import { type TokenizerJson, typeOf } from "../source/tokenizer-json.ts";
 import { spaceSymbol, type Warn } from "../token-table.ts";

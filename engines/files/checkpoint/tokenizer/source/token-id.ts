@@ -13,7 +13,7 @@ export async function tokenId(path: string, text: string): Promise<number> {
   throw new ServerError("model_file_invalid", message);
 }
 
-/** Looks up a token in the vocabulary. Unigram vocabularies are lists of pieces; their special tokens are added tokens. */
+/** Returns the id of a token of the vocabulary; undefined for a Unigram vocabulary, whose special tokens are all added tokens. */
 function vocabularyId(json: Awaited<ReturnType<typeof readContent>>["json"], text: string): number | undefined {
   return json === null || json.kind === "Unigram" ? undefined : vocabularyOf(json).get(text);
 }

@@ -4,7 +4,7 @@ import { isRecord, type JsonField } from "../../../json-field.ts";
 
 /** Maximum number of tokens. The largest vocabularies in use have 262,144. */
 export const maxTokens = 2 ** 20;
-/** Maximum length of a token. The longest in use have a few hundred characters. */
+/** Maximum length of a token in characters. The longest in use have a few hundred. */
 const maxTokenLength = 4096;
 const maxDepth = 8;
 const maxSteps = 64;
@@ -91,7 +91,7 @@ export function addedToken(field: JsonField, id: JsonField): AddedToken {
   };
 }
 
-/** Returns the steps of a field that has one step, a "Sequence" of steps, or none. `key`: the list in a sequence. */
+/** Returns the steps of a field that has one step, a "Sequence" of steps, or none. `key`: name of the list of steps in a sequence. */
 function flatten(field: JsonField, key: string): JsonField[] {
   const steps: JsonField[] = [];
   const visit = (step: JsonField, depth: number): void => {

@@ -21,7 +21,7 @@ const LAST_IMPORTANCE: usize = memory.data(512, 16);
 /** Scales and mins that a search found. */
 const SCALES: usize = memory.data(16, 16);
 const MINS: usize = memory.data(16, 16);
-/** Upper limit of a row's mean square, relative to the square of the power of two by which the values of a tile are divided. */
+/** Upper limit of a row's mean square after its values were divided by the power of two of a tile (`unit`). */
 const MOST_SPREAD: f64 = 1e24;
 /**
  * Search for scales and mins with importance: the first of `TRIALS` trials maps the range of a block to the top level, the next ones to
@@ -32,7 +32,7 @@ const STEP: f32 = 0.1;
 const TRIALS: i32 = 22;
 /**
  * Search for scales of types without mins: the trials map the value of the largest magnitude to levels of the magnitudes
- * bound + FIRST_CENTERED, bound + FIRST_CENTERED + STEP_CENTERED and so on.
+ * bound + FIRST_CENTERED, bound + FIRST_CENTERED + STEP_CENTERED and so on, where -bound is the lowest level of the type.
  */
 const FIRST_CENTERED: f32 = -0.9;
 const STEP_CENTERED: f32 = 0.18;

@@ -7,7 +7,7 @@ import { storeFloats } from "../levels";
 import { largestOf } from "../search/tile";
 import { BLOCK } from "./format";
 
-/** Midpoints between adjacent magnitudes of MXFP4, doubled as the levels are. */
+/** Midpoints between adjacent magnitudes of MXFP4. All are doubled, like the levels of the codebook. */
 const MIDPOINTS: usize = memory.data<f32>([0.5, 1.5, 2.5, 3.5, 5, 7, 10]);
 const BOUNDS: i32 = 7;
 /** Largest magnitude of FP4, in units of the smallest one above zero: 6 / 0.5. Larger values are clipped to it. */
@@ -30,7 +30,7 @@ export function encodeFp4(x: usize, importance: usize, out: usize): void {
   // Exponent of the scale at which the largest value is 4 to 8 times the scale: two less than the exponent of the largest value.
   let exponent = (reinterpret<i32>(peak) >> 23) - 2;
   const unit = unitOf(exponent);
-  // Both errors are in the same unit, so that squares neither overflow nor vanish.
+  // Both errors are in multiples of `unit`: they can be compared, and their squares neither overflow nor vanish.
   if (peak / unit > LARGEST_LEVEL && errorOf(x, importance, unit * 2, 2) < errorOf(x, importance, unit, 1)) exponent++;
   const inverse = <f32>1 / unitOf(exponent);
   store<u8>(out, <u8>exponent);

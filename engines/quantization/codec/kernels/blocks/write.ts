@@ -81,7 +81,7 @@ function sixteenLevels(type: i32, at: usize, factors: v128, shifts: v128): v128 
     scaled(type, at + 48, factors, shifts),
     biasOf(type),
   );
-  // Narrowing to bytes has limited the levels of Q8_0.
+  // Levels of Q8_0 are already limited, because they fill the range of a byte and the conversion to bytes saturates.
   if (type == Q8_0) return levels;
   return i8x16.max_s(i8x16.min_s(levels, i8x16.splat(<i8>(highestOf(type) + biasOf(type)))), i8x16.splat(0));
 }

@@ -6,7 +6,7 @@ import { levelsToBytes } from "../levels";
 import { bestScales, inverseOf, keepBetterScale, multiplyWeights, peaks, startSearch } from "./symmetric";
 import { PRODUCTS, VALUES, WEIGHTS } from "./tile";
 
-/** Results of levelSums(), with one block in each lane. */
+/** Results of levelSums(): weighted sums of values times levels, and of squared levels. Each lane belongs to one block. */
 export const PRODUCT_SUMS: usize = memory.data(16, 16);
 export const SQUARE_SUMS: usize = memory.data(16, 16);
 /** Extreme levels of IQ4_NL. */

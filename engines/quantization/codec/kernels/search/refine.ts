@@ -12,10 +12,13 @@ const BEST: usize = memory.data(48, 16);
 const BEST_SUMS: usize = memory.data(48, 16);
 /** Weighted sums of a trial's levels, with one block in each lane. */
 const LEVEL_SUMS: usize = memory.data(16, 16);
-/** Minimum determinant of the equations for both super-scales, relative to its first term. Below it, they are not solved. */
+/** Minimum determinant of the equations for the two super-scales, relative to its first term. Below it, the equations are not solved. */
 const LEAST_DETERMINANT: f32 = 1e-4;
 
-/** Weighted sums over a super-block, with integers in place of scales and mins: coefficients of the equations for the super-scales. */
+/**
+ * Weighted sums over a super-block: coefficients of the least-squares equations for its two super-scales. The integer scales and mins of
+ * its blocks are fixed in these equations.
+ */
 let squares: f32 = 0;
 let products: f32 = 0;
 let cross: f32 = 0;

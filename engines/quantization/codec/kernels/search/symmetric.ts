@@ -65,8 +65,8 @@ export function bestScales(): v128 {
 }
 
 /**
- * Finds the scales of the tile, and stores four of them. The trials map the largest values to levels of the magnitudes bound + first,
- * bound + first + step, and so on.
+ * Finds the scales of the tile's four blocks, and stores them. Levels are -bound..bound - 1. The trials map the value of the largest
+ * magnitude to levels of the magnitudes bound + first, bound + first + step, and so on.
  */
 export function searchSymmetric(length: i32, bound: f32, first: f32, step: f32, scales: usize): void {
   const bytes = <usize>length << 4;

@@ -95,8 +95,8 @@ export function weigh(type: i32, length: i32): v128 {
 }
 
 /**
- * Computes the weights of the tile from the importance of its columns, which is in WEIGHTS. `spreads`: mean square of the values around
- * each block, times a factor of the type. Returns the sum of each block's weights.
+ * Computes the weights of the tile from the importance of its columns, which is in WEIGHTS. `spreads`: for each block, the mean square of
+ * the values of the block, of its super-block or of its row, times a factor (by type). Returns the sum of each block's weights.
  */
 // @ts-expect-error: decorator
 @inline

@@ -25,7 +25,10 @@ const maxRules = 8000;
  * searches its vocabulary, which takes about 10 ms.
  */
 const maxWidePlaces = 400;
-/** Maximum number of values of an alternative up to which the grammar enforces `uniqueItems`. */
+/**
+ * Maximum number of possible values of an alternative of an item's schema. If there are more, the grammar does not
+ * enforce `uniqueItems`, and the finished text is checked.
+ */
 const maxFewValues = 64;
 
 export interface CompiledSchema {
@@ -196,7 +199,7 @@ class SchemaCompiler implements Emitter {
   }
 }
 
-/** Returns the values of an alternative; null if it has more than `maxFewValues`. */
+/** Returns all values that an alternative allows; null if it allows more than `maxFewValues`. */
 function fewValues({ values, types: bits }: Conjunct): readonly unknown[] | null {
   if (values !== null) return values.length <= maxFewValues ? values : null;
   if ((bits & ~(types.null | types.boolean)) !== 0) return null;

@@ -1,6 +1,6 @@
 // Decimals: a regular expression for the numbers between two bounds, and an automaton for the multiples of a number.
-// Numbers are integers in units of their last decimal place, so nothing is rounded. Used by numbers.ts. No side
-// effects.
+// A number is represented by an integer in units of its last decimal place (1.25 by 125), which avoids floating-point
+// errors. Used by numbers.ts. No side effects.
 
 import { type CharSet, charsOf } from "../../../../../runtime/regex/char-set.ts";
 import { least } from "../../../../../runtime/regex/least.ts";
@@ -23,7 +23,7 @@ export function decimalOf(value: number): Decimal {
   return places >= 0 ? { digits, places } : { digits: digits * 10n ** BigInt(-places), places: 0 };
 }
 
-/** Returns the number in units of 10^-wanted, rounded down or up. */
+/** Returns the number in units of 10^-wanted, rounded up if `up` is true, else rounded down. */
 export function unitsOf({ digits, places }: Decimal, wanted: number, up: boolean): bigint {
   if (places <= wanted) return digits * 10n ** BigInt(wanted - places);
   return up ? -floorDiv(-digits, 10n ** BigInt(places - wanted)) : floorDiv(digits, 10n ** BigInt(places - wanted));

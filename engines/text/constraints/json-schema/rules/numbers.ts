@@ -49,7 +49,7 @@ export function numberExpression(conjunct: Conjunct, emitter: Emitter): Expressi
 const canonicalNumber = automatonOf(parseRegex("-?\\d+(?:\\.\\d*[1-9])?"), "whole");
 const properFraction = automatonOf(parseRegex("-?\\d+\\.\\d*[1-9]"), "whole");
 
-/** Range of allowed numbers. Both bounds are inclusive, in units of the last decimal place. */
+/** Range of the numbers that a conjunct allows. Both bounds are inclusive, in units of 10^-places. */
 interface Range {
   readonly low: bigint;
   readonly high: bigint;
@@ -76,7 +76,10 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   return { low: low ?? -far, high: high ?? far, places };
 }
 
-/** Converts a bound to units of the last decimal place, and rounds it to the nearest number inside the range. */
+/**
+ * Converts a bound to units of 10^-places. Rounds a lower bound (`direction` 1) up and an upper bound (-1) down. If the
+ * bound is exclusive, returns the next number inside the range.
+ */
 function inward(
   bound: Decimal | null | undefined,
   exclusive: boolean,
