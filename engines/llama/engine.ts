@@ -252,8 +252,9 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // In mode `streams` (a KV cache for each sequence), a step has either prompt rows or decode rows. Models that cannot
-    // drop tokens are the exception: they get no padding tokens, so prompt rows fill the gaps between their sequence ids.
+    // In mode `streams` (a KV cache for each sequence), the sequence ids of a step must be consecutive. Missing ids get padding
+    // tokens, which are dropped after the step, so a step has either prompt rows or decode rows. Models that cannot drop tokens
+    // get no padding: prompt rows of the missing sequences fill the gaps, so only these models mix both kinds of rows.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,

@@ -14,7 +14,7 @@ const MOST_BYTES = 32 * 2 ** 20;
 const BASE_BYTES = 512;
 
 export interface RecentResponse {
-  /** The whole response; null = it was added longer ago, so that only its last update may be lost. */
+  /** The whole response; null = it was added more than KEPT_MS ago, so that Redis can have lost only its last update. */
   readonly record: StoredResponse | null;
   /** Last update of the response; null = not updated. */
   readonly update: ResponseUpdate | null;

@@ -8,7 +8,8 @@ export const trailLength = 32;
 export class Trail {
   readonly width: number;
   /**
-   * Position of the last fed token. The trail keeps `count` states: the state of this token and of the tokens after it.
+   * Position of the last token that was fed to the MTP head. The trail keeps `count` hidden states of the main model: that of this
+   * token, and those of the later tokens, which the head has not got yet.
    */
   base = -1;
   count = 0;

@@ -155,8 +155,8 @@ export class AdapterPass {
   }
 
   /**
-   * Multiplies B by the gathered products with A, and adds the results to the products at `out`: those of the site's own
-   * matrices, for the rows that this thread computes.
+   * Second half of the adapters' products: multiplies B by the gathered results of A, and adds this to `out`. There are the outputs of
+   * the site's base matrices, for the matrix rows that this thread computes.
    */
   add(site: number, { pieces, stride }: Share, out: number): void {
     if (this.#groupCount === 0 || this.#width === 0) return;

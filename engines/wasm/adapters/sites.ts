@@ -1,6 +1,6 @@
-// Adapter sites: the matrix products of a pass that LoRA adapters can change. Matrices with the same input form one
-// site, because the A matrices of their adapters are multiplied together. All threads compute the same sites in the
-// same order.
+// Adapter sites: the places in a pass where LoRA adapters can change matrix products. Matrices with the same input form one
+// site, because one product multiplies this input by the A matrices of all their adapters. All threads compute the same
+// sites in the same order.
 
 import type { Matrix } from "../graph/graph-tensors.ts";
 import type { DividedGraph, DividedStep, Piece, Share } from "../plan/partition-plan.ts";

@@ -294,7 +294,7 @@ function featuresOf(body: Conflicting): NamedGroups {
   ]);
 }
 
-/** Returns the request's fields for the agent loop. A named container supplies the session. */
+/** Returns the request's fields for the agent loop. If the request names a container, its id gives the id of the agent session. */
 function sentAgentFields(body: Conflicting): AgentFields {
   const { container } = body;
   const id = typeof container === "string" ? container : container?.id;
