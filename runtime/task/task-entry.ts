@@ -10,11 +10,14 @@ if (!parentPort) throw new Error("a task worker is a worker thread");
 const port = parentPort;
 const { module, init, loading } = workerData as TaskWorkerData;
 const flag = new LoadingFlag(loading);
+/** Whether a command is being handled. */
+let isBusy = false;
 const load = async (url: string): Promise<unknown> => {
   try {
     return await flag.during(() => import(url));
   } catch (error) {
-    report({ type: "broken" });
+    // An import between tasks is not worth a new worker: while there are no file descriptors, it would fail there too.
+    if (isBusy) report({ type: "broken" });
     throw error;
   }
 };
@@ -28,6 +31,15 @@ port.on("message", (command: TaskCommand) => {
 report({ type: "ready", thread: threadNumber() });
 
 async function handle(command: TaskCommand, handlers: TaskHandlers): Promise<void> {
+  isBusy = true;
+  try {
+    await carryOut(command, handlers);
+  } finally {
+    isBusy = false;
+  }
+}
+
+async function carryOut(command: TaskCommand, handlers: TaskHandlers): Promise<void> {
   switch (command.type) {
     case "share":
       await share(command.key, command.value, handlers);

@@ -84,7 +84,7 @@ describe("a server with reuse_port that MCP clients listen to", {
 });
 
 const resetsFirst = (a: string, b: string): number => Number(isReset(b)) - Number(isReset(a));
-const isReset = (failure: string): boolean => failure.endsWith("read ECONNRESET");
+const isReset = (failure: string): boolean => /(read ECONNRESET|connect ECONNRESET \S+)$/.test(failure);
 
 async function stopNow({ process: child }: RunningServer): Promise<void> {
   child.kill("SIGKILL");
