@@ -1,9 +1,4 @@
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { TaskEnded } from "../../runtime/task/task.ts";
@@ -29,28 +24,6 @@ function createPool(t: TestContext, changes: Partial<TaskPoolOptions> = {}) {
   t.after(() => pool.close());
   const run = (kind: string, input: unknown = null, client = "a") => pool.run({ kind, input, client });
   return { pool, run };
-}
-
-/** Makes this process unable to open files until `lift` is called. Open files are not affected. */
-async function withoutDescriptors(t: TestContext): Promise<{ lift(): Promise<void> }> {
-  const { pid } = process;
-  const [soft] = execFileSync("prlimit", ["--pid", String(pid), "--nofile", "--noheadings", "--output=SOFT"], {
-    encoding: "utf8",
-  })
-    .trim()
-    .split(/\s+/);
-  const shell = spawn("sh", [
-    "-c",
-    `prlimit --pid ${pid} --nofile=3: && echo set && read _ && prlimit --pid ${pid} --nofile=${soft}: && echo lifted`,
-  ]);
-  t.after(() => shell.stdin.end("\n"));
-  await once(shell.stdout, "data");
-  return {
-    async lift() {
-      shell.stdin.write("\n");
-      await once(shell.stdout, "data");
-    },
-  };
 }
 
 async function timed<T>(work: Promise<T>): Promise<{ value: T; ms: number }> {
@@ -313,20 +286,6 @@ describe("a task pool", () => {
     const { ms } = await timed(run("echo", 1, "b"));
     assert.ok(ms < 2 * quickMs, `${ms} ms`);
     await Promise.all([loading, slow]);
-  });
-
-  it("refuses a task that finds no file descriptor for a module, and loads the module for the next one", async (t) => {
-    const { run } = createPool(t);
-    const folder = mkdtempSync(join(tmpdir(), "troupe-task-pool-"));
-    t.after(() => rmSync(folder, { recursive: true, force: true }));
-    const module = join(folder, "module.mjs");
-    writeFileSync(module, "export const value = 5;");
-    await run("echo");
-    await sleep(300); // let the spare worker start
-    const limit = await withoutDescriptors(t);
-    await assert.rejects(run("import", module), { code: "storage_unavailable", message: /file descriptor/ });
-    await limit.lift();
-    assert.equal(await run("import", module), 5);
   });
 
   it("refuses tasks if its workers do not start", async (t) => {
