@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { TaskEnded } from "../../runtime/task/task.ts";
 import { TaskPool, type TaskPoolOptions } from "../../runtime/task/task-pool.ts";
 
@@ -286,6 +292,30 @@ describe("a task pool", () => {
     const { ms } = await timed(run("echo", 1, "b"));
     assert.ok(ms < 2 * quickMs, `${ms} ms`);
     await Promise.all([loading, slow]);
+  });
+
+  it("refuses a task that finds no file descriptor for a module, and loads the module for the next one", async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-task-pool-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const module = join(folder, "module.mjs");
+    writeFileSync(module, "export const value = 5;");
+    const program = fileURLToPath(new URL("../fixtures/actors/importing-pool.js", import.meta.url));
+    const child = spawn(process.execPath, [program, module], { stdio: ["pipe", "pipe", "inherit"] });
+    t.after(() => child.kill("SIGKILL"));
+    const exit = once(child, "exit");
+    const next = async () => String(((await once(child.stdout, "data")) as [Buffer])[0]).trim();
+    /** Changes the limit of open files of the child. Files that it has open are not affected. */
+    const limit = (files: number) =>
+      execFileSync("prlimit", ["--pid", String(child.pid), `--nofile=${files}:`], { stdio: "ignore" });
+    assert.equal(await next(), "ready");
+    limit(3);
+    child.stdin.write("import\n");
+    assert.match(await next(), /^storage_unavailable: .*file descriptor/);
+    limit(1024);
+    child.stdin.write("import\n");
+    assert.equal(await next(), "5");
+    child.stdin.end();
+    assert.deepEqual(await exit, [0, null]);
   });
 
   it("refuses tasks if its workers do not start", async (t) => {

@@ -177,9 +177,7 @@ export class ReplicaBus {
   /** Returns whether a replica holds its lease but did not receive the question, because its state thread is being restarted. */
   async #isAnyoneAway({ from }: Pending): Promise<boolean> {
     const replicas = await this.#leases.replicas();
-    const isAway = (replica: string) =>
-      replica !== this.#replica && !from.has(replica) && !this.#leaseless.has(replica);
-    return replicas.some(isAway);
+    return replicas.some((replica) => replica !== this.#replica && !from.has(replica));
   }
 
   async #isGone(replica: string): Promise<boolean> {

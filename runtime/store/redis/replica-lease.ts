@@ -1,10 +1,11 @@
 // Replica lease: shows other replicas that this replica is running. The lease is a Redis key that expires unless heartbeats
 // renew it. A replica without a lease counts as dead.
-import { wallTime } from "../../clock.ts";
 import type { RedisConnection } from "./redis-connection.ts";
 
 /** Number of heartbeats during one lease. It is above 1, so that a late or lost heartbeat does not end the lease. */
 const BEATS = 4;
+/** Set of the replicas that have taken a lease and not given it up. The replica that finds one without a lease removes it. */
+const replicasKey = "{troupe}:owners";
 
 export class ReplicaLease {
   /** Identity of this replica. */
@@ -44,8 +45,11 @@ export class ReplicaLease {
 
   /** Returns the replicas that hold their leases, including this one. Throws storage_unavailable. */
   async replicas(): Promise<readonly string[]> {
-    const ids = await this.#connection.command("ZRANGEBYSCORE", leasesKey, this.#redisNow(), "+inf");
-    return (ids as readonly Buffer[]).map(String);
+    const ids = ((await this.#connection.command("SMEMBERS", replicasKey)) as readonly Buffer[]).map(String);
+    const counts = await Promise.all(ids.map((id) => this.#connection.command("EXISTS", keyOf(id))));
+    const dead = ids.filter((_, i) => counts[i] !== 1);
+    if (dead.length > 0) await this.#connection.command("SREM", replicasKey, ...dead);
+    return ids.filter((id) => !dead.includes(id));
   }
 
   /** Stops the heartbeats and deletes the lease, so that other replicas need not wait until it expires. */
@@ -53,26 +57,17 @@ export class ReplicaLease {
     if (this.#timer !== null) clearInterval(this.#timer);
     await Promise.all([
       this.#connection.command("UNLINK", keyOf(this.own)),
-      this.#connection.command("ZREM", leasesKey, this.own),
+      this.#connection.command("SREM", replicasKey, this.own),
     ]).catch(() => {});
   }
 
   async #beat(): Promise<void> {
-    const now = this.#redisNow();
     await Promise.all([
       this.#connection.command("SET", keyOf(this.own), String(process.pid), "PX", this.#leaseMs),
-      this.#connection.command("ZADD", leasesKey, now + this.#leaseMs, this.own),
-      this.#connection.command("ZREMRANGEBYSCORE", leasesKey, "-inf", now - this.#leaseMs),
+      this.#connection.command("SADD", replicasKey, this.own),
     ]);
   }
-
-  #redisNow(): number {
-    return Math.round(wallTime() + this.#connection.clockAheadMs);
-  }
 }
-
-/** Sorted set of the replicas, by the time in ms since 1970 (of Redis) at which their leases end. */
-const leasesKey = "{troupe}:leases";
 
 function keyOf(replica: string): string {
   return `{troupe}:owner:${replica}`;

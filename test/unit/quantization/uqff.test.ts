@@ -153,8 +153,8 @@ describe("weights in UQFF", () => {
     const source = join(folder, "settings");
     await writeSmallCheckpoint(source);
     const planned = (changes: Partial<ModelOptions>) => {
-      const wishes = { ...levelOf("Q8_0"), ...changes };
-      return planUqff(join(source, "config.json"), wishes, { stem: "w", producer: "test", warn: silent });
+      const options = { ...levelOf("Q8_0"), ...changes };
+      return planUqff(join(source, "config.json"), options, { stem: "w", producer: "test", warn: silent });
     };
     const slice = { name: "half", feedForward: [8], skipped: [] };
     await assert.rejects(planned({ slice }), { code: "config_invalid", param: "matformer_slice_name" });

@@ -75,6 +75,8 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     assert.equal(await a.isAlive("c"), true);
     await sleep(150);
     assert.equal(await a.isAlive("c"), false);
+    await one.command("SADD", "{troupe}:owners", "c");
+    assert.deepEqual([await a.replicas(), await one.command("SCARD", "{troupe}:owners")], [["a"], 1], "c is removed");
     // While Redis was unreachable, no replica could renew its lease. So all count as alive after the reconnection.
     a.reconnected();
     assert.equal(await a.isAlive("c"), true);
