@@ -62,6 +62,14 @@ const slowestShown = 5;
 const slowestFilesShown = 20;
 /** Durations of the finished test files. */
 const fileDurations: { readonly name: string; readonly ms: number }[] = [];
+/**
+ * Signal of a process that V8 ended because one of its own checks failed. The tests cannot cause it with JavaScript, and
+ * Node 24 has such defects; see docs/decisions. A file that ends so is run once more, and both runs are shown.
+ */
+const v8Signal = "SIGTRAP";
+const crashLinesShown = 40;
+/** Files that were run again, as `file: what V8 said`. */
+const runAgain: string[] = [];
 const builtTests = fileURLToPath(new URL(".", import.meta.url));
 const sourceTests = join(builtTests, "..", "..", "test");
 
@@ -160,12 +168,28 @@ async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<T
   }
 }
 
+async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
+  const events = await runFileOnce(file, limitMs);
+  const hasCrashed = events.some(({ type, data }) => type === "test:fail" && signalOf(data.details.error) === v8Signal);
+  if (!hasCrashed) return events;
+  const printed = events.flatMap((event) => (event.type === "test:stderr" ? event.data.message : [])).join("");
+  const crash = printed
+    .slice(Math.max(0, printed.lastIndexOf("# Fatal error in")))
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .slice(0, crashLinesShown);
+  const reason = crash.find((line) => line.includes("Check failed")) ?? "V8 said nothing";
+  runAgain.push(`${relative(builtTests, file)}: ${reason}`);
+  process.stdout.write(`✖ ${file}: signal ${v8Signal}; it is run again\n${crash.join("\n")}\n`);
+  return runFileOnce(file, limitMs);
+}
+
 /**
  * Runs one file in a separate process. After `limitMs`, kills that process and its descendants, because a surviving
  * descendant would keep the file's pipes open, so that the run would never end. Does not use the time limit of `run`,
  * because newer Node versions do not kill the process.
  */
-async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
+async function runFileOnce(file: string, limitMs: number): Promise<TestEvent[]> {
   const events: TestEvent[] = [];
   const startMs = performance.now();
   const abort = new AbortController();
@@ -227,11 +251,14 @@ function showSlowest(title: string, durations: Tally["durations"], shown: number
 
 /** Returns how the process of a test file ended. */
 function processEnd(error: Error | undefined): string {
-  const { exitCode = null, signal = null } = (error ?? {}) as {
-    readonly exitCode?: unknown;
-    readonly signal?: unknown;
-  };
+  const { exitCode = null } = (error ?? {}) as { readonly exitCode?: unknown };
+  const signal = signalOf(error);
   return signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
+}
+
+/** Returns the signal that ended the process of a test file; null if none did. */
+function signalOf(error: Error | undefined): unknown {
+  return ((error ?? {}) as { readonly signal?: unknown }).signal ?? null;
 }
 
 function firstLine(error: Error | undefined): string {
@@ -267,6 +294,8 @@ async function main(names: readonly string[]): Promise<void> {
   for (const [name, ring] of parts) await runRing(name, ring, tally);
   showSlowest("slowest files", fileDurations, slowestFilesShown);
   showSlowest("slowest", tally.durations, slowestShown);
+  if (runAgain.length > 0) process.stdout.write(`\nended by V8 and run again:\n`);
+  for (const crashed of runAgain) process.stdout.write(`  ${crashed}\n`);
   if (tally.failures.length > 0) process.stdout.write(`\nfailed:\n`);
   for (const failure of tally.failures) process.stdout.write(`  ✖ ${failure}\n`);
   const skipped = tally.skipped === 0 ? "" : `, ${tally.skipped} skipped`;
