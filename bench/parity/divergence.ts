@@ -9,14 +9,17 @@ export interface Divergence {
   readonly sameTopShare: number;
   /** Kullback-Leibler divergence of the tested model's distribution from the reference's, in nats. */
   readonly meanKl: number;
+  /** This divergence at each position. */
+  readonly kls: readonly number[];
+  /** Negative log-likelihood of each next token by the tested model, in nats. */
+  readonly losses: readonly number[];
 }
 
 export class DivergenceMeter {
-  #positions = 0;
+  readonly #kls: number[] = [];
+  readonly #losses: number[] = [];
   #sameTop = 0;
-  #klSum = 0;
   #referenceLossSum = 0;
-  #lossSum = 0;
 
   /** Adds one position: the logits of both models, and the token that follows in the text. */
   add(reference: Float32Array, subject: Float32Array, next: number): void {
@@ -34,23 +37,28 @@ export class DivergenceMeter {
     }
     const referenceNorm = referenceMax + Math.log(referenceSum);
     const subjectNorm = subjectMax + Math.log(subjectSum);
-    this.#positions++;
     this.#sameTop += referenceTop === subjectTop ? 1 : 0;
-    this.#klSum += weightedGap / referenceSum - referenceNorm + subjectNorm;
+    this.#kls.push(weightedGap / referenceSum - referenceNorm + subjectNorm);
     this.#referenceLossSum += referenceNorm - at(reference, next);
-    this.#lossSum += subjectNorm - at(subject, next);
+    this.#losses.push(subjectNorm - at(subject, next));
   }
 
   result(): Divergence {
-    const positions = this.#positions;
+    const positions = this.#losses.length;
     return {
       positions,
       referencePerplexity: Math.exp(this.#referenceLossSum / positions),
-      perplexity: Math.exp(this.#lossSum / positions),
+      perplexity: Math.exp(mean(this.#losses)),
       sameTopShare: this.#sameTop / positions,
-      meanKl: this.#klSum / positions,
+      meanKl: mean(this.#kls),
+      kls: this.#kls,
+      losses: this.#losses,
     };
   }
+}
+
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
 function indexOfLargest(values: Float32Array): number {

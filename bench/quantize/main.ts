@@ -27,7 +27,7 @@ export const usage = `npm run bench -- quantize [FLAGS]: speed of our block enco
   --memory LEVEL        measure the peak memory of loading 1.5 GB of safetensors at this quantization level instead
   --perplexity          measure the perplexity of the default model instead, compared with llama.cpp's quantizer;
                         with --importance yes, using the importance matrix of a text
-  --text yauzl          npm package whose README is the text for --perplexity
+  --text yauzl,lmdb     npm packages whose READMEs are the texts for --perplexity; default: yauzl
   --save
 `;
 
@@ -54,7 +54,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     return await comparePerplexity(
       types,
       flags["--importance"] === "yes",
-      flags["--text"] ?? "yauzl",
+      (flags["--text"] ?? "yauzl").split(","),
       flags["--save"] ?? false,
     );
   }

@@ -17,7 +17,7 @@ import {
   withQuantizedModel,
 } from "../../test/fixtures/gguf/quantize.ts";
 import { specOf } from "../../test/fixtures/models/models.ts";
-import type { Divergence } from "../parity/divergence.ts";
+import { type Divergence, mean } from "../parity/divergence.ts";
 import { chunkBatchTokens, chunkTokens, compareAll } from "../parity/teacher-forcing.ts";
 import { textTokens } from "../parity/text.ts";
 import { report } from "../results.ts";
@@ -39,7 +39,7 @@ const windowTokens = 128;
 export async function comparePerplexity(
   types: readonly string[] | null,
   hasImportance: boolean,
-  text: string,
+  texts: readonly string[],
   save: boolean,
 ): Promise<void> {
   const isMeant = (type: string) => !floats.includes(type) && !(hasImportance && withoutImportance.includes(type));
@@ -47,7 +47,7 @@ export async function comparePerplexity(
   const rows: string[][] = [];
   for (const type of chosen) {
     process.stderr.write(`${type} ...\n`);
-    const row = await compare(type, hasImportance, text);
+    const row = await compare(type, hasImportance, texts);
     process.stderr.write(`${row.join("  ")}\n`);
     rows.push(row);
   }
@@ -57,18 +57,19 @@ export async function comparePerplexity(
       name: hasImportance ? "quantize-perplexity-importance" : "quantize-perplexity",
       title: `Perplexity of our quantized files over those of llama.cpp's quantizer${hasImportance ? ", with importance" : ""}`,
       method:
-        `${chunkTokens * windowTokens} tokens of the README of ${text} in windows of ${windowTokens}, ` +
+        `${chunkTokens * windowTokens} tokens of the README of ${texts.join(", ")} each, in windows of ${windowTokens}, ` +
         "teacher-forced, on llama.cpp with KV as f16. Both files are made from the same file and have the same type for each " +
-        "tensor. KL: mean Kullback-Leibler divergence from the model that both are made from, llama.cpp's and ours. Types in " +
+        "tensor. KL: mean Kullback-Leibler divergence from the model that both are made from, llama.cpp's and ours. After ±: " +
+        "standard error of the difference at each position. Types in " +
         "blocks of 256 use the model with zeros around its matrices (test/fixtures/models/padded-model.ts). The default model " +
         `is Q4_1 itself, so Q4_1 is exact.${hasImportance ? importanceMethod : ""}`,
-      body: table(["type", "llama.cpp's", "ours", "over", "KL", "our KL", ...errors], rows),
+      body: table(["type", "llama.cpp's", "ours", "over", "KL", "our KL", "more KL", ...errors], rows),
     },
     save,
   );
 }
 
-async function compare(type: QuantizedType, hasImportance: boolean, text: string): Promise<string[]> {
+async function compare(type: QuantizedType, hasImportance: boolean, texts: readonly string[]): Promise<string[]> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-perplexity-"));
   const target = join(folder, "ours.gguf");
   try {
@@ -88,7 +89,7 @@ async function compare(type: QuantizedType, hasImportance: boolean, text: string
           const plan = { source: await openGgufSource(from), types, importance: new Map(), fileType: null };
           await convert(await planConversion(plan), { target, threads: availableParallelism() });
         }
-        row = [type, ...(await judge(text, from, theirs, target)), ...errors];
+        row = [type, ...(await judge(texts, from, theirs, target)), ...errors];
       });
       return row;
     });
@@ -97,16 +98,34 @@ async function compare(type: QuantizedType, hasImportance: boolean, text: string
   }
 }
 
-/** Runs the model at `from` and its two quantized files on a text. Returns the table cells with perplexities and divergences. */
-async function judge(text: string, from: string, theirs: string, ours: string): Promise<string[]> {
+/** Runs the model at `from` and its two quantized files on the texts. Returns the table cells with perplexities and divergences. */
+async function judge(texts: readonly string[], from: string, theirs: string, ours: string): Promise<string[]> {
   const reference = await load(from);
   const subjects = [await load(theirs), await load(ours)];
-  const tokens = textTokens(reference, chunkTokens * windowTokens + 1, text);
-  const [other, own] = compareAll({ reference, tokens, windowTokens }, subjects) as [Divergence, Divergence];
+  const divergences = texts.map((text) => {
+    const tokens = textTokens(reference, chunkTokens * windowTokens + 1, text);
+    return compareAll({ reference, tokens, windowTokens }, subjects) as [Divergence, Divergence];
+  });
   for (const model of [reference, ...subjects]) model.dispose();
-  const over = `${((own.perplexity / other.perplexity - 1) * 100).toFixed(2)} %`;
-  const perplexities = [other.perplexity.toFixed(3), own.perplexity.toFixed(3), over];
-  return [...perplexities, other.meanKl.toFixed(5), own.meanKl.toFixed(5)];
+  const losses = (model: 0 | 1) => divergences.flatMap((pair) => pair[model].losses);
+  const kls = (model: 0 | 1) => divergences.flatMap((pair) => pair[model].kls);
+  const [theirLosses, ourLosses, theirKls, ourKls] = [losses(0), losses(1), kls(0), kls(1)];
+  const loss = difference(ourLosses, theirLosses);
+  const kl = difference(ourKls, theirKls);
+  const percent = (nats: number) => (Math.expm1(nats) * 100).toFixed(2);
+  return [
+    ...[Math.exp(mean(theirLosses)).toFixed(3), Math.exp(mean(ourLosses)).toFixed(3)],
+    `${percent(loss.mean)} ± ${percent(loss.error)} %`,
+    ...[mean(theirKls).toFixed(5), mean(ourKls).toFixed(5), `${kl.mean.toFixed(5)} ± ${kl.error.toFixed(5)}`],
+  ];
+}
+
+/** Returns the mean of the differences a - b at each position, and the standard error of this mean. */
+function difference(a: readonly number[], b: readonly number[]): { readonly mean: number; readonly error: number } {
+  const differences = a.map((value, i) => value - (b[i] as number));
+  const center = mean(differences);
+  const variance = mean(differences.map((value) => (value - center) ** 2));
+  return { mean: center, error: Math.sqrt(variance / differences.length) };
 }
 
 /**

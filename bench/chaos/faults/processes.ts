@@ -7,7 +7,13 @@ import type { ChaosServer } from "../rig/server.ts";
 import { type Fault, type FaultTarget, partEnded } from "./fault.ts";
 
 const always = (): boolean => true;
-const threads = ["generation", "state", "tools", "text"];
+/** Threads of a server beside the state thread, whose end makes the store unreachable. */
+const threads = ["generation", "tools", "text"];
+/**
+ * Ends a thread. Delayed by setImmediate: the inspector evaluates code in the middle of Node's own functions, where no thread ends in
+ * reality, and Node 20 aborts if a thread ends there.
+ */
+const endOfThread = "setImmediate(() => process.exit(1))";
 
 async function restarted({ server, dice, alone }: FaultTarget, signal: NodeJS.Signals): Promise<void> {
   const pauseMs = dice.int(0, 300);
@@ -105,9 +111,14 @@ export const processFaults: readonly Fault[] = [
     weight: 4,
     effects: { codes: [...partEnded, "mailbox_full"] },
     fits: always,
-    // The exit is delayed by setImmediate: the inspector evaluates code in the middle of Node's own functions, where no thread ends in
-    // reality, and Node 20 aborts if a thread ends there.
-    run: ({ server, dice }) => onThreads(server, dice.pick(threads), "setImmediate(() => process.exit(1))"),
+    run: ({ server, dice }) => onThreads(server, dice.pick(threads), endOfThread),
+  },
+  {
+    name: "state thread ended",
+    weight: 2,
+    effects: { codes: partEnded, cutsStore: true },
+    fits: always,
+    run: ({ server }) => onThreads(server, "state", endOfThread),
   },
   {
     name: "thread blocked",
@@ -115,7 +126,7 @@ export const processFaults: readonly Fault[] = [
     effects: { codes: ["timeout"] },
     fits: always,
     async run({ server, dice }) {
-      const [name, ms] = [dice.pick(threads), dice.int(50, 1500)];
+      const [name, ms] = [dice.pick([...threads, "state"]), dice.int(50, 1500)];
       await onThreads(server, name, `{const end = performance.now() + ${ms}; while (performance.now() < end);}`);
       await sleep(ms);
     },

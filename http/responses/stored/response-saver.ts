@@ -20,6 +20,11 @@ const LONGEST_RETRY = 80;
  * restoring a deleted response.
  */
 const RETRIES = 60;
+/**
+ * Number of retries of a save while the response runs. With the intervals above they end before the client gets the id without
+ * the save, MOST_HELD_MS after the first attempt.
+ */
+const RETRIES_WHILE_RUNNING = 4;
 /** Maximum time in ms for which a reader of a response waits for its pending save. */
 const MOST_WAIT_MS = 10_000;
 /** Maximum number of concurrent saves of long responses. */
@@ -106,9 +111,9 @@ export class ResponseSaver {
     while (this.#pending.size > 0) await Promise.all(this.#pending.values());
   }
 
-  /** Stores a running response. If the store fails, logs the error and throws it. */
+  /** Stores a running response. If all attempts fail, logs the error and throws it. */
   async add(record: StoredResponse): Promise<void> {
-    const adding = this.#store.add(record);
+    const adding = this.#retried(() => this.#store.add(record), RETRIES_WHILE_RUNNING);
     this.#track(record.id, adding);
     try {
       await adding;
@@ -144,30 +149,25 @@ export class ResponseSaver {
     const isThere = await wasAdded;
     const put = (): Promise<void> => this.#put(response, isThere);
     const save = response.isLong ? () => this.#longSaves.pass(put, response.client) : put;
-    try {
-      await save();
-    } catch (error) {
-      this.#notKept(response, error);
-      if (isTooLarge(error)) return;
-      await this.#retry(save);
-    }
+    await this.#retried(save, RETRIES, (error) => this.#notKept(response, error)).catch(() => {});
   }
 
   /**
-   * Retries a failed save without logging further failures. If all retries fail, a response that was stored while it ran is
-   * shown as interrupted.
+   * Saves, and retries a failed save. Calls `onFirst` with the first error. Throws the last error if no attempt succeeds, if the record
+   * is too large, or if the server has stopped meanwhile.
    */
-  async #retry(save: () => Promise<void>): Promise<void> {
+  async #retried(save: () => Promise<void>, retries: number, onFirst?: (error: unknown) => void): Promise<void> {
     let waitMs = this.#retryMs;
-    for (let i = 0; i < RETRIES; i++) {
+    for (let failures = 0; ; failures++) {
+      try {
+        return await save();
+      } catch (error) {
+        if (failures === 0) onFirst?.(error);
+        if (isTooLarge(error) || failures >= retries || (failures > 0 && this.#stop.signal.aborted)) throw error;
+      }
       // The wait does not count against the limit on concurrent saves, so other responses can be saved during it.
       await sleep(waitMs, undefined, { signal: this.#stop.signal }).catch(() => {});
       waitMs = Math.min(2 * waitMs, LONGEST_RETRY * this.#retryMs);
-      const isSaved = await save().then(
-        () => true,
-        () => false,
-      );
-      if (isSaved || this.#stop.signal.aborted) return;
     }
   }
 

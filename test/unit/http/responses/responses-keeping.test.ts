@@ -161,11 +161,21 @@ describe("the response saver", () => {
     assert.notEqual(await store.find(run.id), null);
   });
 
-  it("stores at the end a response that could not be stored before", async () => {
-    const { responses } = rig({ add: (n) => n === 1 && new Error("not up yet") });
+  it("sends no text with the id before a store that is back soon has the response", async () => {
+    const { responses, store, log } = rig({ add: (n) => n <= 4 && new Error("not up yet") });
     const run = responses.begin(plan());
     run.encode([text("Hel")]);
-    await turn();
+    await run.held();
+    assert.notEqual(await store.find(run.id), null);
+    assert.deepEqual(log.lines, []);
+  });
+
+  it("stores at the end a response that could not be stored before", async () => {
+    const { responses, store } = rig({ add: (n) => n <= 5 && new Error("not up yet") });
+    const run = responses.begin(plan());
+    run.encode([text("Hel")]);
+    await run.held();
+    assert.equal(await store.find(run.id), null);
     run.encode([text("lo"), finish(), done]);
     assert.equal((await shown(responses, run.id)).output_text, "Hello");
   });
