@@ -98,6 +98,7 @@ async function openListeners(config: Config, service: Service, log: Logger): Pro
     maxBodyBytesInFlight,
     requestTimeoutMs,
     sockets,
+    trustedProxies: [troupe.trustedProxies ?? []].flat(),
     log,
   });
   try {

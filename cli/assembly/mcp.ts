@@ -36,6 +36,7 @@ export async function listenMcp(
   const { host, disableRequestIdHeader, disableAccessLog } = server;
   const { edge, corsOrigins, maxBodyBytesInFlight, reusePort: sharesPort } = troupe;
   const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
+  const trustedProxies = [troupe.trustedProxies ?? []].flat();
   const observers = disableAccessLog ? [] : [new AccessLog(log)];
   const mcp = new Mcp({
     apiKeys,
@@ -58,6 +59,8 @@ export async function listenMcp(
   });
   return {
     mcp,
-    listener: await listen(mcp, { host, port, sharesPort, edge, maxBodyBytesInFlight, requestTimeoutMs, log }),
+    listener: await listen(mcp, {
+      ...{ host, port, sharesPort, edge, maxBodyBytesInFlight, requestTimeoutMs, trustedProxies, log },
+    }),
   };
 }

@@ -2,6 +2,7 @@
 // variable. Used only by the table of keys.
 import { z } from "zod";
 import { aliasFault, maxAliasBytes } from "../../actors/api/lora-alias.ts";
+import { isAddressRange } from "../../http/server/access/trusted-proxies.ts";
 
 const asIs = (text: string): unknown => text;
 const asNumber = (text: string): unknown => (/^-?(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : text);
@@ -112,6 +113,16 @@ export const origins = {
   type: z.union([origin, z.array(origin).min(1).readonly()]),
   expects: "an origin in lower case without a path, such as https://chat.example",
   shows: "ORIGIN",
+  read: asIs,
+};
+
+const addressRange = z.string().refine(isAddressRange);
+
+/** One IP address or range of addresses, or a list of them in a file. */
+export const addressRanges = {
+  type: z.union([addressRange, z.array(addressRange).min(1).readonly()]),
+  expects: "an IP address or a range such as 10.0.0.0/8",
+  shows: "RANGE",
   read: asIs,
 };
 

@@ -1,6 +1,7 @@
 // Edge (HTTP front end): interface between sockets and request handlers. Implemented by uws/ and node/, and, without sockets,
 // by tests. An edge does not interpret paths.
 import type { ServerError } from "../../runtime/errors.ts";
+import type { AddressOf } from "./access/trusted-proxies.ts";
 import type { SocketLimits } from "./socket/limits.ts";
 
 /** WebSocket connection on which requests arrive as messages. */
@@ -27,7 +28,7 @@ export interface HttpRequest {
   readonly body: Uint8Array;
   /** Number of body bytes received; 0 if the body was not read. Not changed by `releaseBody`. */
   readonly bodyBytes: number;
-  /** Remote address of the connection. If the client uses a proxy, this is the proxy's address. */
+  /** Address of the client: the remote address of the connection, or, behind a trusted proxy, the one that it forwards. */
   readonly address: string;
   /** Aborted when the client disconnects before the response has ended. */
   readonly signal: AbortSignal;
@@ -120,6 +121,8 @@ export interface EdgeOptions extends BodyLimits {
   /** Whether other processes may listen on the port too (SO_REUSEPORT); default: false. */
   readonly sharesPort?: boolean;
   readonly sockets?: SocketLimits;
+  /** Returns the address of a request's client; default: the remote address of its connection. */
+  readonly addressOf?: AddressOf;
   /** Called when a connection is rejected because the process has too few free file descriptors. */
   readonly onFull?: () => void;
 }

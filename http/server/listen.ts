@@ -4,6 +4,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { openFileLimit } from "../../runtime/host/open-files.ts";
 import type { Log } from "../observe/log.ts";
+import { TrustedProxies } from "./access/trusted-proxies.ts";
 import type { AdmitRequest, EdgeHandler, EdgeOptions, EdgeServer, OpenEdge, SpoolFolder } from "./edge.ts";
 import { nodeEdge } from "./node/edge.ts";
 import { sharedPortRisk } from "./port/shared-port.ts";
@@ -15,8 +16,10 @@ const WARN_EVERY_MS = 60_000;
 export type EdgeName = NativePackage | "node";
 export type EdgeChoice = EdgeName | "auto";
 
-export interface ListenOptions extends EdgeOptions {
+export interface ListenOptions extends Omit<EdgeOptions, "addressOf"> {
   readonly edge: EdgeChoice;
+  /** Reverse proxies whose header X-Forwarded-For counts, by address or range (see `isAddressRange`); default: none. */
+  readonly trustedProxies?: readonly string[];
   readonly log: Log;
 }
 
@@ -33,7 +36,9 @@ interface ListeningApp {
 /** Serves `app` on an address. Throws config_invalid if the address is unavailable. */
 export async function listen(app: ListeningApp, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
+  const proxies = new TrustedProxies(options.trustedProxies ?? [], untrustedWarning(options.log));
   const server = await open(app.handle, {
+    addressOf: proxies.addressOf,
     onFull: fullWarning(options.log),
     admit: app.admit,
     spoolFolder: app.spoolFolder,
@@ -44,6 +49,15 @@ export async function listen(app: ListeningApp, options: ListenOptions): Promise
   if (risk !== null) options.log.warn({ port: server.port }, risk);
   options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge`);
   return Object.assign(server, { edgeName: name });
+}
+
+/** Creates a callback that logs the address of a proxy that is not trusted. */
+function untrustedWarning(log: Log): (peer: string) => void {
+  return (peer) => {
+    const text =
+      "requests come through a proxy, so all its clients without API keys count as one: add the proxy to trusted_proxies";
+    log.warn({ proxy: peer }, text);
+  };
 }
 
 /** Creates a callback that logs rejected connections, at most once per WARN_EVERY_MS. */

@@ -4,6 +4,7 @@ import { defaultStepLimits } from "../../../engines/decoding/scheduler/limits.ts
 import { defaultMaxDraftTokens } from "../../../engines/decoding/speculation/options.ts";
 import type { Key } from "../key.ts";
 import {
+  addressRanges,
   boolean,
   flagSwitch,
   folder,
@@ -360,6 +361,13 @@ export const troupeKeys = {
     default: "ignore",
     commands: ["serve"],
     help: "Fields of inference requests that the server does not know. ignore: log each once and list them in the response header x-ignored-fields; refuse: 400. Misspelt names of known fields are always refused",
+  },
+  trustedProxies: {
+    ...addressRanges,
+    default: null,
+    repeats: true,
+    commands: ["serve"],
+    help: "Address or range of addresses of a reverse proxy, such as 10.0.0.0/8; repeatable. A request from it belongs to the client that its header X-Forwarded-For names; unset = the header is ignored",
   },
   allowedHosts: {
     ...texts("a host name", "HOST"),

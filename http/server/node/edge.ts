@@ -62,11 +62,13 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   const intake = new BodyIntake(handler, options);
   const sessions = new SocketSessions(intake, inFlight, options);
   const connections = new WeakMap<Socket, Connection>();
+  const requestOf = (incoming: IncomingMessage, signal: AbortSignal): NodeRequest =>
+    new NodeRequest(incoming, signal, undefined, options.addressOf);
   const server = createServer(limits, (incoming, response) => {
     const connection = connections.get(incoming.socket);
     if (connection === undefined || connection.isRefused) return;
     const reply = new NodeReply(response, inFlight, connection.replies);
-    const request = new NodeRequest(incoming, reply.signal);
+    const request = requestOf(incoming, reply.signal);
     const refusal = versionFault(incoming) ?? framingFault(request);
     if (refusal === null) {
       readBody(incoming, request, reply, intake);
@@ -86,7 +88,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     }
     const response = responseOn(incoming);
     const reply = new NodeReply(response, inFlight, connection.replies);
-    const request = new NodeRequest(incoming, reply.signal);
+    const request = requestOf(incoming, reply.signal);
     reply.closesConnection = true;
     reply.upgrade = (headers) => {
       const full = sessions.refusal();
@@ -113,7 +115,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     connection.isRefused = true;
     const reply = new NodeReply(lastResponse(incoming, socket), inFlight, connection.replies);
     reply.closesConnection = true;
-    const request = new NodeRequest(incoming, reply.signal);
+    const request = requestOf(incoming, reply.signal);
     handler(request, reply, framingFault(request));
   };
   server.on("connect", (incoming, socket) => answerLast(incoming, socket as Socket));

@@ -1,5 +1,6 @@
 // Request on node:http, and reading of its body.
 import type { IncomingMessage } from "node:http";
+import type { AddressOf } from "../access/trusted-proxies.ts";
 import { type BodyIntake, EdgeRequest } from "../body-intake.ts";
 import type { NodeReply } from "./reply.ts";
 
@@ -10,8 +11,8 @@ export class NodeRequest extends EdgeRequest {
   readonly signal: AbortSignal;
   readonly address: string;
 
-  /** `url`: path and query; default: as in the request line. */
-  constructor(incoming: IncomingMessage, signal: AbortSignal, url = incoming.url ?? "/") {
+  /** `url`: path and query; default: as in the request line. `addressOf`: see EdgeOptions. */
+  constructor(incoming: IncomingMessage, signal: AbortSignal, url = incoming.url ?? "/", addressOf?: AddressOf) {
     super();
     const queryAt = url.indexOf("?");
     this.method = incoming.method ?? "GET";
@@ -23,7 +24,8 @@ export class NodeRequest extends EdgeRequest {
       this.addHeader((rawHeaders[i] ?? "").toLowerCase(), rawHeaders[i + 1] ?? "");
     }
     this.signal = signal;
-    this.address = incoming.socket.remoteAddress ?? "";
+    const peer = incoming.socket.remoteAddress ?? "";
+    this.address = addressOf?.(peer, this.headers) ?? peer;
   }
 }
 

@@ -9,7 +9,7 @@ import { InFlight } from "../in-flight.ts";
 import { afterAccept } from "../port/shared-port.ts";
 import { SocketSessions } from "../socket/sessions.ts";
 import { ListenGate } from "./listen-gate.ts";
-import type { Native, NativeResponse } from "./native.ts";
+import type { Native, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsRequest } from "./request.ts";
 import { socketBehavior } from "./socket-behavior.ts";
 
@@ -23,6 +23,8 @@ export function uwsEdge(native: Native): OpenEdge {
     const inFlight = new InFlight();
     const intake = new BodyIntake(handler, options);
     const sessions = new SocketSessions(intake, inFlight, options);
+    const requestOf = (response: NativeResponse, request: NativeRequest): UwsRequest =>
+      new UwsRequest(response, request, inFlight, options.addressOf);
     const read = (response: NativeResponse, ours: UwsRequest): void => {
       const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
       // A rejected request is answered after this callback. If the response ended within the callback, uWS would process the
@@ -32,8 +34,8 @@ export function uwsEdge(native: Native): OpenEdge {
     };
     const app = native
       .App()
-      .ws("/*", socketBehavior(sessions, inFlight, read))
-      .any("/*", (response, request) => read(response, new UwsRequest(response, request, inFlight)));
+      .ws("/*", socketBehavior(sessions, requestOf, read))
+      .any("/*", (response, request) => read(response, requestOf(response, request)));
     const gate = await ListenGate.open({ native, app, host, port, sharesPort, onFull: options.onFull ?? (() => {}) });
     const retired = (): boolean => {
       if (sharesPort) afterAccept(() => gate.close());

@@ -1,4 +1,5 @@
 // Request on uWebSockets.js, with its reply. It copies everything from the native request, which is valid only during a callback.
+import type { AddressOf } from "../access/trusted-proxies.ts";
 import { EdgeRequest } from "../body-intake.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeRequest, NativeResponse } from "./native.ts";
@@ -12,7 +13,7 @@ export class UwsRequest extends EdgeRequest {
   readonly reply: UwsReply;
   readonly address: string;
 
-  constructor(response: NativeResponse, request: NativeRequest, inFlight: InFlight) {
+  constructor(response: NativeResponse, request: NativeRequest, inFlight: InFlight, addressOf?: AddressOf) {
     super();
     this.method = request.getCaseSensitiveMethod().toUpperCase();
     this.path = request.getUrl();
@@ -23,7 +24,8 @@ export class UwsRequest extends EdgeRequest {
       this.addHeader(name, value);
     });
     this.headerBytes = headerBytes;
-    this.address = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
+    const peer = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
+    this.address = addressOf?.(peer, this.headers) ?? peer;
     this.reply = new UwsReply(response, this.method === "HEAD", inFlight);
   }
 

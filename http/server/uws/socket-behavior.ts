@@ -1,10 +1,9 @@
 // WebSocket behavior of uWebSockets.js: its callbacks, which open a session for each connection and pass messages to it.
 import { MAX_BODY_BYTES } from "../body.ts";
-import type { InFlight } from "../in-flight.ts";
 import type { SocketListener } from "../socket/connection.ts";
 import { isHandshake, type SocketSessions } from "../socket/sessions.ts";
-import type { NativeResponse, NativeSocket, NativeSocketBehavior } from "./native.ts";
-import { UwsRequest } from "./request.ts";
+import type { NativeRequest, NativeResponse, NativeSocket, NativeSocketBehavior } from "./native.ts";
+import type { UwsRequest } from "./request.ts";
 import { UwsSocket } from "./socket.ts";
 
 /** Number of buffered bytes above which uWS drops messages. Never reached, because senders wait while bytes are buffered. */
@@ -23,7 +22,7 @@ interface OpenSocket {
  */
 export function socketBehavior(
   sessions: SocketSessions,
-  inFlight: InFlight,
+  requestOf: (response: NativeResponse, request: NativeRequest) => UwsRequest,
   read: (response: NativeResponse, request: UwsRequest) => void,
 ): NativeSocketBehavior {
   const sockets = new WeakMap<NativeSocket, OpenSocket>();
@@ -34,7 +33,7 @@ export function socketBehavior(
     maxBackpressure: MAX_BUFFERED_BYTES,
     idleTimeout: IDLE_SECS,
     upgrade(response, native, context) {
-      const request = new UwsRequest(response, native, inFlight);
+      const request = requestOf(response, native);
       const { headers, reply } = request;
       if (isHandshake(headers)) {
         const [key, protocol, extensions] = ["key", "protocol", "extensions"].map(

@@ -6,6 +6,7 @@ import { connect, type Socket } from "node:net";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MAX_BODY_BYTES } from "../../../http/server/body.ts";
+import type { EdgeHandler } from "../../../http/server/edge.ts";
 import { type EdgeName, listen } from "../../../http/server/listen.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { done, failure, finish, type Step, text } from "../../fixtures/fakes/fake-inference.ts";
@@ -561,6 +562,36 @@ for (const edge of loadableEdges()) {
         assert.match(error.message, /is not an address of this machine/);
         return true;
       });
+    });
+  });
+
+  describe(`clients of a proxy on the ${edge} edge`, () => {
+    const forwarded = { "x-forwarded-for": "203.0.113.1, 192.0.2.7" };
+
+    async function addressOf(host: string, trustedProxies: readonly string[]) {
+      const log = recordingLog();
+      const handle: EdgeHandler = (request, reply) => reply.send(200, {}, request.address);
+      const listener = await listen({ handle }, { host, port: 0, edge, log, trustedProxies });
+      const address = host.includes(":") ? `[${host}]` : host;
+      const ask = (method: string) => fetch(`http://${address}:${listener.port}/`, { method, headers: forwarded });
+      const addresses = [await (await ask("GET")).text(), await (await ask("POST")).text()];
+      listener.forceClose();
+      await listener.closed;
+      return { addresses, warnings: log.lines.filter(({ level }) => level === "warn") };
+    }
+
+    it("have their own addresses if the proxy is trusted", async () => {
+      for (const host of ["127.0.0.1", "::1"]) {
+        const { addresses, warnings } = await addressOf(host, ["127.0.0.0/8", "::1"]);
+        assert.deepEqual([addresses, warnings], [["192.0.2.7", "192.0.2.7"], []], host);
+      }
+    });
+
+    it("share the address of a proxy that is not trusted, which is logged once", async () => {
+      const { addresses, warnings } = await addressOf("127.0.0.1", ["10.0.0.0/8"]);
+      assert.deepEqual(addresses, ["127.0.0.1", "127.0.0.1"]);
+      assert.deepEqual([warnings.length, warnings[0]?.fields.proxy], [1, "127.0.0.1"]);
+      assert.match(warnings[0]!.message, /trusted_proxies/);
     });
   });
 }

@@ -1,6 +1,8 @@
 // Proxy configurations of deploy/ for nginx, HAProxy and Envoy, tested with the real programs in front of two servers. Envoy is
 // tested only if the variable ENVOY gives its path.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocket } from "ws";
@@ -27,7 +29,9 @@ for (const name of ["nginx", "haproxy", "envoy"] as const) {
     let proxy: RunningProxy;
 
     before(async () => {
-      servers = await Promise.all(["first", "second"].map((said) => startServer("node", { script: script(said) })));
+      servers = await Promise.all(
+        ["first", "second"].map((said) => startServer("node", { script: script(said), trustedProxies: ["127.0.0.1"] })),
+      );
       proxy = await startProxy(
         name,
         servers.map(({ listener }) => listener.port),
@@ -99,6 +103,20 @@ for (const name of ["nginx", "haproxy", "envoy"] as const) {
       const reply = await fetch(`${proxy.url}/v1/responses/resp_unknown`);
       assert.equal(reply.status, 404);
       assert.match(await reply.text(), /resp_unknown/);
+    });
+
+    it("tells the servers the addresses of its clients, whatever a client itself forwards", async () => {
+      for (const localAddress of ["127.0.0.7", "127.0.0.8"]) {
+        const request = get(`${proxy.url}/v1/models`, { localAddress, headers: { "x-forwarded-for": "192.0.2.1" } });
+        const [reply] = (await once(request, "response")) as [IncomingMessage];
+        reply.resume();
+        await once(reply, "end");
+        const lines = servers.flatMap(({ log }) => log.lines);
+        assert.ok(
+          lines.some(({ fields }) => fields.address === localAddress),
+          `${localAddress}: ${JSON.stringify(lines.at(-1))}`,
+        );
+      }
     });
 
     it("sends all requests to the other server when one stops, without an error", async () => {

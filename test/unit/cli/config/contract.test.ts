@@ -134,6 +134,7 @@ shutdown_delay_secs = 5
 shutdown_deadline_secs = 5
 stalled_reader_secs = 10
 keep_alive_interval = 5000
+trusted_proxies = ["10.0.0.0/8", "::1"]
 allowed_hosts = ["mcp.example"]
 cors_origins = ["https://chat.example"]
 mcp_max_sessions = 10

@@ -88,6 +88,14 @@ describe("the startup rules", () => {
     }
   });
 
+  it("expect a reverse proxy as an address or a range of addresses", () => {
+    const ranges = ["127.0.0.1", "10.0.0.0/8", "fd00::/8"];
+    assert.deepEqual([resolve({ flags: { "--trusted-proxies": ranges } }).troupe.trustedProxies].flat(), ranges);
+    for (const wrong of ["proxy.example", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/8/8", "127.0.0.1:80"]) {
+      assertRefused({ flags: { "--trusted-proxies": [wrong] } }, /--trusted-proxies expects an IP address or a range/);
+    }
+  });
+
   it("expect each origin as a browser sends it", () => {
     const { troupe } = resolve({ flags: { "--cors-origins": ["https://a.example:8443", "app://obsidian.md"] } });
     assert.deepEqual(troupe.corsOrigins, ["https://a.example:8443", "app://obsidian.md"]);

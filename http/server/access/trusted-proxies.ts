@@ -1,0 +1,78 @@
+// Trusted proxies: the address of a client behind reverse proxies, from the header X-Forwarded-For. Any client can write this
+// header, so only entries written by a trusted proxy count. Each proxy appends the address of the connection that it received.
+import { BlockList, isIP } from "node:net";
+
+/** Returns the address of the client of a request, given the remote address of its connection. */
+export type AddressOf = (peer: string, headers: ReadonlyMap<string, string>) => string;
+
+interface Range {
+  readonly address: string;
+  readonly family: "ipv4" | "ipv6";
+  /** Number of leading bits that addresses of the range share. */
+  readonly bits: number;
+}
+
+export class TrustedProxies {
+  readonly #trusted = new BlockList();
+  readonly #onIgnored: (peer: string) => void;
+  #hasIgnored = false;
+
+  /** `ranges`: see `isAddressRange`. `onIgnored` is called the first time that the header of an untrusted peer is ignored. */
+  constructor(ranges: readonly string[], onIgnored: (peer: string) => void) {
+    this.#onIgnored = onIgnored;
+    for (const text of ranges) {
+      const range = rangeOf(text);
+      if (range === null) throw new Error(`"${text}" is no range of addresses`);
+      this.#trusted.addSubnet(range.address, range.bits, range.family);
+    }
+  }
+
+  /**
+   * Returns the last address of the chain client, proxy, ..., peer that is not a trusted proxy; the first one if all are. A
+   * text that is no address, such as "unknown", ends the chain.
+   */
+  readonly addressOf: AddressOf = (peer, headers) => {
+    const forwarded = headers.get("x-forwarded-for");
+    if (forwarded === undefined) return peer;
+    if (!this.#isTrusted(peer)) {
+      if (!this.#hasIgnored) this.#onIgnored(peer);
+      this.#hasIgnored = true;
+      return peer;
+    }
+    const chain = forwarded.split(",");
+    let client = peer;
+    for (let entry = chain.pop(); entry !== undefined; entry = chain.pop()) {
+      const address = addressIn(entry.trim());
+      if (address === null) return client;
+      client = address;
+      if (!this.#isTrusted(address)) return client;
+    }
+    return client;
+  };
+
+  #isTrusted(address: string): boolean {
+    const family = isIP(address);
+    return family !== 0 && this.#trusted.check(address, family === 4 ? "ipv4" : "ipv6");
+  }
+}
+
+/** Returns true for an IP address, or a range of addresses such as 10.0.0.0/8 or fd00::/8. */
+export function isAddressRange(text: string): boolean {
+  return rangeOf(text) !== null;
+}
+
+function rangeOf(text: string): Range | null {
+  const [, address = "", suffix] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const version = isIP(address);
+  const most = version === 4 ? 32 : 128;
+  const bits = suffix === undefined ? most : Number(suffix);
+  if (version === 0 || bits > most) return null;
+  return { address, family: version === 4 ? "ipv4" : "ipv6", bits };
+}
+
+/** Returns the address in an entry, which may have a port (192.0.2.1:80, [2001:db8::1]:80); null if it is no address. */
+function addressIn(entry: string): string | null {
+  const [, inBrackets, withPort] = /^(?:\[(.+)\](?::\d+)?|([\d.]+):\d+)$/.exec(entry) ?? [];
+  const address = inBrackets ?? withPort ?? entry;
+  return isIP(address) === 0 ? null : address;
+}
