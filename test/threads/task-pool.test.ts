@@ -297,7 +297,9 @@ describe("a task pool", () => {
   it("refuses a task that finds no file descriptor for a module, and loads the module for the next one", async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-task-pool-"));
     t.after(() => rmSync(folder, { recursive: true, force: true }));
-    const module = join(folder, "module.mjs");
+    // Node also reads the package.json of a module, and fails with another error if it cannot.
+    const module = join(folder, "module.js");
+    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
     writeFileSync(module, "export const value = 5;");
     const program = fileURLToPath(new URL("../fixtures/actors/importing-pool.js", import.meta.url));
     const child = spawn(process.execPath, [program, module], { stdio: ["pipe", "pipe", "inherit"] });
