@@ -1,7 +1,10 @@
 // Grammars on real grammar threads, with the vocabularies of a real and of a tiny model: masks, forced tokens, and
 // isolation of one grammar from another.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { describe, it, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import type { GrammarHostOptions } from "../../../engines/decoding/grammar/host.ts";
@@ -457,6 +460,13 @@ describe("the grammar host", () => {
     assert.throws(() => grammar.open(), { code: "draining" });
     assert.throws(() => matcher.allowed(), ServerError);
     matcher.close();
+  });
+
+  it("says so if there is too little memory for a thread", async () => {
+    const program = fileURLToPath(new URL("../../fixtures/text/grammar-program.js", import.meta.url));
+    // 16 pages (1 MiB) are less than the grammar engine starts with.
+    const { stdout } = await promisify(execFile)(process.execPath, ["--wasm-max-mem-pages=16", program]);
+    assert.equal(stdout, "model_failed: a grammar thread could not start: there is too little memory; try again\n");
   });
 
   it("names the problem of a model file without a usable vocabulary", async (test) => {
