@@ -17,6 +17,13 @@ export function childrenOf(pid: number): number[] {
   });
 }
 
+/** Returns false for a process that has ended, also if its parent has not read its exit code yet (a zombie). */
+export function isRunning(pid: number): boolean {
+  const stat = orElse(() => readFileSync(`/proc/${pid}/stat`, "utf8"), "");
+  // The state follows the name, which is in parentheses and may contain any character.
+  return stat !== "" && stat[stat.lastIndexOf(")") + 2] !== "Z";
+}
+
 export function threadsOf(pid: number): number[] {
   return orElse(() => readdirSync(`/proc/${pid}/task`), []).map(Number);
 }

@@ -175,8 +175,10 @@ export const processFaults: readonly Fault[] = [
         limited(pid, "as", addressSpace(pid) + 8 * 2 ** 20);
         await sleep(ms);
         lifted(pid, "as", "unlimited");
-        // The process may have aborted because it ran out of memory.
-        await sleep(50);
+        // The process may abort because it ran out of memory. Writing its stack takes a while.
+        await sleep(200);
+        for (let waits = 0; server.isUp && /FATAL ERROR|# Fatal/.test(server.log) && waits < 50; waits++)
+          await sleep(100);
         if (!server.isUp) await startedAgain(server);
       });
     },

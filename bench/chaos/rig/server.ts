@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { createWriteStream, type WriteStream } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { WebSocket } from "ws";
-import { childrenOf } from "../../proc.ts";
+import { childrenOf, isRunning } from "../../proc.ts";
 
 const command = fileURLToPath(new URL("../../../../cli/troupe.mjs", import.meta.url));
 const startLimitMs = 180_000;
@@ -64,9 +64,12 @@ export class ChaosServer {
     return this.#child?.signalCode ?? this.#child?.exitCode ?? null;
   }
 
-  /** Process ids of the server's child processes (actors in separate processes). */
+  /**
+   * Process ids of the server's child processes (actors in separate processes) that run. A child that was started by a thread
+   * that has ended stays as a zombie, because only that thread's event loop would have read its exit code.
+   */
   get places(): number[] {
-    return this.#child === null ? [] : childrenOf(this.pid);
+    return this.#child === null ? [] : childrenOf(this.pid).filter(isRunning);
   }
 
   /** Starts the server and waits until it accepts requests. */

@@ -30,7 +30,7 @@ export function readHyperparameters(
   if (name !== architecture.name) throw invalidKey("general.architecture", name, `"${architecture.name}"`);
   const keys = new Keys(fields, name);
   const common = readCommon(architecture, keys, readVocabSize(tensors));
-  const { slidingRope = null, ropeAxes = null, ...traits } = architecture.readTraits?.(keys, common) ?? {};
+  const { rope = {}, ...traits } = architecture.readTraits?.(keys, common) ?? {};
   return {
     ...common,
     embeddingScale: 1,
@@ -45,7 +45,7 @@ export function readHyperparameters(
     expertInterval: 0,
     activation: "silu",
     ...traits,
-    ...readRopes(keys, common.rotated, common.trainedContext, factors, slidingRope, ropeAxes),
+    ...readRopes(keys, common.rotated, common.trainedContext, factors, rope),
   };
 }
 

@@ -70,6 +70,7 @@ export function mediaShape({ tokens, ropes, activation, ...sizes }: MediaShape):
     slides: [],
     activation,
     ropes,
+    queryRope: null,
     longRope: null,
   };
 }

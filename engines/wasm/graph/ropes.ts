@@ -13,6 +13,18 @@ export interface Rope {
    * (PassDescriptor.coordinates). Null: all pairs are rotated by the token's position.
    */
   readonly axes: Uint8Array | null;
+  /** Attention temperature, if this rope rotates queries only; absent otherwise. */
+  readonly temperature?: AttentionTemperature;
+}
+
+/**
+ * Attention temperature, as Llama 4 has it: queries are scaled by 1 + scale * ln(1 + floor(position / length)), so that scores
+ * stay sharp in long contexts.
+ */
+export interface AttentionTemperature {
+  readonly scale: number;
+  /** Number of positions that have the same factor. */
+  readonly length: number;
 }
 
 /** Number of coordinates of a token (time, row and column) for a rope in several dimensions. */
@@ -39,8 +51,10 @@ export interface SlidingRope {
 }
 
 export interface Ropes {
-  /** Rope 0 is the model's rope. If the sliding-window layers have their own rope, it is rope 1. */
+  /** Rope 0 is the model's rope. If the sliding-window layers, or all queries, have their own rope, it is rope 1. */
   readonly ropes: readonly Rope[];
+  /** Index of the rope of the queries of all layers; null = the rope of the keys. */
+  readonly queryRope: number | null;
   /** Replaces rope 0 if a sequence may have more than `beyond` tokens; null = never. */
   readonly longRope: { readonly beyond: number; readonly rope: Rope } | null;
 }
@@ -50,12 +64,35 @@ export const maxContext = 2 ** 31 - 1;
 export const defaultBase = 10_000;
 const baseRange = { above: 1, below: Number.POSITIVE_INFINITY };
 const originalKey = "rope.scaling.original_context_length";
+/** YaRN constants. */
+export interface Yarn {
+  /**
+   * Pairs with more than `fast` turns within the original context keep their frequency. Pairs with fewer than `slow` turns are
+   * scaled by the whole factor.
+   */
+  readonly fast: number;
+  readonly slow: number;
+  /** The magnitude is divided by 1 + 0.1 * logMultiplier * ln(factor); 0 = it is not. */
+  readonly logMultiplier: number;
+}
+
 /**
- * YaRN constants. Pairs with more than `fast` turns within the original context keep their frequency. Pairs with fewer
- * than `slow` turns are scaled by the whole factor. llama.cpp uses these constants for all architectures supported
- * here, and computes the magnitude from the factor. The keys rope.scaling.yarn_* have no effect in llama.cpp or here.
+ * Constants that llama.cpp uses for most architectures, whatever the keys rope.scaling.yarn_* say. Other architectures read
+ * these keys in `readTraits`.
  */
-const yarnTurns = { fast: 32, slow: 1 };
+export const usualYarn: Yarn = { fast: 32, slow: 1, logMultiplier: 0 };
+
+/** Properties of the ropes that an architecture reads from its own keys. */
+export interface RopeTraits {
+  /** Rope of the sliding-window layers; it becomes rope 1. */
+  readonly sliding?: SlidingRope;
+  /** See Rope.axes. */
+  readonly axes?: Uint8Array;
+  /** Default: usualYarn. */
+  readonly yarn?: Yarn;
+  /** Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding`. */
+  readonly temperatureScale?: number;
+}
 
 /** Computes the ropes of a model. Throws `model_file_invalid` or `unsupported` naming the key. */
 export function readRopes(
@@ -63,17 +100,16 @@ export function readRopes(
   rotated: number,
   trainedContext: number,
   factors: FrequencyFactors,
-  sliding: SlidingRope | null,
-  axes: Uint8Array | null,
+  { sliding, axes, yarn = usualYarn, temperatureScale = 0 }: RopeTraits,
 ): Ropes {
   const pairs = rotated / 2;
   const base = readBase(keys, "rope.freq_base", defaultBase);
   const original = keys.countOrNone(originalKey, maxContext) || trainedContext;
-  const scaling = readScaling(keys, rotated, base, original);
+  const scaling = readScaling(keys, { rotated, base, original, constants: yarn });
   const magnitude = scaling.magnitude * readRopeMagnitude(keys);
   const rope = (divisors: Float32Array | null): Rope => {
     const scaled = (plain: number, pair: number) => (plain * scaling.slowdown(pair)) / (divisors?.[pair] ?? 1);
-    return { frequencies: plainFrequencies(base, pairs).map(scaled), magnitude, axes };
+    return { frequencies: plainFrequencies(base, pairs).map(scaled), magnitude, axes: axes ?? null };
   };
   const { always, short, long } = factors;
   checkFactors("rope_freqs.weight", always, pairs);
@@ -84,9 +120,16 @@ export function readRopes(
     magnitude: sliding.magnitude,
     axes: null,
   };
+  const main = rope(always ?? short);
+  const hasLongRope = always === null && (short ?? long) !== null;
+  if (hasLongRope && temperatureScale !== 0)
+    throw keys.unsupported("attention.temperature_scale", "0 with a long rope");
+  const ropes: Rope[] = own ? [main, own] : [main];
+  if (temperatureScale !== 0) ropes.push({ ...main, temperature: { scale: temperatureScale, length: original } });
   return {
-    ropes: own ? [rope(always ?? short), own] : [rope(always ?? short)],
-    longRope: always === null && (short ?? long) ? { beyond: original, rope: rope(long) } : null,
+    ropes,
+    queryRope: temperatureScale === 0 ? null : ropes.length - 1,
+    longRope: hasLongRope ? { beyond: original, rope: rope(long) } : null,
   };
 }
 
@@ -119,7 +162,15 @@ interface RopeScaling {
   readonly magnitude: number;
 }
 
-function readScaling(keys: Keys, rotated: number, base: number, original: number): RopeScaling {
+/** What the scaling of frequencies depends on, except the factor. `original`: original context length in tokens. */
+interface ScalingInputs {
+  readonly rotated: number;
+  readonly base: number;
+  readonly original: number;
+  readonly constants: Yarn;
+}
+
+function readScaling(keys: Keys, inputs: ScalingInputs): RopeScaling {
   const type = keys.value("rope.scaling.type") ?? "linear";
   const factorKey = keys.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
   // A factor of 0 in the file means that the frequencies are not scaled.
@@ -132,23 +183,27 @@ function readScaling(keys: Keys, rotated: number, base: number, original: number
     case "longrope":
       return { slowdown: () => 1 / factor, magnitude: 1 };
     case "yarn":
-      return yarn(rotated, base, factor, original);
+      return yarnScaling(factor, inputs);
     default:
       throw keys.unsupported("rope.scaling.type", "none, linear, longrope or yarn");
   }
 }
 
-function yarn(rotated: number, base: number, factor: number, original: number): RopeScaling {
+function yarnScaling(factor: number, { rotated, base, original, constants }: ScalingInputs): RopeScaling {
   const pairThatTurns = (turns: number) =>
     (rotated * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(base));
-  const lastKept = Math.max(0, Math.floor(pairThatTurns(yarnTurns.fast)));
-  const firstWhollySlowed = Math.min(rotated - 1, Math.ceil(pairThatTurns(yarnTurns.slow)));
+  const lastKept = Math.max(0, Math.floor(pairThatTurns(constants.fast)));
+  const firstWhollySlowed = Math.min(rotated - 1, Math.ceil(pairThatTurns(constants.slow)));
   const ramp = Math.max(0.001, firstWhollySlowed - lastKept);
   return {
     slowdown: (pair) => {
       const slowed = Math.min(1, Math.max(0, (pair - lastKept) / ramp));
       return slowed / factor + (1 - slowed);
     },
-    magnitude: factor > 1 ? 1 + 0.1 * Math.log(factor) : 1,
+    magnitude: yarnMagnitude(factor, 1) / yarnMagnitude(factor, constants.logMultiplier),
   };
+}
+
+function yarnMagnitude(factor: number, multiplier: number): number {
+  return factor > 1 ? 1 + 0.1 * multiplier * Math.log(factor) : 1;
 }

@@ -1,6 +1,6 @@
 // Shape of a model: the sizes and traits from which its graph is built. Data only; hyperparameters.ts reads it from a
 // file.
-import type { Ropes, SlidingRope } from "./ropes.ts";
+import type { Ropes, RopeTraits } from "./ropes.ts";
 
 /** Activation of a feed-forward. "gelu" means the tanh approximation of GELU, "quickGelu" x * sigmoid(1.702 x). */
 export type Activation = "silu" | "gelu" | "quickGelu";
@@ -72,10 +72,7 @@ export interface OwnTraits extends Partial<Traits> {
    * dense feed-forward.
    */
   readonly experts?: CommonShape["experts"];
-  /** Rope of the sliding-window layers; it becomes rope 1. */
-  readonly slidingRope?: SlidingRope;
-  /** For each rotated pair, the index of the coordinate by which it is rotated (M-RoPE); see Rope.axes. */
-  readonly ropeAxes?: Uint8Array;
+  readonly rope?: RopeTraits;
 }
 
 export interface Hyperparameters extends CommonShape, Traits, Ropes {}

@@ -62,7 +62,7 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
       const at = products.ownSlab + slabColumn * floatBytes;
       const own = { at, stride, first, count: rows / headLength, n };
       if (norms) this.#normHeads(norms, own);
-      this.#rotate(rope, own);
+      this.#rotate(first < heads ? (plan.shape.queryRope ?? rope) : rope, own);
     }
   }
 
@@ -83,7 +83,9 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
     const stride = (heads + 2 * kvHeads) * headLength;
     norms.runInPlace(query, 0, at.joined, stride, n, heads * headLength);
     norms.runInPlace(key, 0, at.joined + heads * headLength * floatBytes, stride, n, kvHeads * headLength);
-    this.#rotate(rope, { at: at.joined, stride, first: 0, count: heads + kvHeads, n });
+    this.#rotate(plan.shape.queryRope ?? rope, { at: at.joined, stride, first: 0, count: heads, n });
+    const keys = at.joined + heads * headLength * floatBytes;
+    this.#rotate(rope, { at: keys, stride, first: heads, count: kvHeads, n });
   }
 
   #rotate(rope: number | null, { at, stride, count, n }: Heads): void {

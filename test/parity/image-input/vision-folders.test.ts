@@ -122,8 +122,7 @@ for (const kind of languageKinds) {
       assert.deepEqual(other, one);
     });
 
-    // The wasm engine does not support the text model of Mistral 3.
-    for (const engine of kind === "mistral3" ? (["llama"] as const) : (["wasm", "llama"] as const)) {
+    for (const engine of ["wasm", "llama"] as const) {
       it(`gives the logits of transformers after a prompt with the image on ${engine}`, async () => {
         const path = join(root, `${kind}-${engine}.gguf`);
         await writeAsGguf(folders.get("newer") as string, path, 1);

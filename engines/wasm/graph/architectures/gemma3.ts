@@ -32,7 +32,7 @@ export const gemma3: Architecture = {
       attentionScale: 1 / Math.sqrt(scored),
       logitSoftcap: keys.numberOr("final_logit_softcapping", caps, 0),
       ...sliding,
-      ...(sliding.window > 0 && { slidingRope: { base, magnitude: readRopeMagnitude(keys) } }),
+      ...(sliding.window > 0 && { rope: { sliding: { base, magnitude: readRopeMagnitude(keys) } } }),
     };
   },
   steps: (facts) =>

@@ -45,7 +45,7 @@ function readWindow(keys: Keys, { layers }: CommonShape): OwnTraits {
   const window = keys.countOrNone("attention.sliding_window", maxContext);
   if (window === 0) return {};
   const base = readBase(keys, "rope.freq_base_swa", defaultSlidingBase);
-  return { window, slides: readPattern(keys, layers), slidingRope: { base, magnitude: readRopeMagnitude(keys) } };
+  return { window, slides: readPattern(keys, layers), rope: { sliding: { base, magnitude: readRopeMagnitude(keys) } } };
 }
 
 function readPattern(keys: Keys, layers: number): readonly boolean[] {

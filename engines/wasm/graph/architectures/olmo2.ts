@@ -14,7 +14,7 @@ export const olmo2: Architecture = {
   readTraits(keys, shape) {
     const sliding = readSliding(keys, shape, 4);
     const base = readBase(keys, "rope.freq_base", defaultBase);
-    return { ...sliding, ...(sliding.window > 0 && { slidingRope: { base, magnitude: 1 } }) };
+    return { ...sliding, ...(sliding.window > 0 && { rope: { sliding: { base, magnitude: 1 } } }) };
   },
   steps: (facts) => [
     { kind: "norm", weight: null },

@@ -8,7 +8,7 @@ import { qwen2 } from "./qwen2.ts";
 export const qwen2vl: Architecture = {
   ...qwen2,
   name: "qwen2vl",
-  readTraits: (keys, shape) => ({ ropeAxes: readAxes(keys, shape) }),
+  readTraits: (keys, shape) => ({ rope: { axes: readAxes(keys, shape) } }),
 };
 
 /**

@@ -9,6 +9,7 @@ import { gemma3, gemmaEmbedding } from "./gemma3.ts";
 import { granite } from "./granite.ts";
 import { jinaBertV2 } from "./jina-bert-v2.ts";
 import { llama } from "./llama.ts";
+import { mistral3 } from "./mistral3.ts";
 import { modernBert } from "./modern-bert.ts";
 import { jinaBertV3, nomicBert, nomicBertMoe } from "./nomic-bert.ts";
 import { olmo2 } from "./olmo2.ts";
@@ -21,6 +22,7 @@ import { stablelm } from "./stablelm.ts";
 
 export const architectures: readonly Architecture[] = [
   llama,
+  mistral3,
   qwen2,
   qwen2vl,
   qwen3,

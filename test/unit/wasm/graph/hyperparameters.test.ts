@@ -105,6 +105,7 @@ describe("hyperparameters", () => {
         activation: "silu",
         alibi: 0,
         expertInterval: 0,
+        queryRope: null,
         longRope: null,
       });
       assert.equal(epsilon, Math.fround(1e-5));
@@ -370,6 +371,21 @@ describe("the keys of single architectures", () => {
     assertClose([slowed.magnitude], [1.5 * (1 + 0.1 * Math.log(8))]);
     for (const name of ["gemma3", "olmo2"]) assert.equal(readAs(name, scaled).ropes.length, 1);
     refuses({ "rope.freq_base_swa": 1e4 }, "unsupported", /freq_base_swa/, "gemma2");
+  });
+
+  it("give mistral3 the file's YaRN, and its queries a temperature that grows with the original context", () => {
+    const yarn = { "attention.key_length": 16, "rope.scaling.type": "yarn", "rope.scaling.factor": 16 };
+    const own = { ...yarn, "rope.scaling.original_context_length": 1024, "attention.temperature_scale": 0.1 };
+    const { ropes, queryRope } = readAs("mistral3", { ...own, "rope.scaling.yarn_log_multiplier": 1 });
+    assert.equal(queryRope, 1);
+    const [keys, queries] = ropes as [Rope, Rope];
+    assert.deepEqual(queries, { ...keys, temperature: { scale: 0.1, length: 1024 } });
+    assert.equal(keys.magnitude, 1, "the multiplier cancels the usual magnitude");
+    assertClose([readAs("mistral3", yarn).ropes[0]!.magnitude], [1 + 0.1 * Math.log(16)]);
+    assert.equal(readAs("mistral3", yarn).queryRope, null);
+    const turns = { ...own, "rope.scaling.yarn_beta_fast": 2 };
+    assert.notDeepEqual(readAs("mistral3", turns).ropes[0]!.frequencies, keys.frequencies);
+    refuses({ "rope.dimension_count": 4 }, "unsupported", /dimension_count is 4/, "mistral3");
   });
 
   it("give the four scales of granite, the last stored as a divisor", () => {
