@@ -1,6 +1,6 @@
-// Granite: llama with scales for the embedding, the scores, the residuals and the logits.
+// granite and granitemoe: Llama with scales for the embedding, the scores, the residuals and the logits.
 import type { Architecture } from "./architecture.ts";
-import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
+import { causalAttention, gatedFeedForward, preNormed, routedFeedForward } from "./decoder.ts";
 
 const scales = { above: 0, below: 1e6 };
 
@@ -24,4 +24,11 @@ export const granite: Architecture = {
     };
   },
   steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward()),
+};
+
+export const graniteMoe: Architecture = {
+  ...granite,
+  name: "granitemoe",
+  takesExperts: true,
+  steps: (facts) => preNormed(causalAttention(facts), facts.shape.experts ? routedFeedForward() : gatedFeedForward()),
 };

@@ -2,27 +2,32 @@
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Architecture } from "./architecture.ts";
 import { bert } from "./bert.ts";
+import { ernie45 } from "./ernie4-5.ts";
 import { euroBert, neoBert } from "./eurobert.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3, gemmaEmbedding } from "./gemma3.ts";
-import { granite } from "./granite.ts";
+import { granite, graniteMoe } from "./granite.ts";
 import { jinaBertV2 } from "./jina-bert-v2.ts";
 import { llama } from "./llama.ts";
 import { mistral3 } from "./mistral3.ts";
 import { modernBert } from "./modern-bert.ts";
 import { jinaBertV3, nomicBert, nomicBertMoe } from "./nomic-bert.ts";
 import { olmo2 } from "./olmo2.ts";
+import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2 } from "./qwen2.ts";
 import { qwen2vl } from "./qwen2vl.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3moe } from "./qwen3moe.ts";
+import { smollm3 } from "./smollm3.ts";
 import { stablelm } from "./stablelm.ts";
 
 export const architectures: readonly Architecture[] = [
   llama,
   mistral3,
+  smollm3,
+  ernie45,
   qwen2,
   qwen2vl,
   qwen3,
@@ -32,7 +37,9 @@ export const architectures: readonly Architecture[] = [
   gemma3,
   phi3,
   granite,
+  graniteMoe,
   olmo2,
+  olmoe,
   stablelm,
   bert,
   nomicBert,
