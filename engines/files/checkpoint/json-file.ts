@@ -1,6 +1,7 @@
 // JSON file of a checkpoint: read up to a maximum size; errors name the file.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
+import { openFailure } from "../open-failure.ts";
 import { isObject, type JsonObject } from "./config.ts";
 
 /** Maximum size of a JSON file. The index of the largest models has about 20 MB. */
@@ -35,9 +36,7 @@ async function openIfPresent(path: string): Promise<FileHandle | null> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
-    throw new ServerError("model_file_invalid", `${path} cannot be opened (${code}); check its permissions`, {
-      cause: error,
-    });
+    throw openFailure(error, `${path} cannot be opened (${code}); check its permissions`);
   }
 }
 

@@ -3,6 +3,7 @@
 // weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
+import { openFailure } from "../open-failure.ts";
 import { Cursor, type GgufValue, maxHeadBytes, WindowTooSmall } from "./cursor.ts";
 import { damagedFile, quote, truncatedFile } from "./invalid-file.ts";
 
@@ -111,9 +112,7 @@ async function openModelFile(path: string): Promise<FileHandle> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === "ENOENT" ? "there is no such file" : `it cannot be opened (${code})`;
-    throw new ServerError("model_file_invalid", `expected a GGUF model at ${path}, but ${reason}; check the path`, {
-      cause: error,
-    });
+    throw openFailure(error, `expected a GGUF model at ${path}, but ${reason}; check the path`);
   }
   throw new ServerError(
     "model_file_invalid",

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import { maxEntries } from "../gguf/reader.ts";
+import { openFailure } from "../open-failure.ts";
 import { type ReadableFile, readSafetensorsHead, type SafetensorsEntry, sizeProblem } from "./head.ts";
 
 export interface ShardTensor extends SafetensorsEntry {
@@ -123,11 +124,7 @@ async function openShard(path: string, fileCount: number) {
     if (error instanceof ServerError) throw error;
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === "ENOENT" ? "is missing" : `cannot be opened (${code})`;
-    throw new ServerError(
-      "model_file_invalid",
-      `${path} ${reason}; the model has ${fileCount} files, all needed: fetch it again`,
-      { cause: error },
-    );
+    throw openFailure(error, `${path} ${reason}; the model has ${fileCount} files, all needed: fetch it again`);
   }
 }
 

@@ -3,6 +3,7 @@
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
+import { openFailure } from "../../files/open-failure.ts";
 import { frequencyFactorNames } from "../graph/graph.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
 import type { FrequencyFactors } from "../graph/ropes.ts";
@@ -167,7 +168,7 @@ class Reader {
         descriptor = openSync(this.path(file), "r");
       } catch (cause) {
         const { code } = cause as NodeJS.ErrnoException;
-        throw new ServerError("model_file_invalid", `${this.path(file)} cannot be opened (${code})`, { cause });
+        throw openFailure(cause, `${this.path(file)} cannot be opened (${code})`);
       }
       this.#files.set(file, descriptor);
     }
