@@ -6,8 +6,12 @@ const passing: ReadonlySet<unknown> = new Set([
   ...["EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR", "EBUSY", "EIO", "ESTALE", "ETIMEDOUT"],
 ]);
 
-/** Creates the error for a failed open(): `model_failed`, after which the load is retried, or else `model_file_invalid`. */
-export function openFailure(cause: unknown, message: string): ServerError {
+/**
+ * Creates the error for a failed open(): `model_failed`, after which the load is retried, or else `model_file_invalid` with
+ * `advice` on what to do.
+ */
+export function openFailure(cause: unknown, problem: string, advice: string): ServerError {
   const { code } = cause as NodeJS.ErrnoException;
-  return new ServerError(passing.has(code) ? "model_failed" : "model_file_invalid", message, { cause });
+  if (passing.has(code)) return new ServerError("model_failed", `${problem}; try again`, { cause });
+  return new ServerError("model_file_invalid", `${problem}; ${advice}`, { cause });
 }

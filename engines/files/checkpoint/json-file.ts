@@ -36,7 +36,7 @@ async function openIfPresent(path: string): Promise<FileHandle | null> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
-    throw openFailure(error, `${path} cannot be opened (${code}); check its permissions`);
+    throw openFailure(error, `${path} cannot be opened (${code})`, "check its permissions");
   }
 }
 

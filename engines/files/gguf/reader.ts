@@ -112,7 +112,7 @@ async function openModelFile(path: string): Promise<FileHandle> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === "ENOENT" ? "there is no such file" : `it cannot be opened (${code})`;
-    throw openFailure(error, `expected a GGUF model at ${path}, but ${reason}; check the path`);
+    throw openFailure(error, `expected a GGUF model at ${path}, but ${reason}`, "check the path");
   }
   throw new ServerError(
     "model_file_invalid",

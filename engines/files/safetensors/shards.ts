@@ -124,7 +124,7 @@ async function openShard(path: string, fileCount: number) {
     if (error instanceof ServerError) throw error;
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === "ENOENT" ? "is missing" : `cannot be opened (${code})`;
-    throw openFailure(error, `${path} ${reason}; the model has ${fileCount} files, all needed: fetch it again`);
+    throw openFailure(error, `${path} ${reason}`, `the model has ${fileCount} files, all needed: fetch it again`);
   }
 }
 

@@ -168,7 +168,7 @@ class Reader {
         descriptor = openSync(this.path(file), "r");
       } catch (cause) {
         const { code } = cause as NodeJS.ErrnoException;
-        throw openFailure(cause, `${this.path(file)} cannot be opened (${code})`);
+        throw openFailure(cause, `${this.path(file)} cannot be opened (${code})`, "check its permissions");
       }
       this.#files.set(file, descriptor);
     }

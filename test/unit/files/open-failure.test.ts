@@ -9,7 +9,8 @@ import type { ServerError } from "../../../runtime/errors.ts";
 
 describe("a model's file that cannot be opened", () => {
   it("is tried again only if the reason may pass", () => {
-    const isRetried = (code: string) => openFailure(Object.assign(new Error(code), { code }), "text").retryable;
+    const isRetried = (code: string) =>
+      openFailure(Object.assign(new Error(code), { code }), "problem", "advice").retryable;
     for (const code of ["EMFILE", "ENFILE", "EIO", "ESTALE"]) assert.equal(isRetried(code), true, code);
     for (const code of ["ENOENT", "EACCES", "ENOTDIR", "ELOOP"]) assert.equal(isRetried(code), false, code);
   });
