@@ -125,6 +125,10 @@ export class Service {
     return store === null || replicas === null ? null : { store, replicas };
   }
 
+  get log(): Logger {
+    return this.#parts.log;
+  }
+
   get apiKeys(): Parts["apiKeys"] {
     return this.#parts.apiKeys;
   }

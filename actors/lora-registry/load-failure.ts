@@ -31,6 +31,7 @@ export function loadFailure({ model, alias, log }: Load, error: unknown): unknow
   }
   log.warn({ ...fields, reason: message.slice(0, loggedReason) }, "an adapter was not loaded");
   if (code === "model_file_invalid") return modelUnreadable(error);
+  if (code === "model_failed") return modelUnreadableNow(error);
   return code === "cancelled" ? shuttingDown() : error;
 }
 
@@ -47,6 +48,12 @@ export function notTaken(error: unknown): unknown {
 
 export function shuttingDown(): ServerError {
   return new ServerError("draining", "the server is shutting down; load the adapter on another one");
+}
+
+/** Returns the error for a model file that cannot be read for a passing reason. The message omits the file's path. */
+function modelUnreadableNow(cause: unknown): ServerError {
+  const text = "the model's own file cannot be read now; try again, and see the server's log for the reason";
+  return new ServerError("lora_storage_unavailable", text, { cause });
 }
 
 /** Returns the error for an unreadable model file. The message omits the file's path, which is only logged. */

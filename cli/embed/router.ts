@@ -1,5 +1,6 @@
 // Router: handlers with which another server serves the routes of an embedded troupe. All routers of a troupe share its models.
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { TrustedProxies } from "../../http/server/access/trusted-proxies.ts";
 import { Mount } from "../../http/server/mount/mount.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Config } from "../config/config.ts";
@@ -57,6 +58,7 @@ export function mountRouter(
     spoolFolder: app.spoolFolder,
     maxBodyBytesInFlight,
     requestTimeoutMs: requestTimeoutSecs * 1000,
+    addressOf: new TrustedProxies([troupe.trustedProxies ?? []].flat(), service.log).addressOf,
   });
   return {
     mount,

@@ -229,12 +229,12 @@ export class Responses implements RunOwner {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
-    // A pending save must not reach the store after the deletion, so wait for it.
-    await this.saver.readable(id);
-    const wasEnded =
-      run !== undefined || (this.#replicas !== null && (await this.#forgetElsewhere(id, this.#replicas)));
+    let wasEnded = run !== undefined;
     let wasKept = false;
     try {
+      // A pending save must not reach the store after the deletion, so wait for it.
+      await this.saver.readable(id);
+      wasEnded ||= this.#replicas !== null && (await this.#forgetElsewhere(id, this.#replicas));
       wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     } catch (error) {
       // The end of this response is not stored, so the store would show it as running. The deletion is therefore retried.

@@ -36,7 +36,7 @@ interface ListeningApp {
 /** Serves `app` on an address. Throws config_invalid if the address is unavailable. */
 export async function listen(app: ListeningApp, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
-  const proxies = new TrustedProxies(options.trustedProxies ?? [], untrustedWarning(options.log));
+  const proxies = new TrustedProxies(options.trustedProxies ?? [], options.log);
   const server = await open(app.handle, {
     addressOf: proxies.addressOf,
     onFull: fullWarning(options.log),
@@ -49,15 +49,6 @@ export async function listen(app: ListeningApp, options: ListenOptions): Promise
   if (risk !== null) options.log.warn({ port: server.port }, risk);
   options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge`);
   return Object.assign(server, { edgeName: name });
-}
-
-/** Creates a callback that logs the address of a proxy that is not trusted. */
-function untrustedWarning(log: Log): (peer: string) => void {
-  return (peer) => {
-    const text =
-      "requests come through a proxy, so all its clients without API keys count as one: add the proxy to trusted_proxies";
-    log.warn({ proxy: peer }, text);
-  };
 }
 
 /** Creates a callback that logs rejected connections, at most once per WARN_EVERY_MS. */

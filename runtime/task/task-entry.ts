@@ -1,7 +1,7 @@
 // Entry point of a task worker, started by task-worker.ts. Handles commands one at a time, in order of arrival.
-import { closeSync, openSync } from "node:fs";
 import { getHeapStatistics } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
+import { isOutOfDescriptors } from "../descriptor-errors.ts";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { threadNumber } from "../thread/system-thread.ts";
 import { LoadingFlag } from "./loading-flag.ts";
@@ -88,34 +88,6 @@ function clientError(error: unknown): ServerError {
   }
   process.stderr.write(`a task failed: ${error instanceof Error ? error.stack : String(error)}\n`);
   return new ServerError("internal", "internal error while the request was read; details are in the server's log");
-}
-
-/** Returns whether the process or the machine has no free file descriptor. A failed import says so in different ways. */
-function isOutOfDescriptors(error: unknown): boolean {
-  if (!(error instanceof Error && "code" in error)) return false;
-  switch (error.code) {
-    case "EMFILE":
-    case "ENFILE":
-      return true;
-    // Node 24 could not read the package.json of a module.
-    case "ERR_INVALID_PACKAGE_CONFIG":
-      return error.message.includes("too many open files");
-    // Node 20 takes a package.json that it cannot read for a missing one.
-    case "MODULE_NOT_FOUND":
-    case "ERR_MODULE_NOT_FOUND":
-      return !canOpenFile();
-    default:
-      return false;
-  }
-}
-
-function canOpenFile(): boolean {
-  try {
-    closeSync(openSync(process.execPath, "r"));
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function heapBytes(): number {

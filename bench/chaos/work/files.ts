@@ -11,7 +11,7 @@ export async function files({ server, dice, ledger, others, what, limitMs }: Wor
   if (!(await ledger.judge(what, upload, server, await stuckIsBroken(upload, what, ledger)))) return;
   const { id } = upload.json as unknown as { id: string };
   const reader = others();
-  const lost = ledger.mayLose ? ["file_not_found"] : [];
+  const lost = ledger.mayLose ? ["file_not_found", "file_elided"] : [];
   const read = await answered(`${reader.url}/v1/files/${id}/content`, {}, limitMs);
   if (await ledger.judge(`${what}, read`, read, reader, await stuckIsBroken(read, what, ledger), lost)) {
     if (read.text !== content)

@@ -367,7 +367,7 @@ export const troupeKeys = {
     default: null,
     repeats: true,
     commands: ["serve"],
-    help: "Address or range of addresses of a reverse proxy, such as 10.0.0.0/8; repeatable. A request from it belongs to the client that its header X-Forwarded-For names; unset = the header is ignored",
+    help: "Address of a reverse proxy, or a range of addresses such as 192.0.2.8/30 that has no clients; repeatable. A request from it belongs to the client that its header X-Forwarded-For names; unset = the header is ignored",
   },
   allowedHosts: {
     ...texts("a host name", "HOST"),

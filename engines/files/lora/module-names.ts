@@ -17,11 +17,11 @@ export interface ModuleMatrix {
  * Model families, by `general.architecture`, whose files interleave the rows of the two halves of each query and key
  * head.
  */
-const turnedFamilies = ["llama", "arcee", "granite", "minicpm", "mistral3", "olmo", "smollm3"];
+const turnedFamilies = ["llama", "arcee", "granite", "granitemoe", "minicpm", "mistral3", "olmo", "smollm3"];
 /** Model families whose files keep all matrices unchanged. */
 const plainFamilies = [
   ...["qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "stablelm", "starcoder2"],
-  ...["cohere2", "command-r", "exaone4", "olmo2", "seed_oss"],
+  ...["cohere2", "command-r", "ernie4_5", "exaone4", "olmo2", "olmoe", "seed_oss"],
 ];
 
 const inBlock: ReadonlyMap<string, string> = new Map([

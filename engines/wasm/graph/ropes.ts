@@ -90,7 +90,7 @@ export interface RopeTraits {
   readonly axes?: Uint8Array;
   /** Default: usualYarn. */
   readonly yarn?: Yarn;
-  /** Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding`. */
+  /** Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding` and `axes`. */
   readonly temperatureScale?: number;
 }
 
@@ -121,6 +121,9 @@ export function readRopes(
     axes: null,
   };
   const main = rope(always ?? short);
+  if (temperatureScale !== 0 && (sliding !== undefined || axes !== undefined)) {
+    throw new Error("a rope with an attention temperature excludes other ropes");
+  }
   const hasLongRope = always === null && (short ?? long) !== null;
   if (hasLongRope && temperatureScale !== 0)
     throw keys.unsupported("attention.temperature_scale", "0 with a long rope");

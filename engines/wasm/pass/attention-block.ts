@@ -62,7 +62,7 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
       const at = products.ownSlab + slabColumn * floatBytes;
       const own = { at, stride, first, count: rows / headLength, n };
       if (norms) this.#normHeads(norms, own);
-      this.#rotate(first < heads ? (plan.shape.queryRope ?? rope) : rope, own);
+      this.#rotate(first < heads ? this.#queryRope(rope) : rope, own);
     }
   }
 
@@ -83,9 +83,14 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
     const stride = (heads + 2 * kvHeads) * headLength;
     norms.runInPlace(query, 0, at.joined, stride, n, heads * headLength);
     norms.runInPlace(key, 0, at.joined + heads * headLength * floatBytes, stride, n, kvHeads * headLength);
-    this.#rotate(plan.shape.queryRope ?? rope, { at: at.joined, stride, first: 0, count: heads, n });
+    this.#rotate(this.#queryRope(rope), { at: at.joined, stride, first: 0, count: heads, n });
     const keys = at.joined + heads * headLength * floatBytes;
     this.#rotate(rope, { at: keys, stride, first: heads, count: kvHeads, n });
+  }
+
+  /** Returns the rope of the queries of a step, given that of its keys. */
+  #queryRope(rope: number | null): number | null {
+    return rope === null ? null : (this.#parts.plan.shape.queryRope ?? rope);
   }
 
   #rotate(rope: number | null, { at, stride, count, n }: Heads): void {

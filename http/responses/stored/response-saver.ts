@@ -20,11 +20,12 @@ const LONGEST_RETRY = 80;
  * restoring a deleted response.
  */
 const RETRIES = 60;
-/**
- * Number of retries of a save while the response runs. With the intervals above they end before the client gets the id without
- * the save, MOST_HELD_MS after the first attempt.
- */
+/** Time in ms in which a save is retried while the response runs. Then the client gets the id without the save (MOST_HELD_MS). */
+const RETRY_WHILE_RUNNING_MS = 1000;
+/** Number of these retries. */
 const RETRIES_WHILE_RUNNING = 4;
+/** Errors of a store that is not away but overloaded. While the response runs, its save is not retried after them. */
+const overloaded: readonly string[] = ["timeout", "mailbox_full"];
 /** Maximum time in ms for which a reader of a response waits for its pending save. */
 const MOST_WAIT_MS = 10_000;
 /** Maximum number of concurrent saves of long responses. */
@@ -113,7 +114,12 @@ export class ResponseSaver {
 
   /** Stores a running response. If all attempts fail, logs the error and throws it. */
   async add(record: StoredResponse): Promise<void> {
-    const adding = this.#retried(() => this.#store.add(record), RETRIES_WHILE_RUNNING);
+    const untilMs = performance.now() + RETRY_WHILE_RUNNING_MS;
+    const isWorthIt = (failures: number, error: unknown): boolean => {
+      if (error instanceof ServerError && overloaded.includes(error.code)) return false;
+      return failures < RETRIES_WHILE_RUNNING && performance.now() < untilMs;
+    };
+    const adding = this.#retried(() => this.#store.add(record), isWorthIt);
     this.#track(record.id, adding);
     try {
       await adding;
@@ -149,21 +155,25 @@ export class ResponseSaver {
     const isThere = await wasAdded;
     const put = (): Promise<void> => this.#put(response, isThere);
     const save = response.isLong ? () => this.#longSaves.pass(put, response.client) : put;
-    await this.#retried(save, RETRIES, (error) => this.#notKept(response, error)).catch(() => {});
+    const isWorthIt = (failures: number, error: unknown): boolean => {
+      if (failures === 0) this.#notKept(response, error);
+      return failures < RETRIES;
+    };
+    await this.#retried(save, isWorthIt).catch(() => {});
   }
 
   /**
-   * Saves, and retries a failed save. Calls `onFirst` with the first error. Throws the last error if no attempt succeeds, if the record
-   * is too large, or if the server has stopped meanwhile.
+   * Saves, and retries a failed save while `isWorthIt`, which gets the number of earlier failures and the error. Throws the last error
+   * if no attempt succeeds, if the record is too large, or if the server has stopped meanwhile.
    */
-  async #retried(save: () => Promise<void>, retries: number, onFirst?: (error: unknown) => void): Promise<void> {
+  async #retried(save: () => Promise<void>, isWorthIt: (failures: number, error: unknown) => boolean): Promise<void> {
     let waitMs = this.#retryMs;
     for (let failures = 0; ; failures++) {
       try {
         return await save();
       } catch (error) {
-        if (failures === 0) onFirst?.(error);
-        if (isTooLarge(error) || failures >= retries || (failures > 0 && this.#stop.signal.aborted)) throw error;
+        const isOver = failures > 0 && this.#stop.signal.aborted;
+        if (!isWorthIt(failures, error) || isTooLarge(error) || isOver) throw error;
       }
       // The wait does not count against the limit on concurrent saves, so other responses can be saved during it.
       await sleep(waitMs, undefined, { signal: this.#stop.signal }).catch(() => {});

@@ -1,9 +1,14 @@
 // Trusted proxies: the address of a client behind reverse proxies, from the header X-Forwarded-For. Any client can write this
 // header, so only entries written by a trusted proxy count. Each proxy appends the address of the connection that it received.
 import { BlockList, isIP } from "node:net";
+import type { Log } from "../../observe/log.ts";
 
 /** Returns the address of the client of a request, given the remote address of its connection. */
 export type AddressOf = (peer: string, headers: ReadonlyMap<string, string>) => string;
+
+const untrusted =
+  "a request has the header X-Forwarded-For, which is ignored: if it comes from a proxy of yours, add the proxy to trusted_proxies; " +
+  "otherwise all its clients without API keys count as one";
 
 interface Range {
   readonly address: string;
@@ -14,12 +19,12 @@ interface Range {
 
 export class TrustedProxies {
   readonly #trusted = new BlockList();
-  readonly #onIgnored: (peer: string) => void;
+  readonly #log: Pick<Log, "warn">;
   #hasIgnored = false;
 
-  /** `ranges`: see `isAddressRange`. `onIgnored` is called the first time that the header of an untrusted peer is ignored. */
-  constructor(ranges: readonly string[], onIgnored: (peer: string) => void) {
-    this.#onIgnored = onIgnored;
+  /** `ranges`: see `isAddressRange`. `log` gets a warning the first time that the header of an untrusted peer is ignored. */
+  constructor(ranges: readonly string[], log: Pick<Log, "warn">) {
+    this.#log = log;
     for (const text of ranges) {
       const range = rangeOf(text);
       if (range === null) throw new Error(`"${text}" is no range of addresses`);
@@ -35,8 +40,11 @@ export class TrustedProxies {
     const forwarded = headers.get("x-forwarded-for");
     if (forwarded === undefined) return peer;
     if (!this.#isTrusted(peer)) {
-      if (!this.#hasIgnored) this.#onIgnored(peer);
-      this.#hasIgnored = true;
+      // Node does not know the address of a connection that has just closed.
+      if (peer !== "" && !this.#hasIgnored) {
+        this.#hasIgnored = true;
+        this.#log.warn({ peer }, untrusted);
+      }
       return peer;
     }
     const chain = forwarded.split(",");

@@ -2,6 +2,7 @@
 // node:http requests. Body limits are the same as in the other front ends.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ServerError } from "../../../runtime/errors.ts";
+import type { AddressOf } from "../access/trusted-proxies.ts";
 import { BodyIntake } from "../body-intake.ts";
 import type { BodyLimits, EdgeHandler, EdgeServer } from "../edge.ts";
 import { InFlight } from "../in-flight.ts";
@@ -13,6 +14,8 @@ import { FetchRequest, receiveBody } from "./fetch-request.ts";
 export interface MountOptions extends BodyLimits {
   /** Path prefix of the requests, such as "/ai"; "": no prefix. */
   readonly basePath: string;
+  /** Returns the address of a node:http request's client; default: the remote address of its connection. */
+  readonly addressOf?: AddressOf;
 }
 
 /** node:http request passed on by a framework. A body parser of the framework may have set `body`. */
@@ -22,6 +25,7 @@ export class Mount {
   readonly #basePath: string;
   readonly #handler: EdgeHandler;
   readonly #intake: BodyIntake;
+  readonly #addressOf: AddressOf | undefined;
   readonly #inFlight = new InFlight();
   /** EdgeServer without a port, used by the caller to close this front end. */
   readonly server: EdgeServer;
@@ -29,6 +33,7 @@ export class Mount {
   constructor(handler: EdgeHandler, options: MountOptions) {
     this.#basePath = options.basePath;
     this.#handler = handler;
+    this.#addressOf = options.addressOf;
     this.#intake = new BodyIntake(handler, options);
     this.server = this.#inFlight.server({ port: 0, stopAccepting: () => {}, stop: () => this.#intake.stop() });
   }
@@ -55,7 +60,8 @@ export class Mount {
       return;
     }
     const reply = new NodeReply(response, this.#inFlight, new Set());
-    const request = new NodeRequest(incoming, reply.signal, `${path ?? pathname}${url.slice(pathname.length)}`);
+    const ownUrl = `${path ?? pathname}${url.slice(pathname.length)}`;
+    const request = new NodeRequest(incoming, reply.signal, ownUrl, this.#addressOf);
     if (path === null) this.#handler(request, reply, this.#elsewhere());
     else if (!incoming.readableDidRead) readBody(incoming, request, reply, this.#intake);
     else if (incoming.body === undefined) this.#handler(request, reply, bodyIsRead());

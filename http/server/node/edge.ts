@@ -29,6 +29,8 @@ const IDLE_LIMIT_MS = 10_000;
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
+  // The size of all headers is limited instead. Above the default, 2000 lines, node would drop the last headers.
+  maxHeadersCount: 0,
   headersTimeout: IDLE_LIMIT_MS,
   keepAliveTimeout: IDLE_LIMIT_MS,
   // node's request timeout is disabled, because BodyIntake enforces the deadlines of bodies.

@@ -590,7 +590,7 @@ for (const edge of loadableEdges()) {
     it("share the address of a proxy that is not trusted, which is logged once", async () => {
       const { addresses, warnings } = await addressOf("127.0.0.1", ["10.0.0.0/8"]);
       assert.deepEqual(addresses, ["127.0.0.1", "127.0.0.1"]);
-      assert.deepEqual([warnings.length, warnings[0]?.fields.proxy], [1, "127.0.0.1"]);
+      assert.deepEqual([warnings.length, warnings[0]?.fields.peer], [1, "127.0.0.1"]);
       assert.match(warnings[0]!.message, /trusted_proxies/);
     });
   });

@@ -2,6 +2,7 @@
 // its event loop. Instead it sleeps on its control words and receives messages synchronously, so one wake-up serves
 // many matchers. The thread ends at the first failure of the grammar engine, or when the thread that started it ends.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { isOutOfDescriptors } from "../../../../runtime/descriptor-errors.ts";
 import { ServerError, toErrorRecord } from "../../../../runtime/errors.ts";
 import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
 import { Control } from "./control.ts";
@@ -38,16 +39,17 @@ async function load(): Promise<Languages | null> {
     report({ type: "ready", thread });
     return languages;
   } catch (error) {
-    report({ type: "unusable", error: toErrorRecord(error instanceof ServerError ? error : notStarted(error)) });
+    report({ type: "unusable", error: toErrorRecord(lackOf(error) ?? error) });
     return null;
   }
 }
 
-/** Returns the error of a start that failed for another reason than the model's file, such as lack of memory. */
-function notStarted(error: unknown): ServerError {
-  const text = error instanceof Error ? error.message : String(error);
-  const reason = /out of memory|could not allocate/i.test(text) ? "there is too little memory" : text;
-  return new ServerError("model_failed", `a grammar thread could not start: ${reason}; try again`);
+/** Returns the error of a start that failed for lack of memory or file descriptors; null for another reason. */
+function lackOf(error: unknown): ServerError | null {
+  const isMemory = error instanceof Error && /out of memory|could not allocate/i.test(error.message);
+  if (!isMemory && !isOutOfDescriptors(error)) return null;
+  const what = isMemory ? "too little memory" : "no free file descriptor";
+  return new ServerError("model_failed", `a grammar thread could not start: there is ${what}; try again`);
 }
 
 /** Processes messages and computes token masks until the grammar engine fails. */

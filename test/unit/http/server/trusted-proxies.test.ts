@@ -6,7 +6,7 @@ const inNetwork = ["10.0.0.0/8", "fd00::/8", "127.0.0.1"];
 
 function addressOf(peer: string, forwarded: string | null, ranges: readonly string[] = inNetwork): string {
   const headers = new Map(forwarded === null ? [] : [["x-forwarded-for", forwarded]]);
-  return new TrustedProxies(ranges, () => {}).addressOf(peer, headers);
+  return new TrustedProxies(ranges, { warn: () => {} }).addressOf(peer, headers);
 }
 
 describe("trusted proxies", () => {
@@ -41,13 +41,13 @@ describe("trusted proxies", () => {
   });
 
   it("report the first untrusted peer that forwards addresses, once", () => {
-    const ignored: string[] = [];
-    const proxies = new TrustedProxies(["10.0.0.0/8"], (peer) => ignored.push(peer));
+    const ignored: unknown[] = [];
+    const proxies = new TrustedProxies(["10.0.0.0/8"], { warn: (fields) => ignored.push(fields) });
     const forwarding = new Map([["x-forwarded-for", "192.0.2.7"]]);
     proxies.addressOf("172.16.0.1", new Map());
     proxies.addressOf("10.0.0.1", forwarding);
     assert.deepEqual(ignored, []);
-    for (const peer of ["172.16.0.1", "172.16.0.2"]) proxies.addressOf(peer, forwarding);
-    assert.deepEqual(ignored, ["172.16.0.1"]);
+    for (const peer of ["", "172.16.0.1", "172.16.0.2"]) proxies.addressOf(peer, forwarding);
+    assert.deepEqual(ignored, [{ peer: "172.16.0.1" }]);
   });
 });
