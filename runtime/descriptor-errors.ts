@@ -1,7 +1,7 @@
 // Errors for lack of file descriptors. Node.js and its module loader report it in several ways.
 import { closeSync, openSync } from "node:fs";
 
-/** Returns whether the process or the machine has no free file descriptor. A failed import says so in different ways. */
+/** Returns whether an error was caused by a lack of file descriptors, of the process or of the machine. */
 export function isOutOfDescriptors(error: unknown): boolean {
   if (!(error instanceof Error && "code" in error)) return false;
   switch (error.code) {

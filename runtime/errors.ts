@@ -207,7 +207,7 @@ const codes = {
   },
   lora_storage_unavailable: {
     retryable: true,
-    meaning: "The server has no disk space for the adapter.",
+    meaning: "The server has no disk space for the adapter, or cannot read the model's file now.",
   },
   lora_device_load_failed: {
     retryable: true,

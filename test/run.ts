@@ -63,8 +63,8 @@ const slowestFilesShown = 20;
 /** Durations of the finished test files. */
 const fileDurations: { readonly name: string; readonly ms: number }[] = [];
 /**
- * Signal of a process that V8 ended because one of its own checks failed. The tests cannot cause it with JavaScript, and
- * Node 24 has such defects; see docs/decisions. A file that ends so is run once more, and both runs are shown.
+ * Signal of a process that V8 aborted because an internal check failed. JavaScript cannot cause it, but defects of Node 24 do
+ * (docs/decisions.md). The file is run once more. Of the first run, only V8's message is printed.
  */
 const v8Signal = "SIGTRAP";
 const crashLinesShown = 40;

@@ -50,9 +50,9 @@ export function shuttingDown(): ServerError {
   return new ServerError("draining", "the server is shutting down; load the adapter on another one");
 }
 
-/** Returns the error for a model file that cannot be read for a passing reason. The message omits the file's path. */
+/** Returns the error for a model file that cannot be read because of a temporary failure. The message omits the file's path. */
 function modelUnreadableNow(cause: unknown): ServerError {
-  const text = "the model's own file cannot be read now; try again, and see the server's log for the reason";
+  const text = "the model's own file cannot be read at the moment (the reason is in the server's log); try again";
   return new ServerError("lora_storage_unavailable", text, { cause });
 }
 

@@ -60,7 +60,7 @@ export async function comparePerplexity(
         `${chunkTokens * windowTokens} tokens of the README of ${texts.join(", ")} each, in windows of ${windowTokens}, ` +
         "teacher-forced, on llama.cpp with KV as f16. Both files are made from the same file and have the same type for each " +
         "tensor. KL: mean Kullback-Leibler divergence from the model that both are made from, llama.cpp's and ours. After ±: " +
-        "standard error of the difference at each position. Types in " +
+        "standard error of the mean difference. Types in " +
         "blocks of 256 use the model with zeros around its matrices (test/fixtures/models/padded-model.ts). The default model " +
         `is Q4_1 itself, so Q4_1 is exact.${hasImportance ? importanceMethod : ""}`,
       body: table(["type", "llama.cpp's", "ours", "over", "KL", "our KL", "more KL", ...errors], rows),

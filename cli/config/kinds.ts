@@ -121,7 +121,7 @@ const addressRange = z.string().refine(isAddressRange);
 /** One IP address or range of addresses, or a list of them in a file. */
 export const addressRanges = {
   type: z.union([addressRange, z.array(addressRange).min(1).readonly()]),
-  expects: "an IP address or a range such as 192.0.2.8/30",
+  expects: "an IP address or a range in CIDR notation such as 192.0.2.8/30",
   shows: "RANGE",
   read: asIs,
 };

@@ -7,10 +7,10 @@ import type { ChaosServer } from "../rig/server.ts";
 import { type Fault, type FaultTarget, partEnded } from "./fault.ts";
 
 const always = (): boolean => true;
-/** Threads of a server beside the state thread, whose end makes the store unreachable. */
+/** Threads of a server, except the state thread: its end is a fault of its own, because it makes the store unreachable. */
 const threads = ["generation", "tools", "text"];
 /**
- * Ends a thread. Delayed by setImmediate: the inspector evaluates code in the middle of Node's own functions, where no thread ends in
+ * Code that ends the thread in which it is evaluated. Delayed by setImmediate: the inspector evaluates code in the middle of Node's own functions, where no thread ends in
  * reality, and Node 20 aborts if a thread ends there.
  */
 const endOfThread = "setImmediate(() => process.exit(1))";

@@ -367,7 +367,7 @@ export const troupeKeys = {
     default: null,
     repeats: true,
     commands: ["serve"],
-    help: "Address of a reverse proxy, or a range of addresses such as 192.0.2.8/30 that has no clients; repeatable. A request from it belongs to the client that its header X-Forwarded-For names; unset = the header is ignored",
+    help: "IP address of a trusted reverse proxy, or a range in CIDR notation such as 192.0.2.8/30; repeatable. Requests from it are attributed to the client address in X-Forwarded-For. The range must not contain clients, which could forge the header; unset = the header is ignored",
   },
   allowedHosts: {
     ...texts("a host name", "HOST"),

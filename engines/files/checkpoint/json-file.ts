@@ -1,20 +1,20 @@
 // JSON file of a checkpoint: read up to a maximum size; errors name the file.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
-import { openFailure } from "../open-failure.ts";
+import { accessFailure } from "../access-failure.ts";
 import { isObject, type JsonObject } from "./config.ts";
 
 /** Maximum size of a JSON file. The index of the largest models has about 20 MB. */
 const maxBytes = 64 * 1024 * 1024;
 
-/** Reads a JSON object; null if there is no such file. Throws `model_file_invalid`. */
+/** Reads a JSON object; null if there is no such file. Throws the errors of accessFailure. */
 export async function readJsonObject(path: string): Promise<JsonObject | null> {
   const value = await readJsonValue(path);
   if (value === null || isObject(value)) return value;
   throw invalidJson(path, "it is not a JSON object");
 }
 
-/** Reads a JSON value; null if there is no such file. Throws `model_file_invalid`. */
+/** Reads a JSON value; null if there is no such file. Throws the errors of accessFailure. */
 export async function readJsonValue(path: string): Promise<unknown> {
   const file = await openIfPresent(path);
   if (file === null) return null;
@@ -36,7 +36,7 @@ async function openIfPresent(path: string): Promise<FileHandle | null> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
-    throw openFailure(error, `${path} cannot be opened (${code})`, "check its permissions");
+    throw accessFailure(error, `${path} cannot be opened (${code})`, "check its permissions");
   }
 }
 

@@ -3,7 +3,7 @@
 // weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
-import { openFailure } from "../open-failure.ts";
+import { accessFailure } from "../access-failure.ts";
 import { Cursor, type GgufValue, maxHeadBytes, WindowTooSmall } from "./cursor.ts";
 import { damagedFile, quote, truncatedFile } from "./invalid-file.ts";
 
@@ -64,7 +64,7 @@ export interface HeadBytes {
   readonly fileBytes: number;
 }
 
-/** Reads the bytes of a file's header. Throws ServerError `model_file_invalid`. */
+/** Reads the bytes of a file's header. Throws the errors of accessFailure. */
 export async function readHeadBytes(path: string): Promise<HeadBytes> {
   const file = await openModelFile(path);
   try {
@@ -112,7 +112,7 @@ async function openModelFile(path: string): Promise<FileHandle> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === "ENOENT" ? "there is no such file" : `it cannot be opened (${code})`;
-    throw openFailure(error, `expected a GGUF model at ${path}, but ${reason}`, "check the path");
+    throw accessFailure(error, `expected a GGUF model at ${path}, but ${reason}`, "check the path");
   }
   throw new ServerError(
     "model_file_invalid",

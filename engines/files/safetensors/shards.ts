@@ -3,9 +3,9 @@
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
+import { accessFailure } from "../access-failure.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import { maxEntries } from "../gguf/reader.ts";
-import { openFailure } from "../open-failure.ts";
 import { type ReadableFile, readSafetensorsHead, type SafetensorsEntry, sizeProblem } from "./head.ts";
 
 export interface ShardTensor extends SafetensorsEntry {
@@ -85,7 +85,7 @@ async function findFiles(folder: string): Promise<string[]> {
   );
 }
 
-/** Reads the header of one of `fileCount` files. Throws `model_file_invalid`. */
+/** Reads the header of one of `fileCount` files. Throws the errors of accessFailure. */
 export async function readShard(path: string, fileCount: number): Promise<SafetensorsEntry[]> {
   const file = await openShard(path, fileCount);
   try {
@@ -124,7 +124,7 @@ async function openShard(path: string, fileCount: number) {
     if (error instanceof ServerError) throw error;
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === "ENOENT" ? "is missing" : `cannot be opened (${code})`;
-    throw openFailure(error, `${path} ${reason}`, `the model has ${fileCount} files, all needed: fetch it again`);
+    throw accessFailure(error, `${path} ${reason}`, `the model has ${fileCount} files, all needed: fetch it again`);
   }
 }
 

@@ -1,10 +1,12 @@
 // Stored files: the files of a checkpoint, opened when first read, and decoding of the numbers in them. Synchronous.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
+import { accessFailure } from "../../files/access-failure.ts";
 import { type StoredRows, storedBytes } from "../../files/checkpoint/row-source.ts";
 import { decoderOf } from "./stored-values.ts";
 
 const bufferBytes = 2 ** 20;
+const fetchAgain = "fetch the model again, then load it";
 
 export class StoredFiles {
   readonly #paths: readonly string[];
@@ -33,7 +35,7 @@ export class StoredFiles {
     }
   }
 
-  /** Fills `into` with bytes of a file. Throws `model_file_invalid` if the file has fewer. */
+  /** Fills `into` with bytes of a file. Throws the errors of accessFailure, and `model_file_invalid` if the file has fewer. */
   readBytes(file: number, position: number, into: Uint8Array): void {
     for (let done = 0; done < into.length; ) {
       const read = this.#readSome(file, position + done, into.subarray(done));
@@ -52,7 +54,8 @@ export class StoredFiles {
       return readSync(this.#descriptor(file), into, 0, into.length, position);
     } catch (error) {
       if (error instanceof ServerError) throw error;
-      throw this.#unreadable(file, String((error as NodeJS.ErrnoException).code), error);
+      const problem = `${this.#paths[file]} cannot be read any more (${(error as NodeJS.ErrnoException).code})`;
+      throw accessFailure(error, problem, fetchAgain);
     }
   }
 
@@ -64,11 +67,10 @@ export class StoredFiles {
     return descriptor;
   }
 
-  #unreadable(file: number, reason: string, cause?: unknown): ServerError {
+  #unreadable(file: number, reason: string): ServerError {
     return new ServerError(
       "model_file_invalid",
-      `${this.#paths[file]} cannot be read any more (${reason}); fetch the model again, then load it`,
-      { cause },
+      `${this.#paths[file]} cannot be read any more (${reason}); ${fetchAgain}`,
     );
   }
 }

@@ -18,8 +18,8 @@ export interface Rope {
 }
 
 /**
- * Attention temperature, as Llama 4 has it: queries are scaled by 1 + scale * ln(1 + floor(position / length)), so that scores
- * stay sharp in long contexts.
+ * Attention temperature of Ministral 3: a query at `position` is multiplied by 1 + scale * ln(1 + floor(position / length)). This
+ * keeps attention sharp in long contexts.
  */
 export interface AttentionTemperature {
   readonly scale: number;
@@ -66,13 +66,11 @@ const baseRange = { above: 1, below: Number.POSITIVE_INFINITY };
 const originalKey = "rope.scaling.original_context_length";
 /** YaRN constants. */
 export interface Yarn {
-  /**
-   * Pairs with more than `fast` turns within the original context keep their frequency. Pairs with fewer than `slow` turns are
-   * scaled by the whole factor.
-   */
+  /** Key beta_fast: pairs that make more rotations than this within the original context keep their frequency. */
   readonly fast: number;
+  /** Key beta_slow: pairs that make fewer rotations than this are scaled by the whole factor. */
   readonly slow: number;
-  /** The magnitude is divided by 1 + 0.1 * logMultiplier * ln(factor); 0 = it is not. */
+  /** The magnitude is divided by 1 + 0.1 * logMultiplier * ln(factor); 0: no division. */
   readonly logMultiplier: number;
 }
 
@@ -90,7 +88,7 @@ export interface RopeTraits {
   readonly axes?: Uint8Array;
   /** Default: usualYarn. */
   readonly yarn?: Yarn;
-  /** Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding` and `axes`. */
+  /** Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding`, `axes` and a long rope. */
   readonly temperatureScale?: number;
 }
 
@@ -126,7 +124,7 @@ export function readRopes(
   }
   const hasLongRope = always === null && (short ?? long) !== null;
   if (hasLongRope && temperatureScale !== 0)
-    throw keys.unsupported("attention.temperature_scale", "0 with a long rope");
+    throw keys.unsupported("attention.temperature_scale", "only 0 for models with factors of a long rope");
   const ropes: Rope[] = own ? [main, own] : [main];
   if (temperatureScale !== 0) ropes.push({ ...main, temperature: { scale: temperatureScale, length: original } });
   return {
@@ -165,7 +163,7 @@ interface RopeScaling {
   readonly magnitude: number;
 }
 
-/** What the scaling of frequencies depends on, except the factor. `original`: original context length in tokens. */
+/** Inputs of readScaling. `original`: original context length in tokens. */
 interface ScalingInputs {
   readonly rotated: number;
   readonly base: number;

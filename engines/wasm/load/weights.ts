@@ -2,8 +2,8 @@
 // time into the scratch memory of passes, and packs the weights from there. Therefore no weight is in memory twice.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
+import { accessFailure } from "../../files/access-failure.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
-import { openFailure } from "../../files/open-failure.ts";
 import { frequencyFactorNames } from "../graph/graph.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
 import type { FrequencyFactors } from "../graph/ropes.ts";
@@ -168,7 +168,7 @@ class Reader {
         descriptor = openSync(this.path(file), "r");
       } catch (cause) {
         const { code } = cause as NodeJS.ErrnoException;
-        throw openFailure(cause, `${this.path(file)} cannot be opened (${code})`, "check its permissions");
+        throw accessFailure(cause, `${this.path(file)} cannot be opened (${code})`, "check its permissions");
       }
       this.#files.set(file, descriptor);
     }

@@ -15,16 +15,19 @@ import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memor
 const RETRY_MS = 50;
 const LONGEST_RETRY = 80;
 /**
- * Number of retries of a failed save. They take more than three minutes, in which a store thread or Redis may restart, or a
+ * Maximum number of retries of the final save. They take more than three minutes, in which a store thread or Redis may restart, or a
  * full disk may be emptied. This is less than the lifetime of a tombstone (response-store.ts), which keeps a late save from
  * restoring a deleted response.
  */
 const RETRIES = 60;
-/** Time in ms in which a save is retried while the response runs. Then the client gets the id without the save (MOST_HELD_MS). */
+/**
+ * Maximum time in ms for retries of the first save of a running response. Equals MOST_HELD_MS (response-run.ts), after which text
+ * is sent although the save has not succeeded.
+ */
 const RETRY_WHILE_RUNNING_MS = 1000;
-/** Number of these retries. */
+/** Maximum number of these retries. */
 const RETRIES_WHILE_RUNNING = 4;
-/** Errors of a store that is not away but overloaded. While the response runs, its save is not retried after them. */
+/** Errors of an overloaded store. The first save is not retried after them, because retries would add load. */
 const overloaded: readonly string[] = ["timeout", "mailbox_full"];
 /** Maximum time in ms for which a reader of a response waits for its pending save. */
 const MOST_WAIT_MS = 10_000;

@@ -7,8 +7,8 @@ import type { Log } from "../../observe/log.ts";
 export type AddressOf = (peer: string, headers: ReadonlyMap<string, string>) => string;
 
 const untrusted =
-  "a request has the header X-Forwarded-For, which is ignored: if it comes from a proxy of yours, add the proxy to trusted_proxies; " +
-  "otherwise all its clients without API keys count as one";
+  "ignored the header X-Forwarded-For of a peer that is not in trusted_proxies: all clients without API keys behind this peer count as " +
+  "one client; if it is your reverse proxy, add its address to trusted_proxies";
 
 interface Range {
   readonly address: string;
@@ -33,8 +33,9 @@ export class TrustedProxies {
   }
 
   /**
-   * Returns the last address of the chain client, proxy, ..., peer that is not a trusted proxy; the first one if all are. A
-   * text that is no address, such as "unknown", ends the chain.
+   * Returns the client's address. Reads the header from its end, because each proxy appends an entry, and stops at the first
+   * address that is not a trusted proxy. If there is none, or if an entry is no address (such as "unknown"), returns the address
+   * read last.
    */
   readonly addressOf: AddressOf = (peer, headers) => {
     const forwarded = headers.get("x-forwarded-for");

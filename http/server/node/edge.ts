@@ -29,8 +29,6 @@ const IDLE_LIMIT_MS = 10_000;
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
-  // The size of all headers is limited instead. Above the default, 2000 lines, node would drop the last headers.
-  maxHeadersCount: 0,
   headersTimeout: IDLE_LIMIT_MS,
   keepAliveTimeout: IDLE_LIMIT_MS,
   // node's request timeout is disabled, because BodyIntake enforces the deadlines of bodies.
@@ -79,6 +77,8 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     connection.isRefused = true;
     intake.refuse(request, reply, refusal);
   });
+  // No limit on the number of headers: MAX_HEADER_BYTES limits their size. By default node drops the headers after the first 1000.
+  server.maxHeadersCount = 0;
   server.on("upgrade", (incoming: IncomingMessage, raw: Duplex, head: Buffer) => {
     const { socket } = incoming;
     const connection = connections.get(socket);

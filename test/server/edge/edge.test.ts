@@ -587,6 +587,26 @@ for (const edge of loadableEdges()) {
       }
     });
 
+    it("have their own addresses behind any number of headers", {
+      skip: edge !== "node" && "uWS takes 100 headers",
+    }, async () => {
+      const log = recordingLog();
+      const handle: EdgeHandler = (request, reply) => reply.send(200, {}, request.address);
+      const listener = await listen(
+        { handle },
+        { host: "127.0.0.1", port: 0, edge, log, trustedProxies: ["127.0.0.1"] },
+      );
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.write(
+        `GET / HTTP/1.1\r\nhost: a\r\n${"a: b\r\n".repeat(2000)}x-forwarded-for: 192.0.2.7\r\nconnection: close\r\n\r\n`,
+      );
+      let received = "";
+      for await (const chunk of socket) received += chunk;
+      assert.match(received, /192\.0\.2\.7$/);
+      listener.forceClose();
+      await listener.closed;
+    });
+
     it("share the address of a proxy that is not trusted, which is logged once", async () => {
       const { addresses, warnings } = await addressOf("127.0.0.1", ["10.0.0.0/8"]);
       assert.deepEqual(addresses, ["127.0.0.1", "127.0.0.1"]);

@@ -1,4 +1,4 @@
-// ernie4_5: the dense models of ERNIE 4.5, which are Llama.
+// ernie4_5: dense ERNIE 4.5 models, with the graph of llama.
 import type { Architecture } from "./architecture.ts";
 import { llama } from "./llama.ts";
 

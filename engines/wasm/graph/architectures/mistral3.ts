@@ -1,4 +1,4 @@
-// mistral3: Mistral Small 3.1 and Ministral 3. Llama; Ministral has YaRN and an attention temperature.
+// mistral3: Mistral Small 3.1 and 3.2, and Ministral 3. Like llama; Ministral has YaRN and an attention temperature.
 
 import { usualYarn } from "../ropes.ts";
 import type { Architecture } from "./architecture.ts";
@@ -11,7 +11,7 @@ export const mistral3: Architecture = {
   ...llama,
   name: "mistral3",
   readTraits(keys, { rotated, headLength }) {
-    // The attention temperature scales a query with its rope, so all of it must be rotated.
+    // The rotation of a query applies the attention temperature, so every element of a head must be rotated.
     if (rotated !== headLength) throw keys.unsupported("rope.dimension_count", String(headLength));
     const yarn = {
       fast: keys.number("rope.scaling.yarn_beta_fast", turns, usualYarn.fast),

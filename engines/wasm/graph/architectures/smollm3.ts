@@ -3,7 +3,7 @@ import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 import { llama } from "./llama.ts";
 
-/** The last of so many layers has no rope. llama.cpp has the same number for all files. */
+/** Every fourth layer has no rope (NoPE). The files do not store this interval; llama.cpp also assumes 4. */
 const ropeInterval = 4;
 
 export const smollm3: Architecture = {

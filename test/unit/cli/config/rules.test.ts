@@ -92,7 +92,10 @@ describe("the startup rules", () => {
     const ranges = ["127.0.0.1", "10.0.0.0/8", "fd00::/8"];
     assert.deepEqual([resolve({ flags: { "--trusted-proxies": ranges } }).troupe.trustedProxies].flat(), ranges);
     for (const wrong of ["proxy.example", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/8/8", "127.0.0.1:80"]) {
-      assertRefused({ flags: { "--trusted-proxies": [wrong] } }, /--trusted-proxies expects an IP address or a range/);
+      assertRefused(
+        { flags: { "--trusted-proxies": [wrong] } },
+        /--trusted-proxies expects an IP address or a range in CIDR/,
+      );
     }
   });
 

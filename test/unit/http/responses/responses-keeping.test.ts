@@ -161,7 +161,7 @@ describe("the response saver", () => {
     assert.notEqual(await store.find(run.id), null);
   });
 
-  it("sends no text with the id before a store that is back soon has the response", async () => {
+  it("waits with the first text until a save succeeds, if the store is unavailable only briefly", async () => {
     const { responses, store, log } = rig({ add: (n) => n <= 4 && new Error("not up yet") });
     const run = responses.begin(plan());
     run.encode([text("Hel")]);

@@ -24,7 +24,7 @@ describe("trusted proxies", () => {
     assert.equal(addressOf("127.0.0.1", "192.0.2.7", []), "127.0.0.1", "no proxy is trusted");
   });
 
-  it("match IPv4 addresses on a socket for both families, as each edge writes them", () => {
+  it("match IPv4-mapped IPv6 addresses, in the form that each edge writes", () => {
     for (const peer of ["::ffff:10.1.2.3", "0000:0000:0000:0000:0000:ffff:0a01:0203"]) {
       assert.equal(addressOf(peer, "192.0.2.7"), "192.0.2.7", peer);
     }

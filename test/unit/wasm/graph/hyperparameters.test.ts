@@ -373,7 +373,7 @@ describe("the keys of single architectures", () => {
     refuses({ "rope.freq_base_swa": 1e4 }, "unsupported", /freq_base_swa/, "gemma2");
   });
 
-  it("give mistral3 the file's YaRN, and its queries a temperature that grows with the original context", () => {
+  it("give mistral3 the YaRN constants of the file, and its queries an attention temperature with steps of the original context length", () => {
     const yarn = { "attention.key_length": 16, "rope.scaling.type": "yarn", "rope.scaling.factor": 16 };
     const own = { ...yarn, "rope.scaling.original_context_length": 1024, "attention.temperature_scale": 0.1 };
     const { ropes, queryRope } = readAs("mistral3", { ...own, "rope.scaling.yarn_log_multiplier": 1 });

@@ -4,8 +4,8 @@ import { constants } from "node:fs";
 import { type FileHandle, open, readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ServerError } from "../../../../../runtime/errors.ts";
+import { accessFailure } from "../../../access-failure.ts";
 import { JsonField } from "../../../json-field.ts";
-import { openFailure } from "../../../open-failure.ts";
 
 const mebibyte = 2 ** 20;
 /** Maximum size of tokenizer.json. The largest in use have 35 MB. */
@@ -95,7 +95,7 @@ async function openIfPresent(path: string): Promise<FileHandle | null> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
-    throw openFailure(error, `${path} cannot be opened (${code})`, "check its permissions");
+    throw accessFailure(error, `${path} cannot be opened (${code})`, "check its permissions");
   }
 }
 

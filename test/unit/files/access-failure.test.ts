@@ -3,14 +3,14 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { accessFailure } from "../../../engines/files/access-failure.ts";
 import { readHead } from "../../../engines/files/gguf/reader.ts";
-import { openFailure } from "../../../engines/files/open-failure.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 
 describe("a model's file that cannot be opened", () => {
   it("is tried again only if the reason may pass", () => {
     const isRetried = (code: string) =>
-      openFailure(Object.assign(new Error(code), { code }), "problem", "advice").retryable;
+      accessFailure(Object.assign(new Error(code), { code }), "problem", "advice").retryable;
     for (const code of ["EMFILE", "ENFILE", "EIO", "ESTALE"]) assert.equal(isRetried(code), true, code);
     for (const code of ["ENOENT", "EACCES", "ENOTDIR", "ELOOP"]) assert.equal(isRetried(code), false, code);
   });
