@@ -12,7 +12,8 @@ MCP_URL = os.environ["TROUPE_MCP_URL"]
 QUESTION = "Tell me about the sea in a few sentences."
 TOOL_QUESTION = "How is the weather in Rome?"
 
-# The default model is small. Enums keep its arguments short and make its output checkable.
+# The default model is small. Enums keep its arguments short and make its output checkable. No other fields may follow: it could add them
+# until max_tokens ends the output.
 WEATHER = {
     "type": "object",
     "properties": {

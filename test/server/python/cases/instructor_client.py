@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from cases import QUESTION, URL, case, run
 
 
-class Sea(BaseModel):
+class Sea(BaseModel, extra="forbid"):
     """State of the sea."""
 
     sea: Literal["calm", "rough"]

@@ -12,7 +12,7 @@ from cases import QUESTION, SEA, TOOL_QUESTION, URL, case, check_sea, check_weat
 server = {"model": "default", "base_url": f"{URL}/v1", "api_key": "none", "max_retries": 0}
 
 
-class Sea(BaseModel):
+class Sea(BaseModel, extra="forbid"):
     """State of the sea."""
 
     sea: Literal["calm", "rough"]

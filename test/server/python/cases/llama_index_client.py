@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from cases import QUESTION, TOOL_QUESTION, URL, case, check_weather, run
 
 
-class Sea(BaseModel):
+class Sea(BaseModel, extra="forbid"):
     """State of the sea."""
 
     sea: Literal["calm", "rough"]

@@ -12,7 +12,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from cases import QUESTION, URL, case, run
 
 
-class Sea(BaseModel):
+class Sea(BaseModel, extra="forbid"):
     """State of the sea."""
 
     sea: Literal["calm", "rough"]
