@@ -30,12 +30,10 @@ import {
 import type { ResponseStatus } from "./fold/resource-schema.ts";
 import { itemTexts } from "./request/item-texts.ts";
 import { EventLog } from "./stored/event-log.ts";
-import type { ResponseSaver, SavedResponse } from "./stored/response-saver.ts";
+import { MOST_HELD_MS, type ResponseSaver, type SavedResponse } from "./stored/response-saver.ts";
 import { outputStart } from "./stored/text-start.ts";
 
 const alreadyLogged = (): void => {};
-/** Maximum time in ms for which text to a client is delayed until the response is in the shared store. */
-const MOST_HELD_MS = 1000;
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
 
 export interface ResponsePlan {

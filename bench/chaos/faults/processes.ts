@@ -10,8 +10,8 @@ const always = (): boolean => true;
 /** Threads of a server, except the state thread: its end is a fault of its own, because it makes the store unreachable. */
 const threads = ["generation", "tools", "text"];
 /**
- * Code that ends the thread in which it is evaluated. Delayed by setImmediate: the inspector evaluates code in the middle of Node's own functions, where no thread ends in
- * reality, and Node 20 aborts if a thread ends there.
+ * Code that ends the thread in which it is evaluated. It is delayed by setImmediate: the inspector evaluates code in the middle of
+ * Node's own functions, where no thread ends in reality, and Node 20 aborts if a thread ends there.
  */
 const endOfThread = "setImmediate(() => process.exit(1))";
 

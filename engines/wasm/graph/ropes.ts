@@ -88,7 +88,10 @@ export interface RopeTraits {
   readonly axes?: Uint8Array;
   /** Default: usualYarn. */
   readonly yarn?: Yarn;
-  /** Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding`, `axes` and a long rope. */
+  /**
+   * Scale of the attention temperature, whose length is the original context; 0 or absent = none. Excludes `sliding`, `axes` and a
+   * long rope.
+   */
   readonly temperatureScale?: number;
 }
 

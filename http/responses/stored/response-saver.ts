@@ -9,7 +9,7 @@ import { type AnswerLease, AnswerMemory } from "../../shared/answer/answer-memor
 
 /**
  * Milliseconds before the first retry of a failed save. The interval doubles with each retry, up to LONGEST_RETRY times
- * RETRY_MS. It is short at first, because text to the client waits for the save for up to MOST_HELD_MS (response-run.ts); a
+ * RETRY_MS. It is short at first, because text to the client waits for the save for up to MOST_HELD_MS; a
  * planned failover of Redis can end within that time.
  */
 const RETRY_MS = 50;
@@ -21,10 +21,10 @@ const LONGEST_RETRY = 80;
  */
 const RETRIES = 60;
 /**
- * Maximum time in ms for retries of the first save of a running response. Equals MOST_HELD_MS (response-run.ts), after which text
- * is sent although the save has not succeeded.
+ * Maximum time in ms for which text with the id of a response waits for its save, and in which the first save is retried. Then the
+ * text is sent although the save has not succeeded.
  */
-const RETRY_WHILE_RUNNING_MS = 1000;
+export const MOST_HELD_MS = 1000;
 /** Maximum number of these retries. */
 const RETRIES_WHILE_RUNNING = 4;
 /** Errors of an overloaded store. The first save is not retried after them, because retries would add load. */
@@ -117,7 +117,7 @@ export class ResponseSaver {
 
   /** Stores a running response. If all attempts fail, logs the error and throws it. */
   async add(record: StoredResponse): Promise<void> {
-    const untilMs = performance.now() + RETRY_WHILE_RUNNING_MS;
+    const untilMs = performance.now() + MOST_HELD_MS;
     const isWorthIt = (failures: number, error: unknown): boolean => {
       if (error instanceof ServerError && overloaded.includes(error.code)) return false;
       return failures < RETRIES_WHILE_RUNNING && performance.now() < untilMs;
