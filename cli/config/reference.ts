@@ -37,13 +37,21 @@ cpu = true
 - An unknown name, a wrong value or two conflicting settings end the start with exit code 2 and the line at fault.
 - A variable that is empty, or of a key that the command does not have, is ignored. A variable that begins with \`TROUPE_\` and is
   no setting is ignored with a warning.
-- No default: the key is unset. Commands: \`serve\`, \`run\`, \`bench\` and \`tune\` unless the table names fewer.
-- State: empty for a key that is built. _Planned_ keys are in the contract but not built; _refused_ keys have no meaning in
-  this server. Both are refused by name, except the value that _holds_, which is what the server does anyway.`;
+- The tables name a flag only if it is not the key with dashes. Values such as \`1 to 64\` are whole numbers. No default: the key
+  is unset. The commands \`serve\`, \`run\`, \`bench\` and \`tune\` have a key, unless its section or description begins with others.
+- _Planned_ keys and values are in the contract but not built; _refused_ keys have no meaning in this server. Both are refused
+  by name, except a value that asks for what the server does anyway.`;
+
+/** Phrases of error messages that the tables leave out, because the column is named "values". */
+const phrases: readonly (readonly [RegExp, string])[] = [
+  [/^a whole number from /, ""],
+  [/^a whole number, at least /, "from "],
+  [/^(one of|an?) /, ""],
+];
 
 /** Returns the text of docs/configuration.md. */
 export function renderReference(): string {
-  const sections = groupNames.map((group) => `## ${heading(group)}\n\n${tableOf(group)}`);
+  const sections = groupNames.map((group) => `## ${heading(group)}\n\n${commandsOf(group)}${tableOf(group)}`);
   const older = `## Keys of version 0.9.4\n\nThey are refused; the error names the replacement:\n\n${olderTable()}`;
   return `${[introduction, ...sections, older].join("\n\n")}\n`;
 }
@@ -54,27 +62,37 @@ function heading(group: GroupName): string {
   return `${title}: ${section === "" ? "at the top" : `\`${sectionHeader(section)}\``}`;
 }
 
+function commandsOf(group: GroupName): string {
+  const { commands: only } = groups[group];
+  return only === undefined ? "" : `Commands: ${only.map(code).join(", ")}.\n\n`;
+}
+
 function tableOf(group: GroupName): string {
   const entries = keyEntries.filter((entry) => entry.group === group);
-  const header = ["key", "flag", "default", "type", "commands", "state", "description"];
-  return markdownTable(header, entries.map(rowOf));
+  return markdownTable(["key", "values", "default", "description"], entries.map(rowOf));
 }
 
 function rowOf(entry: KeyEntry): string[] {
-  const { names, flags, shortFlag, key } = entry;
-  const usedBy = commands.filter((command) => appliesTo(entry, command));
-  const flag = [...(shortFlag === null ? [] : [shortFlag]), ...flags];
-  const shown = key.only === "environment" ? entry.variables : [key.environment ?? []].flat();
-  const environment = shown.map((name) => `environment: ${code(name)}`);
+  const { key } = entry;
+  const own = commands.filter((command) => appliesTo(entry, command));
+  const usual = groups[entry.group].commands ?? commands;
+  const usedBy = own.join() === usual.join() ? [] : [`_${own.join(", ")}:_`];
+  const values = phrases.reduce((text, [phrase, instead]) => text.replace(phrase, instead), key.expects);
+  const fileOnly = key.only === "file" ? " (only in a file)" : "";
   return [
-    names.map(code).join(", "),
-    [...flag.map(code), ...environment].join(", "),
+    namesOf(entry).join(", ") + fileOnly,
+    values,
     defaultOf(key),
-    key.expects,
-    usedBy.length === commands.length ? "" : usedBy.join(", "),
-    stateOf(key),
-    key.help,
+    [...usedBy, ...stateOf(key), key.help].join(" "),
   ];
+}
+
+/** Returns the names of a key in a file, the flags that do not follow from them, and its environment variables. */
+function namesOf({ names, flags, shortFlag, variables, key }: KeyEntry): readonly string[] {
+  const derived = names.map((name) => `--${name.replaceAll("_", "-")}`);
+  const shown = flags.length === 0 || derived.includes(flags[0] ?? "") ? [] : flags.slice(0, 1);
+  const environment = key.only === "environment" ? variables : [key.environment ?? []].flat();
+  return [...names, ...(shortFlag === null ? [] : [shortFlag]), ...shown, ...environment].map(code);
 }
 
 function defaultOf({ default: value, defaultOf = {}, defaultSays }: Key): string {
@@ -85,11 +103,10 @@ function defaultOf({ default: value, defaultOf = {}, defaultSays }: Key): string
   );
 }
 
-function stateOf({ planned, never, holds = [], plannedValues = [] }: Key): string {
-  if (!planned) return plannedValues.map((value) => `${code(value)} planned`).join("; ");
-  return [never === undefined ? "planned" : "refused", ...holds.map((value) => `${code(String(value))} holds`)].join(
-    "; ",
-  );
+function stateOf({ planned, never, holds = [], plannedValues = [] }: Key): readonly string[] {
+  if (!planned) return plannedValues.length === 0 ? [] : [`_Planned_: ${plannedValues.map(code).join(", ")}.`];
+  const except = holds.length === 0 ? "" : `, except ${holds.map((value) => code(String(value))).join(", ")}`;
+  return [`_${never === undefined ? "Planned" : "Refused"}_${except}.`];
 }
 
 function olderTable(): string {

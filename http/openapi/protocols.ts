@@ -11,6 +11,10 @@ import { missingFields, SharedFields } from "./shared-fields.ts";
 
 /** Maximum number of types and literal values listed for one field. */
 const MAX_TYPES = 8;
+/** Maximum number of fields by which an endpoint may differ from the earlier one that it refers to. */
+const MAX_EXCEPTIONS = 12;
+/** Number of consecutive shared fields from which on only the first and the last are named. */
+const MIN_RUN = 4;
 
 const introduction = `# Protocols
 
@@ -19,8 +23,10 @@ const introduction = `# Protocols
 The request fields of each endpoint and the error codes. The full contract with all responses is the API document: a running
 server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
 
-- \`a[].b\` is the field \`b\` of each element of the array \`a\`. Null in an optional field means the same as no field.
-- _Ignored_ fields are accepted for compatibility and checked, but have no effect; the server logs the first use.
+- \`a[].b\` is the field \`b\` of each element of the array \`a\`. Inner fields that need no description are listed after
+  "Fields:"; the API document has their types. Null in an optional field means the same as no field.
+- _Ignored_ fields are accepted for compatibility and checked, but have no effect; the server logs the first use. The reason is
+  in parentheses.
 - _Refused_ fields and types are known, but answered with the error \`unsupported\`. Null and values that ask for nothing are
   accepted.
 - Any other field is ignored and named in the response header \`x-ignored-fields\`. A misspelt name is answered with the error
@@ -28,7 +34,7 @@ server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
 - Of more than ${MAX_TYPES} literals the first are shown; the API document has all of them.`;
 
 const sharedIntroduction =
-  "Several endpoints take these fields with the same meaning; each endpoint lists the ones that it takes.";
+  "Three or more endpoints take these fields with the same meaning. Each endpoint lists the ones that it takes: `a` to `d` are the\nrows of this table from `a` to `d`.";
 
 interface Endpoint {
   readonly route: DescribedRoute;
@@ -42,19 +48,17 @@ export function renderProtocols(routes: readonly DescribedRoute[]): string {
   const withoutBody = routes.filter(({ operation }) => operation.body === undefined);
   const endpoints = withBody.map((route) => ({ route, fields: bodyFields(route, document) }));
   const references = new Map(endpoints.map((endpoint, at) => [endpoint, reference(endpoint, endpoints.slice(0, at))]));
-  const inference = endpoints.filter(
-    (endpoint) => endpoint.route.operation.tag === "Inference" && references.get(endpoint) === null,
-  );
-  const shared = new SharedFields(inference.map(({ fields }) => fields));
-  const common = commonCodes(withBody);
+  const described = endpoints.filter((endpoint) => references.get(endpoint) === null);
+  const shared = new SharedFields(described.map(({ route, fields }) => ({ endpoint: nameOf(route), fields })));
+  const codes = commonCodes(withBody);
   const sections = [
-    `## Shared fields\n\n${sharedIntroduction}\n\n${fieldTable(shared.fields)}`,
+    `## Shared fields\n\n${sharedIntroduction}\n\n${describedFields(shared.fields)}`,
     ...endpoints.map((endpoint) => {
-      const fields = references.get(endpoint) ?? ownFields(endpoint, shared);
-      return `## ${nameOf(endpoint.route)}\n\n${description(endpoint.route, fields, common)}`;
+      const fields = references.get(endpoint) ?? fieldsOfEndpoint(endpoint, shared);
+      return `## ${nameOf(endpoint.route)}\n\n${description(endpoint.route, fields, codes)}`;
     }),
     `## Endpoints without a body\n\n${listOf(withoutBody)}`,
-    `## Errors\n\n${errors(routes, common)}`,
+    `## Errors\n\n${errors(routes, codes)}`,
   ];
   return `${[introduction, ...sections].join("\n\n")}\n`;
 }
@@ -66,50 +70,157 @@ function nameOf({ method, path }: DescribedRoute): string {
 function bodyFields(route: DescribedRoute, document: ApiDocument): readonly Field[] {
   const item = document.paths?.[route.path]?.[route.method.toLowerCase() as "post"];
   const body = item?.requestBody !== undefined && "content" in item.requestBody ? item.requestBody.content : {};
-  return fieldsOf(document, (body["application/json"]?.schema ?? {}) as Schema);
+  return fieldsOf(document, (Object.values(body)[0]?.schema ?? {}) as Schema);
 }
 
-/** Returns a reference to an earlier endpoint that has all fields of this endpoint; null if there is none. */
+/** Returns a reference to an earlier endpoint that has all fields of this endpoint and few others; null if there is none. */
 function reference({ fields }: Endpoint, earlier: readonly Endpoint[]): string | null {
   for (const { route, fields: others } of earlier) {
     const missing = missingFields(fields, others);
-    if (missing === null) continue;
-    const except = missing.length === 0 ? "" : ` except ${missing.map(code).join(", ")}`;
-    return `Takes the fields of ${code(nameOf(route))}${except}.`;
+    if (missing === null || missing.length > MAX_EXCEPTIONS) continue;
+    const except = missing.length === 0 ? "" : ` except ${namesOf(missing)}`;
+    return `Takes the fields of ${nameOf(route)}${except}.`;
   }
   return null;
 }
 
-function ownFields({ fields }: Endpoint, shared: SharedFields): string {
-  const { shared: names, own } = shared.split(fields);
-  const others = `[Shared fields](#shared-fields): ${names.map(code).join(", ")}.`;
-  return [fieldTable(own), ...(names.length === 0 ? [] : [others])].join("\n\n");
+function fieldsOfEndpoint({ route, fields }: Endpoint, shared: SharedFields): string {
+  const { shared: taken, earlier, own } = shared.split({ endpoint: nameOf(route), fields });
+  return [
+    describedFields(own),
+    ...[...earlier].map(([endpoint, others]) => `As in ${endpoint}: ${namesOf(others)}.`),
+    ...(taken.length === 0 ? [] : [`[Shared fields](#shared-fields): ${runsOf(taken, shared.fields)}.`]),
+  ]
+    .filter(Boolean)
+    .join("\n\n");
 }
 
-function description(route: DescribedRoute, fields: string, common: readonly ErrorCode[]): string {
-  const { operation, errors: format } = route;
-  const codes = codesOf(route).filter((name) => !common.includes(name));
-  const names = codes.map((name) => code(format?.nameOf?.(name) ?? name));
+function namesOf(fields: readonly Field[]): string {
+  return fields.map(nameWithRequired).join(", ");
+}
+
+/** Lists shared fields. Of several rows that follow each other in the table of `all`, only the first and the last are named. */
+function runsOf(fields: readonly Field[], all: readonly Field[]): string {
+  const rows = all.filter(isRow);
+  const runs: Field[][] = [];
+  for (const field of fields.filter(isRow)) {
+    const last = runs.at(-1)?.at(-1);
+    const at = rows.findIndex(({ path }) => path === field.path);
+    if (last !== undefined && rows[at - 1]?.path === last.path && !field.isRequired) runs.at(-1)?.push(field);
+    else runs.push([field]);
+  }
+  const shown = runs.map((run) =>
+    run.length < MIN_RUN ? namesOf(run) : `${namesOf(run.slice(0, 1))} to ${namesOf(run.slice(-1))}`,
+  );
+  const unused = fields.filter(({ support }) => support !== "supported");
+  return [...shown, ...(unused.length === 0 ? [] : [namesOf(unused)])].join(", ");
+}
+
+/** Whether a field is a supported field at the top level. */
+function isRow({ path, support }: Field): boolean {
+  return support === "supported" && !/[.[]/.test(path);
+}
+
+function nameWithRequired({ path, isRequired }: Field): string {
+  return code(path) + (isRequired ? " (required)" : "");
+}
+
+function description(route: DescribedRoute, fields: string, common: CommonCodes): string {
+  const { operation } = route;
   return [
     `${operation.summary}.`,
     ...(operation.description === undefined ? [] : [operation.description]),
     fields,
-    ...(names.length === 0 ? [] : [`[Errors](#errors) beside the common ones: ${names.join(", ")}.`]),
+    ...errorsOf(route, common),
   ].join("\n\n");
 }
 
-function fieldTable(fields: readonly Field[]): string {
-  const rows = fields.map(({ path, types, isRequired, default: value, description: text }) => [
-    code(path) + (isRequired ? " (required)" : ""),
+/** Returns the error codes of an endpoint beside those of any endpoint. */
+function errorsOf(route: DescribedRoute, { ofAny, ofModels }: CommonCodes): readonly string[] {
+  const codes = codesOf(route).filter((name) => !ofAny.includes(name));
+  const isOfModels = ofModels.every((name) => codes.includes(name));
+  const own = codes.filter((name) => !(isOfModels && ofModels.includes(name)));
+  const names = own.map((name) => code(route.errors?.nameOf?.(name) ?? name));
+  const listed = [...(isOfModels ? ["those of models"] : []), ...names];
+  return listed.length === 0 ? [] : [`[Errors](#errors): the common ones, ${listed.join(", ")}.`];
+}
+
+/** Returns a table of the supported fields, and lists of the ignored and refused ones. */
+function describedFields(fields: readonly Field[]): string {
+  const rows = folded(fields.filter(({ support }) => support === "supported")).map(rowOf);
+  const unused = (["ignored", "refused"] as const).flatMap((support) => {
+    const listed = byReason(fields.filter((field) => field.support === support));
+    const name = `${support.charAt(0).toUpperCase()}${support.slice(1)}`;
+    return listed === "" ? [] : [`_${name}_: ${listed}.`];
+  });
+  const described = rows.length === 0 ? [] : [markdownTable(["field", "type", "default", "description"], rows)];
+  return [...described, ...unused].join("\n\n");
+}
+
+interface Row {
+  readonly field: Field;
+  /** Inner fields without a description of their own. */
+  readonly inner: Field[];
+}
+
+/** Folds inner fields without a description and default into the row of the field around them. */
+function folded(fields: readonly Field[]): readonly Row[] {
+  const rows: Row[] = [];
+  for (const field of fields) {
+    const around = rows.findLast((row) => isInside(field, row.field));
+    const isPlain = field.description === "" && field.default === null;
+    if (isPlain && around !== undefined) around.inner.push(field);
+    else rows.push({ field, inner: [] });
+  }
+  return rows;
+}
+
+function isInside({ path }: Field, { path: outer }: Field): boolean {
+  return path.startsWith(`${outer}.`) || path.startsWith(`${outer}[`);
+}
+
+function rowOf({ field, inner }: Row): readonly string[] {
+  const { path, types, default: value, description: text } = field;
+  const leaves = inner.filter((one) => !inner.some((other) => isInside(other, one)));
+  const listed = leaves.map((one) => shownInside(one, path)).join(", ");
+  return [
+    nameWithRequired(field),
     inWords(types),
     value === null ? "" : code(value),
-    text.replaceAll(/\s*\n\s*/g, " "),
-  ]);
-  return markdownTable(["field", "type", "default", "description"], rows);
+    [text.replaceAll(/\s*\n\s*/g, " "), ...(listed === "" ? [] : [`Fields: ${listed}.`])].filter(Boolean).join(" "),
+  ];
+}
+
+/** Returns the path of an inner field from the outer one on, with its literals if it has several. */
+function shownInside({ path, types }: Field, outer: string): string {
+  const name = code(path.slice(outer.length).replace(/^(\[\])*\./, ""));
+  return types.length > 1 && types.every(isLiteral) ? `${name} (${inWords(types)})` : name;
+}
+
+/** Lists fields with their literals. Fields with the same reason stand together before it. */
+function byReason(fields: readonly Field[]): string {
+  const shown = groupsBy(fields, ({ description: text }) => text).map(([text, group]) => {
+    const names = groupsBy(group, ({ types }) => (types.every(isLiteral) ? types.join(", ") : ""));
+    const listed = names.map(
+      ([literals, same]) => `${same.map(({ path }) => code(path)).join(", ")}${literals && ` = ${literals}`}`,
+    );
+    const reason = text.replace(/^(Ignored|Refused): /, "").replace(/\.$/, "");
+    return `${listed.join("; ")}${reason && ` (${reason})`}`;
+  });
+  return shown.join("; ");
+}
+
+function groupsBy(fields: readonly Field[], keyOf: (field: Field) => string): [string, readonly Field[]][] {
+  const keys = [...new Set(fields.map(keyOf))];
+  return keys.map((key) => [key, fields.filter((field) => keyOf(field) === key)]);
+}
+
+function isLiteral(type: string): boolean {
+  return type.startsWith("`");
 }
 
 function inWords(types: readonly string[]): string {
-  const separator = types.every((type) => type.startsWith("`")) ? ", " : " or ";
+  const separator = types.every(isLiteral) ? ", " : " or ";
   const shown = types.length > MAX_TYPES ? types.slice(0, MAX_TYPES - 1) : types;
   const others = types.length - shown.length;
   return shown.join(separator) + (others === 0 ? "" : `${separator}${others} others`);
@@ -120,12 +231,22 @@ function listOf(routes: readonly DescribedRoute[]): string {
   return markdownTable(["method", "path", "description"], rows);
 }
 
-/** Returns the error codes that every endpoint with a body may return. */
-function commonCodes(withBody: readonly DescribedRoute[]): readonly ErrorCode[] {
-  return errorCodes.filter((name) => withBody.every((route) => codesOf(route).includes(name)));
+interface CommonCodes {
+  /** Codes that every endpoint with a body may return. */
+  readonly ofAny: readonly ErrorCode[];
+  /** Further codes that every endpoint that runs a model may return. */
+  readonly ofModels: readonly ErrorCode[];
 }
 
-function errors(routes: readonly DescribedRoute[], common: readonly ErrorCode[]): string {
+function commonCodes(withBody: readonly DescribedRoute[]): CommonCodes {
+  const of = (routes: readonly DescribedRoute[]) =>
+    errorCodes.filter((name) => routes.every((route) => codesOf(route).includes(name)));
+  const ofAny = of(withBody);
+  const inference = withBody.filter(({ operation }) => operation.tag === "Inference");
+  return { ofAny, ofModels: of(inference).filter((name) => !ofAny.includes(name)) };
+}
+
+function errors(routes: readonly DescribedRoute[], { ofAny, ofModels }: CommonCodes): string {
   const formats = [...new Set(routes.flatMap(({ errors: format }) => format ?? []))];
   const differences = formats.flatMap((format) => {
     const differing = errorCodes.flatMap((name) => difference(format, name) ?? []);
@@ -140,7 +261,8 @@ function errors(routes: readonly DescribedRoute[], common: readonly ErrorCode[])
   ]);
   return [
     envelope,
-    `Any endpoint with a body may answer with ${common.map(code).join(", ")}.`,
+    `Common to all endpoints with a body: ${ofAny.map(code).join(", ")}.`,
+    `Errors of models: ${ofModels.map(code).join(", ")}.`,
     markdownTable(["code", "status", "retry-after", "meaning"], rows),
     "Endpoints with other statuses or names:",
     differences.join("\n"),

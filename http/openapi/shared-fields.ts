@@ -1,50 +1,95 @@
-// Shared fields: fields that have the same description in several endpoints. docs/protocols.md lists them once.
+// Fields that have the same description in several endpoints. docs/protocols.md describes them once: in a section of their own,
+// or at the first endpoint if there are few.
 import type { Field } from "./fields.ts";
 
 type Fields = readonly Field[];
 
-export class SharedFields {
-  /** Shared top-level fields, each with its nested fields. The key is the JSON of their descriptions. */
-  readonly #groups = new Map<string, Fields>();
+/** Top-level fields, each with its inner fields. The key is their JSON, without whether the top-level field is required. */
+type Groups = ReadonlyMap<string, Fields>;
 
-  constructor(bodies: readonly Fields[]) {
-    const seen = new Set<string>();
-    for (const [key, group] of bodies.flatMap((fields) => [...groupsOf(fields)])) {
-      if (seen.has(key)) this.#groups.set(key, group);
-      seen.add(key);
+/** Number of endpoints from which on their common fields are in a section of their own. */
+const MIN_ENDPOINTS = 3;
+
+interface Body {
+  /** Method and path. */
+  readonly endpoint: string;
+  readonly fields: Fields;
+}
+
+interface Split {
+  /** Top-level fields in the section of shared fields, in its order. */
+  readonly shared: Fields;
+  /** Top-level fields that an earlier endpoint describes, by endpoint. */
+  readonly earlier: ReadonlyMap<string, Fields>;
+  /** Fields that only this endpoint describes, with their inner fields. */
+  readonly own: Fields;
+}
+
+export class SharedFields {
+  readonly #shared = new Map<string, Fields>();
+  /** Endpoint that describes a field: the first one that has it, by the field's key. */
+  readonly #firstOf = new Map<string, string>();
+
+  constructor(bodies: readonly Body[]) {
+    const endpoints = new Map<string, string[]>();
+    for (const { endpoint, fields } of bodies) {
+      for (const key of groupsOf(fields).keys()) endpoints.set(key, [...(endpoints.get(key) ?? []), endpoint]);
+    }
+    const groups = new Map(bodies.flatMap(({ fields }) => [...groupsOf(fields)]));
+    const names = new Set<string>(); // a name has one meaning among the shared fields
+    for (const [key, [first = "", ...others]] of endpoints) {
+      const group = groups.get(key) ?? [];
+      const name = outermost(group);
+      this.#firstOf.set(key, first);
+      if (others.length + 1 < MIN_ENDPOINTS || names.has(name)) continue;
+      this.#shared.set(key, group);
+      names.add(name);
     }
   }
 
+  /** All shared fields with their inner fields. */
   get fields(): Fields {
-    return [...this.#groups.values()].flat();
+    return [...this.#shared.values()].flat();
   }
 
-  /** Splits the fields of a body into the names of the shared fields and the fields that only this body has. */
-  split(fields: Fields): { readonly shared: readonly string[]; readonly own: Fields } {
-    const groups = [...groupsOf(fields)];
-    const shared = groups.filter(([key]) => this.#groups.has(key)).map(([, group]) => outermost(group));
-    return { shared, own: groups.flatMap(([key, group]) => (this.#groups.has(key) ? [] : group)) };
+  split({ endpoint, fields }: Body): Split {
+    const groups = groupsOf(fields);
+    const shared = [...this.#shared.keys()].flatMap((key) => groups.get(key)?.slice(0, 1) ?? []);
+    const earlier = new Map<string, Field[]>();
+    const own: Field[] = [];
+    for (const [key, group] of groups) {
+      if (this.#shared.has(key)) continue;
+      const first = this.#firstOf.get(key) ?? endpoint;
+      if (first === endpoint) own.push(...group);
+      else earlier.set(first, [...(earlier.get(first) ?? []), ...group.slice(0, 1)]);
+    }
+    return { shared, earlier, own };
   }
 }
 
 /**
- * Returns the names of the top-level fields in `others` that `fields` lacks. Returns null if `fields` has a field that `others`
- * lacks.
+ * Returns the top-level fields in `others` that `fields` lacks. Returns null if `fields` has a field that `others` lacks, or one
+ * that is required only in one of them.
  */
-export function missingFields(fields: Fields, others: Fields): readonly string[] | null {
+export function missingFields(fields: Fields, others: Fields): Fields | null {
   const groups = groupsOf(fields);
   const known = groupsOf(others);
-  if ([...groups.keys()].some((key) => !known.has(key))) return null;
-  return [...known].filter(([key]) => !groups.has(key)).map(([, group]) => outermost(group));
+  const differs = ([key, [first]]: readonly [string, Fields]) => known.get(key)?.[0]?.isRequired !== first?.isRequired;
+  if ([...groups].some(differs)) return null;
+  return [...known].filter(([key]) => !groups.has(key)).flatMap(([, group]) => group.slice(0, 1));
 }
 
-function groupsOf(fields: Fields): ReadonlyMap<string, Fields> {
+function groupsOf(fields: Fields): Groups {
   const byName = new Map<string, Field[]>();
   for (const field of fields) {
     const name = nameIn(field);
     byName.set(name, [...(byName.get(name) ?? []), field]);
   }
-  return new Map([...byName.values()].map((group) => [JSON.stringify(group), group]));
+  return new Map([...byName.values()].map((group) => [keyOf(group), group]));
+}
+
+function keyOf([first, ...inner]: Fields): string {
+  return JSON.stringify([{ ...first, isRequired: false }, ...inner]);
 }
 
 function outermost([first]: Fields): string {

@@ -15,7 +15,7 @@ const { messages, tools, tool_choice, enable_thinking, reasoning_effort } = chat
 const { chat_template_kwargs, continue_final_message, add_generation_prompt } = chatRequestSchema.shape;
 
 const chatFields = {
-  messages: messages.nullish(),
+  messages: messages.nullish().meta({ description: messages.description }),
   tools,
   tool_choice,
   enable_thinking,

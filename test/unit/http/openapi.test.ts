@@ -183,6 +183,35 @@ describe("docs/protocols.md", () => {
       "the schemas have changed: run `npm run docs`",
     );
   });
+
+  it("names every field of every body", () => {
+    const sections = new Map(
+      renderProtocols(describedRoutes)
+        .split(/^## /m)
+        .map((text): [string, string] => [text.slice(0, text.indexOf("\n")), text]),
+    );
+    const rows = [...(sections.get("Shared fields") ?? "").matchAll(/^\| `([^`.[]+)`/gm)].map(([, name = ""]) => name);
+    const namedBy = (endpoint: string): ReadonlySet<string> => {
+      const text = sections.get(endpoint) ?? "";
+      const names = [...text.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
+      const runs = [...text.matchAll(/`(\w+)`(?: \(required\))? to `(\w+)`/g)].flatMap(([, first = "", last = ""]) =>
+        rows.slice(rows.indexOf(first), rows.indexOf(last) + 1),
+      );
+      const [, same] = /^Takes the fields of (\S+ [^\s]+?)(?:\.$| except )/m.exec(text) ?? [];
+      return new Set([...names, ...runs, ...(same === undefined ? [] : namedBy(same))]);
+    };
+    for (const { method, path } of describedRoutes) {
+      const item = document.paths?.[path]?.[method.toLowerCase() as "post"];
+      const body = item?.requestBody !== undefined && "content" in item.requestBody ? item.requestBody.content : {};
+      const { $ref: target = "" } = (Object.values(body)[0]?.schema ?? {}) as { $ref?: string };
+      const schema = document.components?.schemas?.[target.split("/").at(-1) ?? ""] as
+        | { properties?: object }
+        | undefined;
+      const named = namedBy(`${method} ${path}`);
+      for (const name of Object.keys(schema?.properties ?? {}))
+        assert.ok(named.has(name), `${method} ${path}: ${name}`);
+    }
+  });
 });
 
 describe("the API explorer", () => {
