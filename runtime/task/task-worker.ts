@@ -3,6 +3,7 @@
 import { Worker } from "node:worker_threads";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
+import { hasReachedHeapLimit } from "../thread/heap-limit.ts";
 import { lowerPriority, processorMs } from "../thread/system-thread.ts";
 import { LoadingFlag } from "./loading-flag.ts";
 import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
@@ -30,7 +31,7 @@ export interface TaskWorkerHooks {
   onNotShared(key: string, error: ServerError): void;
   onResult(worker: TaskWorker, value: unknown): void;
   onFailure(worker: TaskWorker, error: ServerError): void;
-  /** Called when the worker's thread has ended, because it ran out of memory or crashed. */
+  /** Called when the worker's thread has ended, because it reached its heap limit or crashed. */
   onEnded(worker: TaskWorker, reason: EndReason, cause: unknown): void;
 }
 
@@ -76,7 +77,7 @@ export class TaskWorker {
     });
     this.#loading.started();
     this.#worker.on("message", (report: TaskReport) => this.#receive(report));
-    this.#worker.on("error", (error) => this.#ended(isOutOfMemory(error) ? "memory" : "crash", error));
+    this.#worker.on("error", (error) => this.#ended(hasReachedHeapLimit(error, heapMiB) ? "memory" : "crash", error));
     this.#worker.on("exit", (code) => {
       this.#loading.ended();
       this.#ended("crash", new Error(`the thread ended with code ${code}`));
@@ -179,8 +180,4 @@ export class TaskWorker {
     this.#hasEnded = true;
     this.#hooks.onEnded(this, reason, cause);
   }
-}
-
-function isOutOfMemory(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY";
 }

@@ -2,6 +2,7 @@
 // time of its current work, and its end. A worker that has ended is never restarted; `onEnd` notifies the owner.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import { hasReachedHeapLimit } from "../../../runtime/thread/heap-limit.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
 import type { MatcherProxy } from "./matcher-proxy.ts";
@@ -44,6 +45,7 @@ export class GrammarThread {
   /** Resolves when the worker has exited. */
   readonly gone: Promise<void>;
   readonly #worker: Worker;
+  readonly #heapMiB: number;
   readonly #onEnd: (thread: GrammarThread) => void;
   /** Ids of the compiled grammars. */
   readonly #compiled = new Set<number>();
@@ -72,7 +74,8 @@ export class GrammarThread {
   constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
     const workerData: WorkerSetup = { ...setup, control: this.control.memory };
     this.#onEnd = onEnd;
-    this.#worker = startWorker(workerData);
+    this.#heapMiB = heapMiB + Math.ceil((setup.vocabSize * heapBytesPerToken) / 2 ** 20);
+    this.#worker = startWorker(workerData, this.#heapMiB);
     this.#worker.on("message", (report: WorkerReport) => this.#receive(report));
     this.#worker.on("error", (cause) => this.#crash(cause));
     this.gone = new Promise((resolve) => this.#worker.once("exit", () => resolve()));
@@ -249,8 +252,8 @@ export class GrammarThread {
     this.end(failure(reason));
   }
 
-  #crash(cause: Error & { code?: string }): void {
-    if (cause.code === "ERR_WORKER_OUT_OF_MEMORY") this.#fail(this.control.current, "it takes too much memory");
+  #crash(cause: Error): void {
+    if (hasReachedHeapLimit(cause, this.#heapMiB)) this.#fail(this.control.current, "it takes too much memory");
     else this.end(failure("it has crashed", cause));
   }
 
@@ -261,8 +264,7 @@ export class GrammarThread {
   }
 }
 
-function startWorker(workerData: WorkerSetup): Worker {
-  const maxOldGenerationSizeMb = heapMiB + Math.ceil((workerData.vocabSize * heapBytesPerToken) / 2 ** 20);
+function startWorker(workerData: WorkerSetup, maxOldGenerationSizeMb: number): Worker {
   try {
     return new Worker(new URL("./thread/worker.js", import.meta.url), {
       workerData,

@@ -1,0 +1,27 @@
+// Heap limit of worker threads: tells a thread that has reached its own limit from one that found no memory, although it was far
+// below its limit. Node reports both with the same error.
+import { readFileSync } from "node:fs";
+
+const mebibyte = 2 ** 20;
+
+/**
+ * Returns whether a worker thread with a heap limit of `heapMiB` ended because it reached that limit. Must be called as soon as
+ * the error is known: false if the process has less than `heapMiB` of address space left (`ulimit -v`; known on Linux only).
+ * Does not try to allocate memory, because V8 may abort the process if an allocation fails.
+ */
+export function hasReachedHeapLimit(error: unknown, heapMiB: number): boolean {
+  return (
+    (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY" && freeAddressSpace() >= heapMiB * mebibyte
+  );
+}
+
+/** Returns the number of bytes by which the address space of this process may grow; Infinity if it has no known limit. */
+function freeAddressSpace(): number {
+  try {
+    const [, limit] = /^Max address space\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
+    const [, usedKiB] = /^VmSize:\s+(\d+)/m.exec(readFileSync("/proc/self/status", "latin1")) ?? [];
+    return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit) - Number(usedKiB) * 1024;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
