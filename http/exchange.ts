@@ -1,5 +1,6 @@
 // Exchange: one HTTP request and its response. Adds the common headers, converts errors to error bodies, and notifies the
 // observers. The app creates one for each request; protocol routes access HTTP only through it.
+import { isOutOfDescriptors } from "../runtime/descriptor-errors.ts";
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Generation } from "./observe/instrumented-inference.ts";
@@ -145,6 +146,9 @@ export class Exchange {
   /** Logs a thrown value that is not a ServerError. Returns the error to send instead. */
   unexpected(thrown: unknown): ErrorRecord {
     this.#options.log.error({ requestId: this.id, err: thrown }, "a request failed unexpectedly");
+    if (isOutOfDescriptors(thrown)) {
+      return { code: "storage_unavailable", message: "the server has too many open files now; try again soon" };
+    }
     return { code: "internal", message: `internal error; details are in the server log under request id ${this.id}` };
   }
 

@@ -100,9 +100,7 @@ async function parsed(
       createWriteStream(stage(checkedFileName(name, rules.allowsFolders)), { flags: "wx", mode: 0o600 }),
       { signal },
     );
-    written.catch((error: NodeJS.ErrnoException) =>
-      refuse(error.code === undefined ? incomplete(error, rules) : unwritable(error)),
-    );
+    written.catch((error: Error) => refuse(failed(error, rules)));
     writing.push(written);
   });
   busboy.on("partsLimit", () => refuse(invalid(fileField, `expected at most ${maxParts(rules)} parts`)));
@@ -114,7 +112,7 @@ async function parsed(
   } catch (error) {
     stop.abort();
     await Promise.allSettled(writing);
-    if (refusal === null) throw incomplete(error, rules);
+    if (refusal === null) throw failed(error, rules);
   }
   if (refusal !== null) throw refusal;
   return fields;
@@ -168,12 +166,13 @@ function createParser(contentType: string, rules: FormRules): BusboyInstance {
   }
 }
 
-function incomplete(error: unknown, { fileFields: [fileField] }: FormRules): ServerError {
+/** Returns the error for a body or file that could not be read or written, or for a form that is incomplete. */
+function failed(error: unknown, { fileFields: [fileField] }: FormRules): ServerError {
+  if (error instanceof Error && "syscall" in error && "code" in error) {
+    const message = `the upload cannot be stored now (${error.code}); try again soon`;
+    return new ServerError("storage_unavailable", message, { cause: error });
+  }
   return invalid(fileField, `expected a complete form (multipart/form-data): ${reasonOf(error)}`);
-}
-
-function unwritable(error: Error): ServerError {
-  return new ServerError("storage_unavailable", `the file cannot be written now: ${error.message}`);
 }
 
 function tooLarge({ maxFileBytes }: FormRules): ServerError {

@@ -30,6 +30,27 @@ describe("a form", () => {
     assert.deepEqual(readdirSync(staging), []);
   });
 
+  it("gets an error that can be retried if its body or its file cannot be opened", async () => {
+    const asked = request('; filename="a.txt"', "x");
+    const failing = { code: "storage_unavailable", message: /^the upload cannot be stored now \(ENOENT\)/ };
+    await assert.rejects(readForm(asked, join(folder, "missing"), rules), failing);
+    rmSync(asked.bodyFile as string);
+    await assert.rejects(readForm(asked, staging, rules), failing);
+  });
+
+  it("is rejected if it ends too early", async () => {
+    const asked = request('; filename="a.txt"', "x");
+    writeFileSync(
+      asked.bodyFile as string,
+      '--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\nx',
+    );
+    await assert.rejects(readForm(asked, staging, rules), {
+      code: "invalid_value",
+      message: /expected a complete form/,
+    });
+    assert.deepEqual(readdirSync(staging), []);
+  });
+
   it("is rejected with a specific error if a file has no name", async () => {
     const asked = request("\r\ncontent-type: application/octet-stream", "x");
     await assert.rejects(readForm(asked, staging, rules), { code: "invalid_value", message: /expected a file name/ });

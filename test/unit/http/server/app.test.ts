@@ -26,6 +26,18 @@ describe("the app", () => {
     }
   });
 
+  it("responds 503 if the process has no file descriptor left, and logs the error", async () => {
+    const { app, log } = setUp({
+      script: () => {
+        throw Object.assign(new Error("EMFILE: too many open files, open 'a'"), { code: "EMFILE", syscall: "open" });
+      },
+    });
+    const { status, body, headers } = await request(app, "POST", path, chat);
+    assert.deepEqual([status, JSON.parse(body).error.code], [503, "storage_unavailable"]);
+    assert.equal(headers["retry-after"] === undefined, false);
+    assert.equal(log.lines.filter(({ level }) => level === "error").length, 1);
+  });
+
   it("reports failed parts on /health and / with retry-after", async () => {
     const { app, inference } = setUp();
     inference.down = ["the text thread is not running", "so is another"];
