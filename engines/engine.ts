@@ -196,8 +196,8 @@ export interface ModelCard {
   readonly engine: string;
   readonly backend: string;
   readonly vocabSize: number;
-  /** Number of floats of the embedding of a token. */
-  readonly embeddingLength: number;
+  /** Number of floats of an embedding that replaces a token (images, audio). */
+  readonly inputLength: number;
   readonly parameterCount: number;
   readonly tensorBytes: number;
   /** Memory of the weights in bytes, including copies in other layouts. */

@@ -132,8 +132,8 @@ async function openAudio(rules: AudioSpec, model: LoadedModel, threads: number) 
 }
 
 function checkLength(path: string, length: number, { card }: LoadedModel): void {
-  if (length === card.embeddingLength) return;
-  const message = `mmproj ${path} makes embeddings of ${length} floats; the model expects ${card.embeddingLength}: name the mmproj file of this model`;
+  if (length === card.inputLength) return;
+  const message = `mmproj ${path} makes embeddings of ${length} floats; the model expects ${card.inputLength}: name the mmproj file of this model`;
   throw new ServerError("config_invalid", message, { param: "mmproj" });
 }
 

@@ -18,7 +18,7 @@ export function tokenlessReady(facts: TokenlessFacts): ModelPlaceReady {
     card: {
       ...facts,
       vocabSize: 0,
-      embeddingLength: 0,
+      inputLength: 0,
       parameterCount: 0,
       tensorBytes: facts.weightBytes,
       trainedContext: 0,

@@ -162,7 +162,7 @@ function readyOf(parts: ReadyParts): ModelPlaceReady {
       engine: "remote",
       backend: dialect.name,
       vocabSize,
-      embeddingLength: 0,
+      inputLength: 0,
       parameterCount: model.parameterCount,
       tensorBytes: model.weightBytes,
       weightBytes: 0,

@@ -45,7 +45,7 @@ export class PacedModel implements LoadedModel {
       engine: "paced",
       backend: "none",
       vocabSize,
-      embeddingLength: 64,
+      inputLength: 64,
       parameterCount: 0,
       tensorBytes: 0,
       weightBytes: 0,

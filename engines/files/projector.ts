@@ -12,7 +12,7 @@ export type ProjectorKind = (typeof projectors)[number];
 
 const projectors = [
   ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
-  ...(["qwen2vl_merger", "qwen2.5vl_merger"] as const),
+  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger"] as const),
 ] as const;
 
 /**
@@ -102,7 +102,9 @@ export interface EncoderSizes {
    * do.
    */
   readonly windows: { readonly side: number; readonly interval: number } | null;
-  /** Number of floats of an embedding. */
+  /** Layers after which a merger makes further vectors of an embedding (DeepStack of Qwen3-VL); empty = none. */
+  readonly stackedLayers: readonly number[];
+  /** Number of floats of an embedding, with the vectors of `stackedLayers`. */
   readonly length: number;
 }
 
@@ -250,12 +252,16 @@ function kernelOf(projector: ProjectorKind): TilingRules["kernel"] {
 }
 
 function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: TensorTable): EncoderSizes {
+  const layers = keys.count("block_count", 1000);
+  const stackedLayers = Array.from({ length: layers }, (_, layer) => layer).filter((layer) =>
+    tensors.has(`v.deepstack.${layer}.fc1.weight`),
+  );
   const patchSize = keys.count("patch_size", 64);
   const mergeSide = keys.count("spatial_merge_size", 2, 2);
   if (mergeSide !== 2) throw keys.invalid(`its clip.vision.spatial_merge_size is ${mergeSide}; expected 2`);
   const windowSide = Math.max(Math.trunc(qwenWindow / patchSize / mergeSide), 1);
   return {
-    layers: keys.count("block_count", 1000),
+    layers,
     width: keys.count("embedding_length", 65_536),
     heads: keys.count("attention.head_count", 1024),
     // Files from early converters state a length of 0.
@@ -268,7 +274,8 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
     queries: 0,
     activation: keys.activation(),
     windows: projector === "qwen2.5vl_merger" ? { side: windowSide, interval: keys.count("n_wa_pattern", 1000) } : null,
-    length: embeddingLength(keys, projector, tensors),
+    stackedLayers,
+    length: embeddingLength(keys, projector, tensors) * (1 + stackedLayers.length),
   };
 }
 
@@ -287,6 +294,7 @@ function readPixtralSizes(keys: ProjectorKeys, { tensors }: TensorTable): Encode
     queries: 0,
     activation: keys.activation(),
     windows: null,
+    stackedLayers: [],
     length: embeddingLength(keys, "pixtral", tensors),
   };
 }
@@ -327,11 +335,12 @@ function readSizes(
     queries: projector === "resampler" ? keys.queries() : 0,
     activation: keys.activation(),
     windows: null,
+    stackedLayers: [],
     length: embeddingLength(keys, projector, tensors),
   };
 }
 
-/** Reads the length of an embedding, the text model's width, from the projector's last matrix. */
+/** Reads the text model's width, which is the length of a vector of an embedding, from the projector's last matrix. */
 function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors: TensorTable["tensors"]): number {
   const [name, dimension] = (
     {
@@ -343,6 +352,7 @@ function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors:
       mlp: [tensors.has("mm.2.weight") ? "mm.2.weight" : "mm.0.weight", 1],
       qwen2vl_merger: ["mm.2.weight", 1],
       "qwen2.5vl_merger": ["mm.2.weight", 1],
+      qwen3vl_merger: ["mm.2.weight", 1],
     } as const
   )[projector];
   const length = tensors.get(name)?.shape[dimension];

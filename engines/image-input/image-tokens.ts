@@ -43,6 +43,7 @@ export function imageParts(
       return idefics3Parts(grid ?? { rows: 0, columns: 0 });
     case "qwen2vl_merger":
     case "qwen2.5vl_merger":
+    case "qwen3vl_merger":
       return ["<|vision_start|>", 0, "<|vision_end|>"];
   }
 }

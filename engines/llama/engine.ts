@@ -306,7 +306,7 @@ function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, fi
     engine: `llama.cpp ${library.release}`,
     backend: library.backend,
     vocabSize: functions.vocabTokenCount(context.vocab),
-    embeddingLength: functions.modelEmbeddingLength(model),
+    inputLength: functions.modelInputLength(model),
     parameterCount: Number(functions.modelParameterCount(model)),
     tensorBytes: Number(functions.modelSize(model)),
     weightBytes,

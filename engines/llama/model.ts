@@ -79,7 +79,7 @@ export class LlamaModel implements LoadedModel {
     this.#native = new NativeBatchView(context.functions, maxBatchTokens + maxSequences);
     this.#pooled = new PooledPasses(context, this.#native, { pooling, pooledLength, maxSequences, maxOutputs });
     this.#order = new RowOrder(maxSequences);
-    const width = context.functions.modelEmbeddingLength(context.model);
+    const width = context.functions.modelInputLength(context.model);
     this.#embedded =
       embeddedSizes && new EmbeddedParts(context, this.#native, maxSequences, { width, ...embeddedSizes });
     this.#fillerIds = new Int32Array(maxSequences);

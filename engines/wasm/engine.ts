@@ -13,6 +13,7 @@ import { readModelMetadata } from "../files/gguf/metadata.ts";
 import { needsMrope } from "../files/projector.ts";
 import { WasmAdapters } from "./adapters/host.ts";
 import { shapeForContext } from "./graph/hyperparameters.ts";
+import { inputFloats } from "./graph/shape.ts";
 import { PageMemory } from "./kv/page-memory.ts";
 import { PagedKv } from "./kv/paged-kv.ts";
 import { memoryRefusal, readModel, roomBytes, tensorBytes, type WasmModelFile } from "./load/fit.ts";
@@ -105,7 +106,7 @@ async function loadModel(
     kvType,
     pagesPerThread: pool.blocksPerThread,
     blocksPerSequence: Math.ceil(capacity.sequenceTokens / capacity.blockTokens),
-    inputFloats: takesMedia ? file.shape.width : 0,
+    inputFloats: takesMedia ? inputFloats(file.shape) : 0,
     adapterRank: mixture ? mixtureRank(mixture) : (spec.adapters?.maxRank ?? 0),
     mixture,
   };

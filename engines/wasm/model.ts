@@ -159,14 +159,14 @@ export class WasmModel implements LoadedModel {
 
   /** Copies the embeddings (of images or audio) among `count` tokens of a row, from token `first` on, to the input rows of the pass. */
   #embed(batch: Batch, row: number, first: number, count: number): void {
-    const { width } = this.#plan.shape;
+    const { inputFloats } = this.#plan;
     for (const part of batch.embedded) {
       if (part.row !== row) continue;
       const from = Math.max(part.first, first);
       const to = Math.min(part.first + part.length, first + count);
       if (from >= to) continue;
-      const rows = part.embeddings.subarray((from - part.first) * width, (to - part.first) * width);
-      this.#inputRows.set(rows, (this.#pass.tokenCount + from - first) * width);
+      const rows = part.embeddings.subarray((from - part.first) * inputFloats, (to - part.first) * inputFloats);
+      this.#inputRows.set(rows, (this.#pass.tokenCount + from - first) * inputFloats);
     }
   }
 

@@ -74,6 +74,8 @@ export interface LlamaFunctions {
   modelHeadCount(model: Pointer): number;
   modelKvHeadCount(model: Pointer): number;
   modelEmbeddingLength(model: Pointer): number;
+  /** Returns the number of floats of an embedding in a batch: those of all vectors, for models with DeepStack. */
+  modelInputLength(model: Pointer): number;
   modelOutputEmbeddingLength(model: Pointer): number;
   modelScoreCount(model: Pointer): number;
   modelSlidingWindow(model: Pointer): number;
@@ -261,6 +263,7 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     modelHeadCount: bind<Of<"modelHeadCount">>("model_n_head", "int32", [pointer]),
     modelKvHeadCount: bind<Of<"modelKvHeadCount">>("model_n_head_kv", "int32", [pointer]),
     modelEmbeddingLength: bind<Of<"modelEmbeddingLength">>("model_n_embd", "int32", [pointer]),
+    modelInputLength: bind<Of<"modelInputLength">>("model_n_embd_inp", "int32", [pointer]),
     modelOutputEmbeddingLength: bind<Of<"modelOutputEmbeddingLength">>("model_n_embd_out", "int32", [pointer]),
     modelScoreCount: bind<Of<"modelScoreCount">>("model_n_cls_out", "uint32", [pointer]),
     modelSlidingWindow: bind<Of<"modelSlidingWindow">>("model_n_swa", "int32", [pointer]),

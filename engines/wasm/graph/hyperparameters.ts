@@ -43,6 +43,7 @@ export function readHyperparameters(
     slides: [],
     alibi: 0,
     expertInterval: 0,
+    stackedInputs: 0,
     activation: "silu",
     ...traits,
     ...readRopes(keys, common.rotated, common.trainedContext, factors, rope),

@@ -62,6 +62,7 @@ export function mediaShape({ tokens, ropes, activation, ...sizes }: MediaShape):
     residualScale: 1,
     alibi: 0,
     expertInterval: 0,
+    stackedInputs: 0,
     logitScale: 1,
     logitSoftcap: 0,
     attentionScale: 1 / Math.sqrt(headLength),

@@ -1,5 +1,5 @@
 import type { AudioOuterLayers } from "../audio/audio-outer-layers.ts";
-import type { VisionOuterLayers } from "../vision/vision-outer-layers.ts";
+import { type VisionOuterLayers, visionSteps } from "../vision/vision-outer-layers.ts";
 import type { Matrix } from "./graph-tensors.ts";
 
 /** Outer layers of an encoder, as in Graph. */
@@ -8,9 +8,12 @@ interface EncoderOuterLayers {
   readonly audio?: AudioOuterLayers | null;
 }
 
-/** Returns the matrices before and after the layers of an image or audio encoder, in order of use, without the embedding matrix. */
+/**
+ * Returns the matrices before and after the layers of an image or audio encoder, in order of use, without the embedding matrix. Those of
+ * mergers that run between the layers come last.
+ */
 export function projectorMatrices({ vision, audio }: EncoderOuterLayers): Matrix[] {
-  const steps = vision?.projector ?? audio?.projector ?? [];
+  const steps = vision ? visionSteps(vision) : (audio?.projector ?? []);
   const matrices = steps.flatMap((step) => (step.kind === "matrix" ? [step.matrix] : []));
   return audio ? [audio.convolution, ...matrices] : matrices;
 }

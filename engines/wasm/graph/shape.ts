@@ -59,6 +59,11 @@ export interface Traits {
    */
   readonly expertInterval: number;
   /**
+   * Number of further vectors in the embedding of an image's token (DeepStack): vector i is added to the hidden state after layer i.
+   * 0 = none.
+   */
+  readonly stackedInputs: number;
+  /**
    * Activation of the feed-forwards, for architectures whose files specify it. Other architectures set it in their
    * steps.
    */
@@ -76,3 +81,8 @@ export interface OwnTraits extends Partial<Traits> {
 }
 
 export interface Hyperparameters extends CommonShape, Traits, Ropes {}
+
+/** Returns the number of floats of an embedding of images or audio. */
+export function inputFloats({ width, stackedInputs }: Pick<Hyperparameters, "width" | "stackedInputs">): number {
+  return width * (1 + stackedInputs);
+}

@@ -2,7 +2,7 @@
 // thread-memory.ts assigns addresses to the weights; weights.ts loads them.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
-import { resamplerOf } from "../vision/vision-outer-layers.ts";
+import { resamplerOf, visionSteps } from "../vision/vision-outer-layers.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 import { projectorMatrices } from "./projector-matrices.ts";
@@ -63,7 +63,7 @@ export function vectors({ graph }: PartitionPlan): TensorInfo[] {
   const { embeddingNorm, outputNorm, layers, pooling, vision, audio } = graph;
   const own = [vision?.classEmbedding, vision?.rowEnd];
   const audioNorms = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
-  const projected = vision?.projector.map((step) => ("norm" in step ? step.norm : null)) ?? [];
+  const projected = vision ? visionSteps(vision).map((step) => ("norm" in step ? step.norm : null)) : [];
   const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms), ...projected];
   return [...own, ...audioNorms, ...norms.flatMap((norm) => [norm?.weight, norm?.bias])].filter((tensor) => !!tensor);
 }

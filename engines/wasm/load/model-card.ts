@@ -1,6 +1,7 @@
 // Model card: facts about a loaded model, shown to users. Created once per load.
 import type { ModelCard, ModelSpec } from "../../engine.ts";
 import { tensorTypes } from "../../files/gguf/tensors.ts";
+import { inputFloats } from "../graph/shape.ts";
 import { tensorBytes, type WasmModelFile } from "./fit.ts";
 import type { KernelModule } from "./kernel-module.ts";
 
@@ -19,7 +20,7 @@ export function modelCard(
     engine: `wasm (${kernels.variant} SIMD${detailOf(kernels)})`,
     backend: `cpu, ${threads} threads`,
     vocabSize: shape.vocabSize,
-    embeddingLength: shape.width,
+    inputLength: inputFloats(shape),
     parameterCount: elements.reduce((a, b) => a + b, 0),
     tensorBytes: tensorBytes(table),
     weightBytes: tensorBytes(table),

@@ -3,16 +3,26 @@
 // start of a pass.
 
 import type { Norm } from "../graph/graph-tensors.ts";
+import { axisCount } from "../graph/ropes.ts";
 import type { DividedGraph, Share } from "../plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import type { StepParts } from "./step-runner.ts";
 
 const floatBytes = 4;
+/** Offsets in rows and columns of the four positions around a patch. */
+const corners = [
+  [0, 0],
+  [0, 1],
+  [1, 0],
+  [1, 1],
+] as const;
 
 export interface EmbeddingTableParts extends Pick<StepParts, "plan" | "kernels" | "norms" | "at"> {
   readonly pass: PassDescriptor;
   readonly tables: Pick<DividedGraph, "positions" | "tokenType">;
   readonly norm: Norm | null;
+  /** View of the thread's memory. */
+  readonly floats: Float32Array;
 }
 
 export class EmbeddingTables {
@@ -44,12 +54,16 @@ export class EmbeddingTables {
   #readPositions(table: Share): void {
     const { plan, at, pass } = this.#parts;
     const rowBytes = plan.shape.width * floatBytes;
-    const buckets = plan.graph.vision?.positionBuckets ?? null;
+    const square = plan.graph.vision?.positionTable ?? null;
+    if (square?.spread === "linear") {
+      this.#interpolatePositions(table, square.side);
+      return;
+    }
     for (let row = 0; row < pass.rowCount; row++) {
       const firstToken = pass.row(row, rowField.firstToken);
       const firstPosition = pass.row(row, rowField.firstPosition);
       for (let i = 0; i < pass.row(row, rowField.length); i++) {
-        const position = buckets === null ? firstPosition + i : this.#bucketOf(i, buckets);
+        const position = square === null ? firstPosition + i : this.#bucketOf(i, square.side);
         this.#readRow(table, position, at.input + (firstToken + i) * rowBytes);
       }
     }
@@ -64,6 +78,35 @@ export class EmbeddingTables {
     const spread = (index: number, count: number) => Math.floor((buckets * index) / count);
     const row = spread(Math.floor(patch / patchColumns), tokenCount / patchColumns);
     return row * buckets + spread(patch % patchColumns, patchColumns);
+  }
+
+  /**
+   * Interpolates the rows of a square position table of `side` x `side` positions between the four nearest ones. The coordinates of the
+   * patches are those of their rope.
+   */
+  #interpolatePositions(table: Share, side: number): void {
+    const { plan, at, pass, floats } = this.#parts;
+    const { width } = plan.shape;
+    const { coordinates, patchColumns, tokenCount } = pass;
+    const along = (index: number, count: number) => {
+      const place = count > 1 ? (index * (side - 1)) / (count - 1) : 0;
+      const low = Math.min(Math.floor(place), side - 2);
+      return { low, share: place - low };
+    };
+    for (let patch = 0; patch < tokenCount; patch++) {
+      const row = along(coordinates[patch * axisCount + 1] as number, tokenCount / patchColumns);
+      const column = along(coordinates[patch * axisCount + 2] as number, patchColumns);
+      const to = (at.input >>> 2) + patch * width;
+      floats.fill(0, to, to + width);
+      for (const [down, right] of corners) {
+        const share = (down ? row.share : 1 - row.share) * (right ? column.share : 1 - column.share);
+        if (share === 0) continue;
+        this.#readRow(table, (row.low + down) * side + column.low + right, at.joined);
+        const from = at.joined >>> 2;
+        for (let i = 0; i < width; i++)
+          floats[to + i] = (floats[to + i] as number) + share * (floats[from + i] as number);
+      }
+    }
   }
 
   #readRow({ pieces: [piece] }: Share, row: number, out: number): void {

@@ -107,7 +107,9 @@ export class ComputeThread {
     this.#experts = plan.shape.experts && new Experts(parts, plan.shape.experts, this.#floats);
     const { embeddingNorm: norm, positions, tokenType, vision, audio } = plan.graph;
     const hasTables = norm !== null || positions !== null || tokenType !== null;
-    this.#tables = hasTables ? new EmbeddingTables({ ...parts, pass: this.pass, tables: this.#divided, norm }) : null;
+    this.#tables = hasTables
+      ? new EmbeddingTables({ ...parts, pass: this.pass, tables: this.#divided, norm, floats: this.#floats })
+      : null;
     this.inputRows = new Float32Array(shared.inputRows);
     const { inputRows, pass } = this;
     const ends = { ...parts, pass, divided: this.#divided, floats: this.#floats, inputRows };
@@ -165,11 +167,13 @@ export class ComputeThread {
       fillRotation(this.pass, this.#plan.shape.ropes[i] as Rope, table);
     });
     this.#embed(tokenCount);
-    for (const layer of this.#divided.layers) {
+    this.#divided.layers.forEach((layer, index) => {
       beforeLayer?.();
       for (const step of layer) this.#runStep(step, tokenCount);
+      if (this.#ends instanceof VisionPass) this.#ends.finishLayer(index);
+      else if (index < this.#plan.shape.stackedInputs) this.#addStacked(tokenCount, index);
       this.#kv.nextLayer();
-    }
+    });
     if (this.#ends) this.#projectMedia(this.#ends);
     else if (isFirstPass) this.#classify(tokenCount);
     else if (outputCount > 0) this.#project(outputCount);
@@ -251,11 +255,29 @@ export class ComputeThread {
   /** Replaces the hidden states of tokens with negative ids by their input rows. Input rows are not multiplied by the embedding scale. */
   #takeInputRows(n: number): void {
     const { tokens } = this.pass;
-    const { width } = this.#plan.shape;
+    const { inputFloats, shape } = this.#plan;
+    const { width } = shape;
     const hidden = this.#at.hidden >>> 2;
     for (let i = 0; i < n; i++) {
       if ((tokens[i] as number) >= 0) continue;
-      this.#floats.set(this.inputRows.subarray(i * width, (i + 1) * width), hidden + i * width);
+      const from = i * inputFloats;
+      this.#floats.set(this.inputRows.subarray(from, from + width), hidden + i * width);
+    }
+  }
+
+  /** Adds vector `index` of the further vectors of each input row to the hidden state of its token; see Traits.stackedInputs. */
+  #addStacked(n: number, index: number): void {
+    const { tokens } = this.pass;
+    const { inputFloats, shape } = this.#plan;
+    if (inputFloats === 0) return;
+    const { width } = shape;
+    const floats = this.#floats;
+    for (let i = 0; i < n; i++) {
+      if ((tokens[i] as number) >= 0) continue;
+      const from = i * inputFloats + (index + 1) * width;
+      const to = (this.#at.hidden >>> 2) + i * width;
+      for (let column = 0; column < width; column++)
+        floats[to + column] = (floats[to + column] as number) + (this.inputRows[from + column] as number);
     }
   }
 

@@ -34,7 +34,7 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const norm = (name: string) => tensors.norm(name, true, [width]);
   const hasClass = has("v.class_embd");
   const tokens = Math.max(patches + (hasClass ? 1 : 0), sizes.queries);
-  const buckets = projector === "resampler" ? minicpmBuckets : null;
+  const positionTable = positionTableOf(file);
   const patchShape = [sizes.patchSize, sizes.patchSize, 3, width];
   const patchFilled = { rows: width, columns: 3 * sizes.patchSize ** 2 };
   const patch = tensors.padded("v.patch_embd", patchShape, patchFilled);
@@ -46,7 +46,10 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
     pairing: projector === "pixtral" ? "neighbours" : "halves",
     normKind: hasRmsNorms(projector, sizes) ? "rms" : "layer",
     embedding: patch,
-    positions: ropes.length > 0 ? null : tensors.matrix("v.position_embd", buckets ? buckets ** 2 : tokens, width),
+    positions:
+      ropes.length > 0 && positionTable === null
+        ? null
+        : tensors.matrix("v.position_embd", positionTable ? positionTable.side ** 2 : tokens, width),
     embeddingNorm: has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
     outputNorm: outputNorm(tensors, projector, width),
     layers: found.map(({ steps }) => steps),
@@ -54,9 +57,10 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
       classEmbedding: hasClass ? tensors.vector("v.class_embd", width) : null,
       secondEmbedding: table.tensors.has(secondName) ? tensors.paddedTensor(secondName, patchShape, patchFilled) : null,
       merge: { kind: mergeKind(projector), side: sizes.mergeSide },
-      positionBuckets: buckets,
+      positionTable,
       rowEnd: projector === "pixtral" ? tensors.vector("v.token_embd.img_break", sizes.length) : null,
       projector: projectorSteps(tensors, file),
+      stacked: sizes.stackedLayers.map((layer) => ({ layer, steps: stackedSteps(tensors, file, layer) })),
       length: sizes.length,
     },
   };
@@ -64,6 +68,17 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   tensors.checkAllUsed();
   const shape = mediaShape({ ...sizes, feedForward: found[0]?.feedForward ?? sizes.feedForward, tokens, ropes });
   return { graph, shape, tokens, rows: 1 + maxWindows(sizes), inputFloats: patch.columns };
+}
+
+/** Returns the position table of models with tiles of any size. Throws `model_file_invalid` if the table of the file is not square. */
+function positionTableOf({ rules, table }: ProjectorFile): VisionOuterLayers["positionTable"] {
+  if (rules.projector === "resampler") return { side: minicpmBuckets, spread: "nearest" };
+  if (rules.projector !== "qwen3vl_merger") return null;
+  const positions = table.tensors.get("v.position_embd.weight")?.shape[1] ?? 0;
+  const side = Math.sqrt(positions);
+  if (Number.isInteger(side) && side >= 2) return { side, spread: "linear" };
+  const message = `v.position_embd.weight has ${positions} positions; expected the square of a whole number above 1: fetch the file again`;
+  throw new ServerError("model_file_invalid", message, { param: "mmproj" });
 }
 
 function hasRmsNorms(projector: ProjectorKind, { width, layers }: EncoderSizes): boolean {
@@ -83,6 +98,7 @@ function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"]
       return "average";
     case "qwen2vl_merger":
     case "qwen2.5vl_merger":
+    case "qwen3vl_merger":
       return "adjacent";
     case "pixtral":
       return "interleaved";
@@ -97,7 +113,7 @@ function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"]
  */
 function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
   const isPixtral = projector === "pixtral";
-  if (!isPixtral && projector !== "qwen2vl_merger" && projector !== "qwen2.5vl_merger") return [];
+  if (!isPixtral && mergeKind(projector) !== "adjacent") return [];
   const rows = plainFrequencies(ropeBase, headLength / 4);
   const columns = isPixtral ? rows.map((frequency) => frequency * ropeBase ** (-2 / headLength)) : rows;
   const axes = Uint8Array.from({ length: headLength / 2 }, (_, pair) => (pair < headLength / 4 ? 1 : 2));
@@ -206,7 +222,8 @@ function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: Projecto
       return [{ kind: "matrix", matrix: matrix("mm.model.fc", length, width * mergeSide ** 2), activation: null }];
     case "qwen2vl_merger":
     case "qwen2.5vl_merger":
-      return mlpSteps(tensors, ["mm.0", "mm.2"], width * mergeSide ** 2, rowsOf("mm.0"), length);
+    case "qwen3vl_merger":
+      return mlpSteps(tensors, ["mm.0", "mm.2"], width * mergeSide ** 2, rowsOf("mm.0"), vectorLength(sizes));
     case "internvl": {
       const columns = width * mergeSide ** 2;
       const norm = tensors.norm("mm.model.mlp.0", true, [columns]);
@@ -228,6 +245,22 @@ function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: Projecto
       if (table.tensors.has("mm.2.weight")) return mlpSteps(tensors, ["mm.0", "mm.2"], width, rowsOf("mm.0"), length);
       return [{ kind: "matrix", matrix: matrix("mm.0", rowsOf("mm.0"), width), activation: "gelu" }];
   }
+}
+
+/** Returns the steps of the merger after a layer: a norm of the merged row, and two matrices. */
+function stackedSteps(tensors: GraphTensors, { sizes, table }: ProjectorFile, layer: number): ProjectorStep[] {
+  const columns = sizes.width * sizes.mergeSide ** 2;
+  const name = `v.deepstack.${layer}`;
+  const inner = table.tensors.get(`${name}.fc1.weight`)?.shape[1] ?? columns;
+  return [
+    { kind: "norm", of: "layer", epsilon: sizes.epsilon, norm: tensors.norm(`${name}.norm`, true, [columns]) },
+    ...mlpSteps(tensors, [`${name}.fc1`, `${name}.fc2`], columns, inner, vectorLength(sizes)),
+  ];
+}
+
+/** Returns the number of floats in each vector of an embedding. */
+function vectorLength({ length, stackedLayers }: EncoderSizes): number {
+  return length / (1 + stackedLayers.length);
 }
 
 function resamplerSteps(tensors: GraphTensors, { width, length, queries, epsilon }: EncoderSizes): ProjectorStep[] {

@@ -26,9 +26,23 @@ export interface ResamplerStep {
   readonly headLength: number;
 }
 
+/**
+ * Merger of DeepStack: makes a further vector of each embedding from the hidden states after a layer. Its steps are like those of a
+ * projector.
+ */
+export interface StackedMerger {
+  readonly layer: number;
+  readonly steps: readonly ProjectorStep[];
+}
+
 /** Returns the resampler step of a projector; null if the projector has none. */
 export function resamplerOf(projector: readonly ProjectorStep[]): ResamplerStep | null {
   return projector.find((step) => step.kind === "resampler") ?? null;
+}
+
+/** Returns the steps of the projector, and of all mergers in the order of their layers. */
+export function visionSteps({ projector, stacked }: Pick<VisionOuterLayers, "projector" | "stacked">): ProjectorStep[] {
+  return [...projector, ...stacked.flatMap(({ steps }) => steps)];
 }
 
 export interface VisionOuterLayers {
@@ -49,13 +63,16 @@ export interface VisionOuterLayers {
    */
   readonly merge: { readonly kind: "average" | "concatenate" | "interleaved" | "adjacent"; readonly side: number };
   /**
-   * Number of positions per side of a square position table, over which the patches of a tile of any size are spread evenly. Null: the
-   * table has one position for each token.
+   * Square position table of `side` x `side` positions, over which the patches of a tile of any size are spread evenly. "nearest": a patch
+   * has one position. "linear": the positions are interpolated between the four nearest ones, and the patches in the corners have those in
+   * the corners. Null: the table has one position for each token.
    */
-  readonly positionBuckets: number | null;
+  readonly positionTable: { readonly side: number; readonly spread: "nearest" | "linear" } | null;
   /** Embedding that is inserted after each row of the tile except the last; null = none. */
   readonly rowEnd: TensorInfo | null;
   readonly projector: readonly ProjectorStep[];
+  /** Mergers of the further vectors of an embedding, in the order of their layers; empty = an embedding is one vector. */
+  readonly stacked: readonly StackedMerger[];
   /** Number of floats in an embedding. */
   readonly length: number;
 }

@@ -5,7 +5,7 @@ import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { Resampler } from "./resampler.ts";
-import { type ProjectorStep, resamplerOf, type VisionOuterLayers } from "./vision-outer-layers.ts";
+import { type ProjectorStep, resamplerOf, type VisionOuterLayers, visionSteps } from "./vision-outer-layers.ts";
 
 const floatBytes = 4;
 
@@ -18,11 +18,20 @@ export interface VisionParts extends StepParts {
   readonly inputRows: Float32Array;
 }
 
+/** Rows between the steps of a projector: address of the first row, floats of a row, number of rows. */
+interface MergedRows {
+  readonly x: number;
+  readonly columns: number;
+  readonly count: number;
+}
+
 type NormStep = Extract<ProjectorStep, { kind: "norm" }>;
 
 export class VisionPass {
   readonly #parts: VisionParts;
   readonly #resampler: Resampler | null;
+  /** Further vectors of the tile's embeddings, one array for each merger of `stacked`. */
+  readonly #stacked: Float32Array[] = [];
 
   constructor(parts: VisionParts) {
     this.#parts = parts;
@@ -50,38 +59,60 @@ export class VisionPass {
       kernels.copyRows(this.#addressOf(classEmbedding), shape.width, at.hidden, shape.width, 1, shape.width);
   }
 
+  /** Computes a further vector of each embedding after the layers that have a merger. */
+  finishLayer(layer: number): void {
+    const { vision, pass, at, plan, floats } = this.#parts;
+    const index = vision.stacked.findIndex((merger) => merger.layer === layer);
+    const merger = vision.stacked[index];
+    if (merger === undefined) return;
+    const square = vision.merge.side ** 2;
+    const merged = { x: at.hidden, columns: square * plan.shape.width, count: pass.tokenCount / square };
+    const before = visionSteps({ ...vision, stacked: vision.stacked.slice(0, index) });
+    const firstMatrix = before.filter(({ kind }) => kind === "matrix").length;
+    const { x, columns, count } = this.#run(merger.steps, merged, firstMatrix);
+    this.#stacked[index] = floats.slice(x >>> 2, (x >>> 2) + count * columns);
+  }
+
   /**
    * Computes the embeddings of a tile from the hidden states after the last layer. Returns the address and the number of the embeddings.
    */
   project(): { readonly address: number; readonly count: number } {
-    const { at, divided, plan, norms, vision, pass } = this.#parts;
+    const { at, plan, norms, vision, pass } = this.#parts;
     const { shape, graph } = plan;
-    const { joined } = at;
     const patches = pass.tokenCount - (vision.classEmbedding ? 1 : 0);
     const first = at.hidden + (vision.classEmbedding ? shape.width * floatBytes : 0);
     norms.run(graph.outputNorm, first, first, patches);
     const square = vision.merge.side ** 2;
-    let count = patches / square;
     const isAdjacent = vision.merge.kind === "adjacent";
-    let columns = isAdjacent ? square * shape.width : this.#merge(first, patches);
-    let x = isAdjacent ? first : at.input;
-    let matrices = 0;
-    for (const step of vision.projector) {
+    const columns = isAdjacent ? square * shape.width : this.#merge(first, patches);
+    const merged = { x: isAdjacent ? first : at.input, columns, count: patches / square };
+    const { x, count } = this.#run(vision.projector, merged, 0);
+    return { address: x, count };
+  }
+
+  /** Runs the steps of a projector. `firstMatrix`: index of its first matrix in `divided.projector`. Norms overwrite no hidden states. */
+  #run(steps: readonly ProjectorStep[], rows: MergedRows, firstMatrix: number): MergedRows {
+    const { at, divided } = this.#parts;
+    let { x, columns, count } = rows;
+    let matrices = firstMatrix;
+    for (const step of steps) {
       if (step.kind === "norm") {
-        this.#norm(step, x, columns, count);
+        const to = x === at.hidden ? at.input : x;
+        this.#norm(step, x, to, columns, count);
+        x = to;
         continue;
       }
       if (step.kind === "resampler") {
         count = this.#resampler?.run(x, count) ?? count;
-        x = joined;
+        x = at.joined;
         continue;
       }
       const shares = divided.projector[matrices++] as DividedGraph["embedding"];
       multiplyJoined(this.#parts, shares, { x, columns, n: count }, step.activation);
-      x = joined;
+      x = at.joined;
       columns = step.matrix.rows;
     }
-    return { address: x, count };
+    return { x, columns, count };
   }
 
   /** Returns the embeddings that project() has computed for a tile. If the encoder has a row-end embedding, it is inserted between rows. */
@@ -89,6 +120,7 @@ export class VisionPass {
     const { floats, vision, pass } = this.#parts;
     const { length, rowEnd, merge } = vision;
     const first = address >>> 2;
+    if (vision.stacked.length > 0) return this.#withStacked(first, count);
     if (rowEnd === null) return floats.subarray(first, first + count * length);
     const end = this.#addressOf(rowEnd) >>> 2;
     const across = pass.patchColumns / merge.side;
@@ -103,12 +135,25 @@ export class VisionPass {
     return all;
   }
 
-  #norm({ norm, of, epsilon }: NormStep, x: number, columns: number, count: number): void {
+  /** Returns the embeddings with their further vectors: for each embedding, the projector's vector, then those of the mergers. */
+  #withStacked(first: number, count: number): Float32Array {
+    const { floats, vision } = this.#parts;
+    const vectors = 1 + vision.stacked.length;
+    const length = vision.length / vectors;
+    const all = new Float32Array(count * vision.length);
+    [floats.subarray(first, first + count * length), ...this.#stacked].forEach((rows, vector) => {
+      for (let row = 0; row < count; row++)
+        all.set(rows.subarray(row * length, (row + 1) * length), (row * vectors + vector) * length);
+    });
+    return all;
+  }
+
+  #norm({ norm, of, epsilon }: NormStep, x: number, to: number, columns: number, count: number): void {
     const { kernels } = this.#parts;
     const weight = this.#addressOf(norm.weight);
     const bias = norm.bias === null ? 0 : this.#addressOf(norm.bias);
-    if (of === "rms") kernels.rmsNorm(x, columns, weight, x, columns, count, columns, epsilon);
-    else kernels.layerNorm(x, columns, weight, bias, x, columns, count, columns, epsilon);
+    if (of === "rms") kernels.rmsNorm(x, columns, weight, to, columns, count, columns, epsilon);
+    else kernels.layerNorm(x, columns, weight, bias, to, columns, count, columns, epsilon);
   }
 
   /** Merges the patches of each square, and writes the merged rows to ThreadMemory.input. Returns the number of floats in a merged row. */

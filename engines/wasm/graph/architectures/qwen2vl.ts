@@ -8,14 +8,22 @@ import { qwen2 } from "./qwen2.ts";
 export const qwen2vl: Architecture = {
   ...qwen2,
   name: "qwen2vl",
-  readTraits: (keys, shape) => ({ rope: { axes: readAxes(keys, shape) } }),
+  readTraits: (keys, shape) => ({ rope: { axes: consecutiveAxes(readSections(keys, shape)) } }),
 };
 
-/**
- * Reads the number of pairs in each section (time, row, column) and returns the coordinate that rotates each pair. A fourth section must be
- * empty.
- */
-function readAxes(keys: Keys, { rotated }: CommonShape): Uint8Array {
+/** Number of rotated pairs in each section: time, row and column. */
+export type Sections = readonly [time: number, rows: number, columns: number];
+
+/** Returns the coordinate that rotates each pair. */
+function consecutiveAxes([time, rows, columns]: Sections): Uint8Array {
+  return Uint8Array.from({ length: time + rows + columns }, (_, pair) => {
+    if (pair < time) return 0;
+    return pair < time + rows ? 1 : 2;
+  });
+}
+
+/** Reads the number of pairs in each section. A fourth section must be empty. */
+export function readSections(keys: Keys, { rotated }: Pick<CommonShape, "rotated">): Sections {
   const key = "rope.dimension_sections";
   const sections = keys.value(key);
   const isCount = (one: unknown): one is number => typeof one === "number" && Number.isInteger(one) && one >= 0;
@@ -25,8 +33,5 @@ function readAxes(keys: Keys, { rotated }: CommonShape): Uint8Array {
   }
   const [time, rows, columns, other = 0] = sections as [number, number, number, number?];
   if (other !== 0 || time + rows + columns !== pairs) throw keys.unsupported(key, `three sections of ${pairs} pairs`);
-  return Uint8Array.from({ length: pairs }, (_, pair) => {
-    if (pair < time) return 0;
-    return pair < time + rows ? 1 : 2;
-  });
+  return [time, rows, columns];
 }

@@ -20,6 +20,7 @@ import { qwen2 } from "./qwen2.ts";
 import { qwen2vl } from "./qwen2vl.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3moe } from "./qwen3moe.ts";
+import { qwen3vl, qwen3vlMoe } from "./qwen3vl.ts";
 import { smollm3 } from "./smollm3.ts";
 import { stablelm } from "./stablelm.ts";
 
@@ -32,6 +33,8 @@ export const architectures: readonly Architecture[] = [
   qwen2vl,
   qwen3,
   qwen3moe,
+  qwen3vl,
+  qwen3vlMoe,
   gemma,
   gemma2,
   gemma3,

@@ -105,6 +105,7 @@ describe("hyperparameters", () => {
         activation: "silu",
         alibi: 0,
         expertInterval: 0,
+        stackedInputs: 0,
         queryRope: null,
         longRope: null,
       });
