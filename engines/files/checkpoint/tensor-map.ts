@@ -98,6 +98,7 @@ function groupTensors(architecture: TensorRules, config: Config, tensors: Iterab
       throw config.invalid("num_hidden_layers", config.layers, `more layers: there is a tensor ${quote(tensor.name)}`);
     }
     for (const [i, target] of targetsOf(entry.targets).entries()) {
+      if (target.only !== undefined && target.only !== place.suffix) continue;
       const name = target.to.replace("{l}", String(place.layer)) + (target.suffix ?? place.suffix);
       const group = groups.get(name) ?? { target, name, layer: place.layer, order: entry.order + i / 100, members: [] };
       if (group.members.some(({ expert }) => expert === place.expert)) throw doubled(config, name, tensor.name);

@@ -42,12 +42,19 @@ async function ask(server: RunningServer, messages: readonly Message[]): Promise
   };
 }
 
-for (const engine of ["wasm", "llama"]) {
-  describe(`images of different sizes on ${engine}`, () => {
+const cases = [
+  ["wasm", "qwen2.5vl_merger"],
+  ["llama", "qwen2.5vl_merger"],
+  ["wasm", "qwen3vl_merger"],
+  ["llama", "qwen3vl_merger"],
+] as const;
+
+for (const [engine, projector] of cases) {
+  describe(`images of different sizes on ${engine}, ${projector}`, () => {
     let plain: RunningServer;
     let caching: RunningServer;
     before(async () => {
-      const { model, mmproj } = await writeTinyVision(folder, "qwen2.5vl_merger");
+      const { model, mmproj } = await writeTinyVision(folder, projector);
       const flags = ["-m", model, "--mmproj", mmproj, "--engine", engine, "--threads", "1", "--max-num-images", "2"];
       [plain, caching] = await Promise.all([startServer([...flags, "--prefix-cache-n", "0"]), startServer(flags)]);
     });

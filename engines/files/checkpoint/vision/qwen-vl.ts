@@ -1,4 +1,4 @@
-// Qwen2-VL and Qwen2.5-VL: a patch spans two frames; an image is used as both frames. 2 x 2 patches become one embedding.
+// Qwen2-VL, Qwen2.5-VL and Qwen3-VL: a patch spans two frames; an image is used as both frames. 2 x 2 patches become one embedding.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
@@ -14,15 +14,19 @@ const layerNormEpsilon = 1e-6;
 /** Side in pixels of the encoder's attention windows. */
 const windowSide = 112;
 
+const blocks: TensorTable = {
+  "blocks.{l}.norm1": "v.blk.{l}.ln1",
+  "blocks.{l}.norm2": "v.blk.{l}.ln2",
+  "blocks.{l}.attn.qkv": "v.blk.{l}.attn_qkv",
+  "blocks.{l}.attn.proj": "v.blk.{l}.attn_out",
+};
+
 const tensors: TensorTable = {
   "patch_embed.proj": [
     { to: "v.patch_embd", change: kernelOf(0) },
     { to: "v.patch_embd", change: kernelOf(1), suffix: ".weight.1" },
   ],
-  "blocks.{l}.norm1": "v.blk.{l}.ln1",
-  "blocks.{l}.norm2": "v.blk.{l}.ln2",
-  "blocks.{l}.attn.qkv": "v.blk.{l}.attn_qkv",
-  "blocks.{l}.attn.proj": "v.blk.{l}.attn_out",
+  ...blocks,
   "merger.ln_q": "v.post_ln",
   "merger.mlp.0": "mm.0",
   "merger.mlp.2": "mm.2",
@@ -73,6 +77,44 @@ export const qwen25vlVision: VisionClass = {
     configs.encoder.mustBe("window_size", windowSide);
     pairs.counts({ n_wa_pattern: windowInterval(configs.encoder) });
   },
+};
+
+export const qwen3vlVision: VisionClass = {
+  name: "qwen3vl_merger",
+  classes: ["Qwen3VLForConditionalGeneration"],
+  defaults: {
+    ...{ depth: 27, hidden_size: 1152, intermediate_size: 4304, num_heads: 16, patch_size: 16 },
+    ...{ spatial_merge_size: mergeSide, temporal_patch_size: frames, hidden_act: "gelu_pytorch_tanh" },
+    deepstack_visual_indexes: [8, 16, 24],
+  },
+  prefixes,
+  tensors: {
+    "patch_embed.proj": [
+      { to: "v.patch_embd", change: kernelOf(0), only: ".weight" },
+      { to: "v.patch_embd", change: kernelOf(1), only: ".weight", suffix: ".weight.1" },
+      { to: "v.patch_embd", only: ".bias" },
+    ],
+    pos_embed: "v.position_embd",
+    ...blocks,
+    "blocks.{l}.mlp.linear_fc1": "v.blk.{l}.ffn_up",
+    "blocks.{l}.mlp.linear_fc2": "v.blk.{l}.ffn_down",
+    "merger.norm": "v.post_ln",
+    "merger.linear_fc1": "mm.0",
+    "merger.linear_fc2": "mm.2",
+  },
+  computedTensors(encoder) {
+    const layers = encoder.numbers("deepstack_visual_indexes") ?? [];
+    const named = layers.flatMap((layer, index) =>
+      [
+        ["norm", "norm"],
+        ["linear_fc1", "fc1"],
+        ["linear_fc2", "fc2"],
+      ].map(([from, to]) => [`deepstack_merger_list.${index}.${from}`, `v.deepstack.${layer}.${to}`]),
+    );
+    return Object.fromEntries(named);
+  },
+  encoderFields: fieldsOf,
+  addPairs: addQwenPairs,
 };
 
 /** Returns the 2D kernel of one frame from a 3D convolution kernel. */

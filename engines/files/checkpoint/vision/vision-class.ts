@@ -1,4 +1,5 @@
 // Vision class: how the vision part of a model family in Hugging Face's format becomes a projector file.
+import type { TensorTable } from "../architectures/architecture.ts";
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import type { TensorRules } from "../tensor-map.ts";
@@ -27,6 +28,8 @@ export interface VisionClass extends TensorRules {
   readonly rowEnd?: string;
   /** Returns the encoder's fields that follow from those of the whole model. */
   readonly encoderFields?: (configs: VisionConfigs) => JsonObject;
+  /** Returns tensors whose names follow from vision_config, in addition to `tensors`. */
+  readonly computedTensors?: (encoder: Config) => TensorTable;
   /** Adds the key/value pairs that only projector files of these classes have. */
   readonly addPairs: (configs: VisionConfigs, pairs: Pairs) => void;
 }

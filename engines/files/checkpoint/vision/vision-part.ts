@@ -15,7 +15,7 @@ import { internvlVision } from "./internvl.ts";
 import { llavaNextVision, llavaVision } from "./llava.ts";
 import { minicpmVision } from "./minicpm-v.ts";
 import { mistral3Vision, pixtralVision } from "./pixtral.ts";
-import { qwen2vlVision, qwen25vlVision } from "./qwen-vl.ts";
+import { qwen2vlVision, qwen3vlVision, qwen25vlVision } from "./qwen-vl.ts";
 import { gemma3Vision, idefics3Vision } from "./siglip.ts";
 import type { VisionClass, VisionConfigs } from "./vision-class.ts";
 
@@ -23,7 +23,7 @@ export type VisionPart = Pick<Checkpoint, "files" | "pairs" | "tensors">;
 
 const visionClasses: readonly VisionClass[] = [
   ...[gemma3Vision, idefics3Vision, internvlVision, pixtralVision, llavaVision, llavaNextVision],
-  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, minicpmVision],
+  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, qwen3vlVision, minicpmVision],
 ];
 /** Matches the tensor names of the encoder and the projector. A pooling head after the encoder is not used. */
 const partOfVision =
@@ -66,7 +66,7 @@ export async function openVisionPart(
     files: model.files,
     pairs: pairsOf(found, configs).values,
     tensors: mapPart(
-      found,
+      { ...found, tensors: { ...found.tensors, ...found.computedTensors?.(configs.encoder) } },
       configs.encoder,
       sources.filter(({ name }) => partOfVision.test(name) || (rowEnd !== undefined && textEmbedding.test(name))),
     ),

@@ -17,7 +17,7 @@ export const qwen3vlMoe: Architecture = {
 
 function readTraits(keys: Keys, shape: CommonShape): OwnTraits {
   return {
-    stackedInputs: keys.countOrNone("n_deepstack_layers", shape.layers),
+    stackedInputs: keys.countOrNone("n_deepstack_layers", shape.layers - 1),
     rope: { axes: interleavedAxes(readSections(keys, shape)) },
   };
 }
