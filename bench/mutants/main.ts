@@ -164,7 +164,7 @@ function findingsOf(
       " MiB",
       0,
     ),
-    atMost("memory of the server's largest process below it", memory.largestChildMiB, decoderMiB, " MiB", 0),
+    atMost("memory of the largest child process of the server", memory.largestChildMiB, decoderMiB, " MiB", 0),
     told("memory of the server with all processes", `${Math.round(memory.allMiB)} MiB`),
   ];
 }

@@ -34,11 +34,12 @@ cpu = true
 - A switch takes no value as a flag, and \`true\` or \`false\` in a file; a variable also takes \`1\`, \`yes\`, \`on\` and \`0\`, \`no\`,
   \`off\`. A variable with several values has commas between them, or is a JSON array. \`-v\` and \`-vv\` mean \`--log-level debug\` and
   \`trace\`.
-- An unknown name, a wrong value or two conflicting settings end the start with exit code 2 and the line at fault.
+- An unknown name, a wrong value or two conflicting settings stop the start with exit code 2; the message names the line.
 - A variable that is empty, or of a key that the command does not have, is ignored. A variable that begins with \`TROUPE_\` and is
   no setting is ignored with a warning.
-- The tables name a flag only if it is not the key with dashes. Values such as \`1 to 64\` are whole numbers. No default: the key
-  is unset. The commands \`serve\`, \`run\`, \`bench\` and \`tune\` have a key, unless its section or description begins with others.
+- The tables name a flag only if it differs from the key with dashes. Numbers such as \`1 to 64\` are whole numbers. A key without
+  a default is unset. A row with only a name in capitals, an environment variable, has no key and no flag.
+- A key applies to \`serve\`, \`run\`, \`bench\` and \`tune\`, unless its section or its description begins with other commands.
 - _Planned_ keys and values are in the contract but not built; _refused_ keys have no meaning in this server. Both are refused
   by name, except a value that asks for what the server does anyway.`;
 
@@ -46,7 +47,7 @@ cpu = true
 const phrases: readonly (readonly [RegExp, string])[] = [
   [/^a whole number from /, ""],
   [/^a whole number, at least /, "from "],
-  [/^(one of|an?) /, ""],
+  [/^(one of|an?|the) /, ""],
 ];
 
 /** Returns the text of docs/configuration.md. */
@@ -62,9 +63,19 @@ function heading(group: GroupName): string {
   return `${title}: ${section === "" ? "at the top" : `\`${sectionHeader(section)}\``}`;
 }
 
+/** Returns the line with the commands of most keys of the group; empty if they are all commands. */
 function commandsOf(group: GroupName): string {
-  const { commands: only } = groups[group];
-  return only === undefined ? "" : `Commands: ${only.map(code).join(", ")}.\n\n`;
+  const usual = usualCommands(group);
+  return usual === commands.join() ? "" : `Commands: ${usual.split(",").map(code).join(", ")}.\n\n`;
+}
+
+/** Returns the commands of most keys of the group, with commas between them. */
+function usualCommands(group: GroupName): string {
+  const sets = keyEntries
+    .filter((entry) => entry.group === group)
+    .map((entry) => commands.filter((command) => appliesTo(entry, command)).join());
+  const count = (set: string) => sets.filter((other) => other === set).length;
+  return sets.reduce((most, set) => (count(set) > count(most) ? set : most), sets[0] ?? "");
 }
 
 function tableOf(group: GroupName): string {
@@ -75,15 +86,17 @@ function tableOf(group: GroupName): string {
 function rowOf(entry: KeyEntry): string[] {
   const { key } = entry;
   const own = commands.filter((command) => appliesTo(entry, command));
-  const usual = groups[entry.group].commands ?? commands;
-  const usedBy = own.join() === usual.join() ? [] : [`_${own.join(", ")}:_`];
+  const usedBy = own.join() === usualCommands(entry.group) ? [] : [`_${own.join(", ")}:_`];
   const values = phrases.reduce((text, [phrase, instead]) => text.replace(phrase, instead), key.expects);
   const fileOnly = key.only === "file" ? " (only in a file)" : "";
+  // The help of a key without a default may say what an unset key means.
+  const unset = defaultOf(key) === "" ? /; unset = ([^;]+)$/.exec(key.help) : null;
+  const help = unset === null ? key.help : key.help.slice(0, unset.index);
   return [
     namesOf(entry).join(", ") + fileOnly,
     values,
-    defaultOf(key),
-    [...usedBy, ...stateOf(key), key.help].join(" "),
+    unset?.[1] ?? defaultOf(key),
+    [...usedBy, ...stateOf(key), help].join(" "),
   ];
 }
 

@@ -104,7 +104,7 @@ export interface EncoderSizes {
   readonly windows: { readonly side: number; readonly interval: number } | null;
   /** Layers after which a merger makes further vectors of an embedding (DeepStack of Qwen3-VL); empty = none. */
   readonly stackedLayers: readonly number[];
-  /** Number of floats of an embedding, with the vectors of `stackedLayers`. */
+  /** Number of floats of an embedding, including the vectors of `stackedLayers`. */
   readonly length: number;
 }
 

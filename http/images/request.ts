@@ -54,7 +54,7 @@ export const imageRequestSchema = z
     seed: z.int().min(0).max(MAX_SEED).nullish().meta({ description: "Seed of the noise. Random by default." }),
     steps: z.int().min(1).nullish().meta({ description: "Number of denoising steps. Default: by the model." }),
     guidance_scale: z.number().min(0).max(MAX_GUIDANCE).nullish().meta({
-      description: "Strength of the prompt; up to 1: none beyond the model's own. Default: by the model.",
+      description: "Strength of classifier-free guidance; up to 1 there is none. Default: by the model.",
     }),
     scheduler: z.enum(schedulerNames).nullish().meta({ description: "Scheduler of the steps. Default: by the model." }),
     truncate_sequence: z.boolean().nullish().meta({

@@ -28,7 +28,7 @@ export const requantizeOperation: Operation = {
   description:
     "Responds at once. In the background, the source of the model is converted, and the result is kept in the cache. Then the " +
     "converted model takes the place of the loaded one: running requests finish on the old weights, new ones wait. " +
-    "`requantization` in `GET /v1/models` shows how it goes. If it fails, the model is unchanged.",
+    "`requantization` in `GET /v1/models` shows the progress. If it fails, the model is unchanged.",
   body: requantizeSchema,
   answers: { 200: [{ contentType: "text/plain; charset=utf-8", description: '`Re ISQ: "Q4K"`' }] },
   errors: ["model_not_found", "model_state_conflict", "unsupported", "draining"],

@@ -83,14 +83,14 @@ const versionSchema = z
 /** Errors of generation requests, including requests without a prompt, which load or unload a model. */
 const generationErrors = [...modelErrors, "model_state_conflict", "config_invalid"] as const;
 
-const NO_PROMPT =
-  "Without a prompt the model is loaded, or unloaded with `keep_alive: 0`. Bodies need no content type, except from web pages.";
+const withoutText = (field: string): string =>
+  `Without ${field} the model is loaded, or unloaded with \`keep_alive: 0\`. Bodies need no content type, except from web pages.`;
 
 export const chatOperation: Operation = {
   id: "ollamaChat",
   tag: "Ollama",
   summary: "Generate the next message of a chat",
-  description: NO_PROMPT,
+  description: withoutText("messages"),
   body: chatRequestSchema,
   answers: generated(chatResponseSchema),
   errors: generationErrors,
@@ -100,7 +100,7 @@ export const generateOperation: Operation = {
   id: "ollamaGenerate",
   tag: "Ollama",
   summary: "Generate a response to a prompt",
-  description: `Applies the model's chat template to the prompt, unless raw is true. ${NO_PROMPT}`,
+  description: `Applies the model's chat template to the prompt, unless raw is true. ${withoutText("a prompt")}`,
   body: generateRequestSchema,
   answers: generated(generateResponseSchema),
   errors: generationErrors,

@@ -28,6 +28,7 @@ const ofOtherRequests: readonly ErrorCode[] = [
   "request_timeout",
   "forbidden",
   "invalid_api_key",
+  "storage_unavailable",
 ];
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {

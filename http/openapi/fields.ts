@@ -43,7 +43,7 @@ export function fieldsOf(document: ApiDocument, schema: Schema): readonly Field[
   const fields = new Map<string, Field>();
   const components = (document.components?.schemas ?? {}) as Readonly<Record<string, Schema>>;
   for (const field of walk(schema, "", components, 0)) {
-    const key = `${field.path} ${field.support}`;
+    const key = `${field.path} ${field.support} ${field.support === "supported" ? "" : field.description}`;
     const known = fields.get(key);
     fields.set(key, known === undefined ? field : merged(known, field));
   }
@@ -55,7 +55,7 @@ type Components = Readonly<Record<string, Schema>>;
 function* walk(schema: Schema, path: string, components: Components, depth: number): Iterable<Field> {
   if (depth > MAX_DEPTH) return;
   const variants = variantsOf(schema, components);
-  const taken = variants.filter((variant) => variant["x-support"] === undefined);
+  const taken = variants.filter((variant) => variant["x-support"] === undefined && variant.properties !== undefined);
   const isRequired = (name: string): boolean => taken.every(({ required }) => required?.includes(name));
   for (const variant of variants) {
     const { items, properties = {} } = variant;
@@ -121,7 +121,10 @@ function typesOfOne(schema: Schema, components: Components): readonly string[] {
   if (schema.enum !== undefined) return schema.enum.filter((one) => one !== null).map(value);
   const names = [schema.type ?? []].flat().filter((name) => name !== "null");
   if (names.length === 0) return ["any"];
-  if (schema.items !== undefined) return [`array of ${typesOf(schema.items, components).join(" / ")}`];
+  if (schema.items !== undefined) {
+    const types = typesOf(schema.items, components);
+    return [`array of ${types.length > 1 ? `(${types.join(" or ")})` : types.join("")}`];
+  }
   return names.map((name) => name + range(schema));
 }
 
@@ -132,8 +135,9 @@ function value(of: unknown): string {
 /** Returns the bounds of a number as text. Bounds that only mean "any safe integer" are omitted. */
 function range({ minimum, maximum, exclusiveMinimum }: Schema): string {
   const isOwn = (bound: number | undefined): bound is number => bound !== undefined && Math.abs(bound) < 2 ** 53 - 1;
-  const least = isOwn(minimum) ? `${minimum}` : isOwn(exclusiveMinimum) ? `more than ${exclusiveMinimum}` : null;
   const most = isOwn(maximum) ? `${maximum}` : null;
+  if (isOwn(exclusiveMinimum)) return ` above ${exclusiveMinimum}${most === null ? "" : `, at most ${most}`}`;
+  const least = isOwn(minimum) ? `${minimum}` : null;
   if (least !== null && most !== null) return ` ${least} to ${most}`;
   if (least !== null) return ` from ${least}`;
   return most === null ? "" : ` to ${most}`;

@@ -10,31 +10,32 @@ import { type Field, fieldsOf, type Schema } from "./fields.ts";
 import { missingFields, SharedFields } from "./shared-fields.ts";
 
 /** Maximum number of types and literal values listed for one field. */
-const MAX_TYPES = 8;
+const MAX_TYPES = 24;
 /** Maximum number of fields by which an endpoint may differ from the earlier one that it refers to. */
 const MAX_EXCEPTIONS = 12;
-/** Number of consecutive shared fields from which on only the first and the last are named. */
+/** Minimum number of consecutive shared fields that are written as first `to` last. */
 const MIN_RUN = 4;
 
 const introduction = `# Protocols
 
 <!-- Generated from the request schemas and the route table by \`npm run docs\`; edits are lost. -->
 
-The request fields of each endpoint and the error codes. The full contract with all responses is the API document: a running
-server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
+The body fields of each endpoint and the error codes. Parameters in paths and queries, headers and responses are in the API
+document: a running server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
 
-- \`a[].b\` is the field \`b\` of each element of the array \`a\`. Inner fields that need no description are listed after
-  "Fields:"; the API document has their types. Null in an optional field means the same as no field.
-- _Ignored_ fields are accepted for compatibility and checked, but have no effect; the server logs the first use. The reason is
-  in parentheses.
-- _Refused_ fields and types are known, but answered with the error \`unsupported\`. Null and values that ask for nothing are
-  accepted.
-- Any other field is ignored and named in the response header \`x-ignored-fields\`. A misspelt name is answered with the error
-  \`invalid_value\`, and so is any other field with \`unknown_fields = "refuse"\`.
-- Of more than ${MAX_TYPES} literals the first are shown; the API document has all of them.`;
+- \`a[].b\` is the field \`b\` of each element of the array \`a\`. "Fields:" lists inner fields without a description; the API
+  document has their types and says which are required. Null in an optional field means the same as no field.
+- _Ignored_ fields are accepted for compatibility. They are validated but have no effect; the server logs the first use.
+- _Refused_ fields get the error \`unsupported\`. Null and values that ask for nothing, such as an empty list, are accepted.
+- A field with values after it (\`type\` = "a") is ignored or refused only with these values.
+- Unknown fields of requests to models are ignored and listed in the response header \`x-ignored-fields\`. A misspelt name of a
+  known field gets \`invalid_value\`; with \`unknown_fields = "refuse"\` every unknown field does. Most other endpoints refuse
+  all unknown fields.
+- Default _the model's_: see \`defaults\` in GET /v1/models.`;
 
 const sharedIntroduction =
-  "Three or more endpoints take these fields with the same meaning. Each endpoint lists the ones that it takes: `a` to `d` are the\nrows of this table from `a` to `d`.";
+  "Fields that at least three endpoints take with the same meaning. Each endpoint names those it takes; `a` to `d` means all\n" +
+  "top-level rows from `a` to `d`.";
 
 interface Endpoint {
   readonly route: DescribedRoute;
@@ -73,13 +74,13 @@ function bodyFields(route: DescribedRoute, document: ApiDocument): readonly Fiel
   return fieldsOf(document, (Object.values(body)[0]?.schema ?? {}) as Schema);
 }
 
-/** Returns a reference to an earlier endpoint that has all fields of this endpoint and few others; null if there is none. */
+/** Returns a reference to an earlier endpoint that has all these fields and at most MAX_EXCEPTIONS others; null if there is none. */
 function reference({ fields }: Endpoint, earlier: readonly Endpoint[]): string | null {
   for (const { route, fields: others } of earlier) {
     const missing = missingFields(fields, others);
     if (missing === null || missing.length > MAX_EXCEPTIONS) continue;
-    const except = missing.length === 0 ? "" : ` except ${namesOf(missing)}`;
-    return `Takes the fields of ${nameOf(route)}${except}.`;
+    const except = missing.length === 0 ? "" : ` except ${missing.map(({ path }) => code(path)).join(", ")}`;
+    return `Takes the fields of ${linkTo(nameOf(route))}${except}.`;
   }
   return null;
 }
@@ -87,12 +88,25 @@ function reference({ fields }: Endpoint, earlier: readonly Endpoint[]): string |
 function fieldsOfEndpoint({ route, fields }: Endpoint, shared: SharedFields): string {
   const { shared: taken, earlier, own } = shared.split({ endpoint: nameOf(route), fields });
   return [
+    ...(taken.length === 0
+      ? []
+      : [`[Shared fields](#shared-fields): ${bySupport(taken, (few) => runsOf(few, shared.fields))}.`]),
+    ...[...earlier].map(([endpoint, others]) => `As in ${linkTo(endpoint)}: ${bySupport(others, namesOf)}.`),
     describedFields(own),
-    ...[...earlier].map(([endpoint, others]) => `As in ${endpoint}: ${namesOf(others)}.`),
-    ...(taken.length === 0 ? [] : [`[Shared fields](#shared-fields): ${runsOf(taken, shared.fields)}.`]),
   ]
     .filter(Boolean)
     .join("\n\n");
+}
+
+/** Lists the supported fields with `list`, then the ignored and the refused ones. */
+function bySupport(fields: readonly Field[], list: (fields: readonly Field[]) => string): string {
+  const of = (support: Field["support"]) => fields.filter((field) => field.support === support);
+  const supported = list(of("supported"));
+  const unused = (["ignored", "refused"] as const).flatMap((support) => {
+    const names = namesOf(of(support));
+    return names === "" ? [] : [`${support}: ${names}`];
+  });
+  return [...(supported === "" ? [] : [supported]), ...unused].join("; ");
 }
 
 function namesOf(fields: readonly Field[]): string {
@@ -101,9 +115,10 @@ function namesOf(fields: readonly Field[]): string {
 
 /** Lists shared fields. Of several rows that follow each other in the table of `all`, only the first and the last are named. */
 function runsOf(fields: readonly Field[], all: readonly Field[]): string {
-  const rows = all.filter(isRow);
+  const rows = all.filter(({ path, support }) => support === "supported" && !/[.[]/.test(path));
+  if (fields.length === rows.length) return "all";
   const runs: Field[][] = [];
-  for (const field of fields.filter(isRow)) {
+  for (const field of fields) {
     const last = runs.at(-1)?.at(-1);
     const at = rows.findIndex(({ path }) => path === field.path);
     if (last !== undefined && rows[at - 1]?.path === last.path && !field.isRequired) runs.at(-1)?.push(field);
@@ -112,13 +127,16 @@ function runsOf(fields: readonly Field[], all: readonly Field[]): string {
   const shown = runs.map((run) =>
     run.length < MIN_RUN ? namesOf(run) : `${namesOf(run.slice(0, 1))} to ${namesOf(run.slice(-1))}`,
   );
-  const unused = fields.filter(({ support }) => support !== "supported");
-  return [...shown, ...(unused.length === 0 ? [] : [namesOf(unused)])].join(", ");
+  return shown.join(", ");
 }
 
-/** Whether a field is a supported field at the top level. */
-function isRow({ path, support }: Field): boolean {
-  return support === "supported" && !/[.[]/.test(path);
+/** Returns a link to the section of an endpoint. */
+function linkTo(endpoint: string): string {
+  const anchor = endpoint
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9 _-]/g, "")
+    .replaceAll(" ", "-");
+  return `[${endpoint}](#${anchor})`;
 }
 
 function nameWithRequired({ path, isRequired }: Field): string {
@@ -135,7 +153,7 @@ function description(route: DescribedRoute, fields: string, common: CommonCodes)
   ].join("\n\n");
 }
 
-/** Returns the error codes of an endpoint beside those of any endpoint. */
+/** Returns the line with the error codes of an endpoint; common codes are named as groups. */
 function errorsOf(route: DescribedRoute, { ofAny, ofModels }: CommonCodes): readonly string[] {
   const codes = codesOf(route).filter((name) => !ofAny.includes(name));
   const isOfModels = ofModels.every((name) => codes.includes(name));
@@ -147,11 +165,12 @@ function errorsOf(route: DescribedRoute, { ofAny, ofModels }: CommonCodes): read
 
 /** Returns a table of the supported fields, and lists of the ignored and refused ones. */
 function describedFields(fields: readonly Field[]): string {
-  const rows = folded(fields.filter(({ support }) => support === "supported")).map(rowOf);
+  const supported = fields.filter(({ support }) => support === "supported");
+  const rows = folded(supported).map((row) => rowOf(row, supported));
   const unused = (["ignored", "refused"] as const).flatMap((support) => {
     const listed = byReason(fields.filter((field) => field.support === support));
     const name = `${support.charAt(0).toUpperCase()}${support.slice(1)}`;
-    return listed === "" ? [] : [`_${name}_: ${listed}.`];
+    return listed === "" ? [] : [`_${name}_:\n\n${listed}`];
   });
   const described = rows.length === 0 ? [] : [markdownTable(["field", "type", "default", "description"], rows)];
   return [...described, ...unused].join("\n\n");
@@ -179,25 +198,31 @@ function isInside({ path }: Field, { path: outer }: Field): boolean {
   return path.startsWith(`${outer}.`) || path.startsWith(`${outer}[`);
 }
 
-function rowOf({ field, inner }: Row): readonly string[] {
+function rowOf({ field, inner }: Row, all: readonly Field[]): readonly string[] {
   const { path, types, default: value, description: text } = field;
-  const leaves = inner.filter((one) => !inner.some((other) => isInside(other, one)));
+  const leaves = inner.filter((one) => !all.some((other) => isInside(other, one)));
   const listed = leaves.map((one) => shownInside(one, path)).join(", ");
+  const line = text.replaceAll(/\s*\n\s*/g, " ");
+  // A default that is no value is a sentence at the end of the description.
+  const [said, default_ = ""] = value === null ? (/ Default: ([^.;]+(?:; [^.]+)?)\.$/.exec(line) ?? []) : [];
+  const shown = said === undefined ? line : line.slice(0, -said.length);
   return [
     nameWithRequired(field),
     inWords(types),
-    value === null ? "" : code(value),
-    [text.replaceAll(/\s*\n\s*/g, " "), ...(listed === "" ? [] : [`Fields: ${listed}.`])].filter(Boolean).join(" "),
+    value === null
+      ? default_.replace(/^the model's, see `defaults` in GET \/v1\/models/, "_the model's_")
+      : code(value),
+    [shown, ...(listed === "" ? [] : [`Fields: ${listed}.`])].filter(Boolean).join(" "),
   ];
 }
 
-/** Returns the path of an inner field from the outer one on, with its literals if it has several. */
+/** Returns the path of an inner field relative to `outer`, with its literals if it has several. */
 function shownInside({ path, types }: Field, outer: string): string {
   const name = code(path.slice(outer.length).replace(/^(\[\])*\./, ""));
   return types.length > 1 && types.every(isLiteral) ? `${name} (${inWords(types)})` : name;
 }
 
-/** Lists fields with their literals. Fields with the same reason stand together before it. */
+/** Lists fields with their literals, grouped by reason. */
 function byReason(fields: readonly Field[]): string {
   const shown = groupsBy(fields, ({ description: text }) => text).map(([text, group]) => {
     const names = groupsBy(group, ({ types }) => (types.every(isLiteral) ? types.join(", ") : ""));
@@ -205,9 +230,9 @@ function byReason(fields: readonly Field[]): string {
       ([literals, same]) => `${same.map(({ path }) => code(path)).join(", ")}${literals && ` = ${literals}`}`,
     );
     const reason = text.replace(/^(Ignored|Refused): /, "").replace(/\.$/, "");
-    return `${listed.join("; ")}${reason && ` (${reason})`}`;
+    return `- ${listed.join("; ")}${reason && `: ${reason}`}`;
   });
-  return shown.join("; ");
+  return shown.join("\n");
 }
 
 function groupsBy(fields: readonly Field[], keyOf: (field: Field) => string): [string, readonly Field[]][] {

@@ -4,10 +4,10 @@ import type { Field } from "./fields.ts";
 
 type Fields = readonly Field[];
 
-/** Top-level fields, each with its inner fields. The key is their JSON, without whether the top-level field is required. */
+/** Top-level fields with their inner fields. Key: their JSON, ignoring `isRequired` of the top-level field. */
 type Groups = ReadonlyMap<string, Fields>;
 
-/** Number of endpoints from which on their common fields are in a section of their own. */
+/** Minimum number of endpoints with the same field for a row in the section of shared fields. */
 const MIN_ENDPOINTS = 3;
 
 interface Body {

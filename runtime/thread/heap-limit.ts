@@ -1,13 +1,13 @@
-// Heap limit of worker threads: tells a thread that has reached its own limit from one that found no memory, although it was far
-// below its limit. Node reports both with the same error.
+// Heap limit of worker threads. Node reports the same error if a thread reaches its heap limit and if the process has no memory
+// left; this module tells the two apart.
 import { readFileSync } from "node:fs";
 
 const mebibyte = 2 ** 20;
 
 /**
- * Returns whether a worker thread with a heap limit of `heapMiB` ended because it reached that limit. Must be called as soon as
- * the error is known: false if the process has less than `heapMiB` of address space left (`ulimit -v`; known on Linux only).
- * Does not try to allocate memory, because V8 may abort the process if an allocation fails.
+ * Returns whether a worker thread with a heap limit of `heapMiB` ended because it reached that limit. Returns false if the process
+ * has less than `heapMiB` of address space left (`ulimit -v`; known on Linux only). Call it as soon as the error is reported: the
+ * free address space changes later. Does not try to allocate memory, because V8 may abort the process if an allocation fails.
  */
 export function hasReachedHeapLimit(error: unknown, heapMiB: number): boolean {
   return (

@@ -52,7 +52,7 @@ export const agenticKeys = {
     default: null,
     defaultSays: "the system's temporary folder",
     commands: ["serve"],
-    help: "Folder in which each session of the shell gets a working directory; it is the one of code execution too, so the two cannot differ; needs the shell tool",
+    help: "Folder in which each session of the shell gets a working directory; code execution uses the same folder, so code_exec_workdir must be unset or equal; needs the shell tool",
   },
   skillsDir: {
     ...folder,
@@ -64,7 +64,7 @@ export const agenticKeys = {
     ...oneOf(["auto", "ask", "deny"]),
     default: "auto",
     defaultOf: { run: "ask" },
-    defaultSays: "`auto`; for `run` and `agent` `ask`",
+    defaultSays: "`auto`; run and agent: `ask`",
     otherNames: ["code_exec_permission"],
     help: "Permission of tool calls: run, ask first, or refuse",
   },

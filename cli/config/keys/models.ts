@@ -119,7 +119,7 @@ export const embeddingKeys = {
     ...textTable,
     default: null,
     defaultSays: "those of the model",
-    help: "Texts before inputs to embed, by the input_type of requests",
+    help: "Texts put before the inputs of embeddings, by the input_type of the request",
   },
 } as const satisfies Record<string, Key>;
 

@@ -55,6 +55,6 @@ export const remoteKeys = {
   probeIntervalSecs: {
     ...seconds(1),
     default: 5,
-    help: "Seconds between two probes of a server of url that has sent no first token since; one that fails is probed more often at first",
+    help: "Seconds between two probes of a server of url that has sent no first token since the last probe; after a failed probe, the first retries come sooner",
   },
 } as const satisfies Record<string, Key>;

@@ -31,6 +31,6 @@ export const searchKeys = {
     ...integer(1, 20),
     default: 10,
     flag: "--search-results",
-    help: "Maximum number of results of a search, whose pages are read; needs enable_search or agent",
+    help: "Maximum number of results of a search; their pages are read; needs enable_search or agent",
   },
 } as const satisfies Record<string, Key>;

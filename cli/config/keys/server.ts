@@ -37,7 +37,7 @@ export const serverKeys = {
   maxToolRounds: {
     ...integer(0, 256),
     default: null,
-    defaultSays: "256",
+    defaultSays: "`256`",
     commands: ["serve", "run"],
     help: "Maximum number of rounds of server tools per request, unless the request sets one",
   },

@@ -243,7 +243,7 @@ export const troupeKeys = {
   maxStepMs: {
     ...integer(1),
     default: defaultStepLimits.maxStepMs,
-    help: "Target duration in milliseconds of a step with prefill, if decode_slowdown allows less; a prompt that runs alone may take up to four times as long",
+    help: "Target duration in milliseconds of a step with prefill, used if decode_slowdown alone would allow less; a prompt that runs alone may take up to four times as long",
   },
   frameIntervalMs: {
     ...integer(0),

@@ -81,8 +81,8 @@ export class EmbeddingTables {
   }
 
   /**
-   * Interpolates the rows of a square position table of `side` x `side` positions between the four nearest ones. The coordinates of the
-   * patches are those of their rope.
+   * Writes for each patch the bilinear interpolation of the four nearest rows of a square position table of `side` x `side` rows. The
+   * coordinates of the patches are those of their rope.
    */
   #interpolatePositions(table: Share, side: number): void {
     const { plan, at, pass, floats } = this.#parts;

@@ -170,7 +170,7 @@ export class ComputeThread {
     this.#divided.layers.forEach((layer, index) => {
       beforeLayer?.();
       for (const step of layer) this.#runStep(step, tokenCount);
-      if (this.#ends instanceof VisionPass) this.#ends.finishLayer(index);
+      if (this.#ends instanceof VisionPass) this.#ends.finishLayer(index, this.#index === 0);
       else if (index < this.#plan.shape.stackedInputs) this.#addStacked(tokenCount, index);
       this.#kv.nextLayer();
     });

@@ -63,9 +63,8 @@ export interface VisionOuterLayers {
    */
   readonly merge: { readonly kind: "average" | "concatenate" | "interleaved" | "adjacent"; readonly side: number };
   /**
-   * Square position table of `side` x `side` positions, over which the patches of a tile of any size are spread evenly. "nearest": a patch
-   * has one position. "linear": the positions are interpolated between the four nearest ones, and the patches in the corners have those in
-   * the corners. Null: the table has one position for each token.
+   * Square position table of `side` x `side` positions, over which the patches of a tile of any size are spread evenly. "nearest": each
+   * patch takes one position. "linear": each patch interpolates the four nearest positions; corner patches take the corner positions. Null: the table has one position for each token.
    */
   readonly positionTable: { readonly side: number; readonly spread: "nearest" | "linear" } | null;
   /** Embedding that is inserted after each row of the tile except the last; null = none. */

@@ -30,7 +30,7 @@ type NormStep = Extract<ProjectorStep, { kind: "norm" }>;
 export class VisionPass {
   readonly #parts: VisionParts;
   readonly #resampler: Resampler | null;
-  /** Further vectors of the tile's embeddings, one array for each merger of `stacked`. */
+  /** Further vectors of the tile's embeddings, one array for each merger of `stacked`; on the leader only. */
   readonly #stacked: Float32Array[] = [];
 
   constructor(parts: VisionParts) {
@@ -59,8 +59,8 @@ export class VisionPass {
       kernels.copyRows(this.#addressOf(classEmbedding), shape.width, at.hidden, shape.width, 1, shape.width);
   }
 
-  /** Computes a further vector of each embedding after the layers that have a merger. */
-  finishLayer(layer: number): void {
+  /** If this layer has a merger, computes one further vector of each embedding. Only the leader keeps the vectors. */
+  finishLayer(layer: number, isLeader: boolean): void {
     const { vision, pass, at, plan, floats } = this.#parts;
     const index = vision.stacked.findIndex((merger) => merger.layer === layer);
     const merger = vision.stacked[index];
@@ -70,7 +70,7 @@ export class VisionPass {
     const before = visionSteps({ ...vision, stacked: vision.stacked.slice(0, index) });
     const firstMatrix = before.filter(({ kind }) => kind === "matrix").length;
     const { x, columns, count } = this.#run(merger.steps, merged, firstMatrix);
-    this.#stacked[index] = floats.slice(x >>> 2, (x >>> 2) + count * columns);
+    if (isLeader) this.#stacked[index] = floats.slice(x >>> 2, (x >>> 2) + count * columns);
   }
 
   /**
@@ -90,7 +90,7 @@ export class VisionPass {
     return { address: x, count };
   }
 
-  /** Runs the steps of a projector. `firstMatrix`: index of its first matrix in `divided.projector`. Norms overwrite no hidden states. */
+  /** Runs the steps of a projector. `firstMatrix`: index of its first matrix in `divided.projector`. Norm steps do not write to the hidden states. */
   #run(steps: readonly ProjectorStep[], rows: MergedRows, firstMatrix: number): MergedRows {
     const { at, divided } = this.#parts;
     let { x, columns, count } = rows;
@@ -145,6 +145,7 @@ export class VisionPass {
       for (let row = 0; row < count; row++)
         all.set(rows.subarray(row * length, (row + 1) * length), (row * vectors + vector) * length);
     });
+    this.#stacked.length = 0;
     return all;
   }
 

@@ -26,7 +26,7 @@ export const serverToolFields = {
   cache_control: cacheControl,
   allowed_callers: refused("only the model calls tools here", isDirectCaller),
   defer_loading: notBuiltYet("loading tools later", (value) => value === false),
-  strict: ignored(z.boolean(), "the arguments are always checked"),
+  strict: ignored(z.boolean(), "the arguments of server tools are always checked"),
 } as const;
 
 const webFields = {

@@ -190,7 +190,7 @@ const reasoning = z.strictObject({
   id,
   summary: z.array(summaryText).max(MAX_ITEMS).nullish().meta({ description: "Used if there is no content." }),
   content: z.array(reasoningText).max(MAX_ITEMS).nullish(),
-  encrypted_content: ignored(z.string(), "reasoning is not encrypted; it is in content"),
+  encrypted_content: ignored(z.string(), "the reasoning item is not encrypted; it is in content"),
   status,
 });
 

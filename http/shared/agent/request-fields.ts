@@ -32,7 +32,7 @@ const requestedFile = z.strictObject({
     .refine(isFileName, { error: expected("a file name, with folders of the working directory if any") })
     .meta({ description: "Name of the file in the working directory of the tools." }),
   format: z.string().max(64).nullish().meta({ description: "Format; by default the extension of the name." }),
-  description: z.string().max(MAX_TEXT_LENGTH).nullish().meta({ description: "What the file is to contain." }),
+  description: z.string().max(MAX_TEXT_LENGTH).nullish().meta({ description: "Content of the file." }),
 });
 
 /** Request fields of the agent loop that all protocols have. */
@@ -51,7 +51,7 @@ export const agentFields = {
     .array(requestedFile)
     .max(MAX_REQUESTED_FILES)
     .nullish()
-    .meta({ description: "Files that the model is to produce with server tools." }),
+    .meta({ description: "Files that the model must produce with server tools." }),
   enable_code_execution: z
     .boolean()
     .nullish()

@@ -24,10 +24,10 @@ export const inputType = z
   .nullish()
   .meta({
     description:
-      "What the texts are, so that the model's prompt is put before each: a name among the model's prompts, such as `query`, " +
-      "`document`, `classification` or `clustering` (`search_query`, `passage` and the like mean the same). By default no prompt, " +
-      "or the model's default one; for a ColBERT model `document`. `query` and `document` put no prompt before a text, if the model " +
-      "names one for the other of them only, or none at all; unknown names are refused.",
+      "Kind of the texts: selects the model's prompt that is put before each. A name of one of the model's prompts, such as `query`, " +
+      "`document`, `classification` or `clustering` (`search_query`, `passage` and the like are aliases). By default the model's " +
+      "default prompt, or none; for a ColBERT model `document`. `query` and `document` add nothing if the model has only the other " +
+      "one, or no prompts. Unknown names are refused.",
   });
 
 export function packedTexts(texts: readonly string[]): EmbedInputs {

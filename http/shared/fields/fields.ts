@@ -57,9 +57,11 @@ export function refusedVariants<const Types extends readonly [string, ...string[
   types: Types,
   message: (type: Types[number]) => string,
 ): RefusedVariants<Types> {
+  const messages = new Set(types.map(message));
+  const reason = messages.size === 1 ? message(types[0]) : "these types are not supported";
   return z
     .looseObject({ type: z.enum(types) })
-    .meta({ support: "refused", description: "Refused: these types are not supported" })
+    .meta({ support: "refused", description: `Refused: ${reason}` })
     .transform(({ type }, context): never => {
       context.addIssue(refusalIssue(message(type)));
       return z.NEVER;
@@ -125,7 +127,7 @@ export const commonFields = {
     .meta({ description: "Alias of max_tokens, as llama-server names it; -1 is no limit." }),
   min_tokens: z.int().min(0).nullish().meta({
     description:
-      "Minimum number of output tokens. Within them, end-of-generation tokens and stop_token_ids are not chosen and stop strings are text; a grammar that allows nothing else still ends the output.",
+      "Minimum number of output tokens. Until then, end-of-generation tokens and stop_token_ids are not sampled, and stop strings do not end the output. A grammar that allows no other token still ends it.",
     default: 0,
   }),
   stop_token_ids: z

@@ -54,7 +54,7 @@ const typedGrammar = z.discriminatedUnion(
 
 export const grammarField = z
   .preprocess((sent) => (typeof sent === "string" ? textGrammar(sent) : sent), typedGrammar.nullish())
-  .meta({ description: "Grammar of the whole output; excludes response_format. Text is a GBNF or Lark grammar." });
+  .meta({ description: "Grammar of the whole output; excludes response_format. A string is a GBNF or Lark grammar." });
 
 /**
  * Converts a `grammar` that was sent as text, which llama.cpp and vLLM also accept. Determines whether it is GBNF or Lark: only

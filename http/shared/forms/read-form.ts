@@ -166,7 +166,7 @@ function createParser(contentType: string, rules: FormRules): BusboyInstance {
   }
 }
 
-/** Returns the error for a body or file that could not be read or written, or for a form that is incomplete. */
+/** Returns `storage_unavailable` if the body or a file could not be read or written, else the error for an incomplete form. */
 function failed(error: unknown, { fileFields: [fileField] }: FormRules): ServerError {
   if (error instanceof Error && "syscall" in error && "code" in error) {
     const message = `the upload cannot be stored now (${error.code}); try again soon`;

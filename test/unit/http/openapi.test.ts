@@ -197,7 +197,8 @@ describe("docs/protocols.md", () => {
       const runs = [...text.matchAll(/`(\w+)`(?: \(required\))? to `(\w+)`/g)].flatMap(([, first = "", last = ""]) =>
         rows.slice(rows.indexOf(first), rows.indexOf(last) + 1),
       );
-      const [, same] = /^Takes the fields of (\S+ [^\s]+?)(?:\.$| except )/m.exec(text) ?? [];
+      if (text.includes("(#shared-fields): all")) runs.push(...rows);
+      const [, same] = /^Takes the fields of \[([^\]]+)\]/m.exec(text) ?? [];
       return new Set([...names, ...runs, ...(same === undefined ? [] : namedBy(same))]);
     };
     for (const { method, path } of describedRoutes) {

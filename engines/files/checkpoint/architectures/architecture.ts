@@ -19,7 +19,7 @@ export interface TensorTarget {
   readonly change?: Change;
   /** Suffix of the name in the GGUF file. Default: the suffix of the checkpoint's tensor, or `.weight` if it has none. */
   readonly suffix?: string;
-  /** Suffix of the only tensors of the checkpoint that the target is made from; absent = any. */
+  /** Use only tensors of the checkpoint with this suffix; absent = any suffix. */
   readonly only?: ".weight" | ".bias";
 }
 

@@ -22,7 +22,7 @@ function readTraits(keys: Keys, shape: CommonShape): OwnTraits {
   };
 }
 
-/** Returns the coordinate that rotates each pair. Time rotates the pairs that are left when a section is used up. */
+/** Returns the coordinate that rotates each pair. A pair whose section is used up is rotated by time. */
 function interleavedAxes([time, rows, columns]: Sections): Uint8Array {
   return Uint8Array.from({ length: time + rows + columns }, (_, pair) => {
     const axis = pair % 3;

@@ -44,7 +44,7 @@ export const mcpTool = z.strictObject({
     .nullish()
     .meta({
       description:
-        "Anything but never is like agent_permission ask for all tools of the request. Default: the server's permission.",
+        "Any value other than never acts as agent_permission ask for all tools of the request. Default: the server's permission.",
     }),
   server_description: ignored(z.string(), "the tools have their own descriptions"),
   allowed_callers: ignored(z.array(z.string()), "only the model calls tools"),
