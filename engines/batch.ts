@@ -9,7 +9,7 @@
 export interface PromptSpan {
   readonly from: number;
   readonly to: number;
-  /** Embeddings, shape [to - from][width of the model]. */
+  /** Embeddings, shape [to - from][inputLength of the model's card]. */
   readonly embeddings: Float32Array;
   /** true: the positions of the span attend to each other in both directions, so one step must compute all of them. */
   readonly attendsAhead: boolean;
@@ -28,7 +28,7 @@ export interface EmbeddedPart {
   /** First token of the part, counted from the row's first token. */
   readonly first: number;
   readonly length: number;
-  /** Embeddings of the part, shape [length][width of the model]. */
+  /** Embeddings of the part, shape [length][inputLength of the model's card]. */
   readonly embeddings: Float32Array;
   readonly attendsAhead: boolean;
   /** M-RoPE: coordinates of the part; null: the part has consecutive positions, like tokens. */

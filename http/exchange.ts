@@ -138,6 +138,9 @@ export class Exchange {
     // If the client has disconnected, no response can be sent. The disconnect is then also the most likely cause of the error.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
+    // Its message has no paths, but operators need them.
+    if (thrown instanceof ServerError && thrown.code === "storage_unavailable" && thrown.cause !== undefined)
+      this.#options.log.warn({ requestId: this.id, err: thrown.cause }, "storage was unavailable to a request");
     this.errorCode = error.code;
     const head = { ...jsonHeaders, ...errorHeaders(error), ...headers };
     this.send(format.statusOf(error.code), head, format.body(error, this.id));

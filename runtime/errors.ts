@@ -88,8 +88,7 @@ const codes = {
   },
   storage_unavailable: {
     retryable: true,
-    meaning:
-      "The server's disk is full or cannot be read or written now, or the server has too many open files; nothing was stored or changed.",
+    meaning: "The server's disk is full, or cannot be read or written now, or the server has too many open files.",
   },
   cancelled: { retryable: false, meaning: "The request was cancelled before it was completed." },
   metrics_disabled: { retryable: false, meaning: "Metrics are disabled on this server." },

@@ -57,7 +57,7 @@ interface MediaEntry {
 interface EncodedTile {
   readonly rows: number;
   readonly columns: number;
-  /** Shape [rows x columns][width of the model]. */
+  /** Shape [rows x columns][inputLength of the model's card]. */
   readonly embeddings: Float32Array;
 }
 
@@ -98,6 +98,7 @@ export class ModelMedia {
     const isHeld = () => this.#holds.get(owner)?.get(hold) === held;
     try {
       for (const item of media) {
+        if (bytesOf(held.values()) > maxHeldBytes) throw tooLargeRequest(item.param);
         if (this.#heldBytes() > maxHeldBytes) throw tooMuchMedia();
         const entry = this.#entry(item, client, isHeld);
         held.set(idOf(item), await entry.catch((error: unknown) => Promise.reject(withField(error, item.param))));
@@ -124,9 +125,7 @@ export class ModelMedia {
     for (const holds of this.#holds.values()) {
       for (const held of holds.values()) for (const entry of held.values()) entries.add(entry);
     }
-    let bytes = 0;
-    for (const entry of entries) bytes += entry.bytes;
-    return bytes;
+    return bytesOf(entries);
   }
 
   /** Returns the tiles of a prompt with their embeddings. Throws model_failed if `owner` holds no embeddings of a tile. */
@@ -250,6 +249,19 @@ export class ModelMedia {
 /** Returns the key of a file. A file has different embeddings as audio and as an image. */
 function idOf({ digest, isAudio }: Pick<EncodedMedia, "digest" | "isAudio">): string {
   return isAudio ? `audio ${digest}` : digest;
+}
+
+function bytesOf(entries: Iterable<MediaEntry>): number {
+  let bytes = 0;
+  for (const entry of entries) bytes += entry.bytes;
+  return bytes;
+}
+
+function tooLargeRequest(param: string): ServerError {
+  const message =
+    `the images, videos and audio of the request take more than ${maxHeldBytes / 2 ** 20} MiB of embeddings; send fewer or smaller ` +
+    "ones, or lower max_edge or max_num_frames";
+  return new ServerError("unsupported", message, { param });
 }
 
 function tooMuchMedia(): ServerError {

@@ -42,7 +42,7 @@ export class SharedFields {
       const name = outermost(group);
       this.#firstOf.set(key, first);
       if (others.length + 1 < MIN_ENDPOINTS || names.has(name)) continue;
-      this.#shared.set(key, group);
+      this.#shared.set(key, optional(group));
       names.add(name);
     }
   }
@@ -88,8 +88,13 @@ function groupsOf(fields: Fields): Groups {
   return new Map([...byName.values()].map((group) => [keyOf(group), group]));
 }
 
-function keyOf([first, ...inner]: Fields): string {
-  return JSON.stringify([{ ...first, isRequired: false }, ...inner]);
+function keyOf(group: Fields): string {
+  return JSON.stringify(optional(group));
+}
+
+/** Returns the fields of a group as if the top-level field were not required: some endpoints may require it. */
+function optional([first, ...inner]: Fields): Fields {
+  return first === undefined ? [] : [{ ...first, isRequired: false }, ...inner];
 }
 
 function outermost([first]: Fields): string {

@@ -20,7 +20,9 @@ function freeAddressSpace(): number {
   try {
     const [, limit] = /^Max address space\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
     const [, usedKiB] = /^VmSize:\s+(\d+)/m.exec(readFileSync("/proc/self/status", "latin1")) ?? [];
-    return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit) - Number(usedKiB) * 1024;
+    return limit === undefined || usedKiB === undefined
+      ? Number.POSITIVE_INFINITY
+      : Number(limit) - Number(usedKiB) * 1024;
   } catch {
     return Number.POSITIVE_INFINITY;
   }

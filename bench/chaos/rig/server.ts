@@ -35,6 +35,8 @@ export class ChaosServer {
   #child: ChildProcess | null = null;
   #log = "";
   #isReady = false;
+  /** Resolves when the last use of the inspector has ended. */
+  #inspection: Promise<unknown> = Promise.resolve();
   readonly #kill = (): void => void this.#child?.kill("SIGKILL");
 
   constructor(options: ServerOptions) {
@@ -135,25 +137,34 @@ export class ChaosServer {
 
   /** Runs JavaScript code on the worker threads whose name passes `fits`. Returns the names of these threads. */
   async evaluate(fits: (name: string) => boolean, expression: string): Promise<string[]> {
-    const inspector = await Inspector.open(/ws:\/\/\S+/.exec(this.#log)?.[0] ?? "");
-    try {
+    return await this.#inspected(async (inspector) => {
       const threads = (await inspector.threads()).filter(({ name }) => fits(name));
       for (const { session } of threads) inspector.evaluate(session, expression);
       await inspector.settle();
       return threads.map(({ name }) => name);
-    } finally {
-      inspector.close();
-    }
+    });
   }
 
   /** Runs JavaScript code on the main thread and returns its value. */
   async ask(expression: string): Promise<unknown> {
-    const inspector = await Inspector.open(/ws:\/\/\S+/.exec(this.#log)?.[0] ?? "");
-    try {
-      return await inspector.ask(expression);
-    } finally {
-      inspector.close();
-    }
+    return await this.#inspected((inspector) => inspector.ask(expression));
+  }
+
+  /** Connects to Node's inspector for the time of `use`: one connection at a time, because Node aborted with two. */
+  async #inspected<Value>(use: (inspector: Inspector) => Promise<Value>): Promise<Value> {
+    const earlier = this.#inspection;
+    const run = async (): Promise<Value> => {
+      await earlier;
+      const inspector = await Inspector.open(/ws:\/\/\S+/.exec(this.#log)?.[0] ?? "");
+      try {
+        return await use(inspector);
+      } finally {
+        inspector.close();
+      }
+    };
+    const result = run();
+    this.#inspection = result.catch(() => {});
+    return await result;
   }
 
   #down(): void {

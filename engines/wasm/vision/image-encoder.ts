@@ -1,4 +1,4 @@
-// Image encoder: turns tiles (images of limited size) into embeddings as wide as those of the text model. Both engines use it.
+// Image encoder: turns tiles (images of limited size) into embeddings for the text model. Both engines use it.
 import { type ProjectorFile, readProjectorFile } from "../../files/projector.ts";
 import type { MediaGraph } from "../graph/media-graph.ts";
 import { axisCount } from "../graph/ropes.ts";

@@ -1,5 +1,5 @@
 // Vision pass: the start and the end of a pass of an image encoder, on one compute thread. At the start, patches become hidden states. At
-// the end, the patches of each square are merged, and the projector turns them into embeddings as wide as those of the text model.
+// the end, the patches of each square are merged, and the projector turns them into embeddings for the text model.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";

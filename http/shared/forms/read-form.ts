@@ -100,7 +100,8 @@ async function parsed(
       createWriteStream(stage(checkedFileName(name, rules.allowsFolders)), { flags: "wx", mode: 0o600 }),
       { signal },
     );
-    written.catch((error: Error) => refuse(failed(error, rules)));
+    // Once the form is given up, the writing of its files fails too.
+    written.catch((error: Error) => signal.aborted || refuse(failed(error, rules)));
     writing.push(written);
   });
   busboy.on("partsLimit", () => refuse(invalid(fileField, `expected at most ${maxParts(rules)} parts`)));

@@ -27,7 +27,7 @@ describe("request fields", () => {
       }),
     );
     assert.deepEqual(fields.map(line), [
-      "top_p: number more than 0 to 1 supported",
+      "top_p: number above 0, at most 1 supported",
       "user: string ignored",
       "files: any refused",
     ]);

@@ -190,28 +190,38 @@ describe("docs/protocols.md", () => {
         .split(/^## /m)
         .map((text): [string, string] => [text.slice(0, text.indexOf("\n")), text]),
     );
-    const rows = [...(sections.get("Shared fields") ?? "").matchAll(/^\| `([^`.[]+)`/gm)].map(([, name = ""]) => name);
+    const inCode = (text = ""): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
+    const rowsOf = (text: string) => [...text.matchAll(/^\| `([^`]+)`/gm)].map(([, name = ""]) => name);
+    const shared = rowsOf(sections.get("Shared fields") ?? "").filter((name) => !/[.[]/.test(name));
+    /** Returns the fields that a section names: in its table, its lists, and by reference to others. */
     const namedBy = (endpoint: string): ReadonlySet<string> => {
       const text = sections.get(endpoint) ?? "";
-      const names = [...text.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
-      const runs = [...text.matchAll(/`(\w+)`(?: \(required\))? to `(\w+)`/g)].flatMap(([, first = "", last = ""]) =>
-        rows.slice(rows.indexOf(first), rows.indexOf(last) + 1),
+      const [, same, except] = /^Takes the fields of \[([^\]]+)\][^ ]*?(?: except (.*))?\.$/m.exec(text) ?? [];
+      if (same !== undefined) {
+        const left = new Set(inCode(except));
+        return new Set([...namedBy(same)].filter((name) => !left.has(name)));
+      }
+      const lines = text.split("\n");
+      const [taken = ""] = lines.filter((line) => line.startsWith("[Shared fields]"));
+      const runs = [...taken.matchAll(/`(\w+)`(?: \(required\))? to `(\w+)`/g)].flatMap(([, first = "", last = ""]) =>
+        shared.slice(shared.indexOf(first), shared.indexOf(last) + 1),
       );
-      if (text.includes("(#shared-fields): all")) runs.push(...rows);
-      const [, same] = /^Takes the fields of \[([^\]]+)\]/m.exec(text) ?? [];
-      return new Set([...names, ...runs, ...(same === undefined ? [] : namedBy(same))]);
+      const listed = lines.filter((line) => /^(?:- `|As in )/.test(line)).flatMap(inCode);
+      const all = taken.includes("): all") ? shared : [];
+      return new Set([...rowsOf(text), ...listed, ...inCode(taken), ...runs, ...all]);
     };
+    let checked = 0;
     for (const { method, path } of describedRoutes) {
       const item = document.paths?.[path]?.[method.toLowerCase() as "post"];
       const body = item?.requestBody !== undefined && "content" in item.requestBody ? item.requestBody.content : {};
       const { $ref: target = "" } = (Object.values(body)[0]?.schema ?? {}) as { $ref?: string };
-      const schema = document.components?.schemas?.[target.split("/").at(-1) ?? ""] as
-        | { properties?: object }
-        | undefined;
+      const schema = document.components?.schemas?.[target.split("/").at(-1) ?? ""];
+      const properties = Object.keys((schema as { properties?: object } | undefined)?.properties ?? {});
       const named = namedBy(`${method} ${path}`);
-      for (const name of Object.keys(schema?.properties ?? {}))
-        assert.ok(named.has(name), `${method} ${path}: ${name}`);
+      for (const name of properties) assert.ok(named.has(name), `${method} ${path}: ${name}`);
+      checked += properties.length;
     }
+    assert.ok(checked > 500, `${checked} fields`);
   });
 });
 

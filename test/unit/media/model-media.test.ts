@@ -1,4 +1,4 @@
-// Model media: the request field that an error about an image, video or audio file names.
+// Model media: the request field that an error about an image, video or audio file names, and the limit of embeddings.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { type EncodedMedia, ModelMedia } from "../../../engines/media/model-media.ts";
@@ -18,4 +18,25 @@ it("a damaged file is named by its own field of the request", async () => {
   };
   const prepared = media.prepare({}, 1, [one("0", bytes), one("1", new Uint8Array(2))], "client");
   await assert.rejects(prepared, { code: "invalid_value", param: "messages[0].content[1]" });
+});
+
+it("a request whose own embeddings are too large is refused for good; one that waits for others may be repeated", async () => {
+  const encode = async () => [{ byteLength: 600 * 2 ** 20 } as Float32Array];
+  const media = new ModelMedia({
+    images: null,
+    audio: { rules: { windowTokens: 1 }, encoder: { encode } },
+    cacheBytes: 0,
+  });
+  const files = (...keys: readonly string[]): EncodedMedia[] =>
+    keys.map((key) => ({ key, digest: key, bytes, isAudio: true, param: `messages[0].content[${key}]` }));
+  const owner = {};
+  await assert.rejects(media.prepare(owner, 1, files("0", "1", "2"), "client"), {
+    code: "unsupported",
+    param: "messages[0].content[2]",
+    message: /^the images, videos and audio of the request take more than 1024 MiB of embeddings/,
+  });
+  await media.prepare(owner, 2, files("0", "1"), "client");
+  await assert.rejects(media.prepare(owner, 3, files("3"), "client"), { code: "queue_full" });
+  media.release(owner, 2);
+  await media.prepare(owner, 3, files("3"), "client");
 });

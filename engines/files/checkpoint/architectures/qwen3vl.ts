@@ -1,9 +1,11 @@
 // Qwen3-VL: Qwen 3 with a rope in three dimensions (interleaved M-RoPE), and further vectors of images that are added after the first
 // layers (DeepStack).
-import { isObject } from "../config.ts";
 import { ropeSettings } from "../rope.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
 import { qwen3 } from "./qwen3.ts";
+
+/** Layers of the image encoder after which a merger makes a further vector, if vision_config does not name them. */
+export const defaultStackedLayers: readonly number[] = [8, 16, 24];
 
 export const qwen3vl: CheckpointArchitecture = {
   name: "qwen3vl",
@@ -16,10 +18,10 @@ export const qwen3vl: CheckpointArchitecture = {
   addPairs(config, pairs) {
     const sections = ropeSettings(config).main.value("mrope_section");
     if (sections === undefined) throw config.invalid("rope_scaling", sections, "settings with mrope_section");
-    const vision = config.object("vision_config");
-    const stacked = isObject(vision) ? vision.deepstack_visual_indexes : undefined;
-    if (!Array.isArray(stacked))
-      throw config.invalid("vision_config", vision, "an object with a list deepstack_visual_indexes");
+    const { deepstack_visual_indexes: stacked = defaultStackedLayers } = config.object("vision_config") ?? {};
+    if (!Array.isArray(stacked)) {
+      throw config.invalid("vision_config.deepstack_visual_indexes", stacked, "a list of layers");
+    }
     pairs.counts({ n_deepstack_layers: stacked.length });
   },
   tensors: qwen3.tensors,

@@ -1,5 +1,6 @@
 // Qwen2-VL, Qwen2.5-VL and Qwen3-VL: a patch spans two frames; an image is used as both frames. 2 x 2 patches become one embedding.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
+import { defaultStackedLayers } from "../architectures/qwen3vl.ts";
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
 import { picked } from "../row-changes.ts";
@@ -85,7 +86,7 @@ export const qwen3vlVision: VisionClass = {
   defaults: {
     ...{ depth: 27, hidden_size: 1152, intermediate_size: 4304, num_heads: 16, patch_size: 16 },
     ...{ spatial_merge_size: mergeSide, temporal_patch_size: frames, hidden_act: "gelu_pytorch_tanh" },
-    deepstack_visual_indexes: [8, 16, 24],
+    deepstack_visual_indexes: defaultStackedLayers,
   },
   prefixes,
   tensors: {

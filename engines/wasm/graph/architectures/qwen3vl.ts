@@ -22,7 +22,8 @@ function readTraits(keys: Keys, shape: CommonShape): OwnTraits {
   };
 }
 
-/** Returns the coordinate that rotates each pair. A pair whose section is used up is rotated by time. */
+/** Returns the coordinate that rotates each pair. A pair whose section is used up is rotated by time, as in transformers; llama.cpp
+ * does not rotate it. The frequencies of such pairs are almost 0. */
 function interleavedAxes([time, rows, columns]: Sections): Uint8Array {
   return Uint8Array.from({ length: time + rows + columns }, (_, pair) => {
     const axis = pair % 3;
