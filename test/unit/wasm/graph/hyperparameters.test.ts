@@ -156,6 +156,23 @@ describe("hyperparameters", () => {
     refuses({ "attention.head_count": 512 }, "model_file_invalid", /key_length is missing/);
   });
 
+  it("have the sections of a rope in three dimensions, one after another or interleaved", () => {
+    const shape = { "attention.key_length": 128, "attention.value_length": 128 };
+    const axesOf = (architecture: string, sections: number[], changes: Changes = {}) =>
+      ropeOf(readAs(architecture, { ...shape, "rope.dimension_sections": sections, ...changes })).axes ?? [];
+    assert.deepEqual([...axesOf("qwen2vl", [16, 24, 24])].join(""), "0".repeat(16) + "1".repeat(24) + "2".repeat(24));
+    // 24 pairs of time and 20 of rows and columns each. After 60 pairs, rows and columns are used up.
+    assert.deepEqual([...axesOf("qwen3vl", [24, 20, 20])].join(""), `${"012".repeat(20)}0000`);
+    assert.equal(readAs("qwen3vl", { ...shape, "rope.dimension_sections": [24, 20, 20] }).stackedInputs, 0);
+    for (const architecture of ["qwen2vl", "qwen3vl"]) {
+      const wrong = { ...shape, "rope.dimension_sections": [24, 20, 19, 0] };
+      refuses(wrong, "unsupported", /dimension_sections/, architecture);
+    }
+    const stacked = { ...shape, "rope.dimension_sections": [24, 20, 20, 0], n_deepstack_layers: 2 };
+    refuses(stacked, "model_file_invalid", /n_deepstack_layers/, "qwen3vl");
+    assert.equal(readAs("qwen3vl", { ...stacked, n_deepstack_layers: 1 }).stackedInputs, 1);
+  });
+
   it("may be listed per layer if all are equal", () => {
     const lists = { "attention.head_count_kv": [2, 2], feed_forward_length: [512, 512] };
     const { kvHeads, feedForward } = read(lists);
