@@ -1,6 +1,18 @@
 // Checks of a database folder before LMDB maps its files. LMDB trusts mapped files. An invalid or truncated file, or a page
 // without disk space, would therefore end the process. Reads the two meta pages at the start of the file.
-import { closeSync, fstatSync, openSync, readSync, rmSync, writeFileSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  fstatSync,
+  linkSync,
+  openSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 
 const MAGIC = 0xbeefc0de;
 const metaBytes = 160;
@@ -33,15 +45,30 @@ export function checkLmdbFile(path: string): void {
 
 /**
  * Creates LMDB's lock file if it is missing, with all its disk space. LMDB maps the file without writing it first, and a mapped
- * page without disk space would end the process. Throws the error of the file system.
+ * page without disk space would end the process. The file appears as a whole: another process that starts at the same time may
+ * already have locks in it, which a later write would reset. Throws the error of the file system.
  */
 export function makeLockFile(path: string): void {
+  if (existsSync(path)) return;
+  const whole = `${path}.${randomUUID()}`;
   try {
-    writeFileSync(path, Buffer.alloc(lockFileBytes), { flag: "wx", mode: 0o600 });
+    writeFileSync(whole, Buffer.alloc(lockFileBytes), { flag: "wx", mode: 0o600 });
+    link(whole, path);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return;
-    rmSync(path, { force: true });
-    throw error;
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  } finally {
+    rmSync(whole, { force: true });
+  }
+}
+
+/** Gives a file a second name. Throws EEXIST if the name is taken. Copies the file if the file system has no hard links. */
+function link(path: string, name: string): void {
+  try {
+    linkSync(path, name);
+  } catch (error) {
+    const { code = "" } = error as NodeJS.ErrnoException;
+    if (!["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(code)) throw error;
+    copyFileSync(path, name, constants.COPYFILE_EXCL);
   }
 }
 

@@ -2,6 +2,7 @@
 // changes of another.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +10,8 @@ import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Worker } from "node:worker_threads";
+import { makeLockFile } from "../../../runtime/store/lmdb/database-file.ts";
 import { LmdbTables } from "../../../runtime/store/lmdb/lmdb-tables.ts";
 import { TableStore } from "../../../runtime/store/table-store.ts";
 
@@ -30,6 +33,26 @@ describe("a store that processes share", () => {
     assert.equal(store.get("counter")?.head.count, 600);
     assert.ok(Math.max(...lost) > 0, "no two ever met");
     await store.close();
+  });
+
+  it("has a lock file that appears as a whole, so that no process resets the locks of another", async () => {
+    const path = join(root, "lock.mdb");
+    // A thread looks at the size of the file again and again while this one makes and removes it.
+    const sizes = new Worker(
+      `const { statSync } = require("node:fs");
+       const { parentPort, workerData } = require("node:worker_threads");
+       const sizes = new Set();
+       const end = performance.now() + 1000;
+       parentPort.postMessage("ready");
+       while (performance.now() < end) sizes.add(statSync(workerData, { throwIfNoEntry: false })?.size ?? null);
+       parentPort.postMessage([...sizes]);`,
+      { eval: true, workerData: path },
+    );
+    await once(sizes, "message");
+    const seen = once(sizes, "message");
+    for (const end = performance.now() + 900; performance.now() < end; rmSync(path)) makeLockFile(path);
+    const [found] = (await seen) as [(number | null)[]];
+    assert.deepEqual(found.sort(), [16_384, null]);
   });
 
   it("tells a watcher what another process has put and deleted", async () => {
