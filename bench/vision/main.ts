@@ -86,7 +86,7 @@ async function encoders(folder: string, rounds: number, peer: string | null): Pr
     ours.push(await ourEncode(projector, pixels));
     if (peer !== null)
       theirs.push(
-        await peerEncode(peer, [text, projector, String(side), pixelFile, "<__media__>", join(folder, "out")]),
+        await peerEncode(peer, [text, projector, `${side}x${side}`, pixelFile, "<__media__>", join(folder, "out")]),
       );
   }
   const shown = (times: readonly number[]) => times.map((ms) => ms.toFixed(0)).join(", ");

@@ -25,6 +25,16 @@ const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe00
  */
 export const FACTOR_BYTES: usize = 16;
 
+/** Minimum number of tiles of activations for which groups of rows are converted to F32 once, instead of in each tile. */
+const WIDENED_TILES: i32 = 8;
+/** Number of columns of two groups that are converted at a time: both must stay in a core's first cache. */
+const WIDENED_COLUMNS: i32 = 1024;
+/**
+ * Two groups of rows as F32, in the first 64 KiB of memory, which the host reserves for the kernels. The attention uses the same scratch
+ * memory, but not during a product.
+ */
+const WIDENED: usize = (__heap_base + 15) & ~15;
+
 /**
  * Multiplies the matrix by n columns of activations. The matrix is read in four streams, one for each quarter of its
  * rows, because one stream would not use the full memory bandwidth.
@@ -36,6 +46,13 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   const yApart = <usize>quarterGroups << 4;
   const tileBytes = <usize>k << 4;
   const yStride = <usize>stride << 2;
+  if (!isFloat<T>() && n >= WIDENED_TILES << 2) {
+    const tiles = n >> 2;
+    multiplyWidened<T>(matrix, quarterGroups, groupBytes, x, tiles, k, y, yStride);
+    x += tileBytes * tiles;
+    y += yStride * (tiles << 2);
+    n &= 3;
+  }
   const blockColumns = max(4, (BLOCK_BYTES / (k << 2)) & ~3);
   for (; n > 0; n -= blockColumns) {
     const columns = min(n, blockColumns);
@@ -50,7 +67,8 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
         const two = groups + apart * half;
         const yTwo = yGroups + yApart * half;
         for (let tile = 0; tile < tiles; tile++) {
-          fourColumns<T>(two, apart, x + tileBytes * tile, k, y + yTwo + yStride * (tile << 2), yApart, yStride);
+          const to = y + yTwo + yStride * (tile << 2);
+          fourColumns<T>(two, apart, x + tileBytes * tile, k, to, yApart, yStride, false);
         }
         if (rest == 3) threeColumns<T>(two, apart, xRest, k, yRest + yTwo, yApart, yStride);
       }
@@ -59,6 +77,63 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
     }
     x += tileBytes * tiles;
     y += yStride * columns;
+  }
+}
+
+/**
+ * Multiplies the matrix by tiles of four columns of activations. Two groups of rows are converted to F32 for all tiles of a block.
+ * Only WIDENED_COLUMNS columns of the matrix are multiplied at a time, so that their activations stay in the cache; the sums continue
+ * with the next ones.
+ */
+function multiplyWidened<T>(
+  matrix: usize,
+  quarterGroups: i32,
+  groupBytes: usize,
+  x: usize,
+  tiles: i32,
+  k: i32,
+  y: usize,
+  yStride: usize,
+): void {
+  const apart = <usize>quarterGroups * groupBytes;
+  const yApart = <usize>quarterGroups << 4;
+  const tileBytes = <usize>k << 4;
+  const valuesBytes = <usize>k * (sizeof<T>() << 2);
+  const blockTiles = max(WIDENED_TILES, BLOCK_BYTES / (min(k, WIDENED_COLUMNS) << 4));
+  for (let firstTile = 0; firstTile < tiles; firstTile += blockTiles) {
+    const endTile = min(firstTile + blockTiles, tiles);
+    for (let first = 0; first < k; first += WIDENED_COLUMNS) {
+      const columns = min(k - first, WIDENED_COLUMNS);
+      const other = WIDENED + (<usize>columns << 4);
+      const xFirst = x + (<usize>first << 4);
+      for (let g = 0; g < quarterGroups; g++) {
+        for (let half = 0; half < 4; half += 2) {
+          const group = matrix + groupBytes * g + apart * half;
+          const from = group + <usize>first * (sizeof<T>() << 2);
+          widen<T>(from, columns, group + valuesBytes, WIDENED);
+          widen<T>(from + apart, columns, group + apart + valuesBytes, other);
+          const yGroup = y + (<usize>g << 4) + yApart * half;
+          for (let tile = firstTile; tile < endTile; tile++) {
+            const to = yGroup + yStride * (tile << 2);
+            fourColumns<f32>(WIDENED, other - WIDENED, xFirst + tileBytes * tile, columns, to, yApart, yStride, first > 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+/**
+ * Writes a group of rows as F32. The factor of an F16 group is applied to its values instead of to the sums; it is a power of two,
+ * so the results are the same.
+ */
+function widen<T>(group: usize, columns: i32, factor: usize, out: usize): void {
+  const mask = v128.load(F16_MASK);
+  const multiplier = isFactored<T>() ? v128.load(factor) : f32x4.splat(1);
+  for (const end = group + <usize>columns * (sizeof<T>() << 2); group != end; group += sizeof<T>() << 2) {
+    const values = column<T>(group, mask);
+    v128.store(out, isFactored<T>() ? f32x4.mul(values, multiplier) : values);
+    out += 16;
   }
 }
 
@@ -97,8 +172,17 @@ function storeSums<T>(y: usize, sums: v128, factor: usize): void {
   v128.store(y, isFactored<T>() ? f32x4.mul(sums, v128.load(factor)) : sums);
 }
 
-/** Multiplies two groups of four rows by four columns of activations. */
-function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
+/** Multiplies two groups of four rows by four columns of activations. `continues`: the sums continue those at `y`. */
+function fourColumns<T>(
+  groups: usize,
+  apart: usize,
+  x: usize,
+  k: i32,
+  y: usize,
+  yApart: usize,
+  yStride: usize,
+  continues: bool,
+): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
   let a1 = a0;
@@ -108,6 +192,16 @@ function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize,
   let b1 = a0;
   let b2 = a0;
   let b3 = a0;
+  if (continues) {
+    a0 = v128.load(y);
+    b0 = v128.load(y + yApart);
+    a1 = v128.load(y + yStride);
+    b1 = v128.load(y + yStride + yApart);
+    a2 = v128.load(y + yStride * 2);
+    b2 = v128.load(y + yStride * 2 + yApart);
+    a3 = v128.load(y + yStride * 3);
+    b3 = v128.load(y + yStride * 3 + yApart);
+  }
   let other = groups + apart;
   for (const end = x + (<usize>k << 4); x != end; x += 16) {
     const a = column<T>(groups, mask);

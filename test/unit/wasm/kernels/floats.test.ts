@@ -107,14 +107,18 @@ for (const variant of variants) {
       });
 
       it("give a row the same product alone and in a batch, bit for bit", () => {
-        rig.reset();
-        const [rows, k, n] = [32, 576, 131];
-        const at = pack(rig, randomMatrix(type, rows, k, 1));
-        const x = randomFloats(n * k, 2);
-        const together = multiply(rig, type, at, rows, k, x);
-        for (const i of [0, 1, 110, 111, 112, 127, 128, 129, 130]) {
-          const alone = multiply(rig, type, at, rows, k, x.subarray(i * k, (i + 1) * k));
-          assert.deepEqual(together[i], alone[0], `row ${i}`);
+        for (const k of [576, 1024, 2592]) {
+          rig.reset();
+          const [rows, n] = [32, 131];
+          const matrix = randomMatrix(type, rows, k, 1);
+          const at = pack(rig, matrix);
+          const x = randomFloats(n * k, 2);
+          const together = multiply(rig, type, at, rows, k, x);
+          assertProducts(matrix, x, together);
+          for (const i of [0, 1, 63, 64, 65, 110, 111, 112, 127, 128, 129, 130]) {
+            const alone = multiply(rig, type, at, rows, k, x.subarray(i * k, (i + 1) * k));
+            assert.deepEqual(together[i], alone[0], `row ${i}`);
+          }
         }
       });
 
