@@ -14,7 +14,8 @@ import {
   writeFileSync,
 } from "node:fs";
 
-const MAGIC = 0xbeefc0de;
+/** Stamp of LMDB in both of its files: in each meta page of the database, and at the beginning of the lock file. */
+export const MAGIC = 0xbeefc0de;
 const metaBytes = 160;
 // Byte offsets in a meta page.
 const magicAt = 24;
@@ -79,15 +80,23 @@ function checkPages(file: number, size: number): void {
   }
 }
 
-/** Returns the size of a page, and the number of pages as of the last commit. Throws if the file is not a database. */
-export function newestMeta(file: number): { readonly pageSize: number; readonly pages: number } {
+/** State of a database as of the last commit: size of a page, number of pages, and number of the commit. */
+interface Meta {
+  readonly pageSize: number;
+  readonly pages: number;
+  readonly commit: number;
+}
+
+/** Returns the state as of the last commit. Throws if the file is not a database. */
+export function newestMeta(file: number): Meta {
   const first = metaAt(file, 0);
   const pageSize = first?.readUInt32LE(pageSizeAt) ?? 0;
   const second = pageSize < 512 || pageSize > 65_536 ? null : metaAt(file, pageSize);
   if (first === null || second === null) throw new Error("its data.mdb is damaged, or not a database");
   const [one, other] = [first.readBigUInt64LE(transactionAt), second.readBigUInt64LE(transactionAt)];
   const newest = one > other ? first : second;
-  return { pageSize, pages: Number(newest.readBigUInt64LE(lastPageAt)) + 1 };
+  const commit = Number(newest.readBigUInt64LE(transactionAt));
+  return { pageSize, pages: Number(newest.readBigUInt64LE(lastPageAt)) + 1, commit };
 }
 
 function metaAt(file: number, position: number): Buffer | null {

@@ -39,12 +39,13 @@ export class LmdbSpace {
     this.#file = openSync(path, "r+");
   }
 
-  /** Begins a transaction: counts the unused pages at the end of the file. */
-  begin(): void {
+  /** Begins a transaction: counts the unused pages at the end of the file. Returns the number of the last commit. */
+  begin(): number {
     const newest = newestMeta(this.#file);
     this.#pageSize = newest.pageSize;
     this.#pages = Math.floor(fstatSync(this.#file).size / newest.pageSize) - newest.pages - basePages;
     this.#removals = 0;
+    return newest.commit;
   }
 
   /**

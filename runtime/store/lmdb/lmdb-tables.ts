@@ -7,15 +7,20 @@ import { makeFolder } from "../../host/make-folder.ts";
 import type { Table, TableKey, Tables } from "../tables.ts";
 import { checkLmdbFile, makeLockFile } from "./database-file.ts";
 import { LmdbSpace } from "./disk-space.ts";
+import { checkFollows, StaleTransaction } from "./last-commit.ts";
 
 /** Maximum number of tables: 12 for each store (see stores.ts). */
 const MAX_TABLES = 120;
 /** Codes of write errors after which the environment stays usable: EIO (also a short write), EFBIG, ENOSPC, EROFS, EDQUOT. */
 const passingCodes: readonly number[] = [5, 27, 28, 30, 122];
 
+/** Maximum number of attempts to begin a transaction that follows the last commit. */
+const MAX_ATTEMPTS = 5;
+
 interface Environment {
   readonly root: RootDatabase;
   readonly space: LmdbSpace;
+  readonly lockFile: string;
 }
 
 export class LmdbTables implements Tables {
@@ -58,13 +63,8 @@ export class LmdbTables implements Tables {
   }
 
   transaction<T>(change: () => T): T {
-    const { root, space } = this.#opened();
-    return this.#guarded(() =>
-      root.transactionSync(() => {
-        space.begin();
-        return change();
-      }),
-    );
+    const environment = this.#opened();
+    return this.#guarded(() => transact(environment, change));
   }
 
   async close(): Promise<void> {
@@ -84,7 +84,8 @@ export class LmdbTables implements Tables {
 
   #open(): Environment {
     checkLmdbFile(join(this.#folder, "data.mdb"));
-    makeLockFile(join(this.#folder, "lock.mdb"));
+    const lockFile = join(this.#folder, "lock.mdb");
+    makeLockFile(lockFile);
     // Meta pages are synced with the next commit. So a power failure may undo the last transaction, but only as a whole.
     const root = open({
       path: this.#folder,
@@ -93,8 +94,10 @@ export class LmdbTables implements Tables {
       overlappingSync: false,
       noMetaSync: true,
     });
-    this.#environment = { root, space: new LmdbSpace(join(this.#folder, "data.mdb")) };
+    this.#environment = { root, space: new LmdbSpace(join(this.#folder, "data.mdb")), lockFile };
     try {
+      // Opening may have set the number of the last commit to an older one.
+      transact(this.#environment, () => {});
       for (const table of this.#tables.values()) attach(table, this.#environment);
     } catch (error) {
       this.#abandon();
@@ -118,6 +121,10 @@ export class LmdbTables implements Tables {
     try {
       return run();
     } catch (error) {
+      if (error instanceof StaleTransaction) {
+        this.#abandon();
+        throw unavailable(error);
+      }
       const code = systemCode(error);
       if (code === null) throw error;
       if (!passingCodes.includes(code)) this.#abandon();
@@ -139,13 +146,25 @@ export class LmdbTables implements Tables {
 }
 
 /** Opens the table, or creates it. */
-function attach(table: LmdbTable, { root, space }: Environment): void {
+function attach(table: LmdbTable, environment: Environment): void {
+  const { root, space } = environment;
   if (table.attach(root, space, false)) return;
-  root.transactionSync(() => {
-    space.begin();
-    space.take(0);
-  });
+  transact(environment, () => space.take(0));
   table.attach(root, space, true);
+}
+
+/** Runs a transaction that follows the last commit; see last-commit.ts. */
+function transact<T>({ root, space, lockFile }: Environment, change: () => T): T {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return root.transactionSync(() => {
+        checkFollows(root.getWriteTxnId(), space.begin(), lockFile);
+        return change();
+      });
+    } catch (error) {
+      if (!(error instanceof StaleTransaction) || attempt === MAX_ATTEMPTS) throw error;
+    }
+  }
 }
 
 class LmdbTable implements Table {

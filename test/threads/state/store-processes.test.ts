@@ -35,6 +35,26 @@ describe("a store that processes share", () => {
     await store.close();
   });
 
+  it("loses no commit that was made while another process opened the store", async () => {
+    const folder = join(root, "opened");
+    const store = open(folder);
+    for (const key of ["first", "last"]) await store.put(key, { head: { count: 1 }, share: "all", parts: {} });
+    // What LMDB does in a process that opens the store: it sets the number of the last commit to the one that it read before.
+    const program = `const { openSync, readSync, writeSync } = require("node:fs");
+      const file = openSync(${JSON.stringify(join(folder, "lock.mdb"))}, "r+");
+      const number = new BigUint64Array(1);
+      readSync(file, number, 0, 8, 8);
+      number[0]--;
+      writeSync(file, number, 0, 8, 8);`;
+    await promisify(execFile)(process.execPath, ["-e", program]);
+    await store.put("next", { head: { count: 1 }, share: "all", parts: {} });
+    assert.deepEqual(
+      ["first", "last", "next"].map((key) => store.get(key)?.head.count),
+      [1, 1, 1],
+    );
+    await store.close();
+  });
+
   it("has a lock file that appears as a whole, so that no process resets the locks of another", async () => {
     const path = join(root, "lock.mdb");
     // A thread looks at the size of the file again and again while this one makes and removes it.
