@@ -5,12 +5,11 @@ import { code, markdownTable } from "../../runtime/markdown-table.ts";
 import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
 import type { DescribedRoute } from "../route.ts";
 import { codesOf } from "./answers.ts";
+import { describedFields, namesOf } from "./described-fields.ts";
 import { type ApiDocument, openApiDocument } from "./document.ts";
 import { type Field, fieldsOf, type Schema } from "./fields.ts";
 import { missingFields, SharedFields } from "./shared-fields.ts";
 
-/** Maximum number of types and literal values listed for one field. */
-const MAX_TYPES = 24;
 /** Maximum number of fields by which an endpoint may differ from the earlier one that it refers to. */
 const MAX_EXCEPTIONS = 12;
 /** Minimum number of consecutive shared fields that are written as first `to` last. */
@@ -109,10 +108,6 @@ function bySupport(fields: readonly Field[], list: (fields: readonly Field[]) =>
   return [...(supported === "" ? [] : [supported]), ...unused].join("; ");
 }
 
-function namesOf(fields: readonly Field[]): string {
-  return fields.map(nameWithRequired).join(", ");
-}
-
 /** Lists shared fields. Of several rows that follow each other in the table of `all`, only the first and the last are named. */
 function runsOf(fields: readonly Field[], all: readonly Field[]): string {
   const rows = all.filter(({ path, support }) => support === "supported" && !/[.[]/.test(path));
@@ -139,10 +134,6 @@ function linkTo(endpoint: string): string {
   return `[${endpoint}](#${anchor})`;
 }
 
-function nameWithRequired({ path, isRequired }: Field): string {
-  return code(path) + (isRequired ? " (required)" : "");
-}
-
 function description(route: DescribedRoute, fields: string, common: CommonCodes): string {
   const { operation } = route;
   return [
@@ -161,94 +152,6 @@ function errorsOf(route: DescribedRoute, { ofAny, ofModels }: CommonCodes): read
   const names = own.map((name) => code(route.errors?.nameOf?.(name) ?? name));
   const listed = [...(isOfModels ? ["those of models"] : []), ...names];
   return listed.length === 0 ? [] : [`[Errors](#errors): the common ones, ${listed.join(", ")}.`];
-}
-
-/** Returns a table of the supported fields, and lists of the ignored and refused ones. */
-function describedFields(fields: readonly Field[]): string {
-  const supported = fields.filter(({ support }) => support === "supported");
-  const rows = folded(supported).map((row) => rowOf(row, supported));
-  const unused = (["ignored", "refused"] as const).flatMap((support) => {
-    const listed = byReason(fields.filter((field) => field.support === support));
-    const name = `${support.charAt(0).toUpperCase()}${support.slice(1)}`;
-    return listed === "" ? [] : [`_${name}_:\n\n${listed}`];
-  });
-  const described = rows.length === 0 ? [] : [markdownTable(["field", "type", "default", "description"], rows)];
-  return [...described, ...unused].join("\n\n");
-}
-
-interface Row {
-  readonly field: Field;
-  /** Inner fields without a description of their own. */
-  readonly inner: Field[];
-}
-
-/** Folds inner fields without a description and default into the row of the field around them. */
-function folded(fields: readonly Field[]): readonly Row[] {
-  const rows: Row[] = [];
-  for (const field of fields) {
-    const around = rows.findLast((row) => isInside(field, row.field));
-    const isPlain = field.description === "" && field.default === null;
-    if (isPlain && around !== undefined) around.inner.push(field);
-    else rows.push({ field, inner: [] });
-  }
-  return rows;
-}
-
-function isInside({ path }: Field, { path: outer }: Field): boolean {
-  return path.startsWith(`${outer}.`) || path.startsWith(`${outer}[`);
-}
-
-function rowOf({ field, inner }: Row, all: readonly Field[]): readonly string[] {
-  const { path, types, default: value, description: text } = field;
-  const leaves = inner.filter((one) => !all.some((other) => isInside(other, one)));
-  const listed = leaves.map((one) => shownInside(one, path)).join(", ");
-  const line = text.replaceAll(/\s*\n\s*/g, " ");
-  // A default that is no value is a sentence at the end of the description.
-  const [said, default_ = ""] = value === null ? (/ Default: ([^.;]+(?:; [^.]+)?)\.$/.exec(line) ?? []) : [];
-  const shown = said === undefined ? line : line.slice(0, -said.length);
-  return [
-    nameWithRequired(field),
-    inWords(types),
-    value === null
-      ? default_.replace(/^the model's, see `defaults` in GET \/v1\/models/, "_the model's_")
-      : code(value),
-    [shown, ...(listed === "" ? [] : [`Fields: ${listed}.`])].filter(Boolean).join(" "),
-  ];
-}
-
-/** Returns the path of an inner field relative to `outer`, with its literals if it has several. */
-function shownInside({ path, types }: Field, outer: string): string {
-  const name = code(path.slice(outer.length).replace(/^(\[\])*\./, ""));
-  return types.length > 1 && types.every(isLiteral) ? `${name} (${inWords(types)})` : name;
-}
-
-/** Lists fields with their literals, grouped by reason. */
-function byReason(fields: readonly Field[]): string {
-  const shown = groupsBy(fields, ({ description: text }) => text).map(([text, group]) => {
-    const names = groupsBy(group, ({ types }) => (types.every(isLiteral) ? types.join(", ") : ""));
-    const listed = names.map(
-      ([literals, same]) => `${same.map(({ path }) => code(path)).join(", ")}${literals && ` = ${literals}`}`,
-    );
-    const reason = text.replace(/^(Ignored|Refused): /, "").replace(/\.$/, "");
-    return `- ${listed.join("; ")}${reason && `: ${reason}`}`;
-  });
-  return shown.join("\n");
-}
-
-function groupsBy(fields: readonly Field[], keyOf: (field: Field) => string): [string, readonly Field[]][] {
-  const keys = [...new Set(fields.map(keyOf))];
-  return keys.map((key) => [key, fields.filter((field) => keyOf(field) === key)]);
-}
-
-function isLiteral(type: string): boolean {
-  return type.startsWith("`");
-}
-
-function inWords(types: readonly string[]): string {
-  const separator = types.every(isLiteral) ? ", " : " or ";
-  const shown = types.length > MAX_TYPES ? types.slice(0, MAX_TYPES - 1) : types;
-  const others = types.length - shown.length;
-  return shown.join(separator) + (others === 0 ? "" : `${separator}${others} others`);
 }
 
 function listOf(routes: readonly DescribedRoute[]): string {

@@ -167,13 +167,15 @@ export class ComputeThread {
       fillRotation(this.pass, this.#plan.shape.ropes[i] as Rope, table);
     });
     this.#embed(tokenCount);
-    this.#divided.layers.forEach((layer, index) => {
+    let index = 0;
+    for (const layer of this.#divided.layers) {
       beforeLayer?.();
       for (const step of layer) this.#runStep(step, tokenCount);
       if (this.#ends instanceof VisionPass) this.#ends.finishLayer(index, this.#index === 0);
       else if (index < this.#plan.shape.stackedInputs) this.#addStacked(tokenCount, index);
       this.#kv.nextLayer();
-    });
+      index++;
+    }
     if (this.#ends) this.#projectMedia(this.#ends);
     else if (isFirstPass) this.#classify(tokenCount);
     else if (outputCount > 0) this.#project(outputCount);

@@ -64,7 +64,8 @@ export interface VisionOuterLayers {
   readonly merge: { readonly kind: "average" | "concatenate" | "interleaved" | "adjacent"; readonly side: number };
   /**
    * Square position table of `side` x `side` positions, over which the patches of a tile of any size are spread evenly. "nearest": each
-   * patch takes one position. "linear": each patch interpolates the four nearest positions; corner patches take the corner positions. Null: the table has one position for each token.
+   * patch takes one position. "linear": each patch interpolates the four nearest positions; corner patches take the corner positions.
+   * Null: the table has one position for each token.
    */
   readonly positionTable: { readonly side: number; readonly spread: "nearest" | "linear" } | null;
   /** Embedding that is inserted after each row of the tile except the last; null = none. */

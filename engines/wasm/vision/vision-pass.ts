@@ -90,7 +90,10 @@ export class VisionPass {
     return { address: x, count };
   }
 
-  /** Runs the steps of a projector. `firstMatrix`: index of its first matrix in `divided.projector`. Norm steps do not write to the hidden states. */
+  /**
+   * Runs the steps of a projector. `firstMatrix`: index of its first matrix in `divided.projector`. Norm steps do not write to the hidden
+   * states.
+   */
   #run(steps: readonly ProjectorStep[], rows: MergedRows, firstMatrix: number): MergedRows {
     const { at, divided } = this.#parts;
     let { x, columns, count } = rows;

@@ -32,8 +32,8 @@ export interface UploadedForm {
 }
 
 /**
- * Reads a form. If the form is rejected, deletes the staged files. Throws invalid_value, invalid_content_type and
- * body_too_large.
+ * Reads a form. If the form is rejected, deletes the staged files. Throws invalid_value, invalid_content_type,
+ * body_too_large and storage_unavailable.
  */
 export async function readForm(request: HttpRequest, stagingFolder: string, rules: FormRules): Promise<UploadedForm> {
   const id = randomBytes(16).toString("hex");
