@@ -140,15 +140,20 @@ export class RedisConnection {
     }
     const began = performance.now();
     let timer: NodeJS.Timeout | undefined;
+    // Set by the timer, not computed from the time that has passed: timers may fire a fraction of a ms early.
+    let isLate = false;
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error(`no reply within ${COMMAND_MS} ms`)), COMMAND_MS);
+      timer = setTimeout(() => {
+        isLate = true;
+        reject(new Error(`no reply within ${COMMAND_MS} ms`));
+      }, COMMAND_MS);
     });
     const reply = this.#client.sendCommand<Value>(args.map(sent), bytesReplies);
     try {
       return await Promise.race([reply, late]);
     } catch (error) {
       this.#errors++;
-      if (timer !== undefined && performance.now() - began >= COMMAND_MS) this.#stall(reply, reasonOf(error));
+      if (isLate) this.#stall(reply, reasonOf(error));
       throw this.#unavailable(reasonOf(error), error);
     } finally {
       clearTimeout(timer);

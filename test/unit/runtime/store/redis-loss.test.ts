@@ -89,6 +89,25 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     assert.equal(isReplaced, true);
   });
 
+  it("counts as lost after a command without a reply, also if the timer of the command fires early", async (t) => {
+    const connection = await RedisConnection.open(server.url, storeScripts, () => {});
+    server.process.kill("SIGSTOP");
+    try {
+      t.mock.method(performance, "now", () => 0);
+      await assert.rejects(connection.command("PING"), /no reply within/);
+      t.mock.restoreAll();
+      assert.equal(connection.isConnected, false);
+      const began = performance.now();
+      await assert.rejects(connection.command("PING"), /no reply within/);
+      assert.ok(performance.now() - began < 1000, "the next command fails at once");
+    } finally {
+      server.process.kill("SIGCONT");
+    }
+    for (let tries = 0; !connection.isConnected && tries < 300; tries++) await sleep(30);
+    assert.equal(String(await connection.command("PING")), "PONG");
+    connection.close();
+  });
+
   it("that is lost while a channel is subscribed to delivers its messages when it is back", async () => {
     const connection = await RedisConnection.open(server.url, storeScripts, () => {});
     await server.kill();
