@@ -127,8 +127,9 @@ async function openAudio(rules: AudioSpec, model: LoadedModel, threads: number) 
   const { sizes } = await readAudioProjectorFile(path);
   checkLength(path, sizes.length, model);
   const maxWindows = Math.floor(model.capacity.sequenceTokens / rules.windowTokens);
-  const start = { path, threads: computeThreads(threads), bands: sizes.bands, maxSeconds, maxWindows };
-  return { rules, encoder: await AudioThread.start(start) };
+  const windowFloats = sizes.bands * sizes.frames;
+  const start = { path, threads: computeThreads(threads), windowFloats, maxSeconds, maxWindows };
+  return { length: sizes.length, encoder: await AudioThread.start(start) };
 }
 
 function checkLength(path: string, length: number, { card }: LoadedModel): void {

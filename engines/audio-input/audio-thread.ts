@@ -5,7 +5,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import type { EncoderStart } from "../media/encoder-loop.ts";
 import { EncoderThread } from "../media/encoder-thread.ts";
 import { decodeAudio, decodedRate, missingDecoder } from "../speech/audio/decode.ts";
-import { windowFrames, windowSeconds } from "../speech/whisper/mel.ts";
+import { windowSeconds } from "../speech/whisper/mel.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
 /** Maximum number of audio files that are decoded at the same time. */
@@ -13,8 +13,8 @@ const maxDecodes = 2;
 const worker = new URL("./audio-worker.js", import.meta.url);
 
 interface AudioThreadStart extends EncoderStart {
-  /** Number of bands of the spectrogram. */
-  readonly bands: number;
+  /** Number of floats in the spectrogram of a full audio window. Only the last window of a file may have fewer. */
+  readonly windowFloats: number;
   /** Maximum length of an audio file in seconds. */
   readonly maxSeconds: number;
   /** Maximum number of audio windows (30 seconds each) that fit into the model's context. */
@@ -57,7 +57,7 @@ export class AudioThread {
     this.#checkLength(samples.length / decodedRate);
     const spectrograms = await this.#encoder.encode({ samples }, isWanted);
     if (spectrograms === null) return null;
-    const floats = this.#start.bands * windowFrames;
+    const { windowFloats: floats } = this.#start;
     const windows: Float32Array[] = [];
     for (let from = 0; from < spectrograms.length; from += floats) {
       const embeddings = await this.#encoder.encode({ spectrogram: spectrograms.slice(from, from + floats) }, isWanted);

@@ -7,6 +7,7 @@ const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after
   ultravox: ["", ""],
   qwen2a: ["<|audio_bos|>", "<|audio_eos|>"],
   voxtral: ["[BEGIN_AUDIO]", ""],
+  gemma4a: ["<|audio>", "<audio|>"],
 };
 
 /**

@@ -1,18 +1,21 @@
-// Audio projector: the GGUF file (mmproj) that lets a text model accept audio. It contains a Whisper-like encoder, and a projector from the
-// encoder's output to embeddings of the text model's width. This module reads the file's header. The rules are those of llama.cpp's mtmd.
+// Audio projector: the GGUF file (mmproj) that lets a text model accept audio. It contains a Whisper-like encoder or a conformer, and a
+// projector from the encoder's output to embeddings of the text model's width. This module reads the file's header. The rules are those of
+// llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./gguf/cursor.ts";
 import { describeValue } from "./gguf/invalid-file.ts";
 import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
 import { ProjectorHeader } from "./projector-header.ts";
 
-/** Kind of an audio projector: key `clip.audio.projector_type`. */
-export type AudioProjectorKind = "ultravox" | "qwen2a" | "voxtral";
+const projectors = ["ultravox", "qwen2a", "voxtral", "gemma4a"] as const;
+
+/** Kind of an audio projector: key `clip.audio.projector_type`. The encoder of gemma4a is a conformer. */
+export type AudioProjectorKind = (typeof projectors)[number];
 
 /** Facts about a model's audio input that text workers and the scheduler need. Plain data. */
 export interface AudioRules {
   readonly projector: AudioProjectorKind;
-  /** Number of embeddings per audio window of 30 seconds. */
+  /** Maximum number of embeddings per audio window of 30 seconds. Only a conformer's last window may have fewer. */
   readonly windowTokens: number;
 }
 
@@ -27,6 +30,8 @@ export interface AudioEncoderSizes {
   /** Number of neighbouring encoder positions that become one embedding. If `averagesPairs`, an averaged pair counts as one position. */
   readonly stack: number;
   readonly averagesPairs: boolean;
+  /** Maximum number of frames in the spectrogram of a window. Only a conformer's last window may have fewer. */
+  readonly frames: number;
   /** Number of floats of an embedding. */
   readonly length: number;
 }
@@ -37,13 +42,29 @@ export interface AudioProjectorFile {
   readonly rules: AudioRules;
 }
 
-/** Number of encoder positions per audio window of 30 seconds. */
+/** Number of positions of a Whisper-like encoder per audio window of 30 seconds. */
 export const windowPositions = 1500;
+/** Number of frames in a conformer's window of 30 seconds. */
+const conformerFrames = 2999;
+const conformerEpsilon = 1e-6;
+/** Name of the last matrix of each projector. */
+const lastMatrices: Readonly<Record<AudioProjectorKind, string>> = {
+  ultravox: "mm.a.mlp.2.weight",
+  qwen2a: "mm.a.fc.weight",
+  voxtral: "mm.a.mlp.2.weight",
+  gemma4a: "mm.a.input_projection.weight",
+};
 
-/** Whether a projector file has an audio encoder and no image encoder. */
-export async function isAudioProjector(path: string): Promise<boolean> {
+/** Whether a tensor belongs to the audio encoder of a projector file, not to its image encoder. */
+export function isAudioTensor(name: string): boolean {
+  return name.startsWith("a.") || name.startsWith("mm.a.");
+}
+
+/** Returns which encoders a projector file has. A file that names none has an image encoder. */
+export async function encodersOf(path: string): Promise<{ readonly images: boolean; readonly audio: boolean }> {
   const { fields } = await readTensorTable(path);
-  return fields.get("clip.has_audio_encoder") === true && fields.get("clip.has_vision_encoder") !== true;
+  const audio = fields.get("clip.has_audio_encoder") === true;
+  return { images: !audio || fields.get("clip.has_vision_encoder") === true, audio };
 }
 
 /** Reads the file's header. Throws `unsupported`, which names the projector, or `model_file_invalid`, which names the key. */
@@ -52,11 +73,13 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
   const { fields, tensors } = table;
   const keys = new ProjectorHeader(path, fields, "audio");
   const projector = kindOf(path, fields.get("clip.audio.projector_type") ?? fields.get("clip.projector_type"));
-  const epsilon = keys.positive("attention.layer_norm_epsilon");
-  const last = { ultravox: "mm.a.mlp.2.weight", qwen2a: "mm.a.fc.weight", voxtral: "mm.a.mlp.2.weight" }[projector];
+  const isConformer = projector === "gemma4a";
+  // Files of conformers may state a wrong epsilon.
+  const epsilon = isConformer ? conformerEpsilon : keys.positive("attention.layer_norm_epsilon");
+  const last = lastMatrices[projector];
   const length = tensors.get(last)?.shape[1];
   if (length === undefined) throw keys.invalid(`has no tensor "${last}"`);
-  const stack = projector === "qwen2a" ? 1 : keys.count("projector.stack_factor", 64);
+  const stack = projector === "qwen2a" || isConformer ? 1 : keys.count("projector.stack_factor", 64);
   const averagesPairs = projector === "qwen2a";
   const sizes = {
     layers: keys.count("block_count", 1000),
@@ -64,17 +87,16 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
     heads: keys.count("attention.head_count", 1024),
     feedForward: keys.count("feed_forward_length", 262_144),
     bands: keys.count("num_mel_bins", 512),
+    frames: isConformer ? conformerFrames : 2 * windowPositions,
     ...{ epsilon, stack, averagesPairs, length },
   };
-  const positions = averagesPairs ? windowPositions / 2 : windowPositions;
+  const positions = averagesPairs || isConformer ? windowPositions / 2 : windowPositions;
   return { table, sizes, rules: { projector, windowTokens: Math.ceil(positions / stack) } };
 }
 
 function kindOf(path: string, kind: GgufValue | undefined): AudioProjectorKind {
-  if (kind === "ultravox" || kind === "qwen2a" || kind === "voxtral") return kind;
-  throw new ServerError(
-    "unsupported",
-    `${path} has the audio projector ${describeValue(kind)}; expected ultravox, qwen2a or voxtral (encoders of Whisper's kind)`,
-    { param: "mmproj" },
-  );
+  const known = projectors.find((name) => name === kind);
+  if (known !== undefined) return known;
+  const message = `${path} has the audio projector ${describeValue(kind)}; expected ${projectors.join(", ")}`;
+  throw new ServerError("unsupported", message, { param: "mmproj" });
 }

@@ -12,7 +12,7 @@ export type ProjectorKind = (typeof projectors)[number];
 
 const projectors = [
   ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
-  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger"] as const),
+  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "gemma4v"] as const),
 ] as const;
 
 /**
@@ -122,7 +122,11 @@ const maxPinpoints = 256;
  * Minimum and maximum number of cells per tile, for models with tiles of variable size, as in llama.cpp's mtmd. The keys
  * `image_min_pixels` and `image_max_pixels` override them.
  */
-const variableTokens = { qwen: { least: 8, most: 4096 }, pixtral: { least: 8, most: 1024 } };
+const variableTokens = {
+  qwen: { least: 8, most: 4096 },
+  pixtral: { least: 8, most: 1024 },
+  gemma4v: { least: 70, most: 1120 },
+};
 /** Maximum number of patches of a tile of variable size, whatever the keys say. */
 const maxVariablePatches = 16_384;
 const maxPixelCount = 2 ** 31 - 1;
@@ -130,6 +134,8 @@ const maxPixelCount = 2 ** 31 - 1;
 const minicpmVersions = { nested: [0, 2], plain: [3, 4, 5, 6, 100_045] };
 /** Number of queries if the file does not state it: of MiniCPM-V 2.5, and of later versions. */
 const minicpmQueries = { nested: 96, plain: 64 };
+/** Widths of the text models of Gemma 4 in which the embeddings of an image attend only backwards: E2B and E4B. */
+const causalGemma4 = [1536, 2560];
 /** Side in pixels of a window of Qwen 2.5 VL; no key of the file has it. */
 const qwenWindow = 112;
 
@@ -144,7 +150,7 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
   const projector = keys.projector();
   const sizes = sizesOf(keys, projector, table);
   const cellSize = sizes.patchSize * sizes.mergeSide;
-  const variable = isQwen(projector) || projector === "pixtral" ? variableSizes(keys, projector, sizes) : null;
+  const variable = isVariable(projector) ? variableSizes(keys, projector, sizes) : null;
   const tileSize = variable ? 0 : keys.count("image_size", 8192);
   const cells = sizes.patches / sizes.mergeSide ** 2;
   return {
@@ -157,8 +163,7 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
       slices: slicesOf(keys, projector, sizes, tileSize),
       kernel: kernelOf(projector),
       padding: projector === "mlp" ? [122, 116, 104] : [0, 0, 0],
-      mean: keys.channels("image_mean"),
-      deviation: keys.channels("image_std"),
+      ...normalisation(keys, projector),
     },
     rules: {
       projector,
@@ -168,22 +173,31 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
       layout: projector === "resampler" ? "fixed" : projector === "pixtral" ? "rows" : "cells",
       nestsSlices: projector === "resampler" && keys.hasNestedSlices(),
       hasGridPositions: isQwen(projector),
-      attendsAhead: projector === "gemma3",
+      attendsAhead: projector === "gemma3" || (projector === "gemma4v" && !causalGemma4.includes(sizes.length)),
     },
   };
 }
 
 function sizesOf(keys: ProjectorKeys, projector: ProjectorKind, table: TensorTable): EncoderSizes {
   if (isQwen(projector)) return readQwenSizes(keys, projector, table);
-  return projector === "pixtral" ? readPixtralSizes(keys, table) : readSizes(keys, projector, table);
+  return isVariable(projector) ? readVariableSizes(keys, projector, table) : readSizes(keys, projector, table);
+}
+
+function normalisation(keys: ProjectorKeys, projector: ProjectorKind): Pick<TilingRules, "mean" | "deviation"> {
+  const [mean, deviation] = [keys.channels("image_mean"), keys.channels("image_std")];
+  if (projector !== "gemma4v") return { mean, deviation };
+  // Gemma 4 maps the normalised values from 0..1 to -1..1.
+  const half = deviation.map((value) => value / 2) as [number, number, number];
+  const [red, green, blue] = mean.map((value, channel) => value + (half[channel] as number)) as typeof half;
+  return { mean: [red, green, blue], deviation: half };
 }
 
 function variableSizes(
   keys: ProjectorKeys,
-  projector: QwenKind | "pixtral",
+  projector: VariableKind,
   { patchSize, mergeSide }: Pick<EncoderSizes, "patchSize" | "mergeSide">,
 ): NonNullable<TilingRules["variable"]> {
-  const { least, most } = projector === "pixtral" ? variableTokens.pixtral : variableTokens.qwen;
+  const { least, most } = variableTokens[isQwen(projector) ? "qwen" : projector];
   const unit = patchSize * mergeSide;
   const edge = projector === "pixtral" ? keys.countOrNone("preproc_image_size", 65_536) : 0;
   const given = keys.count("image_max_pixels", maxPixelCount, most * unit ** 2);
@@ -196,7 +210,7 @@ function variableSizes(
 /** Returns the number of patches of the largest tile of a model with tiles of variable size. */
 function variablePatches(
   keys: ProjectorKeys,
-  projector: QwenKind | "pixtral",
+  projector: VariableKind,
   sizes: Pick<EncoderSizes, "patchSize" | "mergeSide">,
 ): number {
   const { unit, maxPixels } = variableSizes(keys, projector, sizes);
@@ -235,9 +249,15 @@ function gridsUpTo(least: number, most: number): [number, number][] {
 }
 
 type QwenKind = Extract<ProjectorKind, `qwen${string}`>;
+/** Projectors whose tiles have various sizes. */
+type VariableKind = QwenKind | "pixtral" | "gemma4v";
 
 function isQwen(projector: ProjectorKind): projector is QwenKind {
   return projector.startsWith("qwen");
+}
+
+function isVariable(projector: ProjectorKind): projector is VariableKind {
+  return isQwen(projector) || projector === "pixtral" || projector === "gemma4v";
 }
 
 function kernelOf(projector: ProjectorKind): TilingRules["kernel"] {
@@ -279,8 +299,13 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
   };
 }
 
-function readPixtralSizes(keys: ProjectorKeys, { tensors }: TensorTable): EncoderSizes {
-  const mergeSide = keys.count("spatial_merge_size", 16, 1);
+function readVariableSizes(
+  keys: ProjectorKeys,
+  projector: Exclude<VariableKind, QwenKind>,
+  { tensors }: TensorTable,
+): EncoderSizes {
+  const mergeSide =
+    projector === "pixtral" ? keys.count("spatial_merge_size", 16, 1) : keys.count("projector.scale_factor", 16, 3);
   const patchSize = keys.count("patch_size", 64);
   return {
     layers: keys.count("block_count", 1000),
@@ -289,13 +314,13 @@ function readPixtralSizes(keys: ProjectorKeys, { tensors }: TensorTable): Encode
     feedForward: keys.count("feed_forward_length", 262_144),
     epsilon: keys.positive("attention.layer_norm_epsilon"),
     patchSize,
-    patches: variablePatches(keys, "pixtral", { patchSize, mergeSide }),
+    patches: variablePatches(keys, projector, { patchSize, mergeSide }),
     mergeSide,
     queries: 0,
     activation: keys.activation(),
     windows: null,
     stackedLayers: [],
-    length: embeddingLength(keys, "pixtral", tensors),
+    length: embeddingLength(keys, projector, tensors),
   };
 }
 
@@ -305,7 +330,7 @@ function largest(lengths: readonly number[] = []): number {
 
 function readSizes(
   keys: ProjectorKeys,
-  projector: Exclude<ProjectorKind, QwenKind | "pixtral">,
+  projector: Exclude<ProjectorKind, VariableKind>,
   { tensors }: TensorTable,
 ): EncoderSizes {
   const imageSize = keys.count("image_size", 8192);
@@ -345,6 +370,7 @@ function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors:
   const [name, dimension] = (
     {
       gemma3: ["mm.input_projection.weight", 0],
+      gemma4v: ["mm.input_projection.weight", 1],
       idefics3: ["mm.model.fc.weight", 1],
       internvl: ["mm.model.mlp.3.weight", 1],
       resampler: ["resampler.proj.weight", 1],

@@ -37,6 +37,8 @@ export function imageParts(
       return minicpmParts(grid, nestsSlices);
     case "pixtral":
       return [0, "[IMG_END]"];
+    case "gemma4v":
+      return ["<|image>", 0, "<image|>"];
     case "gemma3":
       return ["<start_of_image>", 0, "<end_of_image>"];
     case "idefics3":

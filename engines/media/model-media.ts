@@ -4,7 +4,6 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { AudioThread } from "../audio-input/audio-thread.ts";
 import type { PromptSpan } from "../batch.ts";
-import type { AudioRules } from "../files/audio-projector.ts";
 import type { ProjectorFile } from "../files/projector.ts";
 import { cutImage } from "../image-input/image-decoder.ts";
 import { tileGrid } from "../image-input/image-tokens.ts";
@@ -25,7 +24,8 @@ export interface ModelMediaOptions {
   } | null;
   /** null = the model accepts no audio. */
   readonly audio: {
-    readonly rules: Pick<AudioRules, "windowTokens">;
+    /** Number of floats of an embedding. */
+    readonly length: number;
     readonly encoder: Pick<AudioThread, "encode">;
   } | null;
   /** Maximum size of the cached embeddings in bytes. */
@@ -229,8 +229,9 @@ export class ModelMedia {
     if (audio === null) throw new ServerError("unsupported", "this model takes no audio");
     const windows = await audio.encoder.encode(bytes, client, isWanted);
     if (windows === null) throw new ServerError("cancelled", "the requests with this audio were cancelled");
-    const columns = audio.rules.windowTokens;
-    return { grid: null, tiles: windows.map((embeddings) => ({ rows: 1, columns, embeddings })) };
+    const columnsOf = (embeddings: Float32Array) => embeddings.length / audio.length;
+    const tiles = windows.map((embeddings) => ({ rows: 1, columns: columnsOf(embeddings), embeddings }));
+    return { grid: null, tiles };
   }
 
   #keep(digest: string, entry: MediaEntry): void {

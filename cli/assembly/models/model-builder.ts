@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
 import type { EngineName } from "../../../engines/engine.ts";
-import { isAudioProjector } from "../../../engines/files/audio-projector.ts";
+import { encodersOf } from "../../../engines/files/audio-projector.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
 import { formatOf } from "../../../engines/files/model-format.ts";
 import { checkImageLibrary } from "../../../engines/image-input/image-decoder.ts";
@@ -156,7 +156,7 @@ export class ModelBuilder {
 async function checkImages({ kind, format: { mmproj } }: Pick<ModelConfig, "kind" | "format">): Promise<void> {
   if (mmproj === null) {
     if (kind === "multimodal") checkImageLibrary("kind");
-  } else if (!(await isAudioProjector(resolve(mmproj)))) checkImageLibrary("mmproj");
+  } else if ((await encodersOf(resolve(mmproj))).images) checkImageLibrary("mmproj");
 }
 
 function promptsOf({ embedding: { prompts } }: ModelConfig): Pick<ServedModel, "prompts"> {

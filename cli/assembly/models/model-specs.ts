@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../../engines/engine.ts";
 import { findTrial } from "../../../engines/engine-choice/trial.ts";
-import { isAudioProjector, readAudioProjectorFile } from "../../../engines/files/audio-projector.ts";
+import { encodersOf, readAudioProjectorFile } from "../../../engines/files/audio-projector.ts";
 import { multiVectorKey } from "../../../engines/files/embedding-rules.ts";
 import { readHead } from "../../../engines/files/gguf/reader.ts";
 import { shardPaths } from "../../../engines/files/gguf/shards.ts";
@@ -146,22 +146,17 @@ export async function withProjector(
     throw new ServerError("config_invalid", message, { param: "mmproj" });
   }
   const { maxEdge, maxNumImages, maxNumFrames, maxNumAudio } = multimodal;
-  if (await isAudioProjector(projector)) {
-    const { rules } = await readAudioProjectorFile(projector);
-    const { encoderCache: cacheBytes } = config.troupe;
-    const { maxAudioSecs: maxSeconds } = config.speech;
-    return { ...spec, audio: { ...rules, path: projector, maxAudio: maxNumAudio, maxSeconds, cacheBytes } };
-  }
-  const { rules } = await readProjectorFile(projector);
-  const images = {
-    ...rules,
-    path: projector,
-    maxEdge,
-    maxImages: maxNumImages,
-    maxFrames: maxNumFrames,
-    cacheBytes: config.troupe.encoderCache,
+  const { encoderCache: cacheBytes } = config.troupe;
+  const encoders = await encodersOf(projector);
+  const images = encoders.images && {
+    ...(await readProjectorFile(projector)).rules,
+    ...{ path: projector, maxEdge, maxImages: maxNumImages, maxFrames: maxNumFrames, cacheBytes },
   };
-  return { ...spec, images };
+  const audio = encoders.audio && {
+    ...(await readAudioProjectorFile(projector)).rules,
+    ...{ path: projector, maxAudio: maxNumAudio, maxSeconds: config.speech.maxAudioSecs, cacheBytes },
+  };
+  return { ...spec, ...(images && { images }), ...(audio && { audio }) };
 }
 
 function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvBudget | null {

@@ -1,5 +1,6 @@
 // Log-mel spectrogram in windows of 30 seconds, the input of Whisper's encoder, and of text models that accept audio through such an
 // encoder.
+import { FourierTransform } from "../audio/fourier.ts";
 
 export const windowSeconds = 30;
 const sampleRate = 16_000;
@@ -8,9 +9,6 @@ const fftLength = 400;
 const hop = 160;
 export const windowFrames = windowSamples / hop;
 const bins = fftLength / 2 + 1;
-/** Length of the small transforms from which the transform of a frame is combined. */
-const innerLength = 25;
-const stages = Math.log2(fftLength / innerLength);
 
 export class MelSpectrogram {
   readonly #bands: number;
@@ -20,7 +18,7 @@ export class MelSpectrogram {
     { length: fftLength },
     (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / fftLength),
   );
-  readonly #fourier = new FourierTransform();
+  readonly #fourier = new FourierTransform(fftLength);
 
   constructor(bands: number) {
     this.#bands = bands;
@@ -66,72 +64,9 @@ export class MelSpectrogram {
       if (at >= length) at = 2 * length - 2 - at;
       real[i] = (samples[at] ?? 0) * (this.#window[i] as number);
     }
-    imaginary.fill(0);
     this.#fourier.run();
     for (let i = 0; i < bins; i++) power[i] = (real[i] as number) ** 2 + (imaginary[i] as number) ** 2;
   }
-}
-
-/** Discrete Fourier transform of 400 values, in place: 16 transforms of 25 values, combined in 4 stages. */
-class FourierTransform {
-  readonly real = new Float64Array(fftLength);
-  readonly imaginary = new Float64Array(fftLength);
-  readonly #cosines = Float64Array.from({ length: fftLength }, (_, i) => Math.cos((2 * Math.PI * i) / fftLength));
-  readonly #sines = Float64Array.from({ length: fftLength }, (_, i) => -Math.sin((2 * Math.PI * i) / fftLength));
-  readonly #otherReal = new Float64Array(fftLength);
-  readonly #otherImaginary = new Float64Array(fftLength);
-
-  run(): void {
-    const groups = fftLength / innerLength;
-    for (let group = 0; group < groups; group++) this.#inner(reversed(group), group * innerLength, groups);
-    for (let length = innerLength; length < fftLength; length *= 2) this.#combine(length);
-    this.real.set(this.#otherReal);
-    this.imaginary.set(this.#otherImaginary);
-  }
-
-  /**
-   * Inner transform of 25 values: reads `first`, `first + step`, … of `real` and `imaginary`, and writes the results to `#otherReal` and
-   * `#otherImaginary` from index `target` on.
-   */
-  #inner(first: number, target: number, step: number): void {
-    for (let k = 0; k < innerLength; k++) {
-      let [re, im] = [0, 0];
-      for (let n = 0; n < innerLength; n++) {
-        const turn = ((k * n) % innerLength) * step;
-        const value = this.real[first + n * step] as number;
-        re += value * (this.#cosines[turn] as number);
-        im += value * (this.#sines[turn] as number);
-      }
-      this.#otherReal[target + k] = re;
-      this.#otherImaginary[target + k] = im;
-    }
-  }
-
-  /** Combines every two neighbouring transforms of `length` values into one transform of twice the length, in place. */
-  #combine(length: number): void {
-    const [re, im] = [this.#otherReal, this.#otherImaginary];
-    const turns = fftLength / (2 * length);
-    for (let start = 0; start < fftLength; start += 2 * length) {
-      for (let k = 0; k < length; k++) {
-        const [a, b] = [start + k, start + k + length];
-        const [c, s] = [this.#cosines[k * turns] as number, this.#sines[k * turns] as number];
-        const [br, bi] = [re[b] as number, im[b] as number];
-        const [tr, ti] = [br * c - bi * s, br * s + bi * c];
-        const [ar, ai] = [re[a] as number, im[a] as number];
-        re[a] = ar + tr;
-        im[a] = ai + ti;
-        re[b] = ar - tr;
-        im[b] = ai - ti;
-      }
-    }
-  }
-}
-
-/** Returns the index of the first value of the 25-value transform `group`: the number of the transform with its bits reversed. */
-function reversed(group: number): number {
-  let result = 0;
-  for (let bit = 0; bit < stages; bit++) if (group & (1 << bit)) result |= 1 << (stages - 1 - bit);
-  return result;
 }
 
 /** Triangular filters on Slaney's mel scale from 0 to 8000 Hz, each with area 1. */

@@ -36,6 +36,8 @@ function sitesOf(step: DividedStep): AdapterSite[] {
     case "norm":
     case "hiddenNorm":
     case "experts":
+    case "localAttention":
+    case "convolution":
       return [];
     case "attention":
       return [site([step.input]), site([step.output])];

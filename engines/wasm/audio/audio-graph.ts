@@ -1,17 +1,25 @@
-// Audio graph: the encoder of an audio projector file as a graph of the wasm engine. It consists of two convolutions, learned positions,
-// transformer layers like Whisper's, and the projector. Tensor names are those of llama.cpp's mtmd.
+// Audio graph: the encoder of an audio projector file as a graph of the wasm engine. An encoder of Whisper's kind consists of two
+// convolutions, learned positions, transformer layers, and the projector. Conformers: conformer/conformer-graph.ts. Tensor names are those
+// of llama.cpp's mtmd.
 
-import { type AudioProjectorFile, windowPositions } from "../../files/audio-projector.ts";
+import { type AudioProjectorFile, type AudioProjectorKind, windowPositions } from "../../files/audio-projector.ts";
 import type { Graph, GraphStep } from "../graph/graph.ts";
 import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
 import { type AudioStep, kernelFrames } from "./audio-outer-layers.ts";
+import { buildConformerGraph } from "./conformer/conformer-graph.ts";
 
-/**
- * Builds the graph. Each position of the encoder is a token. Its input row contains the padded inputs of the first convolution for two
- * frames. Throws `model_file_invalid` or `unsupported` naming the tensor.
- */
+/** Projectors of encoders of Whisper's kind. */
+type WhisperProjectorKind = Exclude<AudioProjectorKind, "gemma4a">;
+
+/** Builds the graph. Each position of the encoder is a token. Throws `model_file_invalid` or `unsupported` naming the tensor. */
 export function buildAudioGraph(file: AudioProjectorFile): MediaGraph {
+  const { projector } = file.rules;
+  return projector === "gemma4a" ? buildConformerGraph(file) : buildWhisperGraph(file, projector);
+}
+
+/** The input row of a position contains the padded inputs of the first convolution for two frames. */
+function buildWhisperGraph(file: AudioProjectorFile, projector: WhisperProjectorKind): MediaGraph {
   const { table, sizes } = file;
   const { width, layers, bands, length } = sizes;
   checkHeads("audio", sizes);
@@ -36,7 +44,7 @@ export function buildAudioGraph(file: AudioProjectorFile): MediaGraph {
       convolution: convolution(2, width),
       averagesPairs: sizes.averagesPairs,
       stack: sizes.stack,
-      projector: projectorSteps(tensors, file),
+      projector: projectorSteps(tensors, file, projector),
       length,
     },
   };
@@ -74,13 +82,17 @@ function layerSteps(tensors: GraphTensors, sizes: AudioProjectorFile["sizes"], p
   ];
 }
 
-function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: AudioProjectorFile): AudioStep[] {
+function projectorSteps(
+  tensors: GraphTensors,
+  { sizes, table }: AudioProjectorFile,
+  projector: WhisperProjectorKind,
+): AudioStep[] {
   const { width, stack, length } = sizes;
   const matrix = (name: string, rows: number, columns: number): AudioStep => {
     return { kind: "matrix", matrix: tensors.matrix(name, rows, columns) };
   };
   const inner = table.tensors.get("mm.a.mlp.1.weight")?.shape[1] ?? 0;
-  switch (rules.projector) {
+  switch (projector) {
     case "qwen2a":
       return [matrix("mm.a.fc", length, width)];
     case "voxtral":

@@ -23,6 +23,8 @@ export interface Matrix {
   readonly bias: TensorInfo | null;
   /** One factor per row, by which the row's result (bias included) is multiplied; absent = none. Only if the matrix is a whole tensor. */
   readonly scale?: TensorInfo;
+  /** Limits of the inputs and of the products, before the bias is added; absent = none. */
+  readonly limits?: Limits;
   /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
   readonly count?: number;
   /**
@@ -40,6 +42,14 @@ export interface Matrix {
  * first expert's matrix.
  */
 export type MatrixStack = Matrix & Required<Pick<Matrix, "count">>;
+
+/** Ranges to which a matrix limits its inputs and its products (Gemma 4). Each tensor has one float. */
+export interface Limits {
+  readonly inputLeast: TensorInfo;
+  readonly inputMost: TensorInfo;
+  readonly outputLeast: TensorInfo;
+  readonly outputMost: TensorInfo;
+}
 
 export interface Norm {
   readonly weight: TensorInfo;
@@ -127,18 +137,22 @@ export class GraphTensors {
     if (!isFloat && (transposed || columns !== filled.columns))
       throw this.#unsupportedType(tensor, namesOf(floatTypes));
     if (!matrixTypes.has(tensor.type)) throw this.#unsupportedType(tensor, namesOf(matrixTypes));
-    return { name: tensor.name, tensor, firstRow: 0, rows, columns, filled, transposed };
+    return { name: tensor.name, tensor, firstRow: 0, rows, columns, filled, transposed, ...this.#limits(name) };
   }
 
-  /** Returns a vector of floats that is neither a norm's weight nor a bias. `name` is the complete name of the tensor. */
-  vector(name: string, length: number): TensorInfo {
-    return this.#floats(name, [length]);
+  /**
+   * Returns floats that are neither a norm's weight, nor a bias, nor a matrix. `name` is the complete name of the tensor; `shape`:
+   * its dimensions, columns first.
+   */
+  vector(name: string, ...shape: readonly number[]): TensorInfo {
+    return this.#floats(name, shape);
   }
 
   /** Returns the whole tensor `name`.weight as a matrix. Its bias is the tensor `biasOf`.bias, if the file has one. */
   matrix(name: string, rows: number, columns: number, biasOf = name): Matrix {
     const tensor = this.#values(name, [columns, rows]);
-    return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: this.#bias(biasOf, [rows]) };
+    const bias = this.#bias(biasOf, [rows]);
+    return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias, ...this.#limits(tensor.name) };
   }
 
   /**
@@ -209,6 +223,15 @@ export class GraphTensors {
         { param: "engine" },
       );
     }
+  }
+
+  /** Returns the limits of the matrix whose tensor is `name`, if the file has some. */
+  #limits(name: string): { readonly limits?: Limits } {
+    const prefix = name.replace(/\.weight$/, "");
+    if (!this.#table.tensors.has(`${prefix}.input_max`)) return {};
+    const limit = (part: string) => this.#floats(`${prefix}.${part}`, [1]);
+    const [inputLeast, inputMost] = [limit("input_min"), limit("input_max")];
+    return { limits: { inputLeast, inputMost, outputLeast: limit("output_min"), outputMost: limit("output_max") } };
   }
 
   #bias(name: string, shape: readonly number[]): TensorInfo | null {

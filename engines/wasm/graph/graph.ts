@@ -3,6 +3,7 @@
 // sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { AudioOuterLayers } from "../audio/audio-outer-layers.ts";
+import type { ConformerOuterLayers, ConvolutionStep, LocalAttentionStep } from "../audio/conformer/steps.ts";
 import type { VisionOuterLayers } from "../vision/vision-outer-layers.ts";
 import type {
   Architecture,
@@ -30,7 +31,9 @@ export type GraphStep =
   | { readonly kind: "hiddenNorm"; readonly norm: Norm }
   | AttentionGraphStep
   | FeedForwardGraphStep
-  | ExpertsGraphStep;
+  | ExpertsGraphStep
+  | LocalAttentionStep
+  | ConvolutionStep;
 
 /** Parameters of attention, without its matrices. */
 export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
@@ -38,6 +41,10 @@ export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | 
   readonly postNorm: Norm | null;
   /** Whether a token attends only to the tokens of its own window of the image (PassDescriptor.windowCount). */
   readonly inWindows: boolean;
+  /** Index of a rope that rotates the floats of a head after those that `rope` rotates; absent = they are not rotated. */
+  readonly secondRope?: number;
+  /** true: each head of the values is normed, by an RMS norm without weights. */
+  readonly normsValues?: boolean;
 }
 
 export interface AttentionGraphStep extends AttentionRules {
@@ -64,6 +71,8 @@ export interface FeedForwardGraphStep extends Pick<FeedForwardStep, "kind" | "ac
   readonly up: Matrix;
   readonly down: Matrix;
   readonly postNorm: Norm | null;
+  /** Factor of the result before it is added to the hidden state; absent = 1. */
+  readonly factor?: number;
 }
 
 interface ExpertsGraphStep extends Pick<ExpertsStep, "kind" | "activation" | "normalised"> {
@@ -81,6 +90,8 @@ export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, Oute
   readonly vision: VisionOuterLayers | null;
   /** Outer layers of an audio encoder; null or absent if the model is no audio encoder. */
   readonly audio?: AudioOuterLayers | null;
+  /** Outer layers of a conformer; null or absent if the model is no conformer. */
+  readonly conformer?: ConformerOuterLayers | null;
 }
 
 /** Builds the graph of a model. Throws `model_file_invalid` or `unsupported` naming the tensor. */

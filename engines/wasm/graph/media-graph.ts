@@ -23,6 +23,8 @@ interface MediaShape extends Pick<Hyperparameters, "layers" | "width" | "heads" 
   readonly activation: Activation;
   readonly tokens: number;
   readonly ropes: readonly Rope[];
+  /** Number of floats of a head that each rope rotates; absent = the whole head. */
+  readonly rotated?: number;
 }
 
 /** Fields of Graph that have the same values in all image and audio encoders. */
@@ -51,10 +53,11 @@ export function checkHeads(media: "image" | "audio", { width, heads }: Pick<Medi
 export function mediaShape({ tokens, ropes, activation, ...sizes }: MediaShape): Hyperparameters {
   const { layers, width, heads, feedForward, epsilon } = sizes;
   const headLength = width / heads;
+  const { rotated = headLength } = sizes;
   return {
     architecture: "clip",
     ...{ layers, width, feedForward, heads, kvHeads: heads, headLength, epsilon },
-    rotated: ropes.length > 0 ? headLength : 0,
+    rotated: ropes.length > 0 ? rotated : 0,
     trainedContext: tokens,
     vocabSize: 0,
     experts: null,

@@ -55,17 +55,31 @@ function stepMatrices(step: GraphStep): Matrix[] {
       return [...(step.gate ? [step.gate] : []), step.up, step.down];
     case "experts":
       return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
+    case "localAttention":
+      return [step.query, step.key, step.value, step.output, step.distance];
+    case "convolution":
+      return [step.gated, step.output];
   }
 }
 
-/** Returns all vectors of the graph's norms. */
-export function vectors({ graph }: PartitionPlan): TensorInfo[] {
-  const { embeddingNorm, outputNorm, layers, pooling, vision, audio } = graph;
-  const own = [vision?.classEmbedding, vision?.rowEnd];
+/** Returns all tensors of floats that every thread holds whole: weights of norms, limits of matrices, and other vectors. */
+export function vectors(plan: PartitionPlan): TensorInfo[] {
+  const { embeddingNorm, outputNorm, layers, pooling, vision, audio, conformer } = plan.graph;
+  const limits = matrices(plan).flatMap((matrix) => Object.values(matrix.limits ?? {}) as TensorInfo[]);
+  const own = [vision?.classEmbedding, vision?.rowEnd, ...limits];
   const audioNorms = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
-  const projected = vision ? visionSteps(vision).map((step) => ("norm" in step ? step.norm : null)) : [];
+  const steps = vision ? visionSteps(vision) : [];
+  const projected = steps.map((step) => ("norm" in step ? step.norm : null));
+  const scales = steps.flatMap((step) => (step.kind === "scale" ? [step.shift, step.scale] : []));
   const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms), ...projected];
-  return [...own, ...audioNorms, ...norms.flatMap((norm) => [norm?.weight, norm?.bias])].filter((tensor) => !!tensor);
+  const ofConformer = [...(conformer?.norms ?? []), conformer?.embedderNorm, ...layers.flat().flatMap(stepVectors)];
+  return [
+    ...own,
+    ...scales,
+    ...audioNorms,
+    ...ofConformer,
+    ...norms.flatMap((norm) => [norm?.weight, norm?.bias]),
+  ].filter((tensor) => !!tensor);
 }
 
 function stepNorms(step: GraphStep): (Norm | null)[] {
@@ -79,7 +93,17 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
       return [step.postNorm];
     case "experts":
       return [];
+    case "localAttention":
+      return [step.postNorm];
+    case "convolution":
+      return [step.norm];
   }
+}
+
+/** Returns the vectors of a step that are not weights of a norm. */
+function stepVectors(step: GraphStep): (TensorInfo | null)[] {
+  if (step.kind === "localAttention") return [step.queryScale, step.keyScale];
+  return step.kind === "convolution" ? [step.kernel] : [];
 }
 
 /**
@@ -97,5 +121,9 @@ export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
       return [...(step.gate ? [step.gate] : []), step.up, step.down];
     case "experts":
       return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
+    case "localAttention":
+      return [step.input, step.output, step.distance];
+    case "convolution":
+      return [step.gated, step.output];
   }
 }

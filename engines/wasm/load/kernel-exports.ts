@@ -60,7 +60,10 @@ export interface KernelExports {
    */
   useWideDot(wide: number): void;
 
-  /** Computes out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. `out` may equal `x`. */
+  /**
+   * Computes out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. `out` may equal `x`; if the address
+   * `weight` is 0, the weights are 1.
+   */
   rmsNorm(
     x: number,
     xStride: number,
@@ -99,6 +102,20 @@ export interface KernelExports {
     columns: number,
   ): void;
   addRows(source: number, sourceStride: number, target: number, targetStride: number, n: number, columns: number): void;
+  /**
+   * Computes target[i][c] = source[i][c], limited to the range from the float at the address `least` to the float at the address
+   * `most`, for n rows of `columns` floats. `target` may equal `source`.
+   */
+  limitRows(
+    source: number,
+    sourceStride: number,
+    target: number,
+    targetStride: number,
+    n: number,
+    columns: number,
+    least: number,
+    most: number,
+  ): void;
   /** Computes x[i][c] += vector[c], for n rows of `count` floats. */
   addVector(x: number, stride: number, n: number, vector: number, count: number): void;
   /** Computes x[i][c] *= vector[c], for n rows of `count` floats. */

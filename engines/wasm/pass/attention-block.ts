@@ -10,7 +10,7 @@ import { multiplyAtSite, type StepParts, type StepRunner } from "./step-runner.t
 
 const floatBytes = 4;
 
-/** A range of heads of n tokens. Query heads have the lowest numbers, followed by key heads. */
+/** A range of heads of n tokens. Query heads have the lowest numbers, followed by key heads and value heads. */
 interface Heads {
   readonly at: number;
   /** Number of floats from the first head of one token to the first head of the next token. */
@@ -50,19 +50,33 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
   }
 
   /**
-   * Norms and rotates the queries and keys that this thread has just computed. A thread always computes whole heads.
+   * Norms and rotates the queries and keys, and norms the values, that this thread has just computed. A thread always
+   * computes whole heads.
    */
-  #finishOwnHeads({ input, norms, rope }: DividedAttention, n: number): void {
+  #finishOwnHeads({ input, norms, rope, secondRope, normsValues }: DividedAttention, n: number): void {
     const { plan, products } = this.#parts;
-    const { heads, kvHeads, headLength } = plan.shape;
+    const { heads, kvHeads, headLength, rotated } = plan.shape;
     const { pieces, stride } = products.own(input);
     for (const { rows, slabColumn, column } of pieces) {
       const first = column / headLength;
-      if (first >= heads + kvHeads) continue;
       const at = products.ownSlab + slabColumn * floatBytes;
       const own = { at, stride, first, count: rows / headLength, n };
+      if (first >= heads + kvHeads) {
+        if (normsValues) this.#normValues(own);
+        continue;
+      }
       if (norms) this.#normHeads(norms, own);
       this.#rotate(first < heads ? this.#queryRope(rope) : rope, own);
+      if (secondRope !== undefined) this.#rotate(secondRope, { ...own, at: at + rotated * floatBytes });
+    }
+  }
+
+  #normValues({ at, stride, count, n }: Heads): void {
+    const { plan, kernels } = this.#parts;
+    const { headLength, epsilon } = plan.shape;
+    for (let i = 0; i < count; i++) {
+      const head = at + i * headLength * floatBytes;
+      kernels.rmsNorm(head, stride, 0, head, stride, n, headLength, epsilon);
     }
   }
 

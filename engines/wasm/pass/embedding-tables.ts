@@ -59,6 +59,10 @@ export class EmbeddingTables {
       this.#interpolatePositions(table, square.side);
       return;
     }
+    if (square?.spread === "sum") {
+      this.#sumPositions(table, square.side);
+      return;
+    }
     for (let row = 0; row < pass.rowCount; row++) {
       const firstToken = pass.row(row, rowField.firstToken);
       const firstPosition = pass.row(row, rowField.firstPosition);
@@ -106,6 +110,18 @@ export class EmbeddingTables {
         for (let i = 0; i < width; i++)
           floats[to + i] = (floats[to + i] as number) + share * (floats[from + i] as number);
       }
+    }
+  }
+
+  /** Writes for each patch the sum of the table's row for its column, and the row for its row of the tile, which come after the columns. */
+  #sumPositions(table: Share, columns: number): void {
+    const { plan, kernels, at, pass } = this.#parts;
+    const { width } = plan.shape;
+    for (let patch = 0; patch < pass.tokenCount; patch++) {
+      const to = at.input + patch * width * floatBytes;
+      this.#readRow(table, pass.coordinates[patch * axisCount + 2] as number, to);
+      this.#readRow(table, columns + (pass.coordinates[patch * axisCount + 1] as number), at.joined);
+      kernels.addRows(at.joined, width, to, width, 1, width);
     }
   }
 

@@ -11,14 +11,14 @@ export class FeedForward implements StepRunner<DividedFeedForward> {
 
   run(step: DividedFeedForward, n: number): void {
     const { plan, at, products } = this.#parts;
-    const { up, down, site, postNorm } = step;
+    const { up, down, site, postNorm, factor } = step;
     if (step.gate) this.#multiplyGated(step, step.gate, n);
     else this.#multiplyPlain(step, n);
     products.gather(up, n);
     products.join(up, n);
     const inner = { site: site + 1, x: at.joined, columns: plan.shape.feedForward, n };
     multiplyAtSite(this.#parts, products.own(down), inner, products.ownSlab);
-    products.addToHidden(down, n, postNorm);
+    products.addToHidden(down, n, postNorm, 0, factor);
   }
 
   /**

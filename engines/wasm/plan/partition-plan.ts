@@ -1,6 +1,7 @@
 // Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the
 // threads. Only arithmetic over plain data: every thread computes the same division from the same plan.
 
+import type { DividedConvolution, DividedLocalAttention } from "../audio/conformer/steps.ts";
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
@@ -119,7 +120,9 @@ export type DividedStep =
   | { readonly kind: "hiddenNorm"; readonly norm: Norm }
   | DividedAttention
   | DividedFeedForward
-  | DividedExperts;
+  | DividedExperts
+  | DividedLocalAttention
+  | DividedConvolution;
 
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
@@ -145,6 +148,7 @@ export interface DividedFeedForward {
   readonly down: readonly Share[];
   readonly activation: Activation;
   readonly postNorm: Norm | null;
+  readonly factor?: number;
 }
 
 /**
@@ -261,5 +265,12 @@ function divideStep(step: GraphStep, site: number, { headLength }: Hyperparamete
       const { router, gate, up, down, ...rules } = step;
       return { ...rules, router: whole(router), gate: gate && whole(gate), up: whole(up), down: whole(down) };
     }
+    case "localAttention": {
+      const { query, key, value, output, distance, ...rules } = step;
+      const input = divide([query, key, value], rowGrain, threads);
+      return { ...rules, input, output: whole(output), distance: whole(distance) };
+    }
+    case "convolution":
+      return { ...step, gated: whole(step.gated), output: whole(step.output) };
   }
 }

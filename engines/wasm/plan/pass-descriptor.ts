@@ -30,8 +30,8 @@ export const rowField = {
 };
 export const rowFields = 10;
 
-const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4, windows: 5, columns: 6 };
-const headerInts = 7;
+const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4, windows: 5, columns: 6, frames: 7 };
+const headerInts = 8;
 
 type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence" | "shape">;
 
@@ -135,6 +135,15 @@ export class PassDescriptor {
 
   set patchColumns(count: number) {
     this.#header[header.columns] = count;
+  }
+
+  /** Number of frames of the spectrogram; only for passes of conformers. */
+  get frameCount(): number {
+    return this.#header[header.frames] as number;
+  }
+
+  set frameCount(count: number) {
+    this.#header[header.frames] = count;
   }
 
   clear(): void {

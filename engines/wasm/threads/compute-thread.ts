@@ -4,6 +4,9 @@
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
 import { AudioPass } from "../audio/audio-pass.ts";
+import { ConformerPass } from "../audio/conformer/conformer-pass.ts";
+import { Convolution } from "../audio/conformer/convolution.ts";
+import { LocalAttention } from "../audio/conformer/local-attention.ts";
 import type { Rope } from "../graph/ropes.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import { ThreadKv } from "../kv/thread-kv.ts";
@@ -62,13 +65,16 @@ export class ComputeThread {
   readonly #feedForward: FeedForward;
   /** Runs the mixture-of-experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
+  /** Run the steps that only conformers have; null for all other models. */
+  readonly #localAttention: LocalAttention | null;
+  readonly #convolution: Convolution | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
   /**
    * Computes the layers of an image or audio encoder before and after its transformer layers; null for models that read
    * tokens.
    */
-  readonly #ends: VisionPass | AudioPass | null;
+  readonly #ends: VisionPass | AudioPass | ConformerPass | null;
   /** Input rows that replace the embeddings of tokens; see PassDescriptor.tokens. */
   readonly inputRows: Float32Array;
   /** Embeddings of the last image tile or audio window, on the leader only; empty for models that read tokens. */
@@ -105,7 +111,7 @@ export class ComputeThread {
     this.#attention = new AttentionBlock(parts, this.#kv);
     this.#feedForward = new FeedForward(parts);
     this.#experts = plan.shape.experts && new Experts(parts, plan.shape.experts, this.#floats);
-    const { embeddingNorm: norm, positions, tokenType, vision, audio } = plan.graph;
+    const { embeddingNorm: norm, positions, tokenType, vision, audio, conformer } = plan.graph;
     const hasTables = norm !== null || positions !== null || tokenType !== null;
     this.#tables = hasTables
       ? new EmbeddingTables({ ...parts, pass: this.pass, tables: this.#divided, norm, floats: this.#floats })
@@ -113,7 +119,11 @@ export class ComputeThread {
     this.inputRows = new Float32Array(shared.inputRows);
     const { inputRows, pass } = this;
     const ends = { ...parts, pass, divided: this.#divided, floats: this.#floats, inputRows };
-    this.#ends = vision ? new VisionPass({ ...ends, vision }) : audio ? new AudioPass({ ...ends, audio }) : null;
+    const encoder = vision ? new VisionPass({ ...ends, vision }) : audio ? new AudioPass({ ...ends, audio }) : null;
+    this.#ends = conformer ? new ConformerPass({ ...ends, conformer }) : encoder;
+    const tokenParts = { ...parts, index, floats: this.#floats };
+    this.#localAttention = conformer ? new LocalAttention(tokenParts) : null;
+    this.#convolution = conformer ? new Convolution(tokenParts) : null;
   }
 
   #createMixture(values: SharedArrayBuffer | null) {
@@ -223,6 +233,12 @@ export class ComputeThread {
         return;
       case "experts":
         this.#experts?.run(step, n);
+        return;
+      case "localAttention":
+        this.#localAttention?.run(step, n);
+        return;
+      case "convolution":
+        this.#convolution?.run(step, n);
     }
   }
 
@@ -283,7 +299,7 @@ export class ComputeThread {
     }
   }
 
-  #projectMedia(ends: VisionPass | AudioPass): void {
+  #projectMedia(ends: VisionPass | AudioPass | ConformerPass): void {
     const projected = ends.project();
     if (this.#index === 0) this.mediaEmbeddings = ends.embeddings(projected);
   }

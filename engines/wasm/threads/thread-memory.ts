@@ -68,6 +68,8 @@ export interface ThreadMemory {
   readonly slabBytes: number;
   /** Products with the matrix `up`, the second factor in a gated feed-forward. */
   readonly gated: number;
+  /** Input rows of a product, limited to the range of its matrix; 0 if no matrix has limits. */
+  readonly limited: number;
   /** Input rows of one expert; 0 if the model has no experts. */
   readonly gathered: number;
   readonly logits: number;
@@ -96,6 +98,7 @@ export interface ThreadMemory {
  */
 export function slabBytes(plan: PartitionPlan, divided: DividedGraph): number {
   const { passTokens, shape } = plan;
+  const ofConformer = plan.graph.conformer ? divided.embedding : [];
   const widest = Math.max(
     shape.width,
     shape.heads * (shape.headLength + partialTail),
@@ -104,7 +107,7 @@ export function slabBytes(plan: PartitionPlan, divided: DividedGraph): number {
         .flat()
         .map(({ stride }) => stride),
     ),
-    ...[...divided.classifier, ...divided.projector].flat().map(({ stride }) => stride),
+    ...[...divided.classifier, ...divided.projector, ofConformer].flat().map(({ stride }) => stride),
     ...resamplerStrides(plan, divided),
     ...divided.dense.map(({ stride }) => stride),
   );
@@ -149,10 +152,9 @@ export function layOut(
 
   const attentionWidth = shape.heads * shape.headLength;
   const classifier = plan.mixture?.classifier ?? [];
-  const { vision, audio } = plan.graph;
-  const projector = projectorMatrices(plan.graph);
-  // A position of an audio encoder has two input rows, but only one of them is in memory at a time.
-  const patchFloats = vision ? plan.inputFloats : audio ? Math.max(plan.inputFloats / 2, audio.convolution.columns) : 0;
+  const { vision, audio, conformer } = plan.graph;
+  const projector = [...projectorMatrices(plan.graph), ...(conformer ? [plan.graph.embedding] : [])];
+  const patchFloats = inputRowFloats(plan);
   const resampler = vision && resamplerOf(vision.projector);
   const joinedWidth = Math.max(
     attentionWidth + 2 * shape.kvHeads * shape.headLength,
@@ -167,9 +169,16 @@ export function layOut(
   const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, patchFloats, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
   const types = new Set(matrices(plan).map(({ tensor }) => tensor.type));
-  const merged = vision ? passTokens / vision.merge.side ** 2 : audio ? passTokens / audio.stack : 0;
+  const merged = vision
+    ? passTokens / vision.merge.side ** 2
+    : audio
+      ? passTokens / audio.stack
+      : conformer
+        ? passTokens
+        : 0;
   const widestProjected = Math.max(0, ...projector.map(({ columns }) => columns));
   const resampled = resampler?.key.columns ?? 0;
+  const limitedFloats = Math.max(0, ...matrices(plan).map(({ limits, columns }) => (limits ? columns : 0)));
   // Memory for the rows between the two matrices of an audio projector.
   const gatedFloats = audio ? Math.ceil((Math.ceil(merged) * widestProjected) / passTokens) : 0;
   const preparedBytes = Math.max(
@@ -196,6 +205,7 @@ export function layOut(
     slabs: arena.take(slab * threads),
     slabBytes: slab,
     gated: arena.take(slab),
+    limited: limitedFloats > 0 ? rows(limitedFloats) : 0,
     gathered: shape.experts ? rows(shape.width) : 0,
     logits: arena.take(maxOutputs * (divided.output[thread] as Share).stride * floatBytes),
     rotation: arena.take(rotationBytes * shape.ropes.length),
@@ -211,6 +221,15 @@ export function layOut(
   const end = Math.max(arena.used, scratch + memory.stagingBytes);
   if (end > longestMemoryBytes) throw tooLarge(plan, end);
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
+}
+
+/** Returns the number of floats of the widest input row of the layers before those of an image or audio encoder; 0 for other models. */
+function inputRowFloats({ graph, inputFloats }: PartitionPlan): number {
+  const { vision, audio, conformer, embedding } = graph;
+  if (vision) return inputFloats;
+  // A position of an audio encoder has two input rows, but only one of them is in memory at a time.
+  if (audio) return Math.max(inputFloats / 2, audio.convolution.columns);
+  return conformer ? Math.max(embedding.columns, conformer.second.columns, conformer.input.columns) : 0;
 }
 
 /** Lays out a thread's memory for the resampler: keys and values of the thread's heads, and the page list. */

@@ -1,7 +1,7 @@
 // Thread products: multiplies one thread's rows of a matrix by the inputs of a pass, and gathers the results of all
 // threads. Used by compute-thread.ts and by the steps of its passes.
 
-import type { Norm } from "../graph/graph-tensors.ts";
+import type { Limits, Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { InputCollector } from "../pass/input-collector.ts";
@@ -48,9 +48,9 @@ export class ThreadProducts {
   }
 
   /**
-   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), adds the biases, applies the
-   * scales, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is already prepared; -1 = not
-   * prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
+   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), applies the limits, adds the
+   * biases, applies the scales, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is already
+   * prepared; -1 = not prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
    */
   multiply(share: Share, x: number, columns: number, n: number, out: number, preparedAs = -1, index = 0): number {
     const { pieces, stride } = share;
@@ -58,18 +58,32 @@ export class ThreadProducts {
     this.collector?.add(share, x, n, index);
     let current = preparedAs;
     for (const { matrix, padded, slabColumn } of pieces) {
-      const { name, tensor, bias, scale } = matrix;
+      const { name, tensor, bias, scale, limits } = matrix;
       const { type } = tensor;
       const form = this.#kernels.activationForm(type);
-      if (form !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
-      current = form;
+      if (limits) this.#prepareLimited(matrix, limits, x, columns, n);
+      else if (form !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
+      current = limits ? -1 : form;
       const y = out + slabColumn * floatBytes;
       const ahead = index === 0 ? 0 : index * (this.#kernels.matrixBytes(type, padded, columns) >>> 0);
       this.#kernels.multiply(type, (weights.get(name) as number) + ahead, padded, columns, prepared, n, y, stride);
+      if (limits) {
+        const { outputLeast, outputMost } = limits;
+        const [least, most] = [weights.get(outputLeast.name) as number, weights.get(outputMost.name) as number];
+        this.#kernels.limitRows(y, stride, y, stride, n, padded, least, most);
+      }
       if (bias !== null) this.#kernels.addVector(y, stride, n, biases.get(name) as number, padded);
       if (scale) this.#kernels.scaleColumns(y, stride, n, scales.get(name) as number, padded);
     }
     return current;
+  }
+
+  /** Prepares the inputs of a matrix that limits them. `x` stays unchanged, because other matrices may read it. */
+  #prepareLimited({ tensor }: Matrix, { inputLeast, inputMost }: Limits, x: number, columns: number, n: number): void {
+    const { limited, prepared, weights } = this.#at;
+    const [least, most] = [weights.get(inputLeast.name) as number, weights.get(inputMost.name) as number];
+    this.#kernels.limitRows(x, columns, limited, columns, n, columns, least, most);
+    this.#kernels.prepare(tensor.type, limited, columns, n, columns, prepared);
   }
 
   /**
@@ -93,23 +107,24 @@ export class ThreadProducts {
   }
 
   /**
-   * Gathers the slabs and adds the results to the hidden states of n tokens of the pass, from `firstToken` on. If
-   * `postNorm` is given, it is applied to the results before they are added.
+   * Gathers the slabs and adds the results, multiplied by `factor`, to the hidden states of n tokens of the pass, from
+   * `firstToken` on. If `postNorm` is given, it is applied to the results before they are added.
    */
-  addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0): void {
-    const { width, residualScale } = this.#shape;
+  addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0, factor = 1): void {
+    const { width } = this.#shape;
+    const scale = this.#shape.residualScale * factor;
     const { joined, slabs, slabBytes } = this.#at;
     const hidden = this.#at.hidden + firstToken * width * floatBytes;
     if (postNorm) {
       this.gather(shares, n);
       this.join(shares, n);
       this.#norms.run(postNorm, joined, joined, n);
-      if (residualScale !== 1) this.#kernels.scaleRows(joined, width, n, width, residualScale);
+      if (scale !== 1) this.#kernels.scaleRows(joined, width, n, width, scale);
       this.#kernels.addRows(joined, width, hidden, width, n, width);
       return;
     }
     const own = this.own(shares).stride;
-    if (residualScale !== 1) this.#kernels.scaleRows(this.ownSlab, own, n, own, residualScale);
+    if (scale !== 1) this.#kernels.scaleRows(this.ownSlab, own, n, own, scale);
     this.gather(shares, n);
     shares.forEach(({ pieces, stride }, thread) => {
       const slab = slabs + thread * slabBytes;

@@ -3,6 +3,7 @@
 // llama.cpp's mtmd.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { EncoderSizes, ProjectorFile, ProjectorKind } from "../../files/projector.ts";
+import { isAudioTensor } from "../../files/audio-projector.ts";
 import type { AttentionGraphStep, FeedForwardGraphStep, Graph, GraphStep, HeadNorms } from "../graph/graph.ts";
 import type { GraphTensors, Matrix, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
@@ -26,7 +27,8 @@ const computedPositions = "resampler.pos_embed_k";
  */
 export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const { table, sizes } = file;
-  const tensors = mediaTensors(table, [computedPositions]);
+  const ofAudio = [...table.tensors.keys()].filter((name) => isAudioTensor(name));
+  const tensors = mediaTensors(table, [computedPositions, ...ofAudio]);
   const { width, heads, patches, layers } = sizes;
   const { projector } = file.rules;
   checkHeads("image", sizes);
@@ -40,16 +42,13 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const patch = tensors.padded("v.patch_embd", patchShape, patchFilled);
   const secondName = "v.patch_embd.weight.1";
   const ropes = ropesOf(projector, width / heads);
-  const found = Array.from({ length: layers }, (_, layer) => layerSteps(tensors, sizes, layer, ropes.length > 0));
+  const found = Array.from({ length: layers }, (_, layer) => layerSteps(tensors, file, layer, ropes.length));
   const graph: Graph = {
     ...mediaGraphParts,
     pairing: projector === "pixtral" ? "neighbours" : "halves",
     normKind: hasRmsNorms(projector, sizes) ? "rms" : "layer",
     embedding: patch,
-    positions:
-      ropes.length > 0 && positionTable === null
-        ? null
-        : tensors.matrix("v.position_embd", positionTable ? positionTable.side ** 2 : tokens, width),
+    positions: positionsOf(tensors, positionTable, ropes.length > 0 ? 0 : tokens, width),
     embeddingNorm: has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
     outputNorm: outputNorm(tensors, projector, width),
     layers: found.map(({ steps }) => steps),
@@ -66,15 +65,38 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   };
   if (projector === "mlp") tensors.leaveOutLayer(`v.blk.${layers}.`);
   tensors.checkAllUsed();
-  const shape = mediaShape({ ...sizes, feedForward: found[0]?.feedForward ?? sizes.feedForward, tokens, ropes });
+  const feedForward = found[0]?.feedForward ?? sizes.feedForward;
+  const rotated = width / heads / Math.max(1, ropes.length);
+  const shape = mediaShape({ ...sizes, feedForward, tokens, ropes, rotated });
   return { graph, shape, tokens, rows: 1 + maxWindows(sizes), inputFloats: patch.columns };
 }
 
-/** Returns the position table of models with tiles of any size. Throws `model_file_invalid` if the table of the file is not square. */
-function positionTableOf({ rules, table }: ProjectorFile): VisionOuterLayers["positionTable"] {
+/** Returns the matrix of positions; null if there is none. `positions`: number of positions if the table is for tiles of one size. */
+function positionsOf(
+  tensors: GraphTensors,
+  table: VisionOuterLayers["positionTable"],
+  positions: number,
+  width: number,
+): Matrix | null {
+  const name = "v.position_embd";
+  if (table === null) return positions === 0 ? null : tensors.matrix(name, positions, width);
+  const { side, spread } = table;
+  if (spread !== "sum") return tensors.matrix(name, side ** 2, width);
+  return tensors.paddedTensor(`${name}.weight`, [width, side, 2], { rows: 2 * side, columns: width });
+}
+
+/** Returns the position table of models with tiles of any size. Throws `model_file_invalid` if the table of the file does not fit. */
+function positionTableOf({ rules, sizes, table }: ProjectorFile): VisionOuterLayers["positionTable"] {
   if (rules.projector === "resampler") return { side: minicpmBuckets, spread: "nearest" };
-  if (rules.projector !== "qwen3vl_merger") return null;
+  if (rules.projector !== "qwen3vl_merger" && rules.projector !== "gemma4v") return null;
   const positions = table.tensors.get("v.position_embd.weight")?.shape[1] ?? 0;
+  if (rules.projector === "gemma4v") {
+    // The longest side of a tile: that of a tile with one row of embeddings.
+    const longest = sizes.patches / sizes.mergeSide;
+    if (positions >= longest) return { side: positions, spread: "sum" };
+    const message = `v.position_embd.weight has ${positions} positions per side; expected at least ${longest}: fetch the file again`;
+    throw new ServerError("model_file_invalid", message, { param: "mmproj" });
+  }
   const side = Math.sqrt(positions);
   if (Number.isInteger(side) && side >= 2) return { side, spread: "linear" };
   const message = `v.position_embd.weight has ${positions} positions; expected the square of a whole number above 1: fetch the file again`;
@@ -83,7 +105,7 @@ function positionTableOf({ rules, table }: ProjectorFile): VisionOuterLayers["po
 
 function hasRmsNorms(projector: ProjectorKind, { width, layers }: EncoderSizes): boolean {
   if (projector === "internvl") return width === largestInternvl.width && layers === largestInternvl.layers;
-  return projector === "qwen2.5vl_merger" || projector === "pixtral";
+  return projector === "qwen2.5vl_merger" || projector === "pixtral" || projector === "gemma4v";
 }
 
 function outputNorm(tensors: GraphTensors, projector: ProjectorKind, width: number): Norm | null {
@@ -95,6 +117,7 @@ function outputNorm(tensors: GraphTensors, projector: ProjectorKind, width: numb
 function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"] {
   switch (projector) {
     case "gemma3":
+    case "gemma4v":
       return "average";
     case "qwen2vl_merger":
     case "qwen2.5vl_merger":
@@ -109,9 +132,14 @@ function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"]
 
 /**
  * Returns the ropes of the layers. The first half of the rotated pairs is rotated by the patch's row, the second half by its column. In
- * Qwen, both halves have the same frequencies. In Pixtral, the frequencies alternate between rows and columns.
+ * Qwen, both halves have the same frequencies. In Pixtral, the frequencies alternate between rows and columns. In Gemma 4, the first half of
+ * a head has a rope by the patch's column, and the second half has another one by its row.
  */
 function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
+  if (projector === "gemma4v") {
+    const frequencies = plainFrequencies(gemma4RopeBase, headLength / 4);
+    return [2, 1].map((axis) => ({ frequencies, magnitude: 1, axes: new Uint8Array(headLength / 4).fill(axis) }));
+  }
   const isPixtral = projector === "pixtral";
   if (!isPixtral && mergeKind(projector) !== "adjacent") return [];
   const rows = plainFrequencies(ropeBase, headLength / 4);
@@ -121,6 +149,7 @@ function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
 }
 
 const ropeBase = 10_000;
+const gemma4RopeBase = 100;
 
 /** Returns the maximum number of windows in a tile. */
 function maxWindows(sizes: EncoderSizes): number {
@@ -133,12 +162,15 @@ function maxWindows(sizes: EncoderSizes): number {
 
 function layerSteps(
   tensors: GraphTensors,
-  { width, heads, activation, feedForward, windows }: EncoderSizes,
+  { rules, sizes }: ProjectorFile,
   layer: number,
-  hasRope: boolean,
+  ropes: number,
 ): { readonly steps: GraphStep[]; readonly feedForward: number } {
+  const { width, heads, activation, feedForward, windows } = sizes;
+  const isGemma4 = rules.projector === "gemma4v";
   const prefix = `v.blk.${layer}.`;
   const norm = (name: string): Norm => tensors.norm(prefix + name, true, [width]);
+  const postNorm = (name: string): Norm | null => (tensors.has(prefix + name) ? norm(name) : null);
   const isFused = tensors.has(`${prefix}attn_qkv`);
   const [query, key, value] = (
     isFused
@@ -147,15 +179,21 @@ function layerSteps(
   ) as [Matrix, Matrix, Matrix];
   const attention: AttentionGraphStep = {
     kind: "attention",
-    ...{ query, key, value, norms: headNorms(tensors, prefix, width, width / heads), postNorm: null, softcap: 0 },
-    rope: hasRope ? 0 : null,
+    ...{ query, key, value, norms: headNorms(tensors, prefix, width, width / heads), softcap: 0 },
+    postNorm: postNorm("attn_post_norm"),
+    rope: ropes > 0 ? 0 : null,
+    ...(ropes > 1 && { secondRope: 1 }),
+    normsValues: isGemma4,
     inWindows: windows !== null && (layer + 1) % windows.interval !== 0,
     output: scaled(tensors, `${prefix}ls1.weight`, tensors.matrix(`${prefix}attn_out`, width, width)),
     behind: Number.POSITIVE_INFINITY,
     ahead: Number.POSITIVE_INFINITY,
-    scale: 1 / Math.sqrt(width / heads),
+    scale: isGemma4 ? 1 : 1 / Math.sqrt(width / heads),
   };
-  const feed = feedForwardStep(tensors, prefix, { width, activation, feedForward });
+  const feed = {
+    ...feedForwardStep(tensors, prefix, { width, activation, feedForward }),
+    postNorm: postNorm("ffn_post_norm"),
+  };
   const steps: GraphStep[] = [
     { kind: "norm", norm: norm("ln1") },
     attention,
@@ -218,6 +256,14 @@ function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: Projecto
           activation: null,
         },
       ];
+    case "gemma4v": {
+      const vector = (name: string) => (table.tensors.has(name) ? tensors.vector(name, width) : null);
+      return [
+        { kind: "scale", factor: Math.sqrt(width), shift: vector("v.std_bias"), scale: vector("v.std_scale") },
+        { kind: "norm", of: "rms", epsilon, norm: null },
+        { kind: "matrix", matrix: matrix("mm.input_projection", length, width), activation: null },
+      ];
+    }
     case "idefics3":
       return [{ kind: "matrix", matrix: matrix("mm.model.fc", length, width * mergeSide ** 2), activation: null }];
     case "qwen2vl_merger":

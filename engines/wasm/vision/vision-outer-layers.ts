@@ -4,11 +4,23 @@ import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation } from "../graph/shape.ts";
 
-/** Step of the projector: a norm, a product with a matrix (plus its bias, then an activation unless it is null), or a resampler. */
+/**
+ * Step of the projector. "norm": a norm (`norm` null: its weights are 1). "scale": each row is multiplied by `factor`; then `shift` is
+ * subtracted, and the result is multiplied by `scale`, float by float, unless they are null. "matrix": product with a matrix, plus its bias,
+ * then an activation unless it is null.
+ */
 export type ProjectorStep =
-  | { readonly kind: "norm"; readonly norm: Norm; readonly of: "rms" | "layer"; readonly epsilon: number }
+  | { readonly kind: "norm"; readonly norm: Norm | null; readonly of: "rms" | "layer"; readonly epsilon: number }
+  | ScaleStep
   | { readonly kind: "matrix"; readonly matrix: Matrix; readonly activation: Activation | null }
   | ResamplerStep;
+
+export interface ScaleStep {
+  readonly kind: "scale";
+  readonly factor: number;
+  readonly shift: TensorInfo | null;
+  readonly scale: TensorInfo | null;
+}
 
 /**
  * Step of a resampler: cross-attention from learned queries to the rows of the patches. For the keys, but not for the values, the sine and
@@ -63,11 +75,12 @@ export interface VisionOuterLayers {
    */
   readonly merge: { readonly kind: "average" | "concatenate" | "interleaved" | "adjacent"; readonly side: number };
   /**
-   * Square position table of `side` x `side` positions, over which the patches of a tile of any size are spread evenly. "nearest": each
-   * patch takes one position. "linear": each patch interpolates the four nearest positions; corner patches take the corner positions.
-   * Null: the table has one position for each token.
+   * Position table for tiles of any size. Over a square table of `side` x `side` positions, the patches of a tile are spread evenly.
+   * "nearest": each patch takes one position. "linear": each patch interpolates the four nearest positions; corner patches take the corner
+   * positions. "sum": the table has `side` columns, then `side` rows; each patch takes the sum of its column and its row. Null: the table
+   * has one position for each token.
    */
-  readonly positionTable: { readonly side: number; readonly spread: "nearest" | "linear" } | null;
+  readonly positionTable: { readonly side: number; readonly spread: "nearest" | "linear" | "sum" } | null;
   /** Embedding that is inserted after each row of the tile except the last; null = none. */
   readonly rowEnd: TensorInfo | null;
   readonly projector: readonly ProjectorStep[];

@@ -5,7 +5,13 @@ import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { Resampler } from "./resampler.ts";
-import { type ProjectorStep, resamplerOf, type VisionOuterLayers, visionSteps } from "./vision-outer-layers.ts";
+import {
+  type ProjectorStep,
+  resamplerOf,
+  type ScaleStep,
+  type VisionOuterLayers,
+  visionSteps,
+} from "./vision-outer-layers.ts";
 
 const floatBytes = 4;
 
@@ -105,6 +111,10 @@ export class VisionPass {
         x = to;
         continue;
       }
+      if (step.kind === "scale") {
+        this.#scale(step, x, columns, count);
+        continue;
+      }
       if (step.kind === "resampler") {
         count = this.#resampler?.run(x, count) ?? count;
         x = at.joined;
@@ -154,10 +164,23 @@ export class VisionPass {
 
   #norm({ norm, of, epsilon }: NormStep, x: number, to: number, columns: number, count: number): void {
     const { kernels } = this.#parts;
-    const weight = this.#addressOf(norm.weight);
-    const bias = norm.bias === null ? 0 : this.#addressOf(norm.bias);
+    const weight = norm === null ? 0 : this.#addressOf(norm.weight);
+    const bias = norm === null || norm.bias === null ? 0 : this.#addressOf(norm.bias);
     if (of === "rms") kernels.rmsNorm(x, columns, weight, to, columns, count, columns, epsilon);
     else kernels.layerNorm(x, columns, weight, bias, to, columns, count, columns, epsilon);
+  }
+
+  #scale({ factor, shift, scale }: ScaleStep, x: number, columns: number, count: number): void {
+    const { kernels, floats } = this.#parts;
+    kernels.scaleRows(x, columns, count, columns, factor);
+    if (shift) {
+      const from = this.#addressOf(shift) >>> 2;
+      for (let i = 0; i < count * columns; i++) {
+        const at = (x >>> 2) + i;
+        floats[at] = (floats[at] as number) - (floats[from + (i % columns)] as number);
+      }
+    }
+    if (scale) kernels.scaleColumns(x, columns, count, this.#addressOf(scale), columns);
   }
 
   /** Merges the patches of each square, and writes the merged rows to ThreadMemory.input. Returns the number of floats in a merged row. */

@@ -1,27 +1,38 @@
 // Norms and rope. Lengths need not be multiples of 4: the remainder is computed one float at a time.
 import { sumOfLanes } from "../arithmetic";
-import { addRows } from "../rows";
+import { addRows, copyRows, scaleRows } from "../rows";
 
 /**
  * Computes out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. Strides are in floats.
- * `out` may equal `x`.
+ * `out` may equal `x`. If the address `weight` is 0, the weights are 1.
  */
 export function rmsNorm(
   x: usize, xStride: i32, weight: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,
 ): void {
-  const rowBytes = <usize>k << 2;
-  const vectorBytes = rowBytes & ~15;
   for (let i = 0; i < n; i++) {
     const scale: f32 = 1 / sqrt<f32>(sumOfSquares(x, k) / <f32>k + epsilon);
-    const scales = f32x4.splat(scale);
-    for (let at: usize = 0; at < vectorBytes; at += 16) {
-      v128.store(out + at, f32x4.mul(f32x4.mul(v128.load(x + at), scales), v128.load(weight + at)));
-    }
-    for (let at = vectorBytes; at < rowBytes; at += 4) {
-      store<f32>(out + at, load<f32>(x + at) * scale * load<f32>(weight + at));
+    if (weight) multiplyRow(x, weight, out, k, scale);
+    else {
+      copyRows(x, 0, out, 0, 1, k);
+      scaleRows(out, 0, 1, k, scale);
     }
     x += <usize>xStride << 2;
     out += <usize>outStride << 2;
+  }
+}
+
+/** Computes out[c] = x[c] * scale * weight[c] for k floats. */
+// @ts-expect-error: decorator
+@inline
+function multiplyRow(x: usize, weight: usize, out: usize, k: i32, scale: f32): void {
+  const rowBytes = <usize>k << 2;
+  const vectorBytes = rowBytes & ~15;
+  const scales = f32x4.splat(scale);
+  for (let at: usize = 0; at < vectorBytes; at += 16) {
+    v128.store(out + at, f32x4.mul(f32x4.mul(v128.load(x + at), scales), v128.load(weight + at)));
+  }
+  for (let at = vectorBytes; at < rowBytes; at += 4) {
+    store<f32>(out + at, load<f32>(x + at) * scale * load<f32>(weight + at));
   }
 }
 

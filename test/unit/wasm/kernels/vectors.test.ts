@@ -47,6 +47,16 @@ for (const variant of variants) {
       }
     });
 
+    it("takes the weights 1 if there are none, in place", () => {
+      for (const k of lengths) {
+        rig.reset();
+        const x = randomFloats(k, k, 10);
+        const at = rig.place(x);
+        rig.kernels.rmsNorm(at, k, 0, at, k, 1, k, epsilon);
+        assertClose(rig.floats(at, k), rmsNormPlainly(x, new Float32Array(k).fill(1)), `row of ${k}`);
+      }
+    });
+
     it("returns zeros for zeros, in place", () => {
       rig.reset();
       const x = rig.place(new Float32Array(20));

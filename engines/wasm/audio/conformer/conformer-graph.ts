@@ -1,0 +1,111 @@
+// Graph of a conformer: the audio encoder of Gemma 4, built from a projector file. A layer has two feed-forwards, each added by half, with
+// local attention and a convolution between them. Tensor names are those of llama.cpp's mtmd.
+import { type AudioProjectorFile, isAudioTensor } from "../../../files/audio-projector.ts";
+import type { FeedForwardGraphStep, Graph, GraphStep } from "../../graph/graph.ts";
+import type { GraphTensors, Norm } from "../../graph/graph-tensors.ts";
+import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../../graph/media-graph.ts";
+import { halved } from "./steps.ts";
+
+const kernelSide = 3;
+/** Factor of the results of both feed-forwards. */
+const half = 0.5;
+
+/**
+ * Builds the graph. Each position of the encoder is a token, whose input row contains four frames of the spectrogram. Throws
+ * `model_file_invalid` or `unsupported` naming the tensor.
+ */
+export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile): MediaGraph {
+  const { width, bands, length, layers } = sizes;
+  checkHeads("audio", sizes);
+  const tensors = mediaTensors(
+    table,
+    [...table.tensors.keys()].filter((name) => !isAudioTensor(name)),
+  );
+  const vector = (name: string, count: number) => (tensors.has(name) ? tensors.vector(`${name}.weight`, count) : null);
+  const channelsOf = (number: number) => table.tensors.get(`a.conv1d.${number}.weight`)?.shape[3] ?? 0;
+  const convolution = (number: number, inputs: number) => {
+    const rows = channelsOf(number);
+    const columns = inputs * kernelSide ** 2;
+    return tensors.padded(`a.conv1d.${number}`, [kernelSide, kernelSide, inputs, rows], { rows, columns });
+  };
+  const channels = [channelsOf(0), channelsOf(1)] as const;
+  const inputColumns = channels[1] * halved(halved(bands));
+  const outputName = "a.pre_encode.out";
+  const outputRows = tensors.rowsOf(outputName);
+  const embedderColumns = outputRows ?? width;
+  const graph: Graph = {
+    ...mediaGraphParts,
+    pairing: "halves",
+    normKind: "rms",
+    embedding: convolution(0, 1),
+    positions: null,
+    embeddingNorm: null,
+    outputNorm: null,
+    layers: Array.from({ length: layers }, (_, layer) => layerSteps(tensors, sizes, `a.blk.${layer}.`)),
+    vision: null,
+    conformer: {
+      ...{ bands, channels, length },
+      second: convolution(1, channels[0]),
+      norms: [vector("a.conv1d.0.norm", channels[0]), vector("a.conv1d.1.norm", channels[1])],
+      input: tensors.padded("a.input_projection", [inputColumns, width], { rows: width, columns: inputColumns }),
+      output: outputRows === null ? null : tensors.matrix(outputName, outputRows, width),
+      embedderNorm: vector("mm.a.soft_emb_norm", embedderColumns),
+      embedder: tensors.matrix("mm.a.input_projection", length, embedderColumns),
+    },
+  };
+  tensors.checkAllUsed();
+  const tokens = rules.windowTokens;
+  const shape = mediaShape({ ...sizes, activation: "silu", tokens, ropes: [] });
+  return { graph, shape, tokens, rows: 1, inputFloats: 4 * bands };
+}
+
+function layerSteps(
+  tensors: GraphTensors,
+  { width, heads, feedForward }: AudioProjectorFile["sizes"],
+  prefix: string,
+): GraphStep[] {
+  const matrix = (name: string, rows: number, columns: number) => tensors.matrix(prefix + name, rows, columns);
+  const norm = (name: string): Norm => tensors.norm(prefix + name, false, [width]);
+  const optionalNorm = (name: string): Norm | null => (tensors.has(prefix + name) ? norm(name) : null);
+  const perHead = (name: string) =>
+    tensors.has(prefix + name) ? tensors.vector(`${prefix}${name}.weight`, width / heads) : null;
+  const feed = (suffix: string): FeedForwardGraphStep => ({
+    kind: "feedForward",
+    gate: null,
+    up: matrix(`ffn_up${suffix}`, feedForward, width),
+    down: matrix(`ffn_down${suffix}`, width, feedForward),
+    activation: "silu",
+    postNorm: optionalNorm(`ffn_post_norm${suffix}`),
+    factor: half,
+  });
+  const kernelLength = tensors.columnsOf(`${prefix}conv_dw`) ?? 0;
+  return [
+    { kind: "norm", norm: norm("ffn_norm") },
+    feed(""),
+    { kind: "norm", norm: norm(tensors.has(`${prefix}attn_pre_norm`) ? "attn_pre_norm" : "ln1") },
+    {
+      kind: "localAttention",
+      query: matrix("attn_q", width, width),
+      key: matrix("attn_k", width, width),
+      value: matrix("attn_v", width, width),
+      output: matrix("attn_out", width, width),
+      distance: matrix("attn_k_rel", width, width),
+      queryScale: perHead("per_dim_scale"),
+      keyScale: perHead("per_dim_k_scale"),
+      postNorm: optionalNorm("attn_post_norm"),
+    },
+    // In files, the names of the norm before the convolution module ("conv_norm") and of the norm inside of it are swapped.
+    { kind: "norm", norm: norm("conv_norm") },
+    {
+      kind: "convolution",
+      gated: matrix("conv_pw1", 2 * width, width),
+      kernel: tensors.vector(`${prefix}conv_dw.weight`, kernelLength, width),
+      kernelLength,
+      norm: optionalNorm("norm_conv"),
+      output: matrix("conv_pw2", width, width),
+    },
+    { kind: "norm", norm: norm("ffn_norm_1") },
+    feed("_1"),
+    { kind: "hiddenNorm", norm: norm("ln2") },
+  ];
+}
