@@ -2,19 +2,9 @@
 import { type AudioProjectorFile, readAudioProjectorFile } from "../../files/audio-projector.ts";
 import { MediaEncoder } from "../load/media-encoder.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
+import type { AudioInput } from "./audio-input.ts";
 import { ConformerInput } from "./conformer/conformer-input.ts";
 import { WhisperInput } from "./whisper-input.ts";
-
-/** Makes the input of one kind of encoder. */
-export interface AudioInput {
-  /**
-   * Splits audio into windows and returns the spectrogram of each window. Windows that are not full may be shorter. `samples`: mono audio at
-   * 16,000 samples per second.
-   */
-  windows(samples: Float32Array): Float32Array[];
-  /** Describes the pass for one window, and writes its input rows. */
-  write(spectrogram: Float32Array, encoder: MediaEncoder): void;
-}
 
 export class AudioEncoder {
   readonly file: AudioProjectorFile;

@@ -2,7 +2,7 @@
 import { windowPositions } from "../../files/audio-projector.ts";
 import { MelSpectrogram, windowFrames } from "../../speech/whisper/mel.ts";
 import type { MediaEncoder } from "../load/media-encoder.ts";
-import type { AudioInput } from "./audio-encoder.ts";
+import type { AudioInput } from "./audio-input.ts";
 import { kernelFrames } from "./audio-outer-layers.ts";
 
 export class WhisperInput implements AudioInput {

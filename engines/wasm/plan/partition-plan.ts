@@ -1,7 +1,7 @@
 // Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the
 // threads. Only arithmetic over plain data: every thread computes the same division from the same plan.
 
-import type { DividedConvolution, DividedLocalAttention } from "../audio/conformer/steps.ts";
+import type { ConvolutionRules, LocalAttentionRules } from "../audio/conformer/steps.ts";
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
@@ -163,6 +163,20 @@ export interface DividedExperts {
   readonly down: readonly Share[];
   readonly activation: Activation;
   readonly normalised: boolean;
+}
+
+export interface DividedLocalAttention extends LocalAttentionRules {
+  readonly kind: "localAttention";
+  /** Shares of queries, keys and values. */
+  readonly input: readonly Share[];
+  readonly output: readonly Share[];
+  readonly distance: readonly Share[];
+}
+
+export interface DividedConvolution extends ConvolutionRules {
+  readonly kind: "convolution";
+  readonly gated: readonly Share[];
+  readonly output: readonly Share[];
 }
 
 export interface DividedGraph {

@@ -1,5 +1,5 @@
 // Audio input compared with reference implementations: the embeddings of generated audio projector files of each kind, and the logits
-// after a prompt with audio on both engines. The references were computed once: ultravox and qwen2a by llama.cpp's multimodal library
+// after a prompt with audio on both engines. The references were computed once: ultravox, qwen2a and gemma4a by llama.cpp's multimodal library
 // (fixtures/image-input/mtmd-reference.cpp), voxtral by transformers (fixtures/audio-input/voxtral-reference.py).
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -44,6 +44,11 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-audio-input-"));
 const samples = tones(7);
 after(() => rmSync(folder, { recursive: true, force: true }));
 
+/** Returns the number of a conformer's embeddings for audio of this length. */
+function secondsTokens(seconds: number): number {
+  return Math.ceil((Math.floor(seconds * 100) - 1) / 4);
+}
+
 function assertClose(values: Float32Array, { step, range, values: expected }: Sampled, most = tolerance): void {
   assert.equal(Math.ceil(values.length / step), expected.length);
   const differences = expected.map((value, i) => Math.abs(value - (values[i * step] as number)));
@@ -51,7 +56,7 @@ function assertClose(values: Float32Array, { step, range, values: expected }: Sa
   assert.ok(worst <= most, `differs by ${(100 * worst).toFixed(3)} % of the range`);
 }
 
-for (const kind of ["ultravox", "qwen2a", "voxtral"] as const) {
+for (const kind of ["ultravox", "qwen2a", "voxtral", "gemma4a"] as const) {
   describe(`audio projector ${kind}`, () => {
     let files: TinyAudioModel;
     let embeddings: Float32Array;
@@ -66,7 +71,8 @@ for (const kind of ["ultravox", "qwen2a", "voxtral"] as const) {
           const windows = encoder.windows(samples);
           assert.equal(windows.length, 1);
           embeddings = encoder.encode(windows[0] as Float32Array);
-          assert.equal(embeddings.length, encoder.file.rules.windowTokens * tinyWidth);
+          const { projector, windowTokens } = encoder.file.rules;
+          assert.equal(embeddings.length / tinyWidth, projector === "gemma4a" ? secondsTokens(7) : windowTokens);
           assertClose(embeddings, references[kind].embeddings);
         } finally {
           encoder.dispose();
@@ -127,6 +133,23 @@ for (const kind of ["ultravox", "qwen2a", "voxtral"] as const) {
     }
   });
 }
+
+it("has one embedding for every 40 ms, however long the last window is (gemma4a)", async () => {
+  const { mmproj } = await writeTinyAudioModel(folder, "gemma4a");
+  const encoder = await AudioEncoder.load(mmproj, 2);
+  try {
+    const windows = encoder.windows(tones(33.21));
+    const counts = windows.map((window) => encoder.encode(window).length / tinyWidth);
+    assert.deepEqual(counts, [encoder.file.rules.windowTokens, secondsTokens(3.21)]);
+    // The embeddings do not depend on what the encoder computed before.
+    const [alone] = encoder.windows(tones(7));
+    assertClose(encoder.encode(alone as Float32Array), references.gemma4a.embeddings);
+    const [shortest] = encoder.windows(new Float32Array(1));
+    assert.equal(encoder.encode(shortest as Float32Array).length, tinyWidth);
+  } finally {
+    encoder.dispose();
+  }
+});
 
 it("cuts long audio into windows of one spectrogram", async () => {
   const { mmproj } = await writeTinyAudioModel(folder, "qwen2a");

@@ -1,7 +1,7 @@
 // Input of a conformer: windows of at most 30 seconds, each with its own number of frames.
 import { windowSamples } from "../../../speech/whisper/mel.ts";
 import type { MediaEncoder } from "../../load/media-encoder.ts";
-import type { AudioInput } from "../audio-encoder.ts";
+import type { AudioInput } from "../audio-input.ts";
 import { ConformerSpectrogram } from "./spectrogram.ts";
 import { halved } from "./steps.ts";
 

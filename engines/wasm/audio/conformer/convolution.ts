@@ -1,6 +1,6 @@
 // Convolution: the convolution step of a conformer's layer on one compute thread.
 import { activationNumbers, multiplyJoined, type StepRunner } from "../../pass/step-runner.ts";
-import type { DividedConvolution } from "./steps.ts";
+import type { DividedConvolution } from "../../plan/partition-plan.ts";
 import { gatherTokens, type TokenParts, tokensOf } from "./token-shares.ts";
 
 export class Convolution implements StepRunner<DividedConvolution> {

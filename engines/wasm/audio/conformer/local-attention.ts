@@ -1,7 +1,7 @@
 // Local attention: the attention step of a conformer on one compute thread. A position attends to itself and the positions shortly before
 // it, so all scores of a pass are few, and JavaScript computes them.
 import { multiplyJoined, type StepRunner } from "../../pass/step-runner.ts";
-import type { DividedLocalAttention } from "./steps.ts";
+import type { DividedLocalAttention } from "../../plan/partition-plan.ts";
 import { gatherTokens, type TokenParts, tokensOf } from "./token-shares.ts";
 
 /** Number of positions to which a position attends, including itself. */

@@ -1,7 +1,8 @@
 // Log-mel spectrogram of Gemma 4, the input of its conformer. Computed like transformers' feature extractor and llama.cpp's mtmd do: frames
 // of 20 ms every 10 ms, magnitudes, HTK's mel scale, natural logarithms.
-import { FourierTransform } from "../../../speech/audio/fourier.ts";
+
 import { decodedRate } from "../../../speech/audio/decode.ts";
+import { FourierTransform } from "../../../speech/audio/fourier.ts";
 
 const fftLength = 512;
 const frameLength = 320;

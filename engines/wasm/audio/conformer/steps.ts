@@ -2,7 +2,6 @@
 // part of the graph. conformer-graph.ts builds this data.
 import type { TensorInfo } from "../../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../../graph/graph-tensors.ts";
-import type { Share } from "../../plan/partition-plan.ts";
 
 /**
  * Attention of each position to itself and the positions shortly before it. The score of a key is the product of the query with the key,
@@ -18,19 +17,12 @@ export interface LocalAttentionStep extends LocalAttentionRules {
   readonly distance: Matrix;
 }
 
-interface LocalAttentionRules {
+/** Parameters of the step, without its matrices. */
+export interface LocalAttentionRules {
   /** Factors of the floats of each head's queries and keys; null = 1. */
   readonly queryScale: TensorInfo | null;
   readonly keyScale: TensorInfo | null;
   readonly postNorm: Norm | null;
-}
-
-export interface DividedLocalAttention extends LocalAttentionRules {
-  readonly kind: "localAttention";
-  /** Shares of queries, keys and values. */
-  readonly input: readonly Share[];
-  readonly output: readonly Share[];
-  readonly distance: readonly Share[];
 }
 
 /**
@@ -43,17 +35,12 @@ export interface ConvolutionStep extends ConvolutionRules {
   readonly output: Matrix;
 }
 
-interface ConvolutionRules {
+/** Parameters of the step, without its matrices. */
+export interface ConvolutionRules {
   /** Shape [width][kernelLength]. The last value belongs to the position itself. */
   readonly kernel: TensorInfo;
   readonly kernelLength: number;
   readonly norm: Norm | null;
-}
-
-export interface DividedConvolution extends ConvolutionRules {
-  readonly kind: "convolution";
-  readonly gated: readonly Share[];
-  readonly output: readonly Share[];
 }
 
 /**
