@@ -102,9 +102,9 @@ export interface ReshapedRows extends Size {
   readonly source: RowSource;
 }
 
-/** Values changed one by one: x + by, x * by, or -exp(x). */
+/** Values changed one by one: x + by, x * by, -exp(x), or ln(1 + exp(x)). */
 export interface ChangedRows extends Size {
-  readonly kind: "shifted" | "scaled" | "negatedExp";
+  readonly kind: "shifted" | "scaled" | "negatedExp" | "softplus";
   readonly source: RowSource;
   readonly by: number;
 }

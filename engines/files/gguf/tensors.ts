@@ -99,7 +99,14 @@ export const floatTypes: ReadonlySet<number> = new Set([tensorType("F32"), tenso
 const neverQuantized = new RegExp(
   `(?:${[
     ...["_norm", "^rope_freqs", "^rope_factors_\\w+", "^position_embd", "^token_types", "\\.ffn_gate_inp(?:_shexp)?"],
-    ...["\\.ssm_conv1d\\w*", "\\.shortconv\\.conv", "\\.attn_rel_b", "(?:^|\\.)altup_\\w+", "\\.laurel_\\w+"],
+    ...[
+      "\\.ssm_conv1d\\w*",
+      "\\.shortconv\\.conv",
+      "\\.conv_dw",
+      "\\.attn_rel_b",
+      "(?:^|\\.)altup_\\w+",
+      "\\.laurel_\\w+",
+    ],
     ...["^per_layer_model_proj", "\\.time_mix_(?!key|value|receptance|gate|output)\\w+", "^cls(?:\\.output)?"],
   ].join("|")})\\.weight$`,
 );

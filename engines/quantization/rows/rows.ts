@@ -99,6 +99,7 @@ class Reader implements RowReader {
       case "shifted":
       case "scaled":
       case "negatedExp":
+      case "softplus":
         this.#changed(source, first, count, out, at);
         break;
       case "given": {
@@ -274,7 +275,8 @@ class Reader implements RowReader {
     const end = at + count * columns;
     if (kind === "shifted") for (let i = at; i < end; i++) out[i] = (out[i] as number) + by;
     else if (kind === "scaled") for (let i = at; i < end; i++) out[i] = (out[i] as number) * by;
-    else for (let i = at; i < end; i++) out[i] = -Math.exp(out[i] as number);
+    else if (kind === "negatedExp") for (let i = at; i < end; i++) out[i] = -Math.exp(out[i] as number);
+    else for (let i = at; i < end; i++) out[i] = Math.log1p(Math.exp(out[i] as number));
   }
 
   /** Reads `count` rows in chunks that fit in a scratch buffer, and calls `use` for each chunk. `done`: number of rows before the chunk. */

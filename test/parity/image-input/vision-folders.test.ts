@@ -1,5 +1,6 @@
 // Image input of vision checkpoints: the vision parts of generated Hugging Face folders, converted to projector files, are
-// compared with the embeddings that transformers computes from the same folders (transformers-reference.py). For whole models,
+// compared with the embeddings that transformers computes from the same folders (transformers-reference.py), of audio too where
+// the folder has an audio encoder. For whole models,
 // the logits after a prompt with an image are compared too, on both engines.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -11,10 +12,13 @@ import { tileGrid } from "../../../engines/image-input/image-tokens.ts";
 import { openEngine } from "../../../engines/open-engine.ts";
 import { convert } from "../../../engines/quantization/conversion/conversion.ts";
 import { planProjector } from "../../../engines/quantization/conversion/plan-projector.ts";
+import { AudioEncoder } from "../../../engines/wasm/audio/audio-encoder.ts";
 import { ImageEncoder, type Tile } from "../../../engines/wasm/vision/image-encoder.ts";
+import { tones } from "../../fixtures/audio-input/tiny-audio-model.ts";
 import { checkpointValues, writeAsGguf } from "../../fixtures/checkpoints/checkpoint-model.ts";
 import {
   folderTile,
+  tileSizeOf,
   type VisionClassName,
   visionClasses,
   writeVisionFolder,
@@ -35,7 +39,8 @@ interface Sampled {
   readonly values: readonly number[];
 }
 
-type References = Record<VisionClassName, Sampled> & Record<LanguageKind, Sampled & { readonly logits: Sampled }>;
+type References = Record<VisionClassName, Sampled & { readonly audio?: Sampled }> &
+  Record<LanguageKind, Sampled & { readonly logits: Sampled }>;
 
 /** Maximum difference of embeddings from those of transformers, as a fraction of their range. */
 const tolerance = 0.005;
@@ -72,13 +77,26 @@ async function encoded(path: string, tile: Tile): Promise<{ embeddings: Float32A
   }
 }
 
+/** Returns the embeddings of audio. */
+async function heard(path: string): Promise<Float32Array> {
+  const encoder = await AudioEncoder.load(path, 2);
+  try {
+    return encoder.encode(encoder.windows(tones(3.21))[0] as Float32Array);
+  } finally {
+    encoder.dispose();
+  }
+}
+
 describe("the vision part of a checkpoint", () => {
   for (const name of visionClasses) {
     it(`gives the embeddings of transformers: ${name}`, async () => {
       const folder = join(root, name);
       await writeVisionFolder(folder, name);
-      const { embeddings, file } = await encoded(await projectorOf(folder), folderTile());
+      const projector = await projectorOf(folder);
+      const { embeddings, file } = await encoded(projector, folderTile(...tileSizeOf(name)));
       assertClose(embeddings, references[name]);
+      const { audio } = references[name];
+      if (audio) assertClose(await heard(projector), audio);
       if (name !== "LlavaNextForConditionalGeneration") return;
       assert.deepEqual(file.tiling.slices, { kind: "grids", grids: [1, 2, 3].map((columns) => [columns, 1]) });
     });

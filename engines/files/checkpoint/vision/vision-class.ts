@@ -14,6 +14,16 @@ export interface VisionConfigs {
   readonly images: Config;
 }
 
+/** How the audio encoder of some classes, configured in the field audio_config, becomes a part of the projector file. */
+export interface AudioClass extends TensorRules {
+  /** Kind of the projector, written as clip.audio.projector_type. */
+  readonly name: string;
+  /** Values of fields that audio_config may leave out, as the official class has them. */
+  readonly defaults: JsonObject;
+  /** Checks the fields that no pair can express, and adds the key/value pairs that only these classes have. */
+  readonly addPairs: (encoder: Config, pairs: Pairs) => void;
+}
+
 /** How the vision part of some classes becomes a projector file. */
 export interface VisionClass extends TensorRules {
   /** Kind of the projector, written as clip.projector_type. */
@@ -24,6 +34,10 @@ export interface VisionClass extends TensorRules {
   readonly encoderTypes?: readonly string[];
   /** Values of fields that vision_config may leave out, as the official class has them. */
   readonly defaults: JsonObject;
+  /** Values of fields of the image preprocessing that are not those of its config. */
+  readonly imageFields?: JsonObject;
+  /** Audio encoder that models of these classes may have. */
+  readonly audio?: AudioClass;
   /** Text token whose embedding ends each row of an image. Tensor rules read the token's id from the field `row_end_id`. */
   readonly rowEnd?: string;
   /** Returns the encoder's fields that follow from those of the whole model. */

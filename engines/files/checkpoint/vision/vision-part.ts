@@ -1,5 +1,6 @@
 // Vision part of a checkpoint: the image encoder and its projector in a folder of Hugging Face's format, described as the
-// projector file (mmproj) that they would be. Plain data. Weights are not read here.
+// projector file (mmproj) that they would be. An audio encoder of the same model becomes a part of that file, too. Plain data.
+// Weights are not read here.
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -11,23 +12,25 @@ import { Pairs } from "../pairs.ts";
 import { resolveQuantisation } from "../quantised/resolve.ts";
 import { mapPart } from "../tensor-map.ts";
 import { tokenId } from "../tokenizer/source/token-id.ts";
+import { gemma4Vision } from "./gemma4.ts";
 import { internvlVision } from "./internvl.ts";
 import { llavaNextVision, llavaVision } from "./llava.ts";
 import { minicpmVision } from "./minicpm-v.ts";
 import { mistral3Vision, pixtralVision } from "./pixtral.ts";
 import { qwen2vlVision, qwen3vlVision, qwen25vlVision } from "./qwen-vl.ts";
 import { gemma3Vision, idefics3Vision } from "./siglip.ts";
-import type { VisionClass, VisionConfigs } from "./vision-class.ts";
+import type { AudioClass, VisionClass, VisionConfigs } from "./vision-class.ts";
 
 export type VisionPart = Pick<Checkpoint, "files" | "pairs" | "tensors">;
 
 const visionClasses: readonly VisionClass[] = [
   ...[gemma3Vision, idefics3Vision, internvlVision, pixtralVision, llavaVision, llavaNextVision],
-  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, qwen3vlVision, minicpmVision],
+  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, qwen3vlVision, minicpmVision, gemma4Vision],
 ];
 /** Matches the tensor names of the encoder and the projector. A pooling head after the encoder is not used. */
 const partOfVision =
-  /(?:^|\.)(?:vision_tower|vision_model|visual|vpm|multi_modal_projector|connector|resampler)\.(?!(?:vision_model\.)?head\.)/;
+  /(?:^|\.)(?:vision_tower|vision_model|visual|vpm|multi_modal_projector|connector|resampler|embed_vision)\.(?!(?:vision_model\.)?head\.)/;
+const partOfAudio = /(?:^|\.)(?:audio_tower|embed_audio)\./;
 const textEmbedding = /(?:^|\.)embed_tokens\.weight$/;
 const configFile = "config.json";
 const imageFiles = ["preprocessor_config.json", "processor_config.json"];
@@ -58,18 +61,25 @@ export async function openVisionPart(
   const configs = withFieldsOf(found, {
     model: new Config(path, whole),
     encoder: new Config(path, whole.vision_config, found.defaults).withFields(rowEndFields),
-    images: await readImageConfig(folder),
+    images: (await readImageConfig(folder)).withFields(found.imageFields ?? {}),
   });
+  const audio = isObject(whole.audio_config) ? found.audio : undefined;
+  const audioEncoder = audio && new Config(path, whole.audio_config as JsonObject, audio.defaults);
   const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
   const sources = await resolveQuantisation(model, whole.quantization_config, path);
+  const tensors = mapPart(
+    { ...found, tensors: { ...found.tensors, ...found.computedTensors?.(configs.encoder) } },
+    configs.encoder,
+    sources.filter(({ name }) => partOfVision.test(name) || (rowEnd !== undefined && textEmbedding.test(name))),
+  );
+  const pairs = pairsOf(found, configs, audio !== undefined);
+  const { files } = model;
+  if (audio === undefined || audioEncoder === undefined) return { files, pairs: pairs.values, tensors };
+  const ofAudio = sources.filter(({ name }) => partOfAudio.test(name));
   return {
-    files: model.files,
-    pairs: pairsOf(found, configs).values,
-    tensors: mapPart(
-      { ...found, tensors: { ...found.tensors, ...found.computedTensors?.(configs.encoder) } },
-      configs.encoder,
-      sources.filter(({ name }) => partOfVision.test(name) || (rowEnd !== undefined && textEmbedding.test(name))),
-    ),
+    files,
+    pairs: new Map([...pairs.values, ...audioPairs(audio, audioEncoder, configs.model.width).values]),
+    tensors: [...tensors, ...mapPart(audio, audioEncoder, ofAudio)],
   };
 }
 
@@ -97,10 +107,26 @@ async function readImageConfig(folder: string): Promise<Config> {
   throw new ServerError("model_file_invalid", message);
 }
 
-function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs): Pairs {
+function audioPairs({ name, addPairs }: AudioClass, encoder: Config, length: number): Pairs {
+  const pairs = new Pairs("clip.audio", encoder.path);
+  pairs.set("clip.has_audio_encoder", { type: "bool", value: true });
+  pairs.text("projector_type", name);
+  pairs.counts({
+    embedding_length: encoder.width,
+    block_count: encoder.layers,
+    projection_dim: length,
+    "attention.head_count": encoder.heads,
+  });
+  pairs.floats({ "attention.layer_norm_epsilon": encoder.number("rms_norm_eps") });
+  addPairs(encoder, pairs);
+  return pairs;
+}
+
+/** `isOneOfTwo`: whether the file has an audio encoder, too. */
+function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs, isOneOfTwo: boolean): Pairs {
   const { model, encoder, images } = configs;
   const pairs = new Pairs("clip.vision", model.path);
-  pairs.set("clip.projector_type", { type: "string", value: name });
+  pairs.set(isOneOfTwo ? "clip.vision.projector_type" : "clip.projector_type", { type: "string", value: name });
   pairs.set("clip.has_vision_encoder", { type: "bool", value: true });
   pairs.counts({
     image_size: encoder.count("image_size"),

@@ -1,5 +1,5 @@
-// Log-mel spectrogram of Gemma 4, the input of its conformer. Computed like transformers' feature extractor and llama.cpp's mtmd do: frames
-// of 20 ms every 10 ms, magnitudes, HTK's mel scale, natural logarithms.
+// Log-mel spectrogram of Gemma 4, the input of its conformer. Computed like transformers' feature extractor does: frames of 20 ms every 10 ms,
+// magnitudes, HTK's mel scale, natural logarithms.
 
 import { decodedRate } from "../../../speech/audio/decode.ts";
 import { FourierTransform } from "../../../speech/audio/fourier.ts";
@@ -10,8 +10,8 @@ const hop = 160;
 /** Number of zeros before the first sample. */
 const leadingZeros = frameLength / 2;
 const bins = fftLength / 2 + 1;
-/** Magnitude below which a band counts as silent. */
-const least = 0.001;
+/** Added to the magnitude of each band, so that silence has a logarithm. llama.cpp's mtmd takes the larger of both instead. */
+const floor = 0.001;
 
 /** Returns the number of frames of audio with `samples` samples, at least 1. */
 export function frameCount(samples: number): number {
@@ -47,7 +47,7 @@ export class ConformerSpectrogram {
       for (const [band, { first, weights }] of this.#filters.entries()) {
         let sum = 0;
         for (let k = 0; k < weights.length; k++) sum += (weights[k] as number) * (magnitudes[first + k] as number);
-        result[frame * this.#bands + band] = Math.log(Math.max(sum, least));
+        result[frame * this.#bands + band] = Math.log(sum + floor);
       }
     }
     return result;
