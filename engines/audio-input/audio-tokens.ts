@@ -8,6 +8,7 @@ const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after
   qwen2a: ["<|audio_bos|>", "<|audio_eos|>"],
   voxtral: ["[BEGIN_AUDIO]", ""],
   gemma4a: ["<|audio>", "<audio|>"],
+  gemma4ua: ["<|audio>", "<audio|>"],
 };
 
 /**

@@ -7,9 +7,12 @@ import { describeValue } from "./gguf/invalid-file.ts";
 import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
 import { ProjectorHeader } from "./projector-header.ts";
 
-const projectors = ["ultravox", "qwen2a", "voxtral", "gemma4a"] as const;
+const projectors = ["ultravox", "qwen2a", "voxtral", "gemma4a", "gemma4ua"] as const;
 
-/** Kind of an audio projector: key `clip.audio.projector_type`. The encoder of gemma4a is a conformer. */
+/**
+ * Kind of an audio projector: key `clip.audio.projector_type`. The encoder of gemma4a is a conformer; gemma4ua (Gemma 4 12B) projects the
+ * samples of 40 ms and has no encoder.
+ */
 export type AudioProjectorKind = (typeof projectors)[number];
 
 /** Facts about a model's audio input that text workers and the scheduler need. Plain data. */
@@ -25,7 +28,7 @@ export interface AudioEncoderSizes {
   readonly heads: number;
   readonly feedForward: number;
   readonly epsilon: number;
-  /** Number of bands of the spectrogram. */
+  /** Number of bands of the spectrogram, or of samples in a frame if the encoder reads samples. */
   readonly bands: number;
   /** Number of neighbouring encoder positions that become one embedding. If `averagesPairs`, an averaged pair counts as one position. */
   readonly stack: number;
@@ -53,7 +56,10 @@ const lastMatrices: Readonly<Record<AudioProjectorKind, string>> = {
   qwen2a: "mm.a.fc.weight",
   voxtral: "mm.a.mlp.2.weight",
   gemma4a: "mm.a.input_projection.weight",
+  gemma4ua: "mm.a.input_projection.weight",
 };
+/** Number of samples that gemma4ua projects to one embedding. */
+const tokenSamples = 640;
 
 /** Whether a tensor belongs to the audio encoder of a projector file, not to its image encoder. */
 export function isAudioTensor(name: string): boolean {
@@ -73,6 +79,7 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
   const { fields, tensors } = table;
   const keys = new ProjectorHeader(path, fields, "audio");
   const projector = kindOf(path, fields.get("clip.audio.projector_type") ?? fields.get("clip.projector_type"));
+  if (projector === "gemma4ua") return samplesFile(keys, table);
   const isConformer = projector === "gemma4a";
   // Files of conformers may state a wrong epsilon.
   const epsilon = isConformer ? conformerEpsilon : keys.positive("attention.layer_norm_epsilon");
@@ -92,6 +99,20 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
   };
   const positions = averagesPairs || isConformer ? windowPositions / 2 : windowPositions;
   return { table, sizes, rules: { projector, windowTokens: Math.ceil(positions / stack) } };
+}
+
+/** Describes a file that projects samples: an encoder without layers, whose positions are runs of samples. */
+function samplesFile(keys: ProjectorHeader, table: TensorTable): AudioProjectorFile {
+  const [samples, length] = table.tensors.get(lastMatrices.gemma4ua)?.shape ?? [];
+  if (samples === undefined || length === undefined) throw keys.invalid(`has no tensor "${lastMatrices.gemma4ua}"`);
+  if (samples !== tokenSamples)
+    throw keys.invalid(`its tensor "${lastMatrices.gemma4ua}" takes ${samples} samples; expected ${tokenSamples}`);
+  const frames = windowPositions / 2;
+  const sizes = {
+    ...{ layers: 0, width: samples, heads: 1, feedForward: 0, epsilon: conformerEpsilon },
+    ...{ bands: samples, frames, stack: 1, averagesPairs: false, length },
+  };
+  return { table, sizes, rules: { projector: "gemma4ua", windowTokens: frames } };
 }
 
 function kindOf(path: string, kind: GgufValue | undefined): AudioProjectorKind {

@@ -7,12 +7,15 @@ import { describeValue } from "./gguf/invalid-file.ts";
 import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
 import { ProjectorHeader } from "./projector-header.ts";
 
-/** Kind of a projector: key `clip.projector_type` (mlp: LLaVA, resampler: MiniCPM-V). */
+/**
+ * Kind of a projector: key `clip.projector_type` (mlp: LLaVA, resampler: MiniCPM-V, gemma4uv: Gemma 4 12B, which has a projection of
+ * squares of pixels instead of an encoder).
+ */
 export type ProjectorKind = (typeof projectors)[number];
 
 const projectors = [
   ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
-  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "gemma4v"] as const),
+  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "gemma4v", "gemma4uv"] as const),
 ] as const;
 
 /**
@@ -136,6 +139,8 @@ const minicpmVersions = { nested: [0, 2], plain: [3, 4, 5, 6, 100_045] };
 const minicpmQueries = { nested: 96, plain: 64 };
 /** Widths of the text models of Gemma 4 in which the embeddings of an image attend only backwards: E2B and E4B. */
 const causalGemma4 = [1536, 2560];
+/** Epsilon of the layer norms of Gemma 4 12B's projection of squares; no key of the file has it. */
+const squareEpsilon = 1e-5;
 /** Side in pixels of a window of Qwen 2.5 VL; no key of the file has it. */
 const qwenWindow = 112;
 
@@ -173,14 +178,20 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
       layout: projector === "resampler" ? "fixed" : projector === "pixtral" ? "rows" : "cells",
       nestsSlices: projector === "resampler" && keys.hasNestedSlices(),
       hasGridPositions: isQwen(projector),
-      attendsAhead: projector === "gemma3" || (projector === "gemma4v" && !causalGemma4.includes(sizes.length)),
+      attendsAhead: attendsAhead(projector, sizes),
     },
   };
 }
 
 function sizesOf(keys: ProjectorKeys, projector: ProjectorKind, table: TensorTable): EncoderSizes {
   if (isQwen(projector)) return readQwenSizes(keys, projector, table);
+  if (projector === "gemma4uv") return readSquareSizes(keys, table);
   return isVariable(projector) ? readVariableSizes(keys, projector, table) : readSizes(keys, projector, table);
+}
+
+function attendsAhead(projector: ProjectorKind, { length }: EncoderSizes): boolean {
+  if (projector === "gemma4v") return !causalGemma4.includes(length);
+  return projector === "gemma3" || projector === "gemma4uv";
 }
 
 function normalisation(keys: ProjectorKeys, projector: ProjectorKind): Pick<TilingRules, "mean" | "deviation"> {
@@ -197,7 +208,7 @@ function variableSizes(
   projector: VariableKind,
   { patchSize, mergeSide }: Pick<EncoderSizes, "patchSize" | "mergeSide">,
 ): NonNullable<TilingRules["variable"]> {
-  const { least, most } = variableTokens[isQwen(projector) ? "qwen" : projector];
+  const { least, most } = variableTokens[isQwen(projector) ? "qwen" : projector === "gemma4uv" ? "gemma4v" : projector];
   const unit = patchSize * mergeSide;
   const edge = projector === "pixtral" ? keys.countOrNone("preproc_image_size", 65_536) : 0;
   const given = keys.count("image_max_pixels", maxPixelCount, most * unit ** 2);
@@ -250,14 +261,14 @@ function gridsUpTo(least: number, most: number): [number, number][] {
 
 type QwenKind = Extract<ProjectorKind, `qwen${string}`>;
 /** Projectors whose tiles have various sizes. */
-type VariableKind = QwenKind | "pixtral" | "gemma4v";
+type VariableKind = QwenKind | "pixtral" | "gemma4v" | "gemma4uv";
 
 function isQwen(projector: ProjectorKind): projector is QwenKind {
   return projector.startsWith("qwen");
 }
 
 function isVariable(projector: ProjectorKind): projector is VariableKind {
-  return isQwen(projector) || projector === "pixtral" || projector === "gemma4v";
+  return isQwen(projector) || projector === "pixtral" || projector === "gemma4v" || projector === "gemma4uv";
 }
 
 function kernelOf(projector: ProjectorKind): TilingRules["kernel"] {
@@ -301,7 +312,7 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
 
 function readVariableSizes(
   keys: ProjectorKeys,
-  projector: Exclude<VariableKind, QwenKind>,
+  projector: Exclude<VariableKind, QwenKind | "gemma4uv">,
   { tensors }: TensorTable,
 ): EncoderSizes {
   const mergeSide =
@@ -321,6 +332,21 @@ function readVariableSizes(
     windows: null,
     stackedLayers: [],
     length: embeddingLength(keys, projector, tensors),
+  };
+}
+
+/** Reads the sizes of a projection of squares of pixels: an encoder without layers, in which a square is a patch. */
+function readSquareSizes(keys: ProjectorKeys, { tensors }: TensorTable): EncoderSizes {
+  const patchSize = keys.count("patch_size", 64) * keys.count("projector.scale_factor", 16, 3);
+  const patches = variablePatches(keys, "gemma4uv", { patchSize, mergeSide: 1 });
+  return {
+    ...{ layers: 0, width: keys.count("embedding_length", 65_536), heads: 1, feedForward: 0 },
+    epsilon: squareEpsilon,
+    ...{ patchSize, patches, mergeSide: 1, queries: 0 },
+    activation: "gelu",
+    windows: null,
+    stackedLayers: [],
+    length: embeddingLength(keys, "gemma4uv", tensors),
   };
 }
 
@@ -371,6 +397,7 @@ function embeddingLength(keys: ProjectorKeys, projector: ProjectorKind, tensors:
     {
       gemma3: ["mm.input_projection.weight", 0],
       gemma4v: ["mm.input_projection.weight", 1],
+      gemma4uv: ["mm.input_projection.weight", 1],
       idefics3: ["mm.model.fc.weight", 1],
       internvl: ["mm.model.mlp.3.weight", 1],
       resampler: ["resampler.proj.weight", 1],

@@ -38,6 +38,7 @@ export function imageParts(
     case "pixtral":
       return [0, "[IMG_END]"];
     case "gemma4v":
+    case "gemma4uv":
       return ["<|image>", 0, "<image|>"];
     case "gemma3":
       return ["<start_of_image>", 0, "<end_of_image>"];

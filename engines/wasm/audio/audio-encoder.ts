@@ -4,6 +4,7 @@ import { MediaEncoder } from "../load/media-encoder.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
 import type { AudioInput } from "./audio-input.ts";
 import { ConformerInput } from "./conformer/conformer-input.ts";
+import { SamplesInput } from "./samples-input.ts";
 import { WhisperInput } from "./whisper-input.ts";
 
 export class AudioEncoder {
@@ -21,8 +22,7 @@ export class AudioEncoder {
   static async load(path: string, threads: number): Promise<AudioEncoder> {
     const file = await readAudioProjectorFile(path);
     const model = buildAudioGraph(file);
-    const { bands } = file.sizes;
-    const input = model.graph.conformer ? new ConformerInput(bands) : new WhisperInput(bands, model.inputFloats);
+    const input = inputOf(file, model.inputFloats);
     return new AudioEncoder(file, await MediaEncoder.load(file.table, model, threads), input);
   }
 
@@ -39,5 +39,16 @@ export class AudioEncoder {
 
   dispose(): void {
     this.#encoder.dispose();
+  }
+}
+
+function inputOf({ rules, sizes }: AudioProjectorFile, inputFloats: number): AudioInput {
+  switch (rules.projector) {
+    case "gemma4a":
+      return new ConformerInput(sizes.bands);
+    case "gemma4ua":
+      return new SamplesInput(sizes.bands);
+    default:
+      return new WhisperInput(sizes.bands, inputFloats);
   }
 }

@@ -7,14 +7,15 @@ import type { Graph, GraphStep } from "../graph/graph.ts";
 import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
 import { type AudioStep, kernelFrames } from "./audio-outer-layers.ts";
-import { buildConformerGraph } from "./conformer/conformer-graph.ts";
+import { buildConformerGraph, buildSamplesGraph } from "./conformer/conformer-graph.ts";
 
 /** Projectors of encoders of Whisper's kind. */
-type WhisperProjectorKind = Exclude<AudioProjectorKind, "gemma4a">;
+type WhisperProjectorKind = Exclude<AudioProjectorKind, "gemma4a" | "gemma4ua">;
 
 /** Builds the graph. Each position of the encoder is a token. Throws `model_file_invalid` or `unsupported` naming the tensor. */
 export function buildAudioGraph(file: AudioProjectorFile): MediaGraph {
   const { projector } = file.rules;
+  if (projector === "gemma4ua") return buildSamplesGraph(file);
   return projector === "gemma4a" ? buildConformerGraph(file) : buildWhisperGraph(file, projector);
 }
 

@@ -16,8 +16,8 @@ interface EncoderOuterLayers {
  */
 export function projectorMatrices({ vision, audio, conformer }: EncoderOuterLayers): Matrix[] {
   if (conformer) {
-    const { second, input, output, embedder } = conformer;
-    return [second, input, ...(output ? [output] : []), embedder];
+    const { subsampling, output, embedder } = conformer;
+    return [...(subsampling ? [subsampling.second, subsampling.input] : []), ...(output ? [output] : []), embedder];
   }
   const steps = vision ? visionSteps(vision) : (audio?.projector ?? []);
   const matrices = steps.flatMap((step) => (step.kind === "matrix" ? [step.matrix] : []));

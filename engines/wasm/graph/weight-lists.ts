@@ -71,8 +71,20 @@ export function vectors(plan: PartitionPlan): TensorInfo[] {
   const steps = vision ? visionSteps(vision) : [];
   const projected = steps.map((step) => ("norm" in step ? step.norm : null));
   const scales = steps.flatMap((step) => (step.kind === "scale" ? [step.shift, step.scale] : []));
-  const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms), ...projected];
-  const ofConformer = [...(conformer?.norms ?? []), conformer?.embedderNorm, ...layers.flat().flatMap(stepVectors)];
+  const norms = [
+    vision?.patchNorm,
+    vision?.hiddenNorm,
+    embeddingNorm,
+    outputNorm,
+    pooling.head?.norm,
+    ...layers.flat().flatMap(stepNorms),
+    ...projected,
+  ];
+  const ofConformer = [
+    ...(conformer?.subsampling?.norms ?? []),
+    conformer?.embedderNorm,
+    ...layers.flat().flatMap(stepVectors),
+  ];
   return [
     ...own,
     ...scales,

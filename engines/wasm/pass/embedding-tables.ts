@@ -119,8 +119,8 @@ export class EmbeddingTables {
     const { width } = plan.shape;
     for (let patch = 0; patch < pass.tokenCount; patch++) {
       const to = at.input + patch * width * floatBytes;
-      this.#readRow(table, pass.coordinates[patch * axisCount + 2] as number, to);
-      this.#readRow(table, columns + (pass.coordinates[patch * axisCount + 1] as number), at.joined);
+      this.#readRow(table, patch % pass.patchColumns, to);
+      this.#readRow(table, columns + Math.floor(patch / pass.patchColumns), at.joined);
       kernels.addRows(at.joined, width, to, width, 1, width);
     }
   }

@@ -229,7 +229,8 @@ function inputRowFloats({ graph, inputFloats }: PartitionPlan): number {
   if (vision) return inputFloats;
   // A position of an audio encoder has two input rows, but only one of them is in memory at a time.
   if (audio) return Math.max(inputFloats / 2, audio.convolution.columns);
-  return conformer ? Math.max(embedding.columns, conformer.second.columns, conformer.input.columns) : 0;
+  const subsampling = conformer?.subsampling;
+  return subsampling ? Math.max(embedding.columns, subsampling.second.columns, subsampling.input.columns) : 0;
 }
 
 /** Lays out a thread's memory for the resampler: keys and values of the thread's heads, and the page list. */

@@ -31,14 +31,16 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const tensors = mediaTensors(table, [computedPositions, ...ofAudio]);
   const { width, heads, patches, layers } = sizes;
   const { projector } = file.rules;
+  const isSquares = projector === "gemma4uv";
   checkHeads("image", sizes);
   const has = (name: string) => table.tensors.has(name);
   const norm = (name: string) => tensors.norm(name, true, [width]);
   const hasClass = has("v.class_embd");
   const tokens = Math.max(patches + (hasClass ? 1 : 0), sizes.queries);
   const positionTable = positionTableOf(file);
-  const patchShape = [sizes.patchSize, sizes.patchSize, 3, width];
-  const patchFilled = { rows: width, columns: 3 * sizes.patchSize ** 2 };
+  const pixels = 3 * sizes.patchSize ** 2;
+  const patchShape = isSquares ? [pixels, width] : [sizes.patchSize, sizes.patchSize, 3, width];
+  const patchFilled = { rows: width, columns: pixels };
   const patch = tensors.padded("v.patch_embd", patchShape, patchFilled);
   const secondName = "v.patch_embd.weight.1";
   const ropes = ropesOf(projector, width / heads);
@@ -49,10 +51,12 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
     normKind: hasRmsNorms(projector, sizes) ? "rms" : "layer",
     embedding: patch,
     positions: positionsOf(tensors, positionTable, ropes.length > 0 ? 0 : tokens, width),
-    embeddingNorm: has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
+    embeddingNorm: isSquares ? norm("v.patch_norm.3") : has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
     outputNorm: outputNorm(tensors, projector, width),
     layers: found.map(({ steps }) => steps),
     vision: {
+      patchNorm: isSquares ? tensors.norm("v.patch_norm.1", true, [pixels]) : null,
+      hiddenNorm: isSquares ? norm("v.patch_norm.2") : null,
       classEmbedding: hasClass ? tensors.vector("v.class_embd", width) : null,
       secondEmbedding: table.tensors.has(secondName) ? tensors.paddedTensor(secondName, patchShape, patchFilled) : null,
       merge: { kind: mergeKind(projector), side: sizes.mergeSide },
@@ -88,9 +92,10 @@ function positionsOf(
 /** Returns the position table of models with tiles of any size. Throws `model_file_invalid` if the table of the file does not fit. */
 function positionTableOf({ rules, sizes, table }: ProjectorFile): VisionOuterLayers["positionTable"] {
   if (rules.projector === "resampler") return { side: minicpmBuckets, spread: "nearest" };
-  if (rules.projector !== "qwen3vl_merger" && rules.projector !== "gemma4v") return null;
+  const isSum = rules.projector === "gemma4v" || rules.projector === "gemma4uv";
+  if (rules.projector !== "qwen3vl_merger" && !isSum) return null;
   const positions = table.tensors.get("v.position_embd.weight")?.shape[1] ?? 0;
-  if (rules.projector === "gemma4v") {
+  if (isSum) {
     // The longest side of a tile: that of a tile with one row of embeddings.
     const longest = sizes.patches / sizes.mergeSide;
     if (positions >= longest) return { side: positions, spread: "sum" };
@@ -150,6 +155,8 @@ function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
 
 const ropeBase = 10_000;
 const gemma4RopeBase = 100;
+/** Epsilon of the norm before the projection of Gemma 4 12B. */
+const rmsEpsilon = 1e-6;
 
 /** Returns the maximum number of windows in a tile. */
 function maxWindows(sizes: EncoderSizes): number {
@@ -264,6 +271,11 @@ function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: Projecto
         { kind: "matrix", matrix: matrix("mm.input_projection", length, width), activation: null },
       ];
     }
+    case "gemma4uv":
+      return [
+        { kind: "norm", of: "rms", epsilon: rmsEpsilon, norm: null },
+        { kind: "matrix", matrix: matrix("mm.input_projection", length, width), activation: null },
+      ];
     case "idefics3":
       return [{ kind: "matrix", matrix: matrix("mm.model.fc", length, width * mergeSide ** 2), activation: null }];
     case "qwen2vl_merger":

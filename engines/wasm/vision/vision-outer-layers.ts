@@ -58,6 +58,9 @@ export function visionSteps({ projector, stacked }: Pick<VisionOuterLayers, "pro
 }
 
 export interface VisionOuterLayers {
+  /** Layer norms of the pixels of a patch, and of the hidden states before positions are added; null = none. */
+  readonly patchNorm: Norm | null;
+  readonly hiddenNorm: Norm | null;
   /**
    * Matrix of a second patch convolution, whose result is added to that of the first; null = none. For video, it would multiply the next
    * frame; for an image, both matrices multiply the same patches.

@@ -1,6 +1,7 @@
 // Vision pass: the start and the end of a pass of an image encoder, on one compute thread. At the start, patches become hidden states. At
 // the end, the patches of each square are merged, and the projector turns them into embeddings for the text model.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
+import type { Norm } from "../graph/graph-tensors.ts";
 import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
@@ -54,15 +55,26 @@ export class VisionPass {
     const { at, products, divided, floats, inputRows, plan, kernels, vision } = this.#parts;
     const { inputFloats, shape } = plan;
     floats.set(inputRows.subarray(0, n * inputFloats), at.input >>> 2);
+    this.#layerNorm(vision.patchNorm, at.input, inputFloats, n);
     multiplyJoined(this.#parts, divided.embedding, { x: at.input, columns: inputFloats, n }, null);
     kernels.copyRows(at.joined, shape.width, at.hidden, shape.width, n, shape.width);
     if (divided.secondEmbedding) {
       products.multiply(products.own(divided.secondEmbedding), at.input, inputFloats, n, products.ownSlab);
       products.addToHidden(divided.secondEmbedding, n, null);
     }
+    this.#layerNorm(vision.hiddenNorm, at.hidden, shape.width, n);
     const { classEmbedding } = vision;
     if (classEmbedding)
       kernels.copyRows(this.#addressOf(classEmbedding), shape.width, at.hidden, shape.width, 1, shape.width);
+  }
+
+  /** Applies the norm to n rows, in place. A row may be padded: it has `stride` floats, of which the norm takes as many as it has weights. */
+  #layerNorm(norm: Norm | null, x: number, stride: number, n: number): void {
+    if (norm === null) return;
+    const { kernels, plan } = this.#parts;
+    const bias = norm.bias === null ? 0 : this.#addressOf(norm.bias);
+    const length = norm.weight.shape[0] as number;
+    kernels.layerNorm(x, stride, this.#addressOf(norm.weight), bias, x, stride, n, length, plan.shape.epsilon);
   }
 
   /** If this layer has a merger, computes one further vector of each embedding. Only the leader keeps the vectors. */

@@ -1,5 +1,5 @@
 // Audio input compared with reference implementations: the embeddings of generated audio projector files of each kind, and the logits
-// after a prompt with audio on both engines. The references were computed once: ultravox, qwen2a and gemma4a by llama.cpp's multimodal library
+// after a prompt with audio on both engines. The references were computed once: ultravox, qwen2a, gemma4a and gemma4ua by llama.cpp's multimodal library
 // (fixtures/image-input/mtmd-reference.cpp), voxtral by transformers (fixtures/audio-input/voxtral-reference.py).
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -56,7 +56,7 @@ function assertClose(values: Float32Array, { step, range, values: expected }: Sa
   assert.ok(worst <= most, `differs by ${(100 * worst).toFixed(3)} % of the range`);
 }
 
-for (const kind of ["ultravox", "qwen2a", "voxtral", "gemma4a"] as const) {
+for (const kind of ["ultravox", "qwen2a", "voxtral", "gemma4a", "gemma4ua"] as const) {
   describe(`audio projector ${kind}`, () => {
     let files: TinyAudioModel;
     let embeddings: Float32Array;
@@ -72,7 +72,7 @@ for (const kind of ["ultravox", "qwen2a", "voxtral", "gemma4a"] as const) {
           assert.equal(windows.length, 1);
           embeddings = encoder.encode(windows[0] as Float32Array);
           const { projector, windowTokens } = encoder.file.rules;
-          assert.equal(embeddings.length / tinyWidth, projector === "gemma4a" ? secondsTokens(7) : windowTokens);
+          assert.equal(embeddings.length / tinyWidth, projector.startsWith("gemma4") ? secondsTokens(7) : windowTokens);
           assertClose(embeddings, references[kind].embeddings);
         } finally {
           encoder.dispose();

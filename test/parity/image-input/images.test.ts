@@ -33,7 +33,7 @@ type TileGrid = NonNullable<PromptSpan["grid"]>;
 
 const kinds = [
   ...(["gemma3", "idefics3", "mlp", "internvl", "resampler", "pixtral"] as const),
-  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "gemma4v"] as const),
+  ...(["qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "gemma4v", "gemma4uv"] as const),
 ];
 /** Maximum difference between a computed value and its reference, as a fraction of the range of the reference values. */
 const tolerance = 0.005;

@@ -17,10 +17,7 @@ const half = 0.5;
 export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile): MediaGraph {
   const { width, bands, length, layers } = sizes;
   checkHeads("audio", sizes);
-  const tensors = mediaTensors(
-    table,
-    [...table.tensors.keys()].filter((name) => !isAudioTensor(name)),
-  );
+  const tensors = audioTensors(table);
   const vector = (name: string, count: number) => (tensors.has(name) ? tensors.vector(`${name}.weight`, count) : null);
   const channelsOf = (number: number) => table.tensors.get(`a.conv1d.${number}.weight`)?.shape[3] ?? 0;
   const convolution = (number: number, inputs: number) => {
@@ -44,19 +41,54 @@ export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile)
     layers: Array.from({ length: layers }, (_, layer) => layerSteps(tensors, sizes, `a.blk.${layer}.`)),
     vision: null,
     conformer: {
-      ...{ bands, channels, length },
-      second: convolution(1, channels[0]),
-      norms: [vector("a.conv1d.0.norm", channels[0]), vector("a.conv1d.1.norm", channels[1])],
-      input: tensors.padded("a.input_projection", [inputColumns, width], { rows: width, columns: inputColumns }),
+      subsampling: {
+        ...{ bands, channels },
+        second: convolution(1, channels[0]),
+        norms: [vector("a.conv1d.0.norm", channels[0]), vector("a.conv1d.1.norm", channels[1])],
+        input: tensors.padded("a.input_projection", [inputColumns, width], { rows: width, columns: inputColumns }),
+      },
       output: outputRows === null ? null : tensors.matrix(outputName, outputRows, width),
       embedderNorm: vector("mm.a.soft_emb_norm", embedderColumns),
       embedder: tensors.matrix("mm.a.input_projection", length, embedderColumns),
+      length,
     },
   };
   tensors.checkAllUsed();
   const tokens = rules.windowTokens;
   const shape = mediaShape({ ...sizes, activation: "silu", tokens, ropes: [] });
   return { graph, shape, tokens, rows: 1, inputFloats: 4 * bands };
+}
+
+/**
+ * Builds the graph of a projector that has no encoder: the input row of a token, which contains samples, is normed and projected. Throws
+ * like buildConformerGraph().
+ */
+export function buildSamplesGraph({ table, sizes, rules }: AudioProjectorFile): MediaGraph {
+  const { width, length } = sizes;
+  const tensors = audioTensors(table);
+  const embedder = tensors.matrix("mm.a.input_projection", length, width);
+  const graph: Graph = {
+    ...mediaGraphParts,
+    ...{ pairing: "halves", normKind: "rms", positions: null, embeddingNorm: null, outputNorm: null },
+    embedding: embedder,
+    layers: [],
+    vision: null,
+    conformer: { subsampling: null, output: null, embedderNorm: null, embedder, length },
+  };
+  tensors.checkAllUsed();
+  const tokens = rules.windowTokens;
+  return {
+    graph,
+    shape: mediaShape({ ...sizes, activation: "silu", tokens, ropes: [] }),
+    tokens,
+    rows: 1,
+    inputFloats: width,
+  };
+}
+
+function audioTensors(table: AudioProjectorFile["table"]): GraphTensors {
+  const ofImages = [...table.tensors.keys()].filter((name) => !isAudioTensor(name));
+  return mediaTensors(table, ofImages);
 }
 
 function layerSteps(

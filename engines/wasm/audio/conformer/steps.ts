@@ -43,11 +43,25 @@ export interface ConvolutionRules {
   readonly norm: Norm | null;
 }
 
-/**
- * Layers before and after those of a conformer. Two convolutions over frames and bands of the spectrogram, each with steps of two, turn four
- * frames into one position. The graph's embedding matrix is the first convolution.
- */
+/** Layers before and after those of a conformer. */
 export interface ConformerOuterLayers {
+  /** null: the input rows are the first hidden states. */
+  readonly subsampling: Subsampling | null;
+  /** Matrix after the last layer; null = none. */
+  readonly output: Matrix | null;
+  /** Weights of the RMS norm before the last matrix; null = 1. */
+  readonly embedderNorm: TensorInfo | null;
+  /** Matrix that makes the embeddings. */
+  readonly embedder: Matrix;
+  /** Number of floats in an embedding. */
+  readonly length: number;
+}
+
+/**
+ * Two convolutions over frames and bands of the spectrogram, each with steps of two, which turn four frames into one position. The graph's
+ * embedding matrix is the first convolution.
+ */
+export interface Subsampling {
   /** Number of bands of the spectrogram. */
   readonly bands: number;
   /** Matrix of the second convolution. A row has the shape [channels of the first convolution][3 frames][3 bands]. */
@@ -57,14 +71,6 @@ export interface ConformerOuterLayers {
   readonly norms: readonly [TensorInfo | null, TensorInfo | null];
   /** Matrix that makes the first hidden state of a position. A row has the shape [bands / 4][channels of the second convolution]. */
   readonly input: Matrix;
-  /** Matrix after the last layer; null = none. */
-  readonly output: Matrix | null;
-  /** Weights of the RMS norm before the last matrix; null = 1. */
-  readonly embedderNorm: TensorInfo | null;
-  /** Matrix that makes the embeddings. */
-  readonly embedder: Matrix;
-  /** Number of floats in an embedding. */
-  readonly length: number;
 }
 
 /** Returns the number of values that a convolution with a kernel of three, steps of two and a border of one makes from `count` values. */
