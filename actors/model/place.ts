@@ -2,6 +2,7 @@
 // failure ends the worker on purpose, and its supervisor starts a new one.
 
 import { AudioThread } from "../../engines/audio-input/audio-thread.ts";
+import { embeddingCount } from "../../engines/audio-input/audio-tokens.ts";
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -122,14 +123,15 @@ async function openEncoders(spec: ModelSpec, model: LoadedModel) {
 }
 
 /** Starts the thread that encodes audio. Throws `config_invalid` if the projector does not belong to the model. */
-async function openAudio(rules: AudioSpec, model: LoadedModel, threads: number) {
-  const { path, maxSeconds } = rules;
-  const { sizes } = await readAudioProjectorFile(path);
+async function openAudio({ path, maxSeconds }: AudioSpec, model: LoadedModel, threads: number) {
+  const { rules, sizes } = await readAudioProjectorFile(path);
   checkLength(path, sizes.length, model);
-  const maxWindows = Math.floor(model.capacity.sequenceTokens / rules.windowTokens);
-  const windowFloats = sizes.bands * sizes.frames;
-  const start = { path, threads: computeThreads(threads), windowFloats, maxSeconds, maxWindows };
-  return { length: sizes.length, encoder: await AudioThread.start(start) };
+  const encoder = await AudioThread.start({
+    ...{ path, threads: computeThreads(threads), maxSeconds, windowFloats: sizes.bands * sizes.frames },
+    countEmbeddings: (samples) => embeddingCount(rules, samples),
+    maxTokens: model.capacity.sequenceTokens,
+  });
+  return { embeddingLength: sizes.length, encoder };
 }
 
 function checkLength(path: string, length: number, { card }: LoadedModel): void {

@@ -1,11 +1,12 @@
 // Audio thread: decodes audio files in child processes, and has the thread of audio-worker.ts compute their embeddings.
+
 import { ServerError } from "../../runtime/errors.ts";
 import { withTemporaryFile } from "../../runtime/host/temporary-file.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import type { EncoderStart } from "../media/encoder-loop.ts";
 import { EncoderThread } from "../media/encoder-thread.ts";
-import { decodeAudio, decodedRate, missingDecoder } from "../speech/audio/decode.ts";
-import { windowSeconds } from "../speech/whisper/mel.ts";
+import { sampleRate } from "../speech/audio/audio-window.ts";
+import { decodeAudio, missingDecoder } from "../speech/audio/decode.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
 /** Maximum number of audio files that are decoded at the same time. */
@@ -17,8 +18,16 @@ interface AudioThreadStart extends EncoderStart {
   readonly windowFloats: number;
   /** Maximum length of an audio file in seconds. */
   readonly maxSeconds: number;
-  /** Maximum number of audio windows (30 seconds each) that fit into the model's context. */
-  readonly maxWindows: number;
+  /** Returns the number of embeddings of audio with this many samples. */
+  readonly countEmbeddings: (samples: number) => number;
+  /** Maximum number of tokens of a sequence, of which each embedding is one. */
+  readonly maxTokens: number;
+}
+
+/** Throws `config_invalid` if the package that decodes audio is not installed. */
+export function checkAudioDecoder(): void {
+  const missing = missingDecoder();
+  if (missing !== null) throw new ServerError("config_invalid", `mmproj: ${missing}`, { param: "mmproj" });
 }
 
 export class AudioThread {
@@ -36,8 +45,7 @@ export class AudioThread {
    * that decodes audio is not installed.
    */
   static async start(start: AudioThreadStart): Promise<AudioThread> {
-    const missing = missingDecoder();
-    if (missing !== null) throw new ServerError("config_invalid", `mmproj: ${missing}`, { param: "mmproj" });
+    checkAudioDecoder();
     const { path, threads } = start;
     return new AudioThread(start, await EncoderThread.start<AudioMessage>({ path, threads }, worker));
   }
@@ -54,7 +62,7 @@ export class AudioThread {
   async encode(file: Uint8Array, client: string, isWanted: () => boolean): Promise<readonly Float32Array[] | null> {
     const samples = await this.#gate.pass(async () => (isWanted() ? await this.#decoded(file) : null), client);
     if (samples === null) return null;
-    this.#checkLength(samples.length / decodedRate);
+    this.#checkLength(samples.length);
     const spectrograms = await this.#encoder.encode({ samples }, isWanted);
     if (spectrograms === null) return null;
     const { windowFloats: floats } = this.#start;
@@ -71,15 +79,15 @@ export class AudioThread {
     await this.#encoder.dispose();
   }
 
-  /** Throws if the audio has too many windows. Called before the windows are encoded, because encoding one takes seconds. */
-  #checkLength(seconds: number): void {
-    const { maxWindows } = this.#start;
-    const windows = Math.ceil(seconds / windowSeconds);
-    if (windows <= maxWindows) return;
+  /** Throws if the audio has too many embeddings. Called before they are computed, because a window takes seconds. */
+  #checkLength(samples: number): void {
+    const { countEmbeddings, maxTokens } = this.#start;
+    const tokens = countEmbeddings(samples);
+    if (tokens <= maxTokens) return;
     throw new ServerError(
       "invalid_value",
-      `the audio is ${Math.ceil(seconds)} s long, which is ${windows} windows of ${windowSeconds} s; the context of this model has room ` +
-        `for ${maxWindows}: send less, or raise max_model_len`,
+      `the audio is ${Math.ceil(samples / sampleRate)} s long, which is ${tokens} tokens; the context of this model has room for ` +
+        `${maxTokens}: send less, or raise max_model_len`,
     );
   }
 

@@ -1,7 +1,10 @@
 // Audio tokens: the part of a prompt that stands for audio. Each window of 30 seconds is a run of placeholders; tags, if the model has any,
 // surround all windows. The tags are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
-import type { AudioProjectorKind } from "../files/audio-projector.ts";
+import { type AudioProjectorKind, type AudioRules, tokenSamples } from "../files/audio-projector.ts";
+import { windowSamples } from "../speech/audio/audio-window.ts";
+import { frameCount } from "../wasm/audio/conformer/spectrogram.ts";
+import { stridedLength } from "../wasm/audio/conformer/steps.ts";
 
 const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after: string]>> = {
   ultravox: ["", ""],
@@ -19,6 +22,24 @@ export function audioParts(projector: AudioProjectorKind, windows: number): read
   const [before, after] = marks[projector];
   const parts = [before, ...Array.from({ length: windows }, (_, window) => window), after];
   return parts.filter((part) => part !== "");
+}
+
+/**
+ * Returns the number of embeddings of audio with `samples` samples. All windows have `windowTokens` embeddings, except that the last one of
+ * Gemma 4 has one for each 40 ms.
+ */
+export function embeddingCount({ projector, windowTokens }: AudioRules, samples: number): number {
+  const windows = Math.ceil(samples / windowSamples);
+  const last = samples - (windows - 1) * windowSamples;
+  const before = (windows - 1) * windowTokens;
+  switch (projector) {
+    case "gemma4a":
+      return before + stridedLength(stridedLength(frameCount(last)));
+    case "gemma4ua":
+      return before + Math.ceil(last / tokenSamples);
+    default:
+      return windows * windowTokens;
+  }
 }
 
 /** Returns the error for a request with more audio than the model accepts. */

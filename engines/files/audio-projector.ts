@@ -49,6 +49,8 @@ export interface AudioProjectorFile {
 export const windowPositions = 1500;
 /** Number of frames in a conformer's window of 30 seconds. */
 const conformerFrames = 2999;
+/** Number of positions of a conformer per window, and of embeddings of samples. */
+const conformerPositions = 750;
 const conformerEpsilon = 1e-6;
 /** Name of the last matrix of each projector. */
 const lastMatrices: Readonly<Record<AudioProjectorKind, string>> = {
@@ -59,7 +61,7 @@ const lastMatrices: Readonly<Record<AudioProjectorKind, string>> = {
   gemma4ua: "mm.a.input_projection.weight",
 };
 /** Number of samples that gemma4ua projects to one embedding. */
-const tokenSamples = 640;
+export const tokenSamples = 640;
 
 /** Whether a tensor belongs to the audio encoder of a projector file, not to its image encoder. */
 export function isAudioTensor(name: string): boolean {
@@ -81,7 +83,7 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
   const projector = kindOf(path, fields.get("clip.audio.projector_type") ?? fields.get("clip.projector_type"));
   if (projector === "gemma4ua") return samplesFile(keys, table);
   const isConformer = projector === "gemma4a";
-  // Files of conformers may state a wrong epsilon.
+  // Files of gemma4a may state a wrong epsilon; its code has a constant.
   const epsilon = isConformer ? conformerEpsilon : keys.positive("attention.layer_norm_epsilon");
   const last = lastMatrices[projector];
   const length = tensors.get(last)?.shape[1];
@@ -97,7 +99,8 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
     frames: isConformer ? conformerFrames : 2 * windowPositions,
     ...{ epsilon, stack, averagesPairs, length },
   };
-  const positions = averagesPairs || isConformer ? windowPositions / 2 : windowPositions;
+  if (isConformer) return { table, sizes, rules: { projector, windowTokens: conformerPositions } };
+  const positions = averagesPairs ? windowPositions / 2 : windowPositions;
   return { table, sizes, rules: { projector, windowTokens: Math.ceil(positions / stack) } };
 }
 
@@ -107,7 +110,7 @@ function samplesFile(keys: ProjectorHeader, table: TensorTable): AudioProjectorF
   if (samples === undefined || length === undefined) throw keys.invalid(`has no tensor "${lastMatrices.gemma4ua}"`);
   if (samples !== tokenSamples)
     throw keys.invalid(`its tensor "${lastMatrices.gemma4ua}" takes ${samples} samples; expected ${tokenSamples}`);
-  const frames = windowPositions / 2;
+  const frames = conformerPositions;
   const sizes = {
     ...{ layers: 0, width: samples, heads: 1, feedForward: 0, epsilon: conformerEpsilon },
     ...{ bands: samples, frames, stack: 1, averagesPairs: false, length },

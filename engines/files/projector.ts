@@ -128,7 +128,8 @@ const maxPinpoints = 256;
 const variableTokens = {
   qwen: { least: 8, most: 4096 },
   pixtral: { least: 8, most: 1024 },
-  gemma4v: { least: 70, most: 1120 },
+  // 280 as in transformers; mtmd has 1120, which takes minutes and gigabytes on a CPU.
+  gemma4v: { least: 70, most: 280 },
 };
 /** Maximum number of patches of a tile of variable size, whatever the keys say. */
 const maxVariablePatches = 16_384;
@@ -138,7 +139,7 @@ const minicpmVersions = { nested: [0, 2], plain: [3, 4, 5, 6, 100_045] };
 /** Number of queries if the file does not state it: of MiniCPM-V 2.5, and of later versions. */
 const minicpmQueries = { nested: 96, plain: 64 };
 /** Widths of the text models of Gemma 4 in which the embeddings of an image attend only backwards: E2B and E4B. */
-const causalGemma4 = [1536, 2560];
+const causalGemma4Widths = [1536, 2560];
 /** Epsilon of the layer norms of Gemma 4 12B's projection of squares; no key of the file has it. */
 const squareEpsilon = 1e-5;
 /** Side in pixels of a window of Qwen 2.5 VL; no key of the file has it. */
@@ -155,7 +156,7 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
   const projector = keys.projector();
   const sizes = sizesOf(keys, projector, table);
   const cellSize = sizes.patchSize * sizes.mergeSide;
-  const variable = isVariable(projector) ? variableSizes(keys, projector, sizes) : null;
+  const variable = hasVariableTiles(projector) ? variableSizes(keys, projector, sizes) : null;
   const tileSize = variable ? 0 : keys.count("image_size", 8192);
   const cells = sizes.patches / sizes.mergeSide ** 2;
   return {
@@ -186,18 +187,18 @@ export async function readProjectorFile(path: string): Promise<ProjectorFile> {
 function sizesOf(keys: ProjectorKeys, projector: ProjectorKind, table: TensorTable): EncoderSizes {
   if (isQwen(projector)) return readQwenSizes(keys, projector, table);
   if (projector === "gemma4uv") return readSquareSizes(keys, table);
-  return isVariable(projector) ? readVariableSizes(keys, projector, table) : readSizes(keys, projector, table);
+  return hasVariableTiles(projector) ? readMergedSizes(keys, projector, table) : readSizes(keys, projector, table);
 }
 
 function attendsAhead(projector: ProjectorKind, { length }: EncoderSizes): boolean {
-  if (projector === "gemma4v") return !causalGemma4.includes(length);
+  if (projector === "gemma4v") return !causalGemma4Widths.includes(length);
   return projector === "gemma3" || projector === "gemma4uv";
 }
 
 function normalisation(keys: ProjectorKeys, projector: ProjectorKind): Pick<TilingRules, "mean" | "deviation"> {
   const [mean, deviation] = [keys.channels("image_mean"), keys.channels("image_std")];
   if (projector !== "gemma4v") return { mean, deviation };
-  // Gemma 4 maps the normalised values from 0..1 to -1..1.
+  // Gemma 4 computes 2 * normalised - 1. That is to subtract the mean plus half of the deviation, and to divide by half of the deviation.
   const half = deviation.map((value) => value / 2) as [number, number, number];
   const [red, green, blue] = mean.map((value, channel) => value + (half[channel] as number)) as typeof half;
   return { mean: [red, green, blue], deviation: half };
@@ -260,14 +261,14 @@ function gridsUpTo(least: number, most: number): [number, number][] {
 }
 
 type QwenKind = Extract<ProjectorKind, `qwen${string}`>;
-/** Projectors whose tiles have various sizes. */
+/** Projectors with tiles of variable size. */
 type VariableKind = QwenKind | "pixtral" | "gemma4v" | "gemma4uv";
 
 function isQwen(projector: ProjectorKind): projector is QwenKind {
   return projector.startsWith("qwen");
 }
 
-function isVariable(projector: ProjectorKind): projector is VariableKind {
+function hasVariableTiles(projector: ProjectorKind): projector is VariableKind {
   return isQwen(projector) || projector === "pixtral" || projector === "gemma4v" || projector === "gemma4uv";
 }
 
@@ -310,7 +311,8 @@ function readQwenSizes(keys: ProjectorKeys, projector: QwenKind, { tensors }: Te
   };
 }
 
-function readVariableSizes(
+/** Reads the sizes of an encoder with tiles of variable size whose patches are merged after the layers (Pixtral, Gemma 4). */
+function readMergedSizes(
   keys: ProjectorKeys,
   projector: Exclude<VariableKind, QwenKind | "gemma4uv">,
   { tensors }: TensorTable,
@@ -328,7 +330,8 @@ function readVariableSizes(
     patches: variablePatches(keys, projector, { patchSize, mergeSide }),
     mergeSide,
     queries: 0,
-    activation: keys.activation(),
+    // Files of Gemma 4 have no key for the activation of its code; mtmd computes quick gelu.
+    activation: keys.activation(projector === "gemma4v" ? "gelu" : "quickGelu"),
     windows: null,
     stackedLayers: [],
     length: embeddingLength(keys, projector, tensors),
@@ -474,8 +477,9 @@ class ProjectorKeys extends ProjectorHeader {
     throw this.invalidKey(key, "three numbers");
   }
 
-  activation(): EncoderSizes["activation"] {
+  /** `fallback`: activation of a file without a key for it. */
+  activation(fallback: EncoderSizes["activation"] = "quickGelu"): EncoderSizes["activation"] {
     if (this.fields.get("clip.use_gelu") === true) return "gelu";
-    return this.fields.get("clip.use_silu") === true ? "silu" : "quickGelu";
+    return this.fields.get("clip.use_silu") === true ? "silu" : fallback;
   }
 }

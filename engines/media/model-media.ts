@@ -25,7 +25,7 @@ export interface ModelMediaOptions {
   /** null = the model accepts no audio. */
   readonly audio: {
     /** Number of floats of an embedding. */
-    readonly length: number;
+    readonly embeddingLength: number;
     readonly encoder: Pick<AudioThread, "encode">;
   } | null;
   /** Maximum size of the cached embeddings in bytes. */
@@ -229,7 +229,7 @@ export class ModelMedia {
     if (audio === null) throw new ServerError("unsupported", "this model takes no audio");
     const windows = await audio.encoder.encode(bytes, client, isWanted);
     if (windows === null) throw new ServerError("cancelled", "the requests with this audio were cancelled");
-    const columnsOf = (embeddings: Float32Array) => embeddings.length / audio.length;
+    const columnsOf = (embeddings: Float32Array) => embeddings.length / audio.embeddingLength;
     const tiles = windows.map((embeddings) => ({ rows: 1, columns: columnsOf(embeddings), embeddings }));
     return { grid: null, tiles };
   }

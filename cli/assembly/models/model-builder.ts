@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
+import { checkAudioDecoder } from "../../../engines/audio-input/audio-thread.ts";
 import type { EngineName } from "../../../engines/engine.ts";
 import { encodersOf } from "../../../engines/files/audio-projector.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
@@ -68,7 +69,7 @@ export class ModelBuilder {
     if (remote !== null) return await this.#remote(model, remote);
     if (await isDiffusionModel(model)) return diffusionModel(config, model);
     if (isSpeechModel(model)) return speechModel(config, model);
-    await checkImages(model);
+    await checkDecoders(model);
     const source = await resolveSource(config, model, log, progress, fetching);
     const path = await prepareModel(source, { model, threads, log, progress });
     const projector = await prepareProjector(source, { model, threads, log, progress });
@@ -152,11 +153,15 @@ export class ModelBuilder {
   }
 }
 
-/** Throws `config_invalid`, before anything is downloaded or converted, if the images of a model cannot be decoded here. */
-async function checkImages({ kind, format: { mmproj } }: Pick<ModelConfig, "kind" | "format">): Promise<void> {
+/** Throws `config_invalid`, before anything is downloaded or converted, if the images or the audio of a model cannot be decoded here. */
+async function checkDecoders({ kind, format: { mmproj } }: Pick<ModelConfig, "kind" | "format">): Promise<void> {
   if (mmproj === null) {
     if (kind === "multimodal") checkImageLibrary("kind");
-  } else if ((await encodersOf(resolve(mmproj))).images) checkImageLibrary("mmproj");
+    return;
+  }
+  const { images, audio } = await encodersOf(resolve(mmproj));
+  if (images) checkImageLibrary("mmproj");
+  if (audio) checkAudioDecoder();
 }
 
 function promptsOf({ embedding: { prompts } }: ModelConfig): Pick<ServedModel, "prompts"> {

@@ -82,6 +82,10 @@ export function softplus(source: RowSource): RowSource {
   return { kind: "softplus", source, by: 0, rows: source.rows, columns: source.columns };
 }
 
+export function finite(source: RowSource): RowSource {
+  return { kind: "finite", source, by: 0, rows: source.rows, columns: source.columns };
+}
+
 export function given(values: readonly number[]): RowSource {
   return { kind: "given", values, rows: 1, columns: values.length };
 }

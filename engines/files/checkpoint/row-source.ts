@@ -102,9 +102,9 @@ export interface ReshapedRows extends Size {
   readonly source: RowSource;
 }
 
-/** Values changed one by one: x + by, x * by, -exp(x), or ln(1 + exp(x)). */
+/** Values changed one by one: x + by, x * by, -exp(x), ln(1 + exp(x)), or the largest finite number for an infinity. */
 export interface ChangedRows extends Size {
-  readonly kind: "shifted" | "scaled" | "negatedExp" | "softplus";
+  readonly kind: "shifted" | "scaled" | "negatedExp" | "softplus" | "finite";
   readonly source: RowSource;
   readonly by: number;
 }

@@ -128,14 +128,13 @@ export function keptShape(
   return isByToken ? [...shape.slice(0, -1), keptTokens] : shape;
 }
 
-/** Returns the model's key/value pairs as bytes, with reduced counts of layers, tokens and vectors of images. */
+/** Returns the model's key/value pairs as bytes, with reduced counts of layers, tokens and DeepStack vectors. */
 function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
   const { architecture, keptLayers, keptTokens } = cut;
   const counts = new Map([
     [`${architecture}.block_count`, keptLayers],
     [`${architecture}.vocab_size`, keptTokens],
-    // The vectors that an image adds after the first layers (DeepStack). They may be more than the excerpt's layers, and a
-    // speed trial has no images.
+    // DeepStack vectors. A model may have more of them than the excerpt has layers, and a speed trial has no images.
     [`${architecture}.n_deepstack_layers`, 0],
   ]);
   cursor.advance(4 + 4 + 8);

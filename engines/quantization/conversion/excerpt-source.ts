@@ -38,6 +38,8 @@ function keptPair(key: string, value: TypedValue, architecture: string, cut: Exc
   const { layers, keptLayers, tokens, keptTokens } = cut;
   if (key === `${architecture}.block_count`) return [[key, { type: "u32", value: keptLayers }]];
   if (key === `${architecture}.vocab_size`) return [[key, { type: "u32", value: keptTokens }]];
+  // As in writeExcerpt(): a model may have more DeepStack vectors than the excerpt has layers.
+  if (key === `${architecture}.n_deepstack_layers`) return [[key, { type: "u32", value: 0 }]];
   if (value.type !== "array") return isKept(key) ? [[key, value]] : [];
   const { length } = value.value;
   if (key.startsWith(`${architecture}.`) && length === layers) return [[key, shortened(value, keptLayers)]];

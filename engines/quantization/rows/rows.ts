@@ -25,6 +25,8 @@ const maxGroup = 4 * maxScratch;
 /** Maximum number of groups kept. Sources that reorder rows may be nested, and each of them needs one group. */
 const maxKept = 2;
 
+const largestF32 = (2 - 2 ** -23) * 2 ** 127;
+
 export interface RowReader {
   /** Reads `count` rows into the start of `out`. Throws `model_file_invalid` if a file cannot be read. */
   read(source: RowSource, firstRow: number, count: number, out: Float32Array): void;
@@ -100,6 +102,7 @@ class Reader implements RowReader {
       case "scaled":
       case "negatedExp":
       case "softplus":
+      case "finite":
         this.#changed(source, first, count, out, at);
         break;
       case "given": {
@@ -276,7 +279,8 @@ class Reader implements RowReader {
     if (kind === "shifted") for (let i = at; i < end; i++) out[i] = (out[i] as number) + by;
     else if (kind === "scaled") for (let i = at; i < end; i++) out[i] = (out[i] as number) * by;
     else if (kind === "negatedExp") for (let i = at; i < end; i++) out[i] = -Math.exp(out[i] as number);
-    else for (let i = at; i < end; i++) out[i] = Math.log1p(Math.exp(out[i] as number));
+    else if (kind === "softplus") for (let i = at; i < end; i++) out[i] = Math.log1p(Math.exp(out[i] as number));
+    else for (let i = at; i < end; i++) out[i] = Math.max(-largestF32, Math.min(largestF32, out[i] as number));
   }
 
   /** Reads `count` rows in chunks that fit in a scratch buffer, and calls `use` for each chunk. `done`: number of rows before the chunk. */

@@ -1,14 +1,13 @@
 // Audio decoder: turns an audio file into mono samples at 16,000 per second. A child process decodes each file, because a malicious file
 // may exploit an error in its decoder. The process is killed if it exceeds its limits of time, memory or output.
+
 import { open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { fileTypeFromBuffer } from "file-type";
 import { inOneLine, ServerError } from "../../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
-
-/** Samples per second of decoded audio. */
-export const decodedRate = 16_000;
+import { sampleRate } from "./audio-window.ts";
 
 const decoderPackage = "audio-decode";
 const memoryBytes = 768 * 2 ** 20;
@@ -54,7 +53,7 @@ export async function decodeAudio(path: string, maxSeconds: number, signal: Abor
   const missing = missingDecoder();
   if (missing !== null) throw new ServerError("unsupported", missing, { param: "file" });
   const format = await formatOf(path);
-  const maxSamples = maxSeconds * decodedRate;
+  const maxSamples = maxSeconds * sampleRate;
   const { samples, failure } = await run([path, format, String(maxSamples + 1)], maxSamples, maxSeconds, signal);
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled");
   if (samples.length > maxSamples) {

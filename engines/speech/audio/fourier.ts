@@ -1,7 +1,9 @@
-// Discrete Fourier transform of a fixed number of real values: transforms of an odd length, combined in stages of twice the length.
+// Mixed-radix FFT of a fixed number of real values: transforms of the odd part of the length, combined by radix-2 stages.
 
 export class FourierTransform {
+  /** The values to transform; after run(), the real parts of the result. */
   readonly real: Float64Array;
+  /** After run(), the imaginary parts of the result. */
   readonly imaginary: Float64Array;
   readonly #length: number;
   /** Length of the transforms from which the whole one is combined: the odd part of the length. */
@@ -46,10 +48,10 @@ export class FourierTransform {
     for (let k = 0; k < length; k++) {
       let [re, im] = [0, 0];
       for (let n = 0; n < length; n++) {
-        const turn = ((k * n) % length) * step;
+        const twiddle = ((k * n) % length) * step;
         const value = this.real[first + n * step] as number;
-        re += value * (this.#cosines[turn] as number);
-        im += value * (this.#sines[turn] as number);
+        re += value * (this.#cosines[twiddle] as number);
+        im += value * (this.#sines[twiddle] as number);
       }
       this.#otherReal[target + k] = re;
       this.#otherImaginary[target + k] = im;
@@ -59,11 +61,11 @@ export class FourierTransform {
   /** Combines every two neighbouring transforms of `length` values into one transform of twice the length, in place. */
   #combine(length: number): void {
     const [re, im] = [this.#otherReal, this.#otherImaginary];
-    const turns = this.#length / (2 * length);
+    const twiddles = this.#length / (2 * length);
     for (let start = 0; start < this.#length; start += 2 * length) {
       for (let k = 0; k < length; k++) {
         const [a, b] = [start + k, start + k + length];
-        const [c, s] = [this.#cosines[k * turns] as number, this.#sines[k * turns] as number];
+        const [c, s] = [this.#cosines[k * twiddles] as number, this.#sines[k * twiddles] as number];
         const [br, bi] = [re[b] as number, im[b] as number];
         const [tr, ti] = [br * c - bi * s, br * s + bi * c];
         const [ar, ai] = [re[a] as number, im[a] as number];
@@ -76,7 +78,7 @@ export class FourierTransform {
   }
 }
 
-/** Returns the number whose `bits` bits are those of `value` in reverse order. */
+/** Retwiddles the number whose `bits` bits are those of `value` in reverse order. */
 function reversed(value: number, bits: number): number {
   let result = 0;
   for (let bit = 0; bit < bits; bit++) if (value & (1 << bit)) result |= 1 << (bits - 1 - bit);

@@ -1,10 +1,9 @@
 // Log-mel spectrogram in windows of 30 seconds, the input of Whisper's encoder, and of text models that accept audio through such an
 // encoder.
+import { windowSamples } from "../audio/audio-window.ts";
 import { FourierTransform } from "../audio/fourier.ts";
+import { hannWindow, MelFilters, slaneyScale } from "../audio/mel-filters.ts";
 
-export const windowSeconds = 30;
-const sampleRate = 16_000;
-export const windowSamples = windowSeconds * sampleRate;
 const fftLength = 400;
 const hop = 160;
 export const windowFrames = windowSamples / hop;
@@ -12,17 +11,13 @@ const bins = fftLength / 2 + 1;
 
 export class MelSpectrogram {
   readonly #bands: number;
-  /** Filter of each band: its first frequency bin, then one weight for each bin. */
-  readonly #filters: readonly { readonly first: number; readonly weights: Float64Array }[];
-  readonly #window = Float64Array.from(
-    { length: fftLength },
-    (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / fftLength),
-  );
+  readonly #filters: MelFilters;
+  readonly #window = hannWindow(fftLength);
   readonly #fourier = new FourierTransform(fftLength);
 
   constructor(bands: number) {
     this.#bands = bands;
-    this.#filters = melFilters(bands);
+    this.#filters = new MelFilters({ bands, fftLength, scale: slaneyScale, unit: "area" });
   }
 
   /** Returns `bands` rows of 3000 frames. `samples`: at most 30 s, padded with silence. */
@@ -39,10 +34,8 @@ export class MelSpectrogram {
     for (const [i, window] of windows.entries()) {
       for (let frame = 0; frame < windowFrames; frame++) {
         this.#powerOf(samples, i * windowFrames + frame, count * windowSamples, power);
-        for (const [band, { first, weights }] of this.#filters.entries()) {
-          let sum = 0;
-          for (let k = 0; k < weights.length; k++) sum += (weights[k] as number) * (power[first + k] as number);
-          const value = Math.log10(Math.max(sum, 1e-10));
+        for (let band = 0; band < this.#bands; band++) {
+          const value = Math.log10(Math.max(this.#filters.apply(band, power), 1e-10));
           if (value > largest) largest = value;
           window[band * windowFrames + frame] = value;
         }
@@ -67,36 +60,4 @@ export class MelSpectrogram {
     this.#fourier.run();
     for (let i = 0; i < bins; i++) power[i] = (real[i] as number) ** 2 + (imaginary[i] as number) ** 2;
   }
-}
-
-/** Triangular filters on Slaney's mel scale from 0 to 8000 Hz, each with area 1. */
-function melFilters(bands: number) {
-  const edges = Array.from({ length: bands + 2 }, (_, i) => hertzOf((i * melOf(sampleRate / 2)) / (bands + 1)));
-  return Array.from({ length: bands }, (_, band) => {
-    const [low, middle, high] = edges.slice(band, band + 3) as [number, number, number];
-    const all = Array.from({ length: bins }, (_, bin) => {
-      const hertz = (bin * sampleRate) / fftLength;
-      const weight = Math.min((hertz - low) / (middle - low), (high - hertz) / (high - middle));
-      return (Math.max(0, weight) * 2) / (high - low);
-    });
-    const first = Math.max(
-      0,
-      all.findIndex((weight) => weight > 0),
-    );
-    const last = all.findLastIndex((weight) => weight > 0);
-    return { first, weights: Float64Array.from(all.slice(first, last + 1)) };
-  });
-}
-
-const linearEnd = 1000;
-const linearStep = 200 / 3;
-const logStep = Math.log(6.4) / 27;
-
-function melOf(hertz: number): number {
-  return hertz < linearEnd ? hertz / linearStep : linearEnd / linearStep + Math.log(hertz / linearEnd) / logStep;
-}
-
-function hertzOf(mel: number): number {
-  const start = linearEnd / linearStep;
-  return mel < start ? mel * linearStep : linearEnd * Math.exp((mel - start) * logStep);
 }

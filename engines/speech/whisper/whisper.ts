@@ -1,5 +1,6 @@
 // Whisper: transcribes audio in windows of 30 seconds, in the ONNX layout of the model hub: config.json, generation_config.json,
 // tokenizer.json, onnx/encoder_model.onnx and onnx/decoder_model_merged.onnx.
+
 import { existsSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,10 +16,10 @@ import {
   openSession,
   runSession,
 } from "../../onnx/onnx.ts";
-import { decodedRate } from "../audio/decode.ts";
+import { sampleRate, windowSamples } from "../audio/audio-window.ts";
 import type { SpeechCard, SpeechSpec, TranscribeOptions, TranscribingModel, TranscriptSegment } from "../speech.ts";
 import { WhisperDecoder, type WindowText } from "./decoder.ts";
-import { MelSpectrogram, windowFrames, windowSamples } from "./mel.ts";
+import { MelSpectrogram, windowFrames } from "./mel.ts";
 import { WhisperVocabulary } from "./vocabulary.ts";
 
 const configFile = z.object({
@@ -65,7 +66,7 @@ export async function openWhisper({ path: folder, threads }: SpeechSpec): Promis
     task: "transcribe",
     backend: `onnxruntime ${onnx.env.versions.node ?? ""}`,
     weightBytes: sizes.reduce((sum, { size }) => sum + size, 0),
-    sampleRate: decodedRate,
+    sampleRate: sampleRate,
     voices: [],
     languages: [...vocabulary.languages.keys()],
   };
@@ -117,9 +118,9 @@ class Whisper implements TranscribingModel {
         onLanguage(language);
       }
       const written = await decoder.write(encoded, language, translates, signal);
-      const { segments, advance } = this.#segmentsOf(written, at / decodedRate, window.length / decodedRate);
+      const { segments, advance } = this.#segmentsOf(written, at / sampleRate, window.length / sampleRate);
       if (segments.length > 0) yield segments;
-      at += Math.max(decodedRate / 10, Math.round(advance * decodedRate));
+      at += Math.max(sampleRate / 10, Math.round(advance * sampleRate));
     }
   }
 

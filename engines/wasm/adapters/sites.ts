@@ -37,7 +37,7 @@ function sitesOf(step: DividedStep): AdapterSite[] {
     case "hiddenNorm":
     case "experts":
     case "localAttention":
-    case "convolution":
+    case "convolutionModule":
       return [];
     case "attention":
       return [site([step.input]), site([step.output])];

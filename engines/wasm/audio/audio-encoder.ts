@@ -2,17 +2,17 @@
 import { type AudioProjectorFile, readAudioProjectorFile } from "../../files/audio-projector.ts";
 import { MediaEncoder } from "../load/media-encoder.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
-import type { AudioInput } from "./audio-input.ts";
 import { ConformerInput } from "./conformer/conformer-input.ts";
+import type { EncoderInput } from "./encoder-input.ts";
 import { SamplesInput } from "./samples-input.ts";
 import { WhisperInput } from "./whisper-input.ts";
 
 export class AudioEncoder {
   readonly file: AudioProjectorFile;
   readonly #encoder: MediaEncoder;
-  readonly #input: AudioInput;
+  readonly #input: EncoderInput;
 
-  private constructor(file: AudioProjectorFile, encoder: MediaEncoder, input: AudioInput) {
+  private constructor(file: AudioProjectorFile, encoder: MediaEncoder, input: EncoderInput) {
     this.file = file;
     this.#encoder = encoder;
     this.#input = input;
@@ -26,14 +26,17 @@ export class AudioEncoder {
     return new AudioEncoder(file, await MediaEncoder.load(file.table, model, threads), input);
   }
 
-  /** See AudioInput.windows(). */
+  /**
+   * Returns the input of each window of 30 seconds: a spectrogram, shape [bands][3000] (encoders of Whisper's kind) or [frames][bands]
+   * (conformers), or samples, shape [frames][640]. `samples`: mono audio at 16,000 samples per second.
+   */
   windows(samples: Float32Array): Float32Array[] {
     return this.#input.windows(samples);
   }
 
   /** Returns the embeddings of one window, shape [embeddings][length]. Blocks the thread for milliseconds to minutes. */
-  encode(spectrogram: Float32Array): Float32Array {
-    this.#input.write(spectrogram, this.#encoder);
+  encode(window: Float32Array): Float32Array {
+    this.#input.beginPass(window, this.#encoder);
     return this.#encoder.run().slice();
   }
 
@@ -42,7 +45,7 @@ export class AudioEncoder {
   }
 }
 
-function inputOf({ rules, sizes }: AudioProjectorFile, inputFloats: number): AudioInput {
+function inputOf({ rules, sizes }: AudioProjectorFile, inputFloats: number): EncoderInput {
   switch (rules.projector) {
     case "gemma4a":
       return new ConformerInput(sizes.bands);

@@ -5,9 +5,9 @@
 import { type AudioProjectorFile, type AudioProjectorKind, windowPositions } from "../../files/audio-projector.ts";
 import type { Graph, GraphStep } from "../graph/graph.ts";
 import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
-import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";
+import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape } from "../graph/media-graph.ts";
 import { type AudioStep, kernelFrames } from "./audio-outer-layers.ts";
-import { buildConformerGraph, buildSamplesGraph } from "./conformer/conformer-graph.ts";
+import { audioTensors, buildConformerGraph, buildSamplesGraph } from "./conformer/conformer-graph.ts";
 
 /** Projectors of encoders of Whisper's kind. */
 type WhisperProjectorKind = Exclude<AudioProjectorKind, "gemma4a" | "gemma4ua">;
@@ -24,7 +24,7 @@ function buildWhisperGraph(file: AudioProjectorFile, projector: WhisperProjector
   const { table, sizes } = file;
   const { width, layers, bands, length } = sizes;
   checkHeads("audio", sizes);
-  const tensors = mediaTensors(table);
+  const tensors = audioTensors(table);
   const convolution = (number: number, inputs: number) =>
     tensors.padded(`a.conv1d.${number}`, [kernelFrames, inputs, width], {
       rows: width,

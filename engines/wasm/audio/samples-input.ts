@@ -1,9 +1,9 @@
 // Input of projectors that read samples: windows of at most 30 seconds, cut into frames. The last frame is padded with silence.
-import { windowSamples } from "../../speech/whisper/mel.ts";
+import { windowSamples } from "../../speech/audio/audio-window.ts";
 import type { MediaEncoder } from "../load/media-encoder.ts";
-import type { AudioInput } from "./audio-input.ts";
+import type { EncoderInput } from "./encoder-input.ts";
 
-export class SamplesInput implements AudioInput {
+export class SamplesInput implements EncoderInput {
   readonly #frameLength: number;
 
   /** `frameLength`: number of samples in a frame. */
@@ -23,7 +23,7 @@ export class SamplesInput implements AudioInput {
     });
   }
 
-  write(window: Float32Array, encoder: MediaEncoder): void {
+  beginPass(window: Float32Array, encoder: MediaEncoder): void {
     encoder.beginPass();
     encoder.addRow(window.length / this.#frameLength);
     encoder.inputRows.set(window);

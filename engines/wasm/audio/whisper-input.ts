@@ -2,10 +2,10 @@
 import { windowPositions } from "../../files/audio-projector.ts";
 import { MelSpectrogram, windowFrames } from "../../speech/whisper/mel.ts";
 import type { MediaEncoder } from "../load/media-encoder.ts";
-import type { AudioInput } from "./audio-input.ts";
 import { kernelFrames } from "./audio-outer-layers.ts";
+import type { EncoderInput } from "./encoder-input.ts";
 
-export class WhisperInput implements AudioInput {
+export class WhisperInput implements EncoderInput {
   readonly #bands: number;
   readonly #inputFloats: number;
   readonly #mel: MelSpectrogram;
@@ -26,7 +26,7 @@ export class WhisperInput implements AudioInput {
    * Writes the input rows of the first convolution. The row of a frame contains, for each band, the values of the previous frame, the frame
    * itself and the next frame; frames outside the window are zeros.
    */
-  write(spectrogram: Float32Array, encoder: MediaEncoder): void {
+  beginPass(spectrogram: Float32Array, encoder: MediaEncoder): void {
     encoder.beginPass();
     encoder.addRow(windowPositions);
     const rows = encoder.inputRows;

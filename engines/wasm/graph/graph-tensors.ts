@@ -23,8 +23,8 @@ export interface Matrix {
   readonly bias: TensorInfo | null;
   /** One factor per row, by which the row's result (bias included) is multiplied; absent = none. Only if the matrix is a whole tensor. */
   readonly scale?: TensorInfo;
-  /** Limits of the inputs and of the products, before the bias is added; absent = none. */
-  readonly limits?: Limits;
+  /** Ranges of the inputs and of the products; absent = they are not clamped. */
+  readonly clamp?: ClampRanges;
   /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
   readonly count?: number;
   /**
@@ -43,12 +43,12 @@ export interface Matrix {
  */
 export type MatrixStack = Matrix & Required<Pick<Matrix, "count">>;
 
-/** Ranges to which a matrix limits its inputs and its products (Gemma 4). Each tensor has one float. */
-export interface Limits {
-  readonly inputLeast: TensorInfo;
-  readonly inputMost: TensorInfo;
-  readonly outputLeast: TensorInfo;
-  readonly outputMost: TensorInfo;
+/** Ranges to which the inputs and the products (before the bias) of a matrix are clamped (Gemma 4). Each tensor has one float. */
+export interface ClampRanges {
+  readonly inputMin: TensorInfo;
+  readonly inputMax: TensorInfo;
+  readonly outputMin: TensorInfo;
+  readonly outputMax: TensorInfo;
 }
 
 export interface Norm {
@@ -137,7 +137,7 @@ export class GraphTensors {
     if (!isFloat && (transposed || columns !== filled.columns))
       throw this.#unsupportedType(tensor, namesOf(floatTypes));
     if (!matrixTypes.has(tensor.type)) throw this.#unsupportedType(tensor, namesOf(matrixTypes));
-    return { name: tensor.name, tensor, firstRow: 0, rows, columns, filled, transposed, ...this.#limits(name) };
+    return { name: tensor.name, tensor, firstRow: 0, rows, columns, filled, transposed, ...this.#clamp(name) };
   }
 
   /**
@@ -152,7 +152,7 @@ export class GraphTensors {
   matrix(name: string, rows: number, columns: number, biasOf = name): Matrix {
     const tensor = this.#values(name, [columns, rows]);
     const bias = this.#bias(biasOf, [rows]);
-    return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias, ...this.#limits(tensor.name) };
+    return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias, ...this.#clamp(tensor.name) };
   }
 
   /**
@@ -170,6 +170,18 @@ export class GraphTensors {
       const own = biasesOf[i];
       const bias = shared ?? (own === undefined ? null : this.#bias(own, [rows]));
       return { name: `${tensor.name} from row ${firstRow}`, tensor, firstRow, rows, columns, bias };
+    });
+  }
+
+  /**
+   * Returns several parts of a tensor as matrices of `rows` rows, each from one of `firstRows` on. All dimensions but the first count as
+   * rows.
+   */
+  parts(name: string, shape: readonly number[], firstRows: readonly number[], rows: number): Matrix[] {
+    const tensor = this.#values(name, shape);
+    const columns = shape[0] as number;
+    return firstRows.map((firstRow) => {
+      return { name: `${tensor.name} from row ${firstRow}`, tensor, firstRow, rows, columns, bias: null };
     });
   }
 
@@ -225,13 +237,13 @@ export class GraphTensors {
     }
   }
 
-  /** Returns the limits of the matrix whose tensor is `name`, if the file has some. */
-  #limits(name: string): { readonly limits?: Limits } {
+  /** Returns the clamp ranges of the matrix whose tensor is `name`, if the file has them. */
+  #clamp(name: string): { readonly clamp?: ClampRanges } {
     const prefix = name.replace(/\.weight$/, "");
     if (!this.#table.tensors.has(`${prefix}.input_max`)) return {};
-    const limit = (part: string) => this.#floats(`${prefix}.${part}`, [1]);
-    const [inputLeast, inputMost] = [limit("input_min"), limit("input_max")];
-    return { limits: { inputLeast, inputMost, outputLeast: limit("output_min"), outputMost: limit("output_max") } };
+    const bound = (part: string) => this.#floats(`${prefix}.${part}`, [1]);
+    const [inputMin, inputMax] = [bound("input_min"), bound("input_max")];
+    return { clamp: { inputMin, inputMax, outputMin: bound("output_min"), outputMax: bound("output_max") } };
   }
 
   #bias(name: string, shape: readonly number[]): TensorInfo | null {

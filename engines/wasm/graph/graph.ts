@@ -3,7 +3,7 @@
 // sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { AudioOuterLayers } from "../audio/audio-outer-layers.ts";
-import type { ConformerOuterLayers, ConvolutionStep, LocalAttentionStep } from "../audio/conformer/steps.ts";
+import type { ConformerOuterLayers, ConvolutionModuleStep, LocalAttentionStep } from "../audio/conformer/steps.ts";
 import type { VisionOuterLayers } from "../vision/vision-outer-layers.ts";
 import type {
   Architecture,
@@ -33,7 +33,7 @@ export type GraphStep =
   | FeedForwardGraphStep
   | ExpertsGraphStep
   | LocalAttentionStep
-  | ConvolutionStep;
+  | ConvolutionModuleStep;
 
 /** Parameters of attention, without its matrices. */
 export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
@@ -41,7 +41,7 @@ export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | 
   readonly postNorm: Norm | null;
   /** Whether a token attends only to the tokens of its own window of the image (PassDescriptor.windowCount). */
   readonly inWindows: boolean;
-  /** Index of a rope that rotates the floats of a head after those that `rope` rotates; absent = they are not rotated. */
+  /** Index of the rope of the second half of each head; absent = `rope` is that of the whole head. */
   readonly secondRope?: number;
   /** true: each head of the values is normed, by an RMS norm without weights. */
   readonly normsValues?: boolean;

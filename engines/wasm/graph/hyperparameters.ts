@@ -13,7 +13,7 @@ const maxHeads = 4096;
 const maxHeadLength = 4096;
 const maxExperts = 1024;
 /** Maximum number of floats in a head, limited by the attention kernel's scratch memory. */
-const longestHead = 512;
+export const longestHead = 512;
 const maxWidth = 1024 * 1024;
 const epsilonKeys = { rms: "attention.layer_norm_rms_epsilon", layer: "attention.layer_norm_epsilon" };
 

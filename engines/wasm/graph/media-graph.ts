@@ -4,6 +4,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { Graph } from "./graph.ts";
 import { GraphTensors } from "./graph-tensors.ts";
+import { longestHead } from "./hyperparameters.ts";
 import type { Rope } from "./ropes.ts";
 import type { Activation, Hyperparameters } from "./shape.ts";
 
@@ -42,11 +43,10 @@ export function mediaTensors(table: TensorTable, readElsewhere: readonly string[
 
 /** Throws `unsupported` if the kernels cannot compute heads of this length. */
 export function checkHeads(media: "image" | "audio", { width, heads }: Pick<MediaShape, "width" | "heads">): void {
-  if (width % heads === 0 && (width / heads) % 4 === 0) return;
-  const found = `${heads} heads of ${width / heads} floats`;
-  throw new ServerError("unsupported", `the ${media} encoder has ${found}; expected a multiple of 4 floats`, {
-    param: "mmproj",
-  });
+  const length = width / heads;
+  if (length % 4 === 0 && length <= longestHead) return;
+  const message = `the ${media} encoder has ${heads} heads of ${length} floats; expected a multiple of 4, at most ${longestHead}`;
+  throw new ServerError("unsupported", message, { param: "mmproj" });
 }
 
 /** Returns the hyperparameters of an image or audio encoder, which has no vocabulary and no sliding windows. */

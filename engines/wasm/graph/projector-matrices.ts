@@ -17,7 +17,11 @@ interface EncoderOuterLayers {
 export function projectorMatrices({ vision, audio, conformer }: EncoderOuterLayers): Matrix[] {
   if (conformer) {
     const { subsampling, output, embedder } = conformer;
-    return [...(subsampling ? [subsampling.second, subsampling.input] : []), ...(output ? [output] : []), embedder];
+    return [
+      ...(subsampling ? [subsampling.secondConvolution, subsampling.inputProjection] : []),
+      ...(output ? [output] : []),
+      embedder,
+    ];
   }
   const steps = vision ? visionSteps(vision) : (audio?.projector ?? []);
   const matrices = steps.flatMap((step) => (step.kind === "matrix" ? [step.matrix] : []));

@@ -1,7 +1,14 @@
 // Weight lists: the matrices of a graph, the vectors of its norms, and the parts of them that one thread holds.
 // thread-memory.ts assigns addresses to the weights; weights.ts loads them.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
-import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
+import {
+  type DividedGraph,
+  type DividedStep,
+  type PartitionPlan,
+  type Piece,
+  rowPositionsOf,
+  type Share,
+} from "../plan/partition-plan.ts";
 import { resamplerOf, visionSteps } from "../vision/vision-outer-layers.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
@@ -13,7 +20,7 @@ import { projectorMatrices } from "./projector-matrices.ts";
  */
 export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   const steps = divided.layers.flat().flatMap((step) => stepShares(step));
-  const { positions, tokenType, scoring, dense, projector, resampler, secondEmbedding } = divided;
+  const { positions, rowPositions, tokenType, scoring, dense, projector, resampler, secondEmbedding } = divided;
   const second = secondEmbedding ? [secondEmbedding] : [];
   const attended = resampler ? [resampler.query, resampler.key, resampler.value] : [];
   const shared = [divided.embedding, ...second, ...steps, ...projector, ...attended, divided.output].map(
@@ -22,6 +29,7 @@ export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   const undivided = [
     resampler?.queries,
     positions,
+    rowPositions,
     tokenType,
     ...(thread === 0 ? [...dense, scoring.dense, scoring.output] : []),
   ];
@@ -40,7 +48,16 @@ export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
   const attended = resampler ? [resampler.queries, resampler.query, resampler.key, resampler.value] : [];
   const pooled = [...pooling.dense, pooling.head?.dense, pooling.head?.output];
   const projector = [...projectorMatrices(graph), ...attended];
-  const ends = [embedding, vision?.secondEmbedding, positions, tokenType, output, ...pooled, ...projector];
+  const ends = [
+    embedding,
+    vision?.secondEmbedding,
+    positions,
+    rowPositionsOf({ vision }),
+    tokenType,
+    output,
+    ...pooled,
+    ...projector,
+  ];
   return [...ends.filter((matrix) => !!matrix), ...layers.flat().flatMap(stepMatrices), ...(mixture?.classifier ?? [])];
 }
 
@@ -56,21 +73,21 @@ function stepMatrices(step: GraphStep): Matrix[] {
     case "experts":
       return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
     case "localAttention":
-      return [step.query, step.key, step.value, step.output, step.distance];
-    case "convolution":
-      return [step.gated, step.output];
+      return [step.query, step.key, step.value, step.output, step.relativePosition];
+    case "convolutionModule":
+      return [step.pointwise, step.output];
   }
 }
 
-/** Returns all tensors of floats that every thread holds whole: weights of norms, limits of matrices, and other vectors. */
+/** Returns all tensors of floats that every thread holds whole: weights of norms, clamp ranges of matrices, and other vectors. */
 export function vectors(plan: PartitionPlan): TensorInfo[] {
   const { embeddingNorm, outputNorm, layers, pooling, vision, audio, conformer } = plan.graph;
-  const limits = matrices(plan).flatMap((matrix) => Object.values(matrix.limits ?? {}) as TensorInfo[]);
-  const own = [vision?.classEmbedding, vision?.rowEnd, ...limits];
+  const ranges = matrices(plan).flatMap((matrix) => Object.values(matrix.clamp ?? {}) as TensorInfo[]);
+  const own = [vision?.classEmbedding, vision?.rowEnd, ...ranges];
   const audioNorms = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
   const steps = vision ? visionSteps(vision) : [];
   const projected = steps.map((step) => ("norm" in step ? step.norm : null));
-  const scales = steps.flatMap((step) => (step.kind === "scale" ? [step.shift, step.scale] : []));
+  const scales = steps.flatMap((step) => (step.kind === "standardise" ? [step.mean, step.scale] : []));
   const norms = [
     vision?.patchNorm,
     vision?.hiddenNorm,
@@ -80,7 +97,7 @@ export function vectors(plan: PartitionPlan): TensorInfo[] {
     ...layers.flat().flatMap(stepNorms),
     ...projected,
   ];
-  const ofConformer = [
+  const conformerVectors = [
     ...(conformer?.subsampling?.norms ?? []),
     conformer?.embedderNorm,
     ...layers.flat().flatMap(stepVectors),
@@ -89,7 +106,7 @@ export function vectors(plan: PartitionPlan): TensorInfo[] {
     ...own,
     ...scales,
     ...audioNorms,
-    ...ofConformer,
+    ...conformerVectors,
     ...norms.flatMap((norm) => [norm?.weight, norm?.bias]),
   ].filter((tensor) => !!tensor);
 }
@@ -107,7 +124,7 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
       return [];
     case "localAttention":
       return [step.postNorm];
-    case "convolution":
+    case "convolutionModule":
       return [step.norm];
   }
 }
@@ -115,7 +132,7 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
 /** Returns the vectors of a step that are not weights of a norm. */
 function stepVectors(step: GraphStep): (TensorInfo | null)[] {
   if (step.kind === "localAttention") return [step.queryScale, step.keyScale];
-  return step.kind === "convolution" ? [step.kernel] : [];
+  return step.kind === "convolutionModule" ? [step.kernel] : [];
 }
 
 /**
@@ -134,8 +151,8 @@ export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
     case "experts":
       return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
     case "localAttention":
-      return [step.input, step.output, step.distance];
-    case "convolution":
-      return [step.gated, step.output];
+      return [step.input, step.output, step.relativePosition];
+    case "convolutionModule":
+      return [step.pointwise, step.output];
   }
 }

@@ -11,7 +11,7 @@ export { addAdapters, reduceAdapters } from "./adapters";
 export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention/attention";
 export { useWideDot } from "./block-quants/block-quants";
 export { probeAddDot, probeDot, probeLookUp, probePairDot, probeReadAll } from "./probes";
-export { addRows, addScaledRow, addVector, copyRows, limitRows, scaleColumns, scaleRows } from "./rows";
+export { addRows, addScaledRow, addVector, clampRows, copyRows, scaleColumns, scaleRows } from "./rows";
 export { layerNorm, rmsNorm, rope } from "./dense/vectors";
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {

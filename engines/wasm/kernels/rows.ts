@@ -59,22 +59,22 @@ export function scaleRows(x: usize, stride: i32, n: i32, columns: i32, factor: f
 }
 
 /**
- * Computes target[i][c] = source[i][c], limited to the range from the float at the address `least` to the float at the address
- * `most`, for n rows of `columns` floats. `target` may equal `source`.
+ * Computes target[i][c] = source[i][c], clamped to the range from the float at the address `low` to the float at the address
+ * `high`, for n rows of `columns` floats. `target` may equal `source`.
  */
-export function limitRows(
-  source: usize, sourceStride: i32, target: usize, targetStride: i32, n: i32, columns: i32, least: usize, most: usize,
+export function clampRows(
+  source: usize, sourceStride: i32, target: usize, targetStride: i32, n: i32, columns: i32, low: usize, high: usize,
 ): void {
   const bytes = <usize>columns << 2;
   const vectorBytes = bytes & ~15;
-  const lows = v128.load32_splat(least);
-  const highs = v128.load32_splat(most);
+  const lows = v128.load32_splat(low);
+  const highs = v128.load32_splat(high);
   for (let i = 0; i < n; i++) {
     for (let at: usize = 0; at < vectorBytes; at += 16) {
       v128.store(target + at, f32x4.min(f32x4.max(v128.load(source + at), lows), highs));
     }
     for (let at = vectorBytes; at < bytes; at += 4) {
-      store<f32>(target + at, min<f32>(max<f32>(load<f32>(source + at), load<f32>(least)), load<f32>(most)));
+      store<f32>(target + at, min<f32>(max<f32>(load<f32>(source + at), load<f32>(low)), load<f32>(high)));
     }
     source += <usize>sourceStride << 2;
     target += <usize>targetStride << 2;

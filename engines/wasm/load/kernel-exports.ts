@@ -103,18 +103,18 @@ export interface KernelExports {
   ): void;
   addRows(source: number, sourceStride: number, target: number, targetStride: number, n: number, columns: number): void;
   /**
-   * Computes target[i][c] = source[i][c], limited to the range from the float at the address `least` to the float at the address
-   * `most`, for n rows of `columns` floats. `target` may equal `source`.
+   * Computes target[i][c] = source[i][c], clamped to the range from the float at the address `low` to the float at the address
+   * `high`, for n rows of `columns` floats. `target` may equal `source`.
    */
-  limitRows(
+  clampRows(
     source: number,
     sourceStride: number,
     target: number,
     targetStride: number,
     n: number,
     columns: number,
-    least: number,
-    most: number,
+    low: number,
+    high: number,
   ): void;
   /** Computes x[i][c] += vector[c], for n rows of `count` floats. */
   addVector(x: number, stride: number, n: number, vector: number, count: number): void;

@@ -3,13 +3,14 @@
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { MediaGraph } from "../graph/media-graph.ts";
 import { Passes } from "../pass/passes.ts";
-import type { PartitionPlan } from "../plan/partition-plan.ts";
+import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
 import type { ComputeThread } from "../threads/compute-thread.ts";
 import { HelperThread } from "../threads/helper-thread.ts";
 import { allocateShared } from "../threads/shared-blocks.ts";
+import { layOut } from "../threads/thread-memory.ts";
 import { tensorBytes } from "./fit.ts";
-import { loadKernels } from "./kernel-module.ts";
+import { createMemory, instantiateKernels, loadKernels } from "./kernel-module.ts";
 import { loadThreads } from "./load-threads.ts";
 
 /** KV type F32. A smaller type is not needed, because keys and values are discarded after their layer. */
@@ -48,6 +49,8 @@ export class MediaEncoder {
         adapterRank: 0,
         mixture: null,
       };
+      // Throws for sizes that no thread's memory can have, before anything is allocated.
+      layOut(plan, divideGraph(plan), instantiateKernels(kernels, createMemory(1)), 0);
       const shared = allocateShared(plan, 0, null);
       const { leader } = await loadThreads(plan, kernels, shared, helpers, tensorBytes(table), () => undefined);
       return new MediaEncoder(leader, helpers);

@@ -13,6 +13,8 @@ import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
 const f32 = 0;
+/** Names of clamp ranges, which may be infinite. */
+const clampRange = /\.(?:input|output)_(?:min|max)$/;
 /**
  * Maximum size in bytes of a tensor of frequency factors. Such a tensor has one factor per rotated pair, and a head has
  * only a few hundred floats.
@@ -125,7 +127,8 @@ function loadRowValues(reader: Reader, { matrix, firstRow, rows }: Piece, values
 function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: number, count: number): void {
   const bytes = count * Float32Array.BYTES_PER_ELEMENT;
   reader.read(tensor, from, target, bytes);
-  if (!reader.floats(target, bytes).every(Number.isFinite)) throw notFinite(reader, tensor, 0);
+  const isValid = clampRange.test(tensor.name) ? (value: number) => !Number.isNaN(value) : Number.isFinite;
+  if (!reader.floats(target, bytes).every(isValid)) throw notFinite(reader, tensor, 0);
 }
 
 /**

@@ -19,7 +19,7 @@ const corners = [
 
 export interface EmbeddingTableParts extends Pick<StepParts, "plan" | "kernels" | "norms" | "at"> {
   readonly pass: PassDescriptor;
-  readonly tables: Pick<DividedGraph, "positions" | "tokenType">;
+  readonly tables: Pick<DividedGraph, "positions" | "rowPositions" | "tokenType">;
   readonly norm: Norm | null;
   /** View of the thread's memory. */
   readonly floats: Float32Array;
@@ -54,20 +54,20 @@ export class EmbeddingTables {
   #readPositions(table: Share): void {
     const { plan, at, pass } = this.#parts;
     const rowBytes = plan.shape.width * floatBytes;
-    const square = plan.graph.vision?.positionTable ?? null;
-    if (square?.spread === "linear") {
-      this.#interpolatePositions(table, square.side);
+    const positionTable = plan.graph.vision?.positionTable ?? null;
+    if (positionTable?.lookup === "linear") {
+      this.#interpolatePositions(table, positionTable.side);
       return;
     }
-    if (square?.spread === "sum") {
-      this.#sumPositions(table, square.side);
+    if (positionTable?.lookup === "sum") {
+      this.#sumPositions(table);
       return;
     }
     for (let row = 0; row < pass.rowCount; row++) {
       const firstToken = pass.row(row, rowField.firstToken);
       const firstPosition = pass.row(row, rowField.firstPosition);
       for (let i = 0; i < pass.row(row, rowField.length); i++) {
-        const position = square === null ? firstPosition + i : this.#bucketOf(i, square.side);
+        const position = positionTable === null ? firstPosition + i : this.#bucketOf(i, positionTable.side);
         this.#readRow(table, position, at.input + (firstToken + i) * rowBytes);
       }
     }
@@ -113,19 +113,20 @@ export class EmbeddingTables {
     }
   }
 
-  /** Writes for each patch the sum of the table's row for its column, and the row for its row of the tile, which come after the columns. */
-  #sumPositions(table: Share, columns: number): void {
-    const { plan, kernels, at, pass } = this.#parts;
+  /** Writes the sum of the positions of each patch's column and row. */
+  #sumPositions(columns: Share): void {
+    const { plan, kernels, at, pass, tables } = this.#parts;
     const { width } = plan.shape;
     for (let patch = 0; patch < pass.tokenCount; patch++) {
       const to = at.input + patch * width * floatBytes;
-      this.#readRow(table, patch % pass.patchColumns, to);
-      this.#readRow(table, columns + Math.floor(patch / pass.patchColumns), at.joined);
+      this.#readRow(columns, patch % pass.patchColumns, to);
+      this.#readRow(tables.rowPositions, Math.floor(patch / pass.patchColumns), at.joined);
       kernels.addRows(at.joined, width, to, width, 1, width);
     }
   }
 
-  #readRow({ pieces: [piece] }: Share, row: number, out: number): void {
+  #readRow(table: Share | null, row: number, out: number): void {
+    const piece = table?.pieces[0];
     if (!piece) return;
     const { plan, kernels, at } = this.#parts;
     const { name, tensor } = piece.matrix;

@@ -42,7 +42,7 @@ export class Experts implements StepRunner<DividedExperts> {
     products.gather(step.up, n * this.#used);
     products.join(step.up, n * this.#used);
     this.#leave(step, n);
-    products.addToHidden(step.down, n, null, first);
+    products.addToHidden(step.down, n, null, 1, first);
   }
 
   #route({ router, normalised }: DividedExperts, x: number, n: number): void {

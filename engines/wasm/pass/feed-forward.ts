@@ -18,7 +18,7 @@ export class FeedForward implements StepRunner<DividedFeedForward> {
     products.join(up, n);
     const inner = { site: site + 1, x: at.joined, columns: plan.shape.feedForward, n };
     multiplyAtSite(this.#parts, products.own(down), inner, products.ownSlab);
-    products.addToHidden(down, n, postNorm, 0, factor);
+    products.addToHidden(down, n, postNorm, factor);
   }
 
   /**

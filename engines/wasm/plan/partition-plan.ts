@@ -1,7 +1,7 @@
 // Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the
 // threads. Only arithmetic over plain data: every thread computes the same division from the same plan.
 
-import type { ConvolutionRules, LocalAttentionRules } from "../audio/conformer/steps.ts";
+import type { ConvolutionModuleRules, LocalAttentionRules } from "../audio/conformer/steps.ts";
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
@@ -122,7 +122,7 @@ export type DividedStep =
   | DividedFeedForward
   | DividedExperts
   | DividedLocalAttention
-  | DividedConvolution;
+  | DividedConvolutionModule;
 
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
@@ -170,12 +170,12 @@ export interface DividedLocalAttention extends LocalAttentionRules {
   /** Shares of queries, keys and values. */
   readonly input: readonly Share[];
   readonly output: readonly Share[];
-  readonly distance: readonly Share[];
+  readonly relativePosition: readonly Share[];
 }
 
-export interface DividedConvolution extends ConvolutionRules {
-  readonly kind: "convolution";
-  readonly gated: readonly Share[];
+export interface DividedConvolutionModule extends ConvolutionModuleRules {
+  readonly kind: "convolutionModule";
+  readonly pointwise: readonly Share[];
   readonly output: readonly Share[];
 }
 
@@ -184,6 +184,8 @@ export interface DividedGraph {
   readonly layers: readonly (readonly DividedStep[])[];
   /** Tables whose rows are added to the embedding. Every thread has the whole tables; null = none. */
   readonly positions: Share | null;
+  /** Table of the positions of rows of a tile, if it is apart from that of columns. */
+  readonly rowPositions: Share | null;
   readonly tokenType: Share | null;
   /** Shares of the output matrix; the shares are empty if the model has no logits. */
   readonly output: readonly Share[];
@@ -235,6 +237,7 @@ export function divideGraph({
   return {
     embedding: whole(graph.embedding),
     positions: undivided(graph.positions),
+    rowPositions: undivided(rowPositionsOf(graph)),
     tokenType: undivided(graph.tokenType),
     layers,
     output: graph.output ? whole(graph.output) : Array<Share>(threads).fill({ pieces: [], stride: 0 }),
@@ -246,6 +249,12 @@ export function divideGraph({
     projector: projectorMatrices(graph).map(whole),
     resampler: divideResampler(graph, threads),
   };
+}
+
+/** Returns the table of the positions of rows of a tile; null if there is none apart from that of columns. */
+export function rowPositionsOf({ vision }: Pick<Graph, "vision">): Matrix | null {
+  const table = vision?.positionTable;
+  return table?.lookup === "sum" ? table.rows : null;
 }
 
 function divideResampler({ vision }: Graph, threads: number): DividedResampler | null {
@@ -280,11 +289,11 @@ function divideStep(step: GraphStep, site: number, { headLength }: Hyperparamete
       return { ...rules, router: whole(router), gate: gate && whole(gate), up: whole(up), down: whole(down) };
     }
     case "localAttention": {
-      const { query, key, value, output, distance, ...rules } = step;
+      const { query, key, value, output, relativePosition, ...rules } = step;
       const input = divide([query, key, value], rowGrain, threads);
-      return { ...rules, input, output: whole(output), distance: whole(distance) };
+      return { ...rules, input, output: whole(output), relativePosition: whole(relativePosition) };
     }
-    case "convolution":
-      return { ...step, gated: whole(step.gated), output: whole(step.output) };
+    case "convolutionModule":
+      return { ...step, pointwise: whole(step.pointwise), output: whole(step.output) };
   }
 }

@@ -18,7 +18,7 @@ export class AllGather {
   #half = 0;
 
   static bufferBytes(threads: number, slabBytes: number): number {
-    return 2 * threads * slabBytes;
+    return threads === 1 ? 0 : 2 * threads * slabBytes;
   }
 
   constructor(group: ThreadGroup, at: Slabs, bytes: Uint8Array, gatherBuffer: SharedArrayBuffer) {

@@ -5,7 +5,7 @@ import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterSites } from "../adapters/sites.ts";
 import { AudioPass } from "../audio/audio-pass.ts";
 import { ConformerPass } from "../audio/conformer/conformer-pass.ts";
-import { Convolution } from "../audio/conformer/convolution.ts";
+import { ConvolutionModule } from "../audio/conformer/convolution-module.ts";
 import { LocalAttention } from "../audio/conformer/local-attention.ts";
 import type { Rope } from "../graph/ropes.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
@@ -67,7 +67,7 @@ export class ComputeThread {
   readonly #experts: Experts | null;
   /** Run the steps that only conformers have; null for all other models. */
   readonly #localAttention: LocalAttention | null;
-  readonly #convolution: Convolution | null;
+  readonly #convolutionModule: ConvolutionModule | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
   /**
@@ -123,7 +123,7 @@ export class ComputeThread {
     this.#ends = conformer ? new ConformerPass({ ...ends, conformer }) : encoder;
     const tokenParts = { ...parts, index, floats: this.#floats };
     this.#localAttention = conformer ? new LocalAttention(tokenParts) : null;
-    this.#convolution = conformer ? new Convolution(tokenParts) : null;
+    this.#convolutionModule = conformer ? new ConvolutionModule(tokenParts) : null;
   }
 
   #createMixture(values: SharedArrayBuffer | null) {
@@ -237,8 +237,8 @@ export class ComputeThread {
       case "localAttention":
         this.#localAttention?.run(step, n);
         return;
-      case "convolution":
-        this.#convolution?.run(step, n);
+      case "convolutionModule":
+        this.#convolutionModule?.run(step, n);
     }
   }
 

@@ -66,10 +66,10 @@ export interface ThreadMemory {
   /** Slabs: each thread's results of the current step. One slab per thread, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** Products with the matrix `up`, the second factor in a gated feed-forward. */
+  /** Products with the matrix `up`, the second factor in a gated feed-forward. Local attention uses it for its sinusoids. */
   readonly gated: number;
-  /** Input rows of a product, limited to the range of its matrix; 0 if no matrix has limits. */
-  readonly limited: number;
+  /** Clamped input rows of a product; 0 if no matrix clamps its inputs. */
+  readonly clamped: number;
   /** Input rows of one expert; 0 if the model has no experts. */
   readonly gathered: number;
   readonly logits: number;
@@ -98,7 +98,7 @@ export interface ThreadMemory {
  */
 export function slabBytes(plan: PartitionPlan, divided: DividedGraph): number {
   const { passTokens, shape } = plan;
-  const ofConformer = plan.graph.conformer ? divided.embedding : [];
+  const conformerShares = plan.graph.conformer ? divided.embedding : [];
   const widest = Math.max(
     shape.width,
     shape.heads * (shape.headLength + partialTail),
@@ -107,7 +107,7 @@ export function slabBytes(plan: PartitionPlan, divided: DividedGraph): number {
         .flat()
         .map(({ stride }) => stride),
     ),
-    ...[...divided.classifier, ...divided.projector, ofConformer].flat().map(({ stride }) => stride),
+    ...[...divided.classifier, ...divided.projector, conformerShares].flat().map(({ stride }) => stride),
     ...resamplerStrides(plan, divided),
     ...divided.dense.map(({ stride }) => stride),
   );
@@ -154,7 +154,7 @@ export function layOut(
   const classifier = plan.mixture?.classifier ?? [];
   const { vision, audio, conformer } = plan.graph;
   const projector = [...projectorMatrices(plan.graph), ...(conformer ? [plan.graph.embedding] : [])];
-  const patchFloats = inputRowFloats(plan);
+  const inputRowWidth = widestInputRow(plan);
   const resampler = vision && resamplerOf(vision.projector);
   const joinedWidth = Math.max(
     attentionWidth + 2 * shape.kvHeads * shape.headLength,
@@ -166,25 +166,19 @@ export function layOut(
   const expertLength = shape.experts?.feedForward ?? 0;
   const joinedFloats = Math.max(passTokens * joinedWidth, expertRows(shape, passTokens) * expertLength);
   const inner = [...classifier, ...plan.graph.pooling.dense].map(({ columns }) => columns);
-  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, patchFloats, ...inner);
+  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, inputRowWidth, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
   const types = new Set(matrices(plan).map(({ tensor }) => tensor.type));
-  const merged = vision
-    ? passTokens / vision.merge.side ** 2
-    : audio
-      ? passTokens / audio.stack
-      : conformer
-        ? passTokens
-        : 0;
+  const projected = projectedRows(plan);
   const widestProjected = Math.max(0, ...projector.map(({ columns }) => columns));
   const resampled = resampler?.key.columns ?? 0;
-  const limitedFloats = Math.max(0, ...matrices(plan).map(({ limits, columns }) => (limits ? columns : 0)));
+  const clampedFloats = Math.max(0, ...matrices(plan).map(({ clamp, columns }) => (clamp ? columns : 0)));
   // Memory for the rows between the two matrices of an audio projector.
-  const gatedFloats = audio ? Math.ceil((Math.ceil(merged) * widestProjected) / passTokens) : 0;
+  const gatedFloats = audio ? Math.ceil((projected * widestProjected) / passTokens) : 0;
   const preparedBytes = Math.max(
     ...[...types].flatMap((type) => [
       kernels.activationBytes(type, passTokens, widestInput),
-      kernels.activationBytes(type, Math.ceil(merged), widestProjected),
+      kernels.activationBytes(type, projected, widestProjected),
     ]),
   );
   const slab = slabBytes(plan, divided);
@@ -199,13 +193,13 @@ export function layOut(
     kvPageBytes,
     kvLayerBytes,
     hidden: rows(shape.width),
-    input: rows(Math.max(shape.width, attentionWidth, patchFloats, resampled, gatedFloats)),
+    input: rows(Math.max(shape.width, attentionWidth, inputRowWidth, resampled, gatedFloats)),
     prepared: arena.take(preparedBytes),
     joined: arena.take(joinedFloats * floatBytes),
     slabs: arena.take(slab * threads),
     slabBytes: slab,
     gated: arena.take(slab),
-    limited: limitedFloats > 0 ? rows(limitedFloats) : 0,
+    clamped: clampedFloats > 0 ? rows(clampedFloats) : 0,
     gathered: shape.experts ? rows(shape.width) : 0,
     logits: arena.take(maxOutputs * (divided.output[thread] as Share).stride * floatBytes),
     rotation: arena.take(rotationBytes * shape.ropes.length),
@@ -223,14 +217,24 @@ export function layOut(
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
-/** Returns the number of floats of the widest input row of the layers before those of an image or audio encoder; 0 for other models. */
-function inputRowFloats({ graph, inputFloats }: PartitionPlan): number {
+/** Returns the maximum number of rows that a projector makes embeddings of; 0 for text models. */
+function projectedRows({ graph, passTokens }: PartitionPlan): number {
+  const { vision, audio, conformer } = graph;
+  if (vision) return Math.ceil(passTokens / vision.merge.side ** 2);
+  if (audio) return Math.ceil(passTokens / audio.stack);
+  return conformer ? passTokens : 0;
+}
+
+/** Returns the number of floats of the widest input row before the layers (patch embedding, convolutions); 0 for text models. */
+function widestInputRow({ graph, inputFloats }: PartitionPlan): number {
   const { vision, audio, conformer, embedding } = graph;
   if (vision) return inputFloats;
   // A position of an audio encoder has two input rows, but only one of them is in memory at a time.
   if (audio) return Math.max(inputFloats / 2, audio.convolution.columns);
   const subsampling = conformer?.subsampling;
-  return subsampling ? Math.max(embedding.columns, subsampling.second.columns, subsampling.input.columns) : 0;
+  return subsampling
+    ? Math.max(embedding.columns, subsampling.secondConvolution.columns, subsampling.inputProjection.columns)
+    : 0;
 }
 
 /** Lays out a thread's memory for the resampler: keys and values of the thread's heads, and the page list. */
@@ -266,6 +270,12 @@ function elements({ shape }: TensorInfo): number {
 
 function tooLarge({ threads, pagesPerThread, graph }: PartitionPlan, bytes: number): ServerError {
   const gib = (bytes / 2 ** 30).toFixed(1);
+  if (graph.vision || graph.audio || graph.conformer) {
+    const message =
+      `the encoder of the projector file takes ${gib} GiB on each of ${threads} compute threads; a WebAssembly memory ends at ` +
+      "4 GiB: lower threads, or use a projector file with smaller images";
+    return new ServerError("unsupported", message, { param: "mmproj" });
+  }
   const settings = graph.isEncoder ? "max_num_batched_tokens" : "kv_cache or max_seqs";
   return new ServerError(
     "config_invalid",

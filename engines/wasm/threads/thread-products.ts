@@ -1,7 +1,7 @@
 // Thread products: multiplies one thread's rows of a matrix by the inputs of a pass, and gathers the results of all
 // threads. Used by compute-thread.ts and by the steps of its passes.
 
-import type { Limits, Matrix, Norm } from "../graph/graph-tensors.ts";
+import type { ClampRanges, Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { InputCollector } from "../pass/input-collector.ts";
@@ -11,6 +11,8 @@ import type { ThreadMemory } from "./thread-memory.ts";
 import type { ThreadNorms } from "./thread-norms.ts";
 
 const floatBytes = 4;
+/** Value of `preparedAs` for inputs that are in no activation format. */
+const notPrepared = -1;
 
 export interface ProductParts {
   readonly shape: Pick<Hyperparameters, "width" | "residualScale">;
@@ -48,29 +50,37 @@ export class ThreadProducts {
   }
 
   /**
-   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), applies the limits, adds the
+   * Multiplies n rows of `columns` floats at x by this thread's pieces (consecutive rows of the matrices), clamps the products, adds the
    * biases, applies the scales, and writes rows of share.stride floats at `out`. `preparedAs` is the activation format in which x is already
-   * prepared; -1 = not prepared. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
+   * prepared; notPrepared = in none. Returns the format in which x is prepared afterwards. `index` selects a matrix of a stack (experts).
    */
-  multiply(share: Share, x: number, columns: number, n: number, out: number, preparedAs = -1, index = 0): number {
+  multiply(
+    share: Share,
+    x: number,
+    columns: number,
+    n: number,
+    out: number,
+    preparedAs = notPrepared,
+    index = 0,
+  ): number {
     const { pieces, stride } = share;
     const { prepared, weights, biases, scales } = this.#at;
     this.collector?.add(share, x, n, index);
     let current = preparedAs;
     for (const { matrix, padded, slabColumn } of pieces) {
-      const { name, tensor, bias, scale, limits } = matrix;
+      const { name, tensor, bias, scale, clamp } = matrix;
       const { type } = tensor;
       const form = this.#kernels.activationForm(type);
-      if (limits) this.#prepareLimited(matrix, limits, x, columns, n);
+      if (clamp) this.#prepareClamped(matrix, clamp, x, columns, n);
       else if (form !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
-      current = limits ? -1 : form;
+      // After a clamp, `prepared` has the clamped rows, not x.
+      current = clamp ? notPrepared : form;
       const y = out + slabColumn * floatBytes;
       const ahead = index === 0 ? 0 : index * (this.#kernels.matrixBytes(type, padded, columns) >>> 0);
       this.#kernels.multiply(type, (weights.get(name) as number) + ahead, padded, columns, prepared, n, y, stride);
-      if (limits) {
-        const { outputLeast, outputMost } = limits;
-        const [least, most] = [weights.get(outputLeast.name) as number, weights.get(outputMost.name) as number];
-        this.#kernels.limitRows(y, stride, y, stride, n, padded, least, most);
+      if (clamp) {
+        const [min, max] = [weights.get(clamp.outputMin.name) as number, weights.get(clamp.outputMax.name) as number];
+        this.#kernels.clampRows(y, stride, y, stride, n, padded, min, max);
       }
       if (bias !== null) this.#kernels.addVector(y, stride, n, biases.get(name) as number, padded);
       if (scale) this.#kernels.scaleColumns(y, stride, n, scales.get(name) as number, padded);
@@ -78,12 +88,18 @@ export class ThreadProducts {
     return current;
   }
 
-  /** Prepares the inputs of a matrix that limits them. `x` stays unchanged, because other matrices may read it. */
-  #prepareLimited({ tensor }: Matrix, { inputLeast, inputMost }: Limits, x: number, columns: number, n: number): void {
-    const { limited, prepared, weights } = this.#at;
-    const [least, most] = [weights.get(inputLeast.name) as number, weights.get(inputMost.name) as number];
-    this.#kernels.limitRows(x, columns, limited, columns, n, columns, least, most);
-    this.#kernels.prepare(tensor.type, limited, columns, n, columns, prepared);
+  /** Prepares the clamped inputs of a matrix. `x` stays unchanged, because other matrices may read it. */
+  #prepareClamped(
+    { tensor }: Matrix,
+    { inputMin, inputMax }: ClampRanges,
+    x: number,
+    columns: number,
+    n: number,
+  ): void {
+    const { clamped, prepared, weights } = this.#at;
+    const [min, max] = [weights.get(inputMin.name) as number, weights.get(inputMax.name) as number];
+    this.#kernels.clampRows(x, columns, clamped, columns, n, columns, min, max);
+    this.#kernels.prepare(tensor.type, clamped, columns, n, columns, prepared);
   }
 
   /**
@@ -107,10 +123,10 @@ export class ThreadProducts {
   }
 
   /**
-   * Gathers the slabs and adds the results, multiplied by `factor`, to the hidden states of n tokens of the pass, from
-   * `firstToken` on. If `postNorm` is given, it is applied to the results before they are added.
+   * Gathers the slabs and adds the results to the hidden states of n tokens of the pass, from `firstToken` on. Before that, it
+   * norms the results by `postNorm` unless it is null, and multiplies them by `factor`.
    */
-  addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0, factor = 1): void {
+  addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, factor = 1, firstToken = 0): void {
     const { width } = this.#shape;
     const scale = this.#shape.residualScale * factor;
     const { joined, slabs, slabBytes } = this.#at;

@@ -27,8 +27,8 @@ const computedPositions = "resampler.pos_embed_k";
  */
 export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const { table, sizes } = file;
-  const ofAudio = [...table.tensors.keys()].filter((name) => isAudioTensor(name));
-  const tensors = mediaTensors(table, [computedPositions, ...ofAudio]);
+  const audioTensors = [...table.tensors.keys()].filter((name) => isAudioTensor(name));
+  const tensors = mediaTensors(table, [computedPositions, ...audioTensors]);
   const { width, heads, patches, layers } = sizes;
   const { projector } = file.rules;
   const isSquares = projector === "gemma4uv";
@@ -37,7 +37,7 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   const norm = (name: string) => tensors.norm(name, true, [width]);
   const hasClass = has("v.class_embd");
   const tokens = Math.max(patches + (hasClass ? 1 : 0), sizes.queries);
-  const positionTable = positionTableOf(file);
+  const positionTable = positionTableOf(tensors, file);
   const pixels = 3 * sizes.patchSize ** 2;
   const patchShape = isSquares ? [pixels, width] : [sizes.patchSize, sizes.patchSize, 3, width];
   const patchFilled = { rows: width, columns: pixels };
@@ -50,7 +50,7 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
     pairing: projector === "pixtral" ? "neighbours" : "halves",
     normKind: hasRmsNorms(projector, sizes) ? "rms" : "layer",
     embedding: patch,
-    positions: positionsOf(tensors, positionTable, ropes.length > 0 ? 0 : tokens, width),
+    positions: positionsOf(tensors, positionTable, ropes.length > 0 ? null : tokens, width),
     embeddingNorm: isSquares ? norm("v.patch_norm.3") : has("v.pre_ln.weight") ? norm("v.pre_ln") : null,
     outputNorm: outputNorm(tensors, projector, width),
     layers: found.map(({ steps }) => steps),
@@ -75,35 +75,41 @@ export function buildVisionGraph(file: ProjectorFile): MediaGraph {
   return { graph, shape, tokens, rows: 1 + maxWindows(sizes), inputFloats: patch.columns };
 }
 
-/** Returns the matrix of positions; null if there is none. `positions`: number of positions if the table is for tiles of one size. */
+/** Returns the matrix of positions; null if there is none. `count`: number of positions if tiles have one size; null = no positions. */
 function positionsOf(
   tensors: GraphTensors,
   table: VisionOuterLayers["positionTable"],
-  positions: number,
+  count: number | null,
   width: number,
 ): Matrix | null {
   const name = "v.position_embd";
-  if (table === null) return positions === 0 ? null : tensors.matrix(name, positions, width);
-  const { side, spread } = table;
-  if (spread !== "sum") return tensors.matrix(name, side ** 2, width);
-  return tensors.paddedTensor(`${name}.weight`, [width, side, 2], { rows: 2 * side, columns: width });
+  if (table === null) return count === null ? null : tensors.matrix(name, count, width);
+  return table.lookup === "sum" ? table.columns : tensors.matrix(name, table.side ** 2, width);
 }
 
 /** Returns the position table of models with tiles of any size. Throws `model_file_invalid` if the table of the file does not fit. */
-function positionTableOf({ rules, sizes, table }: ProjectorFile): VisionOuterLayers["positionTable"] {
-  if (rules.projector === "resampler") return { side: minicpmBuckets, spread: "nearest" };
-  const isSum = rules.projector === "gemma4v" || rules.projector === "gemma4uv";
-  if (rules.projector !== "qwen3vl_merger" && !isSum) return null;
-  const positions = table.tensors.get("v.position_embd.weight")?.shape[1] ?? 0;
-  if (isSum) {
-    // The longest side of a tile: that of a tile with one row of embeddings.
+function positionTableOf(
+  tensors: GraphTensors,
+  { rules, sizes, table }: ProjectorFile,
+): VisionOuterLayers["positionTable"] {
+  if (rules.projector === "resampler") return { side: minicpmBuckets, lookup: "nearest" };
+  const stored = table.tensors.get("v.position_embd.weight")?.shape[1];
+  if (rules.projector === "gemma4v" || rules.projector === "gemma4uv") {
+    // The longest side of a tile: that of a tile with one row of embeddings. Further positions are not used.
     const longest = sizes.patches / sizes.mergeSide;
-    if (positions >= longest) return { side: positions, spread: "sum" };
+    const positions = stored ?? longest;
+    if (positions >= longest) {
+      const shape = [sizes.width, positions, 2];
+      const [columns, rows] = tensors.parts("v.position_embd", shape, [0, positions], longest) as [Matrix, Matrix];
+      return { lookup: "sum", columns, rows };
+    }
     const message = `v.position_embd.weight has ${positions} positions per side; expected at least ${longest}: fetch the file again`;
     throw new ServerError("model_file_invalid", message, { param: "mmproj" });
   }
+  if (rules.projector !== "qwen3vl_merger") return null;
+  const positions = stored ?? 0;
   const side = Math.sqrt(positions);
-  if (Number.isInteger(side) && side >= 2) return { side, spread: "linear" };
+  if (Number.isInteger(side) && side >= 2) return { side, lookup: "linear" };
   const message = `v.position_embd.weight has ${positions} positions; expected the square of a whole number above 1: fetch the file again`;
   throw new ServerError("model_file_invalid", message, { param: "mmproj" });
 }
@@ -137,13 +143,18 @@ function mergeKind(projector: ProjectorKind): VisionOuterLayers["merge"]["kind"]
 
 /**
  * Returns the ropes of the layers. The first half of the rotated pairs is rotated by the patch's row, the second half by its column. In
- * Qwen, both halves have the same frequencies. In Pixtral, the frequencies alternate between rows and columns. In Gemma 4, the first half of
- * a head has a rope by the patch's column, and the second half has another one by its row.
+ * Qwen, both halves have the same frequencies. In Pixtral, the frequencies alternate between rows and columns. In Gemma 4, one
+ * rope rotates the first half of a head by the column, and another one the second half by the row.
  */
 function ropesOf(projector: ProjectorKind, headLength: number): Rope[] {
   if (projector === "gemma4v") {
     const frequencies = plainFrequencies(gemma4RopeBase, headLength / 4);
-    return [2, 1].map((axis) => ({ frequencies, magnitude: 1, axes: new Uint8Array(headLength / 4).fill(axis) }));
+    const [row, column] = [1, 2];
+    return [column, row].map((axis) => ({
+      frequencies,
+      magnitude: 1,
+      axes: new Uint8Array(headLength / 4).fill(axis),
+    }));
   }
   const isPixtral = projector === "pixtral";
   if (!isPixtral && mergeKind(projector) !== "adjacent") return [];
@@ -171,7 +182,7 @@ function layerSteps(
   tensors: GraphTensors,
   { rules, sizes }: ProjectorFile,
   layer: number,
-  ropes: number,
+  ropeCount: number,
 ): { readonly steps: GraphStep[]; readonly feedForward: number } {
   const { width, heads, activation, feedForward, windows } = sizes;
   const isGemma4 = rules.projector === "gemma4v";
@@ -186,15 +197,16 @@ function layerSteps(
   ) as [Matrix, Matrix, Matrix];
   const attention: AttentionGraphStep = {
     kind: "attention",
-    ...{ query, key, value, norms: headNorms(tensors, prefix, width, width / heads), softcap: 0 },
+    ...{ query, key, value, norms: headNorms(tensors, prefix, isGemma4 ? null : width, width / heads), softcap: 0 },
     postNorm: postNorm("attn_post_norm"),
-    rope: ropes > 0 ? 0 : null,
-    ...(ropes > 1 && { secondRope: 1 }),
+    rope: ropeCount > 0 ? 0 : null,
+    ...(ropeCount > 1 && { secondRope: 1 }),
     normsValues: isGemma4,
     inWindows: windows !== null && (layer + 1) % windows.interval !== 0,
     output: scaled(tensors, `${prefix}ls1.weight`, tensors.matrix(`${prefix}attn_out`, width, width)),
     behind: Number.POSITIVE_INFINITY,
     ahead: Number.POSITIVE_INFINITY,
+    // The norms of Gemma 4's queries and keys contain the scale.
     scale: isGemma4 ? 1 : 1 / Math.sqrt(width / heads),
   };
   const feed = {
@@ -210,11 +222,17 @@ function layerSteps(
   return { steps, feedForward: feed.up.rows };
 }
 
-/** Returns the norms of queries and keys, applied to all heads of a token as one row or to each head; null if the file has none. */
-function headNorms(tensors: GraphTensors, prefix: string, width: number, headLength: number): HeadNorms | null {
+/**
+ * Returns the norms of queries and keys, applied to all heads of a token as one row or to each head; null if the file has none. `width`: null =
+ * only norms of each head are known.
+ */
+function headNorms(tensors: GraphTensors, prefix: string, width: number | null, headLength: number): HeadNorms | null {
   if (!tensors.has(`${prefix}attn_q_norm`)) return null;
-  const norm = (name: string) => tensors.norm(prefix + name, true, [width], [headLength]);
-  const [query, key] = [norm("attn_q_norm"), norm("attn_k_norm")];
+  const shapes = [...(width === null ? [] : [[width]]), [headLength]];
+  const [query, key] = ["attn_q_norm", "attn_k_norm"].map((name) => tensors.norm(prefix + name, true, ...shapes)) as [
+    Norm,
+    Norm,
+  ];
   return { query, key, span: query.weight.shape[0] === width ? "row" : "head" };
 }
 
@@ -266,7 +284,7 @@ function projectorSteps(tensors: GraphTensors, { rules, sizes, table }: Projecto
     case "gemma4v": {
       const vector = (name: string) => (table.tensors.has(name) ? tensors.vector(name, width) : null);
       return [
-        { kind: "scale", factor: Math.sqrt(width), shift: vector("v.std_bias"), scale: vector("v.std_scale") },
+        { kind: "standardise", factor: Math.sqrt(width), mean: vector("v.std_bias"), scale: vector("v.std_scale") },
         { kind: "norm", of: "rms", epsilon, norm: null },
         { kind: "matrix", matrix: matrix("mm.input_projection", length, width), activation: null },
       ];

@@ -5,20 +5,21 @@ import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation } from "../graph/shape.ts";
 
 /**
- * Step of the projector. "norm": a norm (`norm` null: its weights are 1). "scale": each row is multiplied by `factor`; then `shift` is
- * subtracted, and the result is multiplied by `scale`, float by float, unless they are null. "matrix": product with a matrix, plus its bias,
- * then an activation unless it is null.
+ * Step of the projector: a norm (an RMS norm without `norm` has the weights 1), a standardisation, a product with a matrix (plus its bias,
+ * then an activation unless it is null), or a resampler.
  */
 export type ProjectorStep =
-  | { readonly kind: "norm"; readonly norm: Norm | null; readonly of: "rms" | "layer"; readonly epsilon: number }
-  | ScaleStep
+  | { readonly kind: "norm"; readonly of: "layer"; readonly norm: Norm; readonly epsilon: number }
+  | { readonly kind: "norm"; readonly of: "rms"; readonly norm: Norm | null; readonly epsilon: number }
+  | StandardiseStep
   | { readonly kind: "matrix"; readonly matrix: Matrix; readonly activation: Activation | null }
   | ResamplerStep;
 
-export interface ScaleStep {
-  readonly kind: "scale";
+/** Computes (x * factor - mean) * scale for each float of a row; null = left out. */
+export interface StandardiseStep {
+  readonly kind: "standardise";
   readonly factor: number;
-  readonly shift: TensorInfo | null;
+  readonly mean: TensorInfo | null;
   readonly scale: TensorInfo | null;
 }
 
@@ -80,10 +81,13 @@ export interface VisionOuterLayers {
   /**
    * Position table for tiles of any size. Over a square table of `side` x `side` positions, the patches of a tile are spread evenly.
    * "nearest": each patch takes one position. "linear": each patch interpolates the four nearest positions; corner patches take the corner
-   * positions. "sum": the table has `side` columns, then `side` rows; each patch takes the sum of its column and its row. Null: the table
-   * has one position for each token.
+   * positions. "sum": there are two tables, and each patch takes the sum of the positions of its column and of its row. Null: the table has
+   * one position for each token.
    */
-  readonly positionTable: { readonly side: number; readonly spread: "nearest" | "linear" | "sum" } | null;
+  readonly positionTable:
+    | { readonly lookup: "nearest" | "linear"; readonly side: number }
+    | { readonly lookup: "sum"; readonly columns: Matrix; readonly rows: Matrix }
+    | null;
   /** Embedding that is inserted after each row of the tile except the last; null = none. */
   readonly rowEnd: TensorInfo | null;
   readonly projector: readonly ProjectorStep[];

@@ -9,7 +9,7 @@ import { Resampler } from "./resampler.ts";
 import {
   type ProjectorStep,
   resamplerOf,
-  type ScaleStep,
+  type StandardiseStep,
   type VisionOuterLayers,
   visionSteps,
 } from "./vision-outer-layers.ts";
@@ -123,8 +123,8 @@ export class VisionPass {
         x = to;
         continue;
       }
-      if (step.kind === "scale") {
-        this.#scale(step, x, columns, count);
+      if (step.kind === "standardise") {
+        this.#standardise(step, x, columns, count);
         continue;
       }
       if (step.kind === "resampler") {
@@ -177,16 +177,16 @@ export class VisionPass {
   #norm({ norm, of, epsilon }: NormStep, x: number, to: number, columns: number, count: number): void {
     const { kernels } = this.#parts;
     const weight = norm === null ? 0 : this.#addressOf(norm.weight);
-    const bias = norm === null || norm.bias === null ? 0 : this.#addressOf(norm.bias);
+    const bias = norm?.bias ? this.#addressOf(norm.bias) : 0;
     if (of === "rms") kernels.rmsNorm(x, columns, weight, to, columns, count, columns, epsilon);
     else kernels.layerNorm(x, columns, weight, bias, to, columns, count, columns, epsilon);
   }
 
-  #scale({ factor, shift, scale }: ScaleStep, x: number, columns: number, count: number): void {
+  #standardise({ factor, mean, scale }: StandardiseStep, x: number, columns: number, count: number): void {
     const { kernels, floats } = this.#parts;
     kernels.scaleRows(x, columns, count, columns, factor);
-    if (shift) {
-      const from = this.#addressOf(shift) >>> 2;
+    if (mean) {
+      const from = this.#addressOf(mean) >>> 2;
       for (let i = 0; i < count * columns; i++) {
         const at = (x >>> 2) + i;
         floats[at] = (floats[at] as number) - (floats[from + (i % columns)] as number);

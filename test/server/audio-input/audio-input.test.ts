@@ -10,7 +10,7 @@ import {
   writeTinyAudioModel,
   writeTinyGemma4,
 } from "../../fixtures/audio-input/tiny-audio-model.ts";
-import { picture } from "../../fixtures/image-input/tiny-vision.ts";
+import { picturePng } from "../../fixtures/image-input/tiny-vision.ts";
 import { ask as askServer, encoderCache, post } from "../../fixtures/media-chat.ts";
 import { type RunningServer, runCommand, startServer } from "../../fixtures/serve.ts";
 
@@ -117,7 +117,7 @@ for (const engine of ["wasm", "llama"]) {
       assert.deepEqual(data[0]?.input_modalities, ["text", "image", "audio"]);
       const image = {
         type: "image_url",
-        image_url: { url: `data:image/png;base64,${Buffer.from(await picture(420, 294)).toString("base64")}` },
+        image_url: { url: `data:image/png;base64,${Buffer.from(await picturePng(420, 294)).toString("base64")}` },
       };
       const { body: alone } = await askServer(server, [text]);
       const { status, body } = await askServer(server, [text, image, part(wavOfTones(3))]);
@@ -131,7 +131,7 @@ for (const engine of ["wasm", "llama"]) {
   });
 }
 
-it("needs a known audio encoder", async () => {
+it("refuses an unknown audio projector", async () => {
   const { model, mmproj } = await writeTinyAudioModel(folder, "voxtral");
   const bytes = readFileSync(mmproj);
   bytes.write("unknown", bytes.indexOf("voxtral"), "latin1");
@@ -139,5 +139,5 @@ it("needs a known audio encoder", async () => {
   writeFileSync(other, bytes);
   const { code, stderr } = await runCommand(["run", "-m", model, "-i", "x", "--mmproj", other]);
   assert.notEqual(code, 0);
-  assert.match(stderr, /audio projector "unknown"; expected ultravox, qwen2a, voxtral, gemma4a/);
+  assert.match(stderr, /audio projector "unknown"; expected ultravox, qwen2a, voxtral, gemma4a, gemma4ua/);
 });

@@ -11,7 +11,7 @@ it("a damaged file is named by its own field of the request", async () => {
     if (file !== bytes) throw new ServerError("invalid_value", "the audio cannot be used");
     return [new Float32Array(4)];
   };
-  const audio = { length: 4, encoder: { encode } };
+  const audio = { embeddingLength: 4, encoder: { encode } };
   const media = new ModelMedia({ images: null, audio, cacheBytes: 1024 });
   const one = (key: string, file: Uint8Array): EncodedMedia => {
     return { key, digest: key, bytes: file, isAudio: true, param: `messages[0].content[${key}]` };
@@ -24,7 +24,7 @@ it("a request whose own embeddings are too large is refused for good; one that w
   const encode = async () => [{ byteLength: 600 * 2 ** 20 } as Float32Array];
   const media = new ModelMedia({
     images: null,
-    audio: { length: 4, encoder: { encode } },
+    audio: { embeddingLength: 4, encoder: { encode } },
     cacheBytes: 0,
   });
   const files = (...keys: readonly string[]): EncodedMedia[] =>

@@ -12,6 +12,7 @@ import { type ModelSource, openGgufSource } from "../../../engines/quantization/
 import { openModelSource } from "../../../engines/quantization/conversion/plan-model.ts";
 import { writeSmallCheckpoint } from "../../fixtures/checkpoints/small-checkpoint.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
+import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 
 describe("an excerpt of a model source", () => {
   let folder = "";
@@ -66,6 +67,14 @@ describe("an excerpt of a model source", () => {
       [...tensors.keys()].some((name) => name.startsWith("blk.1.")),
       false,
     );
+  });
+
+  it("has no DeepStack vectors, of which the model may have more than the excerpt has layers", async () => {
+    const path = join(folder, "deepstack.gguf");
+    await writeTinyArchitecture(path, "qwen3vl", { seed: 3 });
+    const { fields } = await written(excerptSource(await openGgufSource(path), 1));
+    assert.equal(fields.get("qwen3vl.block_count"), 1);
+    assert.equal(fields.get("qwen3vl.n_deepstack_layers"), 0);
   });
 
   it("is refused for a model without layers", async () => {

@@ -1,17 +1,22 @@
-// Gemma 4: an image encoder, and in smaller models an audio encoder. The matrices of both may limit their inputs and products.
+// Gemma 4: an image encoder, and in smaller models an audio encoder. The matrices of both may clamp their inputs and products.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
-import { reshaped, softplus, swapped } from "../row-changes.ts";
+import { finite, reshaped, softplus, swapped } from "../row-changes.ts";
 import type { AudioClass, VisionClass } from "./vision-class.ts";
 
-/** Side in pixels that the file must state, although tiles may have any size. */
+/** Required key of a projector file; the encoder does not use it. */
 const imageSize = 224;
 const mergeSide = 3;
-const limitNames = ["input_min", "input_max", "output_min", "output_max"];
+const ropeBase = 100;
+/** Suffixes of the clamp ranges of a matrix. */
+const rangeNames = ["input_min", "input_max", "output_min", "output_max"];
 
-/** Returns the tensors of a matrix with limits. */
-function limited(from: string, to: string): TensorTable {
-  const limits = limitNames.map((name) => [`${from}.${name}`, { to, suffix: `.${name}` }]);
-  return { [`${from}.linear`]: to, ...Object.fromEntries(limits) };
+/** Ranges that were never set are infinite. */
+const withoutInfinities: Change = ({ rows, shape }) => ({ rows: finite(rows), shape });
+
+/** Returns the tensors of a matrix that clamps its inputs and products. */
+function clamped(from: string, to: string): TensorTable {
+  const ranges = rangeNames.map((name) => [`${from}.${name}`, { to, suffix: `.${name}`, change: withoutInfinities }]);
+  return { [`${from}.linear`]: to, ...Object.fromEntries(ranges) };
 }
 
 /** Orders the pixels of a patch by channel; in the checkpoint, the three channels of a pixel follow one another. */
@@ -22,17 +27,17 @@ const patchKernel: Change = ({ rows, shape }) => {
   return { rows: reshaped(byChannel, side), shape: [side, side, 3, width] };
 };
 
-/** Drops the dimension of a depthwise convolution's single input. */
-const kernel: Change = ({ rows, shape }) => ({ rows, shape: [shape[0] ?? 0, shape[2] ?? 0] });
+/** Drops the input dimension of a depthwise kernel, which is 1. */
+const depthwiseKernel: Change = ({ rows, shape }) => ({ rows, shape: [shape[0] ?? 0, shape[2] ?? 0] });
 
-const positive: Change = ({ rows, shape }) => ({ rows: softplus(rows), shape });
+const withSoftplus: Change = ({ rows, shape }) => ({ rows: softplus(rows), shape });
 
 const audioFeedForward = (number: 1 | 2): TensorTable => {
   const [from, suffix] = [`layers.{l}.feed_forward${number}`, number === 1 ? "" : "_1"];
   return {
     [`${from}.pre_layer_norm`]: `a.blk.{l}.ffn_norm${suffix}`,
-    ...limited(`${from}.ffw_layer_1`, `a.blk.{l}.ffn_up${suffix}`),
-    ...limited(`${from}.ffw_layer_2`, `a.blk.{l}.ffn_down${suffix}`),
+    ...clamped(`${from}.ffw_layer_1`, `a.blk.{l}.ffn_up${suffix}`),
+    ...clamped(`${from}.ffw_layer_2`, `a.blk.{l}.ffn_down${suffix}`),
     [`${from}.post_layer_norm`]: `a.blk.{l}.ffn_post_norm${suffix}`,
   };
 };
@@ -53,19 +58,19 @@ const gemma4Audio: AudioClass = {
     "subsample_conv_projection.input_proj_linear": "a.input_projection",
     ...audioFeedForward(1),
     "layers.{l}.norm_pre_attn": "a.blk.{l}.attn_pre_norm",
-    ...limited("layers.{l}.self_attn.q_proj", "a.blk.{l}.attn_q"),
-    ...limited("layers.{l}.self_attn.k_proj", "a.blk.{l}.attn_k"),
-    ...limited("layers.{l}.self_attn.v_proj", "a.blk.{l}.attn_v"),
-    ...limited("layers.{l}.self_attn.post", "a.blk.{l}.attn_out"),
+    ...clamped("layers.{l}.self_attn.q_proj", "a.blk.{l}.attn_q"),
+    ...clamped("layers.{l}.self_attn.k_proj", "a.blk.{l}.attn_k"),
+    ...clamped("layers.{l}.self_attn.v_proj", "a.blk.{l}.attn_v"),
+    ...clamped("layers.{l}.self_attn.post", "a.blk.{l}.attn_out"),
     "layers.{l}.self_attn.relative_k_proj": "a.blk.{l}.attn_k_rel",
-    "layers.{l}.self_attn.per_dim_scale": { to: "a.blk.{l}.per_dim_scale", change: positive },
+    "layers.{l}.self_attn.per_dim_scale": { to: "a.blk.{l}.per_dim_scale", change: withSoftplus },
     "layers.{l}.norm_post_attn": "a.blk.{l}.attn_post_norm",
     // In projector files, the names of these two norms are swapped.
     "layers.{l}.lconv1d.pre_layer_norm": "a.blk.{l}.conv_norm",
     "layers.{l}.lconv1d.conv_norm": "a.blk.{l}.norm_conv",
-    ...limited("layers.{l}.lconv1d.linear_start", "a.blk.{l}.conv_pw1"),
-    "layers.{l}.lconv1d.depthwise_conv1d": { to: "a.blk.{l}.conv_dw", change: kernel },
-    ...limited("layers.{l}.lconv1d.linear_end", "a.blk.{l}.conv_pw2"),
+    ...clamped("layers.{l}.lconv1d.linear_start", "a.blk.{l}.conv_pw1"),
+    "layers.{l}.lconv1d.depthwise_conv1d": { to: "a.blk.{l}.conv_dw", change: depthwiseKernel },
+    ...clamped("layers.{l}.lconv1d.linear_end", "a.blk.{l}.conv_pw2"),
     ...audioFeedForward(2),
     "layers.{l}.norm_out": "a.blk.{l}.ln2",
     output_proj: "a.pre_encode.out",
@@ -74,8 +79,10 @@ const gemma4Audio: AudioClass = {
   addPairs(encoder, pairs) {
     encoder.mustBe("hidden_act", "silu");
     encoder.mustBe("residual_weight", 0.5);
+    // 12 positions before a position and itself; transformers masks the farthest of them.
     encoder.mustBe("attention_context_left", 13);
     encoder.mustBe("attention_context_right", 0);
+    encoder.mustBe("attention_chunk_size", 12);
     encoder.mustBe("attention_logit_cap", 50);
     encoder.mustBe("rms_norm_eps", 1e-6);
     pairs.counts({ feed_forward_length: 4 * encoder.width, num_mel_bins: encoder.count("input_feat_size") });
@@ -96,17 +103,17 @@ export const gemma4Vision: VisionClass = {
     "patch_embedder.input_proj": { to: "v.patch_embd", change: patchKernel },
     "patch_embedder.position_embedding_table": "v.position_embd",
     "encoder.layers.{l}.input_layernorm": "v.blk.{l}.ln1",
-    ...limited("encoder.layers.{l}.self_attn.q_proj", "v.blk.{l}.attn_q"),
-    ...limited("encoder.layers.{l}.self_attn.k_proj", "v.blk.{l}.attn_k"),
-    ...limited("encoder.layers.{l}.self_attn.v_proj", "v.blk.{l}.attn_v"),
-    ...limited("encoder.layers.{l}.self_attn.o_proj", "v.blk.{l}.attn_out"),
+    ...clamped("encoder.layers.{l}.self_attn.q_proj", "v.blk.{l}.attn_q"),
+    ...clamped("encoder.layers.{l}.self_attn.k_proj", "v.blk.{l}.attn_k"),
+    ...clamped("encoder.layers.{l}.self_attn.v_proj", "v.blk.{l}.attn_v"),
+    ...clamped("encoder.layers.{l}.self_attn.o_proj", "v.blk.{l}.attn_out"),
     "encoder.layers.{l}.self_attn.q_norm": "v.blk.{l}.attn_q_norm",
     "encoder.layers.{l}.self_attn.k_norm": "v.blk.{l}.attn_k_norm",
     "encoder.layers.{l}.post_attention_layernorm": "v.blk.{l}.attn_post_norm",
     "encoder.layers.{l}.pre_feedforward_layernorm": "v.blk.{l}.ln2",
-    ...limited("encoder.layers.{l}.mlp.gate_proj", "v.blk.{l}.ffn_gate"),
-    ...limited("encoder.layers.{l}.mlp.up_proj", "v.blk.{l}.ffn_up"),
-    ...limited("encoder.layers.{l}.mlp.down_proj", "v.blk.{l}.ffn_down"),
+    ...clamped("encoder.layers.{l}.mlp.gate_proj", "v.blk.{l}.ffn_gate"),
+    ...clamped("encoder.layers.{l}.mlp.up_proj", "v.blk.{l}.ffn_up"),
+    ...clamped("encoder.layers.{l}.mlp.down_proj", "v.blk.{l}.ffn_down"),
     "encoder.layers.{l}.post_feedforward_layernorm": "v.blk.{l}.ffn_post_norm",
     std_bias: { to: "v.std_bias", suffix: "" },
     std_scale: { to: "v.std_scale", suffix: "" },
@@ -117,6 +124,9 @@ export const gemma4Vision: VisionClass = {
     const { heads, width } = encoder;
     encoder.mustBe("head_dim", width / heads);
     encoder.mustBe("num_key_value_heads", heads);
+    const { rope_theta: theta = ropeBase } = encoder.object("rope_parameters") ?? {};
+    if (theta !== ropeBase)
+      throw encoder.unsupported("vision_config.rope_parameters.rope_theta", theta, String(ropeBase));
     const [activation, epsilon] = [encoder.value("hidden_activation"), encoder.value("rms_norm_eps")];
     return { image_size: imageSize, hidden_act: activation, layer_norm_eps: epsilon };
   },

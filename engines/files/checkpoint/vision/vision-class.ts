@@ -34,7 +34,7 @@ export interface VisionClass extends TensorRules {
   readonly encoderTypes?: readonly string[];
   /** Values of fields that vision_config may leave out, as the official class has them. */
   readonly defaults: JsonObject;
-  /** Values of fields of the image preprocessing that are not those of its config. */
+  /** Fields that override those of the config of the image preprocessing. */
   readonly imageFields?: JsonObject;
   /** Audio encoder that models of these classes may have. */
   readonly audio?: AudioClass;

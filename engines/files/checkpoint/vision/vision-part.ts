@@ -63,8 +63,7 @@ export async function openVisionPart(
     encoder: new Config(path, whole.vision_config, found.defaults).withFields(rowEndFields),
     images: (await readImageConfig(folder)).withFields(found.imageFields ?? {}),
   });
-  const audio = isObject(whole.audio_config) ? found.audio : undefined;
-  const audioEncoder = audio && new Config(path, whole.audio_config as JsonObject, audio.defaults);
+  const audio = audioOf(found, whole, path);
   const model = await readModelTensors(folder, await readJsonObject(join(folder, indexFile)));
   const sources = await resolveQuantisation(model, whole.quantization_config, path);
   const tensors = mapPart(
@@ -72,15 +71,26 @@ export async function openVisionPart(
     configs.encoder,
     sources.filter(({ name }) => partOfVision.test(name) || (rowEnd !== undefined && textEmbedding.test(name))),
   );
-  const pairs = pairsOf(found, configs, audio !== undefined);
+  const pairs = pairsOf(found, configs, audio !== null);
   const { files } = model;
-  if (audio === undefined || audioEncoder === undefined) return { files, pairs: pairs.values, tensors };
-  const ofAudio = sources.filter(({ name }) => partOfAudio.test(name));
+  if (audio === null) return { files, pairs: pairs.values, tensors };
+  const audioSources = sources.filter(({ name }) => partOfAudio.test(name));
   return {
     files,
-    pairs: new Map([...pairs.values, ...audioPairs(audio, audioEncoder, configs.model.width).values]),
-    tensors: [...tensors, ...mapPart(audio, audioEncoder, ofAudio)],
+    pairs: new Map([...pairs.values, ...audioPairs(audio, configs.model.width).values]),
+    tensors: [...tensors, ...mapPart(audio.rules, audio.encoder, audioSources)],
   };
+}
+
+/** Audio encoder of a checkpoint: its class, and its config. */
+interface AudioPart {
+  readonly rules: AudioClass;
+  readonly encoder: Config;
+}
+
+/** Returns the audio encoder of a checkpoint; null if it has none. */
+function audioOf({ audio: rules }: VisionClass, { audio_config: fields }: JsonObject, path: string): AudioPart | null {
+  return rules && isObject(fields) ? { rules, encoder: new Config(path, fields, rules.defaults) } : null;
 }
 
 function classOf({ architectures, vision_config: vision }: JsonObject): VisionClass | undefined {
@@ -107,7 +117,7 @@ async function readImageConfig(folder: string): Promise<Config> {
   throw new ServerError("model_file_invalid", message);
 }
 
-function audioPairs({ name, addPairs }: AudioClass, encoder: Config, length: number): Pairs {
+function audioPairs({ rules: { name, addPairs }, encoder }: AudioPart, length: number): Pairs {
   const pairs = new Pairs("clip.audio", encoder.path);
   pairs.set("clip.has_audio_encoder", { type: "bool", value: true });
   pairs.text("projector_type", name);
@@ -122,11 +132,11 @@ function audioPairs({ name, addPairs }: AudioClass, encoder: Config, length: num
   return pairs;
 }
 
-/** `isOneOfTwo`: whether the file has an audio encoder, too. */
-function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs, isOneOfTwo: boolean): Pairs {
+function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs, hasAudio: boolean): Pairs {
   const { model, encoder, images } = configs;
   const pairs = new Pairs("clip.vision", model.path);
-  pairs.set(isOneOfTwo ? "clip.vision.projector_type" : "clip.projector_type", { type: "string", value: name });
+  // A file with two encoders states the projector of each.
+  pairs.set(hasAudio ? "clip.vision.projector_type" : "clip.projector_type", { type: "string", value: name });
   pairs.set("clip.has_vision_encoder", { type: "bool", value: true });
   pairs.counts({
     image_size: encoder.count("image_size"),

@@ -1,14 +1,14 @@
-// Graph of a conformer: the audio encoder of Gemma 4, built from a projector file. A layer has two feed-forwards, each added by half, with
-// local attention and a convolution between them. Tensor names are those of llama.cpp's mtmd.
+// Graph of a conformer: the audio encoder of Gemma 4, built from a projector file. A layer has two feed-forwards, whose
+// results are halved, with local attention and a convolution module between them. Tensor names are those of llama.cpp's mtmd.
 import { type AudioProjectorFile, isAudioTensor } from "../../../files/audio-projector.ts";
 import type { FeedForwardGraphStep, Graph, GraphStep } from "../../graph/graph.ts";
 import type { GraphTensors, Norm } from "../../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../../graph/media-graph.ts";
-import { halved } from "./steps.ts";
+import { kernelSide, stridedLength } from "./steps.ts";
 
-const kernelSide = 3;
-/** Factor of the results of both feed-forwards. */
-const half = 0.5;
+const feedForwardFactor = 0.5;
+/** Local attention of Gemma 4, with the factors of transformers: softplus(1) / ln 2 for keys, and 1 / ln 2 for queries. */
+const [reach, softcap, keyFactor, queryFactor] = [12, 50, Math.log(1 + Math.E) / Math.LN2, 1 / Math.LN2];
 
 /**
  * Builds the graph. Each position of the encoder is a token, whose input row contains four frames of the spectrogram. Throws
@@ -26,7 +26,7 @@ export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile)
     return tensors.padded(`a.conv1d.${number}`, [kernelSide, kernelSide, inputs, rows], { rows, columns });
   };
   const channels = [channelsOf(0), channelsOf(1)] as const;
-  const inputColumns = channels[1] * halved(halved(bands));
+  const inputColumns = channels[1] * stridedLength(stridedLength(bands));
   const outputName = "a.pre_encode.out";
   const outputRows = tensors.rowsOf(outputName);
   const embedderColumns = outputRows ?? width;
@@ -43,9 +43,12 @@ export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile)
     conformer: {
       subsampling: {
         ...{ bands, channels },
-        second: convolution(1, channels[0]),
+        secondConvolution: convolution(1, channels[0]),
         norms: [vector("a.conv1d.0.norm", channels[0]), vector("a.conv1d.1.norm", channels[1])],
-        input: tensors.padded("a.input_projection", [inputColumns, width], { rows: width, columns: inputColumns }),
+        inputProjection: tensors.padded("a.input_projection", [inputColumns, width], {
+          rows: width,
+          columns: inputColumns,
+        }),
       },
       output: outputRows === null ? null : tensors.matrix(outputName, outputRows, width),
       embedderNorm: vector("mm.a.soft_emb_norm", embedderColumns),
@@ -86,9 +89,10 @@ export function buildSamplesGraph({ table, sizes, rules }: AudioProjectorFile): 
   };
 }
 
-function audioTensors(table: AudioProjectorFile["table"]): GraphTensors {
-  const ofImages = [...table.tensors.keys()].filter((name) => !isAudioTensor(name));
-  return mediaTensors(table, ofImages);
+/** Opens the tensors of a projector file for the graph of its audio encoder, which ignores those of an image encoder. */
+export function audioTensors(table: AudioProjectorFile["table"]): GraphTensors {
+  const imageTensors = [...table.tensors.keys()].filter((name) => !isAudioTensor(name));
+  return mediaTensors(table, imageTensors);
 }
 
 function layerSteps(
@@ -108,7 +112,7 @@ function layerSteps(
     down: matrix(`ffn_down${suffix}`, width, feedForward),
     activation: "silu",
     postNorm: optionalNorm(`ffn_post_norm${suffix}`),
-    factor: half,
+    factor: feedForwardFactor,
   });
   const kernelLength = tensors.columnsOf(`${prefix}conv_dw`) ?? 0;
   return [
@@ -121,7 +125,8 @@ function layerSteps(
       key: matrix("attn_k", width, width),
       value: matrix("attn_v", width, width),
       output: matrix("attn_out", width, width),
-      distance: matrix("attn_k_rel", width, width),
+      relativePosition: matrix("attn_k_rel", width, width),
+      ...{ reach, softcap, keyFactor, queryFactor: queryFactor / Math.sqrt(width / heads) },
       queryScale: perHead("per_dim_scale"),
       keyScale: perHead("per_dim_k_scale"),
       postNorm: optionalNorm("attn_post_norm"),
@@ -129,8 +134,8 @@ function layerSteps(
     // In files, the names of the norm before the convolution module ("conv_norm") and of the norm inside of it are swapped.
     { kind: "norm", norm: norm("conv_norm") },
     {
-      kind: "convolution",
-      gated: matrix("conv_pw1", 2 * width, width),
+      kind: "convolutionModule",
+      pointwise: matrix("conv_pw1", 2 * width, width),
       kernel: tensors.vector(`${prefix}conv_dw.weight`, kernelLength, width),
       kernelLength,
       norm: optionalNorm("norm_conv"),

@@ -1,11 +1,11 @@
 // Input of a conformer: windows of at most 30 seconds, each with its own number of frames.
-import { windowSamples } from "../../../speech/whisper/mel.ts";
+import { windowSamples } from "../../../speech/audio/audio-window.ts";
 import type { MediaEncoder } from "../../load/media-encoder.ts";
-import type { AudioInput } from "../audio-input.ts";
+import type { EncoderInput } from "../encoder-input.ts";
 import { ConformerSpectrogram } from "./spectrogram.ts";
-import { halved } from "./steps.ts";
+import { stridedLength } from "./steps.ts";
 
-export class ConformerInput implements AudioInput {
+export class ConformerInput implements EncoderInput {
   readonly #bands: number;
   readonly #spectrogram: ConformerSpectrogram;
 
@@ -23,10 +23,11 @@ export class ConformerInput implements AudioInput {
   }
 
   /** The input rows are the frames one after another. */
-  write(spectrogram: Float32Array, encoder: MediaEncoder): void {
+  beginPass(spectrogram: Float32Array, encoder: MediaEncoder): void {
     const frames = spectrogram.length / this.#bands;
-    encoder.beginPass().frameCount = frames;
-    encoder.addRow(halved(halved(frames)));
+    const pass = encoder.beginPass();
+    pass.frameCount = frames;
+    encoder.addRow(stridedLength(stridedLength(frames)));
     encoder.inputRows.set(spectrogram);
   }
 }

@@ -40,16 +40,17 @@ export class ConformerPass {
     const { output, embedderNorm, embedder } = conformer;
     const { width, epsilon } = plan.shape;
     const count = pass.tokenCount;
-    const matrices = divided.projector;
+    // The order of the matrices is that of projectorMatrices().
+    const [outputShares, embedderShares] = [divided.projector.at(-2) ?? [], divided.projector.at(-1) ?? []];
     let x = at.hidden;
     if (output) {
-      multiplyJoined(this.#parts, matrices.at(-2) as DividedGraph["embedding"], { x, columns: width, n: count }, null);
+      multiplyJoined(this.#parts, outputShares, { x, columns: width, n: count }, null);
       x = at.joined;
     }
     const { columns } = embedder;
     const weight = embedderNorm === null ? 0 : (at.weights.get(embedderNorm.name) as number);
     kernels.rmsNorm(x, columns, weight, x, columns, count, columns, epsilon);
-    multiplyJoined(this.#parts, matrices.at(-1) as DividedGraph["embedding"], { x, columns, n: count }, null);
+    multiplyJoined(this.#parts, embedderShares, { x, columns, n: count }, null);
     return { address: at.joined, count };
   }
 

@@ -1,8 +1,8 @@
 // Log-mel spectrogram of Gemma 4, the input of its conformer. Computed like transformers' feature extractor does: frames of 20 ms every 10 ms,
 // magnitudes, HTK's mel scale, natural logarithms.
 
-import { decodedRate } from "../../../speech/audio/decode.ts";
 import { FourierTransform } from "../../../speech/audio/fourier.ts";
+import { hannWindow, htkScale, MelFilters } from "../../../speech/audio/mel-filters.ts";
 
 const fftLength = 512;
 const frameLength = 320;
@@ -10,8 +10,8 @@ const hop = 160;
 /** Number of zeros before the first sample. */
 const leadingZeros = frameLength / 2;
 const bins = fftLength / 2 + 1;
-/** Added to the magnitude of each band, so that silence has a logarithm. llama.cpp's mtmd takes the larger of both instead. */
-const floor = 0.001;
+/** Added to each band before the logarithm, as in transformers; llama.cpp's mtmd computes max(x, 0.001) instead. */
+const melFloor = 0.001;
 
 /** Returns the number of frames of audio with `samples` samples, at least 1. */
 export function frameCount(samples: number): number {
@@ -20,16 +20,13 @@ export function frameCount(samples: number): number {
 
 export class ConformerSpectrogram {
   readonly #bands: number;
-  readonly #filters: readonly { readonly first: number; readonly weights: Float64Array }[];
-  readonly #window = Float64Array.from(
-    { length: frameLength },
-    (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / frameLength),
-  );
+  readonly #filters: MelFilters;
+  readonly #window = hannWindow(frameLength);
   readonly #fourier = new FourierTransform(fftLength);
 
   constructor(bands: number) {
     this.#bands = bands;
-    this.#filters = melFilters(bands);
+    this.#filters = new MelFilters({ bands, fftLength, scale: htkScale, unit: "height" });
   }
 
   /** Returns the spectrogram, shape [frames][bands]. `samples`: mono audio at 16,000 samples per second. */
@@ -44,38 +41,9 @@ export class ConformerSpectrogram {
       for (let i = 0; i < frameLength; i++) real[i] = (samples[start + i] ?? 0) * (this.#window[i] as number);
       this.#fourier.run();
       for (let i = 0; i < bins; i++) magnitudes[i] = Math.hypot(real[i] as number, imaginary[i] as number);
-      for (const [band, { first, weights }] of this.#filters.entries()) {
-        let sum = 0;
-        for (let k = 0; k < weights.length; k++) sum += (weights[k] as number) * (magnitudes[first + k] as number);
-        result[frame * this.#bands + band] = Math.log(sum + floor);
-      }
+      for (let band = 0; band < this.#bands; band++)
+        result[frame * this.#bands + band] = Math.log(this.#filters.apply(band, magnitudes) + melFloor);
     }
     return result;
   }
-}
-
-/** Triangular filters on HTK's mel scale from 0 to 8000 Hz, each with the height 1. */
-function melFilters(bands: number) {
-  const edges = Array.from({ length: bands + 2 }, (_, i) => hertzOf((i * melOf(decodedRate / 2)) / (bands + 1)));
-  return Array.from({ length: bands }, (_, band) => {
-    const [low, middle, high] = edges.slice(band, band + 3) as [number, number, number];
-    const all = Array.from({ length: bins }, (_, bin) => {
-      const hertz = (bin * decodedRate) / fftLength;
-      return Math.max(0, Math.min((hertz - low) / (middle - low), (high - hertz) / (high - middle)));
-    });
-    const first = Math.max(
-      0,
-      all.findIndex((weight) => weight > 0),
-    );
-    const last = all.findLastIndex((weight) => weight > 0);
-    return { first, weights: Float64Array.from(all.slice(first, last + 1)) };
-  });
-}
-
-function melOf(hertz: number): number {
-  return 2595 * Math.log10(1 + hertz / 700);
-}
-
-function hertzOf(mel: number): number {
-  return 700 * (10 ** (mel / 2595) - 1);
 }

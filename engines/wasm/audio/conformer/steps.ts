@@ -3,41 +3,45 @@
 import type { TensorInfo } from "../../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../../graph/graph-tensors.ts";
 
-/**
- * Attention of each position to itself and the positions shortly before it. The score of a key is the product of the query with the key,
- * plus the product of the query with a vector for the distance between the two positions.
- */
+/** Causal local attention with relative positions: the score of a key is query * key + query * vector of their distance. */
 export interface LocalAttentionStep extends LocalAttentionRules {
   readonly kind: "localAttention";
   readonly query: Matrix;
   readonly key: Matrix;
   readonly value: Matrix;
   readonly output: Matrix;
-  /** Matrix that makes the vector for a distance from the sines and cosines of that distance. */
-  readonly distance: Matrix;
+  /** Projects the sinusoidal encoding of a distance to its vector. */
+  readonly relativePosition: Matrix;
 }
 
-/** Parameters of the step, without its matrices. */
+/** Parameters of local attention, without its matrices. */
 export interface LocalAttentionRules {
-  /** Factors of the floats of each head's queries and keys; null = 1. */
+  /** Number of positions to which a position attends, including itself. */
+  readonly reach: number;
+  /** Softcap of the scores. */
+  readonly softcap: number;
+  /** Factors of all queries and of all keys. */
+  readonly queryFactor: number;
+  readonly keyFactor: number;
+  /** Factors of the floats of each query head and each key head; null = 1. */
   readonly queryScale: TensorInfo | null;
   readonly keyScale: TensorInfo | null;
   readonly postNorm: Norm | null;
 }
 
 /**
- * Convolution over the last positions, separately for each float: a product with `gated`, whose second half gates the first, the
- * convolution, a norm, silu, and a product with `output`.
+ * Convolution module: product with `pointwise`, GLU, causal depthwise convolution over positions, RMS norm, SiLU, product with
+ * `output`.
  */
-export interface ConvolutionStep extends ConvolutionRules {
-  readonly kind: "convolution";
-  readonly gated: Matrix;
+export interface ConvolutionModuleStep extends ConvolutionModuleRules {
+  readonly kind: "convolutionModule";
+  readonly pointwise: Matrix;
   readonly output: Matrix;
 }
 
-/** Parameters of the step, without its matrices. */
-export interface ConvolutionRules {
-  /** Shape [width][kernelLength]. The last value belongs to the position itself. */
+/** Parameters of a convolution module, without its matrices. */
+export interface ConvolutionModuleRules {
+  /** Depthwise kernel, shape [width][kernelLength]. The last value belongs to the position itself. */
   readonly kernel: TensorInfo;
   readonly kernelLength: number;
   readonly norm: Norm | null;
@@ -58,22 +62,26 @@ export interface ConformerOuterLayers {
 }
 
 /**
- * Two convolutions over frames and bands of the spectrogram, each with steps of two, which turn four frames into one position. The graph's
- * embedding matrix is the first convolution.
+ * Subsampling: two convolutions over frames and bands of the spectrogram, each with stride 2, a layer norm over the channels, and ReLU. They
+ * turn four frames into one position. The graph's embedding matrix is the first convolution.
  */
 export interface Subsampling {
   /** Number of bands of the spectrogram. */
   readonly bands: number;
   /** Matrix of the second convolution. A row has the shape [channels of the first convolution][3 frames][3 bands]. */
-  readonly second: Matrix;
-  /** Number of channels that each convolution computes, and the weights of the layer norm over them (null = no norm). */
+  readonly secondConvolution: Matrix;
+  /** Number of output channels of each convolution. */
   readonly channels: readonly [number, number];
+  /** Weights of the layer norm after each convolution; null = no norm. */
   readonly norms: readonly [TensorInfo | null, TensorInfo | null];
   /** Matrix that makes the first hidden state of a position. A row has the shape [bands / 4][channels of the second convolution]. */
-  readonly input: Matrix;
+  readonly inputProjection: Matrix;
 }
 
-/** Returns the number of values that a convolution with a kernel of three, steps of two and a border of one makes from `count` values. */
-export function halved(count: number): number {
-  return Math.floor((count - 1) / 2) + 1;
+/** Side of the kernel of both convolutions, in frames and in bands. */
+export const kernelSide = 3;
+
+/** Returns the number of outputs of a convolution over `count` values with kernel 3, stride 2 and padding 1. */
+export function stridedLength(count: number): number {
+  return Math.ceil(count / 2);
 }

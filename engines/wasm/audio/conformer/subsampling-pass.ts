@@ -1,14 +1,13 @@
 // Subsampling pass: the two convolutions at the start of a conformer, on one compute thread. They turn four frames of the spectrogram into
 // one hidden state.
 import type { TensorInfo } from "../../../files/gguf/tensors.ts";
+import type { Matrix } from "../../graph/graph-tensors.ts";
 import { multiplyJoined, type StepParts } from "../../pass/step-runner.ts";
-import type { DividedGraph } from "../../plan/partition-plan.ts";
+import type { DividedGraph, Share } from "../../plan/partition-plan.ts";
 import type { PassDescriptor } from "../../plan/pass-descriptor.ts";
-import { halved, type Subsampling } from "./steps.ts";
+import { kernelSide, type Subsampling, stridedLength } from "./steps.ts";
 
-const kernelSide = 3;
-
-export interface SubsamplingParts extends StepParts {
+interface SubsamplingParts extends StepParts {
   readonly pass: PassDescriptor;
   readonly subsampling: Subsampling;
   readonly divided: Pick<DividedGraph, "embedding" | "projector">;
@@ -17,125 +16,135 @@ export interface SubsamplingParts extends StepParts {
   readonly inputRows: Float32Array;
 }
 
-/** Values over time and bands, shape [times][bands][channels]. Values outside are zeros. */
-interface Plane {
+/** Feature map, shape [frames][bands][channels]. Reads outside of it give zeros. */
+interface FeatureMap {
   readonly values: Float32Array;
-  /** Time of the first row of `values`. */
-  readonly first: number;
-  readonly times: number;
+  /** Frame of the first row of `values`, and the number of frames of the whole map. */
+  readonly firstFrame: number;
+  readonly frames: number;
   readonly bands: number;
   readonly channels: number;
 }
 
+interface StridedConvolution {
+  readonly matrix: Matrix;
+  readonly shares: readonly Share[];
+  /** Number of output channels. */
+  readonly channels: number;
+  readonly norm: TensorInfo | null;
+}
+
 export class SubsamplingPass {
   readonly #parts: SubsamplingParts;
-  /** Number of positions whose convolutions are computed at once, so that the rows of the second one fit into the thread's memory. */
+  readonly #first: StridedConvolution;
+  readonly #second: StridedConvolution;
+  /** Number of positions that are computed at once, so that the rows of the second convolution fit into the thread's memory. */
   readonly #positionsAtOnce: number;
-  /** Outputs of the first convolution for these positions. */
-  readonly #first: Float32Array;
-  /** Outputs of the second convolution for all positions, one row of the matrix `input` each. */
-  readonly #second: Float32Array;
+  /** Outputs of the first convolution for these positions, and of the second one for all positions (rows of `inputProjection`). */
+  readonly #firstOutput: Float32Array;
+  readonly #secondOutput: Float32Array;
 
   constructor(parts: SubsamplingParts) {
     this.#parts = parts;
-    const { bands, channels, input } = parts.subsampling;
-    const { passTokens } = parts.plan;
-    const half = halved(bands);
-    this.#positionsAtOnce = Math.max(1, Math.floor(passTokens / halved(half)));
-    this.#first = new Float32Array((2 * this.#positionsAtOnce + 1) * half * channels[0]);
-    this.#second = new Float32Array(passTokens * input.columns);
+    const { subsampling, divided, plan } = parts;
+    const { bands, channels, norms, secondConvolution, inputProjection } = subsampling;
+    const { embedding } = plan.graph;
+    this.#first = { matrix: embedding, shares: divided.embedding, channels: channels[0], norm: norms[0] };
+    // The order of the matrices is that of projectorMatrices().
+    const shares = divided.projector[0] ?? [];
+    this.#second = { matrix: secondConvolution, shares, channels: channels[1], norm: norms[1] };
+    const firstBands = stridedLength(bands);
+    this.#positionsAtOnce = Math.max(1, Math.floor(plan.passTokens / stridedLength(firstBands)));
+    this.#firstOutput = new Float32Array((2 * this.#positionsAtOnce + 1) * firstBands * channels[0]);
+    this.#secondOutput = new Float32Array(plan.passTokens * inputProjection.columns);
   }
 
   /** Computes the hidden states of n positions from the frames of the spectrogram. */
   embed(n: number): void {
     const { at, divided, floats, plan, kernels, subsampling } = this.#parts;
-    const { input } = subsampling;
+    const { columns, rows } = subsampling.inputProjection;
     const { width } = plan.shape;
     for (let position = 0; position < n; position += this.#positionsAtOnce)
-      this.#convolve(position, Math.min(this.#positionsAtOnce, n - position));
-    floats.set(this.#second.subarray(0, n * input.columns), at.input >>> 2);
-    const shares = divided.projector[1] as DividedGraph["embedding"];
-    multiplyJoined(this.#parts, shares, { x: at.input, columns: input.columns, n }, null);
-    kernels.copyRows(at.joined, input.rows, at.hidden, width, n, width);
+      this.#convolveTwice(position, Math.min(this.#positionsAtOnce, n - position));
+    floats.set(this.#secondOutput.subarray(0, n * columns), at.input >>> 2);
+    multiplyJoined(this.#parts, divided.projector[1] ?? [], { x: at.input, columns, n }, null);
+    kernels.copyRows(at.joined, rows, at.hidden, width, n, width);
   }
 
   /** Computes both convolutions for `count` positions from `position` on. */
-  #convolve(position: number, count: number): void {
-    const { pass, divided, inputRows, plan, subsampling } = this.#parts;
-    const { bands, channels, norms, second } = subsampling;
-    const { embedding } = plan.graph;
-    const frames: Plane = { values: inputRows, first: 0, times: pass.frameCount, bands, channels: 1 };
-    const first: Plane = {
-      values: this.#first,
-      first: 2 * position - 1,
-      times: halved(pass.frameCount),
-      bands: halved(bands),
+  #convolveTwice(position: number, count: number): void {
+    const { pass, inputRows, subsampling } = this.#parts;
+    const { bands, channels, inputProjection } = subsampling;
+    const spectrogram = { values: inputRows, firstFrame: 0, frames: pass.frameCount, bands, channels: 1 };
+    const map: FeatureMap = {
+      values: this.#firstOutput,
+      firstFrame: 2 * position - 1,
+      frames: stridedLength(pass.frameCount),
+      bands: stridedLength(bands),
       channels: channels[0],
     };
-    const [from, to] = [Math.max(0, first.first), Math.min(first.times, first.first + 2 * count + 1)];
-    const rowFloats = first.bands * first.channels;
-    this.#layer(frames, from, to - from, { shares: divided.embedding, ...embedding, norm: norms[0] }, (row, values) => {
-      this.#first.set(values, (from - first.first) * rowFloats + row * first.channels);
+    const from = Math.max(0, map.firstFrame);
+    const to = Math.min(map.frames, map.firstFrame + 2 * count + 1);
+    const firstRow = (from - map.firstFrame) * map.bands;
+    this.#convolve(spectrogram, this.#first, { from, to }, (row, values) => {
+      this.#firstOutput.set(values, (firstRow + row) * map.channels);
     });
-    const bandsLeft = halved(first.bands);
-    const { columns } = subsampling.input;
-    const shares = divided.projector[0] as DividedGraph["embedding"];
-    this.#layer(first, position, count, { shares, ...second, norm: norms[1] }, (row, values) => {
-      const at = (position + Math.floor(row / bandsLeft)) * columns + (row % bandsLeft) * channels[1];
-      this.#second.set(values, at);
+    const outputBands = stridedLength(map.bands);
+    const { columns } = inputProjection;
+    this.#convolve(map, this.#second, { from: position, to: position + count }, (row, values) => {
+      const at = (position + Math.floor(row / outputBands)) * columns + (row % outputBands) * channels[1];
+      this.#secondOutput.set(values, at);
     });
   }
 
   /**
-   * Computes a convolution with steps of two, a layer norm over the channels, and ReLU, for `count` times from `time` on. Calls `take` with
-   * the channels of each band of each time, numbered from 0.
+   * Computes a convolution with stride 2, a layer norm over the channels, and ReLU, for the output frames [from, to). Calls `onOutput` with the
+   * channels of each frame and band; `row` = (frame - from) * bands + band.
    */
-  #layer(
-    plane: Plane,
-    time: number,
-    count: number,
-    convolution: {
-      readonly shares: DividedGraph["embedding"];
-      readonly rows: number;
-      readonly columns: number;
-      readonly filled?: { readonly rows: number };
-      readonly norm: TensorInfo | null;
-    },
-    take: (row: number, values: Float32Array) => void,
+  #convolve(
+    map: FeatureMap,
+    { matrix, shares, channels, norm }: StridedConvolution,
+    { from, to }: { readonly from: number; readonly to: number },
+    onOutput: (row: number, values: Float32Array) => void,
   ): void {
     const { at, kernels, floats, plan } = this.#parts;
-    const { shares, rows: stride, columns, filled, norm } = convolution;
-    const channels = filled?.rows ?? stride;
-    const bands = halved(plane.bands);
+    const { columns, rows: stride } = matrix;
+    const { joined } = at;
+    const bands = stridedLength(map.bands);
+    const rows = (to - from) * bands;
     const weight = norm && (at.weights.get(norm.name) as number);
-    for (let row = 0; row < count * bands; row += plan.passTokens) {
-      const n = Math.min(plan.passTokens, count * bands - row);
+    for (let row = 0; row < rows; row += plan.passTokens) {
+      const n = Math.min(plan.passTokens, rows - row);
       for (let i = 0; i < n; i++) {
-        const to = (at.input >>> 2) + i * columns;
-        this.#takeSurroundings(plane, time + Math.floor((row + i) / bands), (row + i) % bands, to);
-        floats.fill(0, to + plane.channels * kernelSide ** 2, to + columns);
+        const target = (at.input >>> 2) + i * columns;
+        this.#writePatch(map, from + Math.floor((row + i) / bands), (row + i) % bands, target);
+        floats.fill(0, target + map.channels * kernelSide ** 2, target + columns);
       }
       multiplyJoined(this.#parts, shares, { x: at.input, columns, n }, null);
-      const { joined } = at;
       if (weight !== null)
         kernels.layerNorm(joined, stride, weight, 0, joined, stride, n, channels, plan.shape.epsilon);
       for (let i = 0; i < n; i++) {
-        const from = (joined >>> 2) + i * stride;
-        for (let k = from; k < from + channels; k++) floats[k] = Math.max(0, floats[k] as number);
-        take(row + i, floats.subarray(from, from + channels));
+        const first = (joined >>> 2) + i * stride;
+        for (let k = first; k < first + channels; k++) floats[k] = Math.max(0, floats[k] as number);
+        onOutput(row + i, floats.subarray(first, first + channels));
       }
     }
   }
 
-  /** Writes the inputs of a convolution for one time and band after its step: for each channel, three times by three bands. */
-  #takeSurroundings({ values, first, times, bands, channels }: Plane, time: number, band: number, to: number): void {
+  /** Writes the 3 x 3 inputs (frames x bands) of each channel for one output frame and band, from `target` on (im2col). */
+  #writePatch(
+    { values, firstFrame, frames, bands, channels }: FeatureMap,
+    frame: number,
+    band: number,
+    target: number,
+  ) {
     const { floats } = this.#parts;
-    let at = to;
+    let at = target;
     for (let channel = 0; channel < channels; channel++) {
-      for (let t = 2 * time - 1; t <= 2 * time + 1; t++) {
+      for (let f = 2 * frame - 1; f <= 2 * frame + 1; f++) {
         for (let b = 2 * band - 1; b <= 2 * band + 1; b++) {
-          const isInside = t >= 0 && t < times && b >= 0 && b < bands;
-          floats[at++] = isInside ? (values[((t - first) * bands + b) * channels + channel] as number) : 0;
+          const isInside = f >= 0 && f < frames && b >= 0 && b < bands;
+          floats[at++] = isInside ? (values[((f - firstFrame) * bands + b) * channels + channel] as number) : 0;
         }
       }
     }

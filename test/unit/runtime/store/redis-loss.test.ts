@@ -93,6 +93,7 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     const connection = await RedisConnection.open(server.url, storeScripts, () => {});
     server.process.kill("SIGSTOP");
     try {
+      // A clock that stands still: the timer fires before the command's time limit has passed on it.
       t.mock.method(performance, "now", () => 0);
       await assert.rejects(connection.command("PING"), /no reply within/);
       t.mock.restoreAll();

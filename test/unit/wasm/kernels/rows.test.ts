@@ -34,7 +34,7 @@ for (const variant of variants) {
         rig.reset();
         const [vector, other] = [randomFloats(columns, 7), randomFloats(rows * columns, 8)];
         const [vectorAt, otherAt] = [rig.place(vector), rig.place(other)];
-        const { addVector, scaleRows, addScaledRow, addRows, copyRows, limitRows } = rig.kernels;
+        const { addVector, scaleRows, addScaledRow, addRows, copyRows, clampRows } = rig.kernels;
         check(
           columns,
           (x, stride) => addVector(x, stride, rows, vectorAt, columns),
@@ -60,11 +60,16 @@ for (const variant of variants) {
           (x, stride) => copyRows(otherAt, columns, x, stride, rows, columns),
           (_, r, c) => other[r * columns + c]!,
         );
-        const limits = rig.place(Float32Array.of(-0.25, 0.5));
+        const range = rig.place(Float32Array.of(-0.25, 0.5));
         check(
           columns,
-          (x, stride) => limitRows(x, stride, x, stride, rows, columns, limits, limits + floatBytes),
+          (x, stride) => clampRows(x, stride, x, stride, rows, columns, range, range + floatBytes),
           (x) => Math.min(Math.max(x, -0.25), 0.5),
+        );
+        check(
+          columns,
+          (x, stride) => clampRows(otherAt, columns, x, stride, rows, columns, range, range + floatBytes),
+          (_, r, c) => Math.min(Math.max(other[r * columns + c]!, -0.25), 0.5),
         );
       });
     }

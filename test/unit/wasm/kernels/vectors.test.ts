@@ -47,7 +47,7 @@ for (const variant of variants) {
       }
     });
 
-    it("takes the weights 1 if there are none, in place", () => {
+    it("uses weights of 1 if their address is 0, in place", () => {
       for (const k of lengths) {
         rig.reset();
         const x = randomFloats(k, k, 10);

@@ -1,21 +1,21 @@
-// Convolution: the convolution step of a conformer's layer on one compute thread.
+// Convolution module: a step of a conformer's layer on one compute thread.
 import { activationNumbers, multiplyJoined, type StepRunner } from "../../pass/step-runner.ts";
-import type { DividedConvolution } from "../../plan/partition-plan.ts";
-import { gatherTokens, type TokenParts, tokensOf } from "./token-shares.ts";
+import type { DividedConvolutionModule } from "../../plan/partition-plan.ts";
+import { gatherTokens, type TokenParts, tokenRange } from "./token-ranges.ts";
 
-export class Convolution implements StepRunner<DividedConvolution> {
+export class ConvolutionModule implements StepRunner<DividedConvolutionModule> {
   readonly #parts: TokenParts;
 
   constructor(parts: TokenParts) {
     this.#parts = parts;
   }
 
-  run(step: DividedConvolution, n: number): void {
+  run(step: DividedConvolutionModule, n: number): void {
     const { plan, kernels, at, products, index } = this.#parts;
     const { width, epsilon } = plan.shape;
     const { ownSlab } = products;
-    multiplyJoined(this.#parts, step.gated, { x: at.input, columns: width, n }, null);
-    const { from, to } = tokensOf(index, plan.threads, n);
+    multiplyJoined(this.#parts, step.pointwise, { x: at.input, columns: width, n }, null);
+    const { from, to } = tokenRange(index, plan.threads, n);
     this.#gate(Math.max(0, from - step.kernelLength + 1), to);
     this.#convolve(step, from, to);
     const { norm } = step;
@@ -41,7 +41,7 @@ export class Convolution implements StepRunner<DividedConvolution> {
   }
 
   /** Writes the convolutions of the tokens to this thread's slab. Positions before the first token count as zeros. */
-  #convolve({ kernel, kernelLength }: DividedConvolution, from: number, to: number): void {
+  #convolve({ kernel, kernelLength }: DividedConvolutionModule, from: number, to: number): void {
     const { plan, at, floats, products } = this.#parts;
     const { width } = plan.shape;
     const weights = (at.weights.get(kernel.name) as number) >>> 2;

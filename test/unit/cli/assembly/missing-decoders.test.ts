@@ -1,4 +1,4 @@
-// Missing image library: models that accept images, on a machine where the package that decodes images is not installed.
+// Missing decoders: models that accept images or audio, on a machine where the package that decodes them is not installed.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import Module from "node:module";
@@ -20,6 +20,26 @@ const { _resolveFilename: usual } = resolver;
 
 const modelsOf = (flags: Flags) =>
   frontOptions(resolve({ flags: { "--engine": "wasm", ...flags } }), log, { update: () => {}, stop: () => {} });
+
+describe("models that accept audio, without the package audio-decode", () => {
+  it("are refused with the command that installs it, before the model is downloaded", async () => {
+    const mmproj = join(mkdtempSync(join(tmpdir(), "troupe-audio-")), "audio.gguf");
+    await writeTinyAudioProjector(mmproj, "gemma4a", 1);
+    resolver._resolveFilename = (name, ...more) => {
+      if (name !== "audio-decode") return usual.call(Module, name, ...more);
+      throw Object.assign(new Error("Cannot find module 'audio-decode'"), { code: "MODULE_NOT_FOUND" });
+    };
+    try {
+      await assert.rejects(modelsOf({ "--model-id": ["nobody/no-such-model"], "--mmproj": mmproj }), {
+        code: "config_invalid",
+        param: "mmproj",
+        message: /^mmproj: audio files need the package audio-decode.*npm install audio-decode@/,
+      });
+    } finally {
+      resolver._resolveFilename = usual;
+    }
+  });
+});
 
 describe("models that accept images, without the package sharp", () => {
   before(() => {
