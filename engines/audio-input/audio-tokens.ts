@@ -3,8 +3,9 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { type AudioProjectorKind, type AudioRules, tokenSamples } from "../files/audio-projector.ts";
 import { windowSamples } from "../speech/audio/audio-window.ts";
-import { frameCount } from "../wasm/audio/conformer/spectrogram.ts";
-import { stridedLength } from "../wasm/audio/conformer/steps.ts";
+import { conformerPositions } from "../wasm/audio/conformer/conformer-input.ts";
+import { gemma4Frames } from "../wasm/audio/conformer/gemma4-spectrogram.ts";
+import { lfm2Frames } from "../wasm/audio/conformer/lfm2-spectrogram.ts";
 
 const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after: string]>> = {
   ultravox: ["", ""],
@@ -12,6 +13,7 @@ const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after
   voxtral: ["[BEGIN_AUDIO]", ""],
   gemma4a: ["<|audio>", "<audio|>"],
   gemma4ua: ["<|audio>", "<audio|>"],
+  lfm2a: ["", ""],
 };
 
 /**
@@ -25,8 +27,8 @@ export function audioParts(projector: AudioProjectorKind, windows: number): read
 }
 
 /**
- * Returns the number of embeddings of audio with `samples` samples. All windows have `windowTokens` embeddings, except that the last one of
- * Gemma 4 has one for each 40 ms.
+ * Returns the number of embeddings of audio with `samples` samples. All windows have `windowTokens` embeddings, except that the last one
+ * of Gemma 4 has one for each 40 ms, and that of LFM2-Audio one for each 80 ms.
  */
 export function embeddingCount({ projector, windowTokens }: AudioRules, samples: number): number {
   const windows = Math.ceil(samples / windowSamples);
@@ -34,7 +36,9 @@ export function embeddingCount({ projector, windowTokens }: AudioRules, samples:
   const before = (windows - 1) * windowTokens;
   switch (projector) {
     case "gemma4a":
-      return before + stridedLength(stridedLength(frameCount(last)));
+      return before + conformerPositions(gemma4Frames(last), 2);
+    case "lfm2a":
+      return before + conformerPositions(lfm2Frames(last), 3);
     case "gemma4ua":
       return before + Math.ceil(last / tokenSamples);
     default:

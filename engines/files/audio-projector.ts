@@ -7,11 +7,11 @@ import { describeValue } from "./gguf/invalid-file.ts";
 import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
 import { ProjectorHeader } from "./projector-header.ts";
 
-const projectors = ["ultravox", "qwen2a", "voxtral", "gemma4a", "gemma4ua"] as const;
+const projectors = ["ultravox", "qwen2a", "voxtral", "gemma4a", "gemma4ua", "lfm2a"] as const;
 
 /**
- * Kind of an audio projector: key `clip.audio.projector_type`. The encoder of gemma4a is a conformer; gemma4ua (Gemma 4 12B) projects the
- * samples of 40 ms and has no encoder.
+ * Kind of an audio projector: key `clip.audio.projector_type`. The encoders of gemma4a and lfm2a (LFM2-Audio) are conformers;
+ * gemma4ua (Gemma 4 12B) projects the samples of 40 ms and has no encoder.
  */
 export type AudioProjectorKind = (typeof projectors)[number];
 
@@ -47,11 +47,15 @@ export interface AudioProjectorFile {
 
 /** Number of positions of a Whisper-like encoder per audio window of 30 seconds. */
 export const windowPositions = 1500;
-/** Number of frames in a conformer's window of 30 seconds. */
-const conformerFrames = 2999;
-/** Number of positions of a conformer per window, and of embeddings of samples. */
-const conformerPositions = 750;
-const conformerEpsilon = 1e-6;
+/** Frames and positions of a window of 30 seconds, and constants of the models' code, which files state wrongly or not at all. */
+const conformers = {
+  gemma4a: { frames: 2999, windowTokens: 750, epsilon: 1e-6 },
+  lfm2a: { frames: 3001, windowTokens: 376, epsilon: 1e-5 },
+};
+/** Number of samples that gemma4ua projects to one embedding, number of these embeddings per window, and epsilon of its norm. */
+export const tokenSamples = 640;
+const sampleWindowTokens = 750;
+const sampleEpsilon = 1e-6;
 /** Name of the last matrix of each projector. */
 const lastMatrices: Readonly<Record<AudioProjectorKind, string>> = {
   ultravox: "mm.a.mlp.2.weight",
@@ -59,9 +63,8 @@ const lastMatrices: Readonly<Record<AudioProjectorKind, string>> = {
   voxtral: "mm.a.mlp.2.weight",
   gemma4a: "mm.a.input_projection.weight",
   gemma4ua: "mm.a.input_projection.weight",
+  lfm2a: "mm.a.mlp.3.weight",
 };
-/** Number of samples that gemma4ua projects to one embedding. */
-export const tokenSamples = 640;
 
 /** Whether a tensor belongs to the audio encoder of a projector file, not to its image encoder. */
 export function isAudioTensor(name: string): boolean {
@@ -81,41 +84,43 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
   const { fields, tensors } = table;
   const keys = new ProjectorHeader(path, fields, "audio");
   const projector = kindOf(path, fields.get("clip.audio.projector_type") ?? fields.get("clip.projector_type"));
-  if (projector === "gemma4ua") return samplesFile(keys, table);
-  const isConformer = projector === "gemma4a";
-  // Files of gemma4a may state a wrong epsilon; its code has a constant.
-  const epsilon = isConformer ? conformerEpsilon : keys.positive("attention.layer_norm_epsilon");
   const last = lastMatrices[projector];
   const length = tensors.get(last)?.shape[1];
   if (length === undefined) throw keys.invalid(`has no tensor "${last}"`);
-  const stack = projector === "qwen2a" || isConformer ? 1 : keys.count("projector.stack_factor", 64);
-  const averagesPairs = projector === "qwen2a";
+  if (projector === "gemma4ua") return samplesFile(keys, table, length);
   const sizes = {
     layers: keys.count("block_count", 1000),
     width: keys.count("embedding_length", 65_536),
     heads: keys.count("attention.head_count", 1024),
-    feedForward: keys.count("feed_forward_length", 262_144),
     bands: keys.count("num_mel_bins", 512),
-    frames: isConformer ? conformerFrames : 2 * windowPositions,
-    ...{ epsilon, stack, averagesPairs, length },
+    length,
   };
-  if (isConformer) return { table, sizes, rules: { projector, windowTokens: conformerPositions } };
+  if (projector === "gemma4a" || projector === "lfm2a") {
+    const { windowTokens, frames, epsilon } = conformers[projector];
+    // In files of lfm2a, the key feed_forward_length has another meaning.
+    const feedForward = tensors.get("a.blk.0.ffn_up.weight")?.shape[1] ?? 0;
+    const all = { ...sizes, feedForward, frames, epsilon, stack: 1, averagesPairs: false };
+    return { table, sizes: all, rules: { projector, windowTokens } };
+  }
+  const averagesPairs = projector === "qwen2a";
+  const stack = averagesPairs ? 1 : keys.count("projector.stack_factor", 64);
   const positions = averagesPairs ? windowPositions / 2 : windowPositions;
-  return { table, sizes, rules: { projector, windowTokens: Math.ceil(positions / stack) } };
+  const feedForward = keys.count("feed_forward_length", 262_144);
+  const epsilon = keys.positive("attention.layer_norm_epsilon");
+  const all = { ...sizes, feedForward, frames: 2 * windowPositions, epsilon, stack, averagesPairs };
+  return { table, sizes: all, rules: { projector, windowTokens: Math.ceil(positions / stack) } };
 }
 
 /** Describes a file that projects samples: an encoder without layers, whose positions are runs of samples. */
-function samplesFile(keys: ProjectorHeader, table: TensorTable): AudioProjectorFile {
-  const [samples, length] = table.tensors.get(lastMatrices.gemma4ua)?.shape ?? [];
-  if (samples === undefined || length === undefined) throw keys.invalid(`has no tensor "${lastMatrices.gemma4ua}"`);
+function samplesFile(keys: ProjectorHeader, table: TensorTable, length: number): AudioProjectorFile {
+  const samples = table.tensors.get(lastMatrices.gemma4ua)?.shape[0];
   if (samples !== tokenSamples)
     throw keys.invalid(`its tensor "${lastMatrices.gemma4ua}" takes ${samples} samples; expected ${tokenSamples}`);
-  const frames = conformerPositions;
   const sizes = {
-    ...{ layers: 0, width: samples, heads: 1, feedForward: 0, epsilon: conformerEpsilon },
-    ...{ bands: samples, frames, stack: 1, averagesPairs: false, length },
+    ...{ layers: 0, width: samples, heads: 1, feedForward: 0, epsilon: sampleEpsilon },
+    ...{ bands: samples, frames: sampleWindowTokens, stack: 1, averagesPairs: false, length },
   };
-  return { table, sizes, rules: { projector: "gemma4ua", windowTokens: frames } };
+  return { table, sizes, rules: { projector: "gemma4ua", windowTokens: sampleWindowTokens } };
 }
 
 function kindOf(path: string, kind: GgufValue | undefined): AudioProjectorKind {

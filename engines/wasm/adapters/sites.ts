@@ -36,7 +36,7 @@ function sitesOf(step: DividedStep): AdapterSite[] {
     case "norm":
     case "hiddenNorm":
     case "experts":
-    case "localAttention":
+    case "relativeAttention":
     case "convolutionModule":
       return [];
     case "attention":

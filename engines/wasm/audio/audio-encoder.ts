@@ -3,6 +3,8 @@ import { type AudioProjectorFile, readAudioProjectorFile } from "../../files/aud
 import { MediaEncoder } from "../load/media-encoder.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
 import { ConformerInput } from "./conformer/conformer-input.ts";
+import { Gemma4Spectrogram } from "./conformer/gemma4-spectrogram.ts";
+import { Lfm2Spectrogram } from "./conformer/lfm2-spectrogram.ts";
 import type { EncoderInput } from "./encoder-input.ts";
 import { SamplesInput } from "./samples-input.ts";
 import { WhisperInput } from "./whisper-input.ts";
@@ -48,7 +50,9 @@ export class AudioEncoder {
 function inputOf({ rules, sizes }: AudioProjectorFile, inputFloats: number): EncoderInput {
   switch (rules.projector) {
     case "gemma4a":
-      return new ConformerInput(sizes.bands);
+      return new ConformerInput(new Gemma4Spectrogram(sizes.bands), sizes.bands, 2);
+    case "lfm2a":
+      return new ConformerInput(new Lfm2Spectrogram(sizes.bands), sizes.bands, 3);
     case "gemma4ua":
       return new SamplesInput(sizes.bands);
     default:

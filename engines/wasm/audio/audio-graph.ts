@@ -1,5 +1,5 @@
 // Audio graph: the encoder of an audio projector file as a graph of the wasm engine. An encoder of Whisper's kind consists of two
-// convolutions, learned positions, transformer layers, and the projector. Conformers: conformer/conformer-graph.ts. Tensor names are those
+// convolutions, learned positions, transformer layers, and the projector. Conformers: conformer/. Tensor names are those
 // of llama.cpp's mtmd.
 
 import { type AudioProjectorFile, type AudioProjectorKind, windowPositions } from "../../files/audio-projector.ts";
@@ -7,24 +7,35 @@ import type { Graph, GraphStep } from "../graph/graph.ts";
 import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape } from "../graph/media-graph.ts";
 import { type AudioStep, kernelFrames } from "./audio-outer-layers.ts";
-import { audioTensors, buildConformerGraph, buildSamplesGraph } from "./conformer/conformer-graph.ts";
+import { audioTensors } from "./audio-tensors.ts";
+import { buildGemma4Graph } from "./conformer/gemma4-graph.ts";
+import { buildLfm2Graph } from "./conformer/lfm2-graph.ts";
+import { buildSamplesGraph } from "./samples-graph.ts";
 
 /** Projectors of encoders of Whisper's kind. */
-type WhisperProjectorKind = Exclude<AudioProjectorKind, "gemma4a" | "gemma4ua">;
+type WhisperProjectorKind = Exclude<AudioProjectorKind, "gemma4a" | "gemma4ua" | "lfm2a">;
 
 /** Builds the graph. Each position of the encoder is a token. Throws `model_file_invalid` or `unsupported` naming the tensor. */
 export function buildAudioGraph(file: AudioProjectorFile): MediaGraph {
   const { projector } = file.rules;
-  if (projector === "gemma4ua") return buildSamplesGraph(file);
-  return projector === "gemma4a" ? buildConformerGraph(file) : buildWhisperGraph(file, projector);
+  switch (projector) {
+    case "gemma4a":
+      return buildGemma4Graph(file);
+    case "gemma4ua":
+      return buildSamplesGraph(file);
+    case "lfm2a":
+      return buildLfm2Graph(file);
+    default:
+      return buildWhisperGraph(file, projector);
+  }
 }
 
 /** The input row of a position contains the padded inputs of the first convolution for two frames. */
 function buildWhisperGraph(file: AudioProjectorFile, projector: WhisperProjectorKind): MediaGraph {
-  const { table, sizes } = file;
+  const { sizes } = file;
   const { width, layers, bands, length } = sizes;
   checkHeads("audio", sizes);
-  const tensors = audioTensors(table);
+  const tensors = audioTensors(file);
   const convolution = (number: number, inputs: number) =>
     tensors.padded(`a.conv1d.${number}`, [kernelFrames, inputs, width], {
       rows: width,

@@ -248,9 +248,12 @@ export class GraphTensors {
 
   #bias(name: string, shape: readonly number[]): TensorInfo | null {
     if (!this.#table.tensors.has(`${name}.bias`)) return null;
-    // The biases of convolutions have a leading dimension of 1.
-    const ofConvolution = [1, ...shape];
-    return this.#floats(`${name}.bias`, this.#fits(`${name}.bias`, ofConvolution) ? ofConvolution : shape);
+    // The biases of convolutions have one or two leading dimensions of 1.
+    const fitting = [
+      [1, ...shape],
+      [1, 1, ...shape],
+    ].find((one) => this.#fits(`${name}.bias`, one));
+    return this.#floats(`${name}.bias`, fitting ?? shape);
   }
 
   #floats(name: string, shape: readonly number[]): TensorInfo {

@@ -3,7 +3,7 @@
 // sent to every compute thread.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type { AudioOuterLayers } from "../audio/audio-outer-layers.ts";
-import type { ConformerOuterLayers, ConvolutionModuleStep, LocalAttentionStep } from "../audio/conformer/steps.ts";
+import type { ConformerOuterLayers, ConvolutionModuleStep, RelativeAttentionStep } from "../audio/conformer/steps.ts";
 import type { VisionOuterLayers } from "../vision/vision-outer-layers.ts";
 import type {
   Architecture,
@@ -32,7 +32,7 @@ export type GraphStep =
   | AttentionGraphStep
   | FeedForwardGraphStep
   | ExpertsGraphStep
-  | LocalAttentionStep
+  | RelativeAttentionStep
   | ConvolutionModuleStep;
 
 /** Parameters of attention, without its matrices. */

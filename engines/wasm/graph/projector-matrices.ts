@@ -1,6 +1,6 @@
-import type { AudioOuterLayers } from "../audio/audio-outer-layers.ts";
+import type { AudioOuterLayers, AudioStep } from "../audio/audio-outer-layers.ts";
 import type { ConformerOuterLayers } from "../audio/conformer/steps.ts";
-import { type VisionOuterLayers, visionSteps } from "../vision/vision-outer-layers.ts";
+import { type ProjectorStep, type VisionOuterLayers, visionSteps } from "../vision/vision-outer-layers.ts";
 import type { Matrix } from "./graph-tensors.ts";
 
 /** Outer layers of an encoder, as in Graph. */
@@ -16,14 +16,18 @@ interface EncoderOuterLayers {
  */
 export function projectorMatrices({ vision, audio, conformer }: EncoderOuterLayers): Matrix[] {
   if (conformer) {
-    const { subsampling, output, embedder } = conformer;
+    const { subsampling, projector } = conformer;
+    const [, ...laterStages] = subsampling?.stages ?? [];
     return [
-      ...(subsampling ? [subsampling.secondConvolution, subsampling.inputProjection] : []),
-      ...(output ? [output] : []),
-      embedder,
+      ...laterStages.map(({ matrix }) => matrix),
+      ...(subsampling ? [subsampling.inputProjection] : []),
+      ...matricesOf(projector),
     ];
   }
-  const steps = vision ? visionSteps(vision) : (audio?.projector ?? []);
-  const matrices = steps.flatMap((step) => (step.kind === "matrix" ? [step.matrix] : []));
+  const matrices = matricesOf(vision ? visionSteps(vision) : (audio?.projector ?? []));
   return audio ? [audio.convolution, ...matrices] : matrices;
+}
+
+function matricesOf(steps: readonly (ProjectorStep | AudioStep)[]): Matrix[] {
+  return steps.flatMap((step) => (step.kind === "matrix" ? [step.matrix] : []));
 }

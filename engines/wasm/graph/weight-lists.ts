@@ -72,7 +72,7 @@ function stepMatrices(step: GraphStep): Matrix[] {
       return [...(step.gate ? [step.gate] : []), step.up, step.down];
     case "experts":
       return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
-    case "localAttention":
+    case "relativeAttention":
       return [step.query, step.key, step.value, step.output, step.relativePosition];
     case "convolutionModule":
       return [step.pointwise, step.output];
@@ -85,7 +85,7 @@ export function vectors(plan: PartitionPlan): TensorInfo[] {
   const ranges = matrices(plan).flatMap((matrix) => Object.values(matrix.clamp ?? {}) as TensorInfo[]);
   const own = [vision?.classEmbedding, vision?.rowEnd, ...ranges];
   const audioNorms = audio?.projector.map((step) => (step.kind === "norm" ? step.weight : null)) ?? [];
-  const steps = vision ? visionSteps(vision) : [];
+  const steps = vision ? visionSteps(vision) : (conformer?.projector ?? []);
   const projected = steps.map((step) => ("norm" in step ? step.norm : null));
   const scales = steps.flatMap((step) => (step.kind === "standardise" ? [step.mean, step.scale] : []));
   const norms = [
@@ -97,16 +97,14 @@ export function vectors(plan: PartitionPlan): TensorInfo[] {
     ...layers.flat().flatMap(stepNorms),
     ...projected,
   ];
-  const conformerVectors = [
-    ...(conformer?.subsampling?.norms ?? []),
-    conformer?.embedderNorm,
-    ...layers.flat().flatMap(stepVectors),
-  ];
+  const stages = conformer?.subsampling?.stages ?? [];
+  const conformerVectors = stages.flatMap(({ norm, depthwise }) => [norm, depthwise?.kernel, depthwise?.bias]);
   return [
     ...own,
     ...scales,
     ...audioNorms,
     ...conformerVectors,
+    ...layers.flat().flatMap(stepVectors),
     ...norms.flatMap((norm) => [norm?.weight, norm?.bias]),
   ].filter((tensor) => !!tensor);
 }
@@ -122,17 +120,17 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
       return [step.postNorm];
     case "experts":
       return [];
-    case "localAttention":
+    case "relativeAttention":
       return [step.postNorm];
     case "convolutionModule":
-      return [step.norm];
+      return [step.norm?.norm ?? null];
   }
 }
 
 /** Returns the vectors of a step that are not weights of a norm. */
 function stepVectors(step: GraphStep): (TensorInfo | null)[] {
-  if (step.kind === "localAttention") return [step.queryScale, step.keyScale];
-  return step.kind === "convolutionModule" ? [step.kernel] : [];
+  if (step.kind === "relativeAttention") return [step.queryScale, step.keyScale, step.contentBias, step.positionBias];
+  return step.kind === "convolutionModule" ? [step.kernel, step.bias] : [];
 }
 
 /**
@@ -150,7 +148,7 @@ export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
       return [...(step.gate ? [step.gate] : []), step.up, step.down];
     case "experts":
       return [step.router, ...(step.gate ? [step.gate] : []), step.up, step.down];
-    case "localAttention":
+    case "relativeAttention":
       return [step.input, step.output, step.relativePosition];
     case "convolutionModule":
       return [step.pointwise, step.output];

@@ -1,7 +1,7 @@
 // Partition plan: the parameters that all compute threads share, and the division of each matrix's rows among the
 // threads. Only arithmetic over plain data: every thread computes the same division from the same plan.
 
-import type { ConvolutionModuleRules, LocalAttentionRules } from "../audio/conformer/steps.ts";
+import type { ConvolutionModuleRules, RelativeAttentionRules } from "../audio/conformer/steps.ts";
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
@@ -121,7 +121,7 @@ export type DividedStep =
   | DividedAttention
   | DividedFeedForward
   | DividedExperts
-  | DividedLocalAttention
+  | DividedRelativeAttention
   | DividedConvolutionModule;
 
 export interface DividedAttention extends AttentionRules {
@@ -165,8 +165,8 @@ export interface DividedExperts {
   readonly normalised: boolean;
 }
 
-export interface DividedLocalAttention extends LocalAttentionRules {
-  readonly kind: "localAttention";
+export interface DividedRelativeAttention extends RelativeAttentionRules {
+  readonly kind: "relativeAttention";
   /** Shares of queries, keys and values. */
   readonly input: readonly Share[];
   readonly output: readonly Share[];
@@ -288,7 +288,7 @@ function divideStep(step: GraphStep, site: number, { headLength }: Hyperparamete
       const { router, gate, up, down, ...rules } = step;
       return { ...rules, router: whole(router), gate: gate && whole(gate), up: whole(up), down: whole(down) };
     }
-    case "localAttention": {
+    case "relativeAttention": {
       const { query, key, value, output, relativePosition, ...rules } = step;
       const input = divide([query, key, value], rowGrain, threads);
       return { ...rules, input, output: whole(output), relativePosition: whole(relativePosition) };

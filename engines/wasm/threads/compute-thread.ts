@@ -6,7 +6,7 @@ import { adapterSites } from "../adapters/sites.ts";
 import { AudioPass } from "../audio/audio-pass.ts";
 import { ConformerPass } from "../audio/conformer/conformer-pass.ts";
 import { ConvolutionModule } from "../audio/conformer/convolution-module.ts";
-import { LocalAttention } from "../audio/conformer/local-attention.ts";
+import { RelativeAttention } from "../audio/conformer/relative-attention.ts";
 import type { Rope } from "../graph/ropes.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import { ThreadKv } from "../kv/thread-kv.ts";
@@ -66,7 +66,7 @@ export class ComputeThread {
   /** Runs the mixture-of-experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
   /** Run the steps that only conformers have; null for all other models. */
-  readonly #localAttention: LocalAttention | null;
+  readonly #relativeAttention: RelativeAttention | null;
   readonly #convolutionModule: ConvolutionModule | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
   readonly #tables: EmbeddingTables | null;
@@ -122,7 +122,7 @@ export class ComputeThread {
     const encoder = vision ? new VisionPass({ ...ends, vision }) : audio ? new AudioPass({ ...ends, audio }) : null;
     this.#ends = conformer ? new ConformerPass({ ...ends, conformer }) : encoder;
     const tokenParts = { ...parts, index, floats: this.#floats };
-    this.#localAttention = conformer ? new LocalAttention(tokenParts) : null;
+    this.#relativeAttention = conformer ? new RelativeAttention(tokenParts) : null;
     this.#convolutionModule = conformer ? new ConvolutionModule(tokenParts) : null;
   }
 
@@ -234,8 +234,8 @@ export class ComputeThread {
       case "experts":
         this.#experts?.run(step, n);
         return;
-      case "localAttention":
-        this.#localAttention?.run(step, n);
+      case "relativeAttention":
+        this.#relativeAttention?.run(step, n);
         return;
       case "convolutionModule":
         this.#convolutionModule?.run(step, n);

@@ -227,14 +227,13 @@ function projectedRows({ graph, passTokens }: PartitionPlan): number {
 
 /** Returns the number of floats of the widest input row before the layers (patch embedding, convolutions); 0 for text models. */
 function widestInputRow({ graph, inputFloats }: PartitionPlan): number {
-  const { vision, audio, conformer, embedding } = graph;
+  const { vision, audio, conformer } = graph;
   if (vision) return inputFloats;
   // A position of an audio encoder has two input rows, but only one of them is in memory at a time.
   if (audio) return Math.max(inputFloats / 2, audio.convolution.columns);
   const subsampling = conformer?.subsampling;
-  return subsampling
-    ? Math.max(embedding.columns, subsampling.secondConvolution.columns, subsampling.inputProjection.columns)
-    : 0;
+  if (!subsampling) return 0;
+  return Math.max(subsampling.inputProjection.columns, ...subsampling.stages.map(({ matrix }) => matrix.columns));
 }
 
 /** Lays out a thread's memory for the resampler: keys and values of the thread's heads, and the page list. */

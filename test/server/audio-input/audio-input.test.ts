@@ -139,5 +139,5 @@ it("refuses an unknown audio projector", async () => {
   writeFileSync(other, bytes);
   const { code, stderr } = await runCommand(["run", "-m", model, "-i", "x", "--mmproj", other]);
   assert.notEqual(code, 0);
-  assert.match(stderr, /audio projector "unknown"; expected ultravox, qwen2a, voxtral, gemma4a, gemma4ua/);
+  assert.match(stderr, /audio projector "unknown"; expected ultravox, qwen2a, voxtral, gemma4a, gemma4ua, lfm2a/);
 });

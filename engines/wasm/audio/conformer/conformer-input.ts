@@ -2,16 +2,23 @@
 import { windowSamples } from "../../../speech/audio/audio-window.ts";
 import type { MediaEncoder } from "../../load/media-encoder.ts";
 import type { EncoderInput } from "../encoder-input.ts";
-import { ConformerSpectrogram } from "./spectrogram.ts";
 import { stridedLength } from "./steps.ts";
 
-export class ConformerInput implements EncoderInput {
-  readonly #bands: number;
-  readonly #spectrogram: ConformerSpectrogram;
+interface Spectrogram {
+  /** Returns the spectrogram of samples, shape [frames][bands]. */
+  of(samples: Float32Array): Float32Array;
+}
 
-  constructor(bands: number) {
+export class ConformerInput implements EncoderInput {
+  readonly #spectrogram: Spectrogram;
+  readonly #bands: number;
+  readonly #stages: number;
+
+  /** `stages`: number of convolutions with stride 2. */
+  constructor(spectrogram: Spectrogram, bands: number, stages: number) {
+    this.#spectrogram = spectrogram;
     this.#bands = bands;
-    this.#spectrogram = new ConformerSpectrogram(bands);
+    this.#stages = stages;
   }
 
   /** Returns spectrograms of the shape [frames][bands]. */
@@ -24,10 +31,14 @@ export class ConformerInput implements EncoderInput {
 
   /** The input rows are the frames one after another. */
   beginPass(spectrogram: Float32Array, encoder: MediaEncoder): void {
-    const frames = spectrogram.length / this.#bands;
     const pass = encoder.beginPass();
-    pass.frameCount = frames;
-    encoder.addRow(stridedLength(stridedLength(frames)));
+    pass.frameCount = spectrogram.length / this.#bands;
+    encoder.addRow(conformerPositions(pass.frameCount, this.#stages));
     encoder.inputRows.set(spectrogram);
   }
+}
+
+/** Returns the number of positions for `frames` frames after `stages` convolutions with stride 2. */
+export function conformerPositions(frames: number, stages: number): number {
+  return Array.from({ length: stages }).reduce<number>((count) => stridedLength(count), frames);
 }

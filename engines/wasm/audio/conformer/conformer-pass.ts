@@ -4,7 +4,7 @@
 import { multiplyJoined, type StepParts } from "../../pass/step-runner.ts";
 import type { DividedGraph } from "../../plan/partition-plan.ts";
 import type { PassDescriptor } from "../../plan/pass-descriptor.ts";
-import type { ConformerOuterLayers } from "./steps.ts";
+import type { ConformerOuterLayers, ConformerProjectorStep } from "./steps.ts";
 import { SubsamplingPass } from "./subsampling-pass.ts";
 
 export interface ConformerParts extends StepParts {
@@ -36,22 +36,35 @@ export class ConformerPass {
 
   /** Computes the embeddings from the hidden states after the last layer. Returns their address and number. */
   project(): { readonly address: number; readonly count: number } {
-    const { at, divided, kernels, plan, pass, conformer } = this.#parts;
-    const { output, embedderNorm, embedder } = conformer;
-    const { width, epsilon } = plan.shape;
+    const { at, divided, plan, pass, conformer } = this.#parts;
+    const { projector } = conformer;
     const count = pass.tokenCount;
-    // The order of the matrices is that of projectorMatrices().
-    const [outputShares, embedderShares] = [divided.projector.at(-2) ?? [], divided.projector.at(-1) ?? []];
-    let x = at.hidden;
-    if (output) {
-      multiplyJoined(this.#parts, outputShares, { x, columns: width, n: count }, null);
+    // The matrices of the projector are the last ones, in the order of projectorMatrices().
+    let matrix = divided.projector.length - projector.filter(({ kind }) => kind === "matrix").length;
+    let [x, columns] = [at.hidden, plan.shape.width];
+    for (const step of projector) {
+      if (step.kind === "norm") {
+        this.#norm(step, x, columns, count);
+        continue;
+      }
+      multiplyJoined(this.#parts, divided.projector[matrix++] ?? [], { x, columns, n: count }, step.activation);
       x = at.joined;
+      columns = step.matrix.rows;
     }
-    const { columns } = embedder;
-    const weight = embedderNorm === null ? 0 : (at.weights.get(embedderNorm.name) as number);
-    kernels.rmsNorm(x, columns, weight, x, columns, count, columns, epsilon);
-    multiplyJoined(this.#parts, embedderShares, { x, columns, n: count }, null);
-    return { address: at.joined, count };
+    return { address: x, count };
+  }
+
+  #norm(
+    { of, norm, epsilon }: Extract<ConformerProjectorStep, { readonly kind: "norm" }>,
+    x: number,
+    columns: number,
+    count: number,
+  ): void {
+    const { at, kernels } = this.#parts;
+    const weight = norm === null ? 0 : (at.weights.get(norm.weight.name) as number);
+    const bias = norm?.bias ? (at.weights.get(norm.bias.name) as number) : 0;
+    if (of === "rms") kernels.rmsNorm(x, columns, weight, x, columns, count, columns, epsilon);
+    else kernels.layerNorm(x, columns, weight, bias, x, columns, count, columns, epsilon);
   }
 
   /** Returns a view of the embeddings that project() has computed. */

@@ -12,22 +12,22 @@ export class ConvolutionModule implements StepRunner<DividedConvolutionModule> {
 
   run(step: DividedConvolutionModule, n: number): void {
     const { plan, kernels, at, products, index } = this.#parts;
-    const { width, epsilon } = plan.shape;
+    const { width } = plan.shape;
     const { ownSlab } = products;
     multiplyJoined(this.#parts, step.pointwise, { x: at.input, columns: width, n }, null);
     const { from, to } = tokenRange(index, plan.threads, n);
-    this.#gate(Math.max(0, from - step.kernelLength + 1), to);
-    this.#convolve(step, from, to);
-    const { norm } = step;
-    const weight = norm === null ? 0 : (at.weights.get(norm.weight.name) as number);
-    if (norm) kernels.rmsNorm(ownSlab, width, weight, ownSlab, width, to - from, width, epsilon);
+    const behind = step.kernelLength - 1 - step.ahead;
+    this.#gate(Math.max(0, from - behind), Math.min(n, to + step.ahead));
+    for (let token = from; token < to; token++)
+      this.#convolve(step, token, n, (ownSlab >>> 2) + (token - from) * width);
+    this.#norm(step, to - from);
     kernels.activate(activationNumbers.silu, ownSlab, ownSlab, (to - from) * width);
     gatherTokens(this.#parts, n);
     products.multiply(products.own(step.output), at.input, width, n, ownSlab);
     products.addToHidden(step.output, n, null);
   }
 
-  /** Multiplies the first half of the joined rows by the sigmoid of their second half. */
+  /** Multiplies the first half of the joined rows by the sigmoid of their second half (GLU). */
   #gate(from: number, to: number): void {
     const { plan, at, floats } = this.#parts;
     const { width } = plan.shape;
@@ -40,21 +40,41 @@ export class ConvolutionModule implements StepRunner<DividedConvolutionModule> {
     }
   }
 
-  /** Writes the convolutions of the tokens to this thread's slab. Positions before the first token count as zeros. */
-  #convolve({ kernel, kernelLength }: DividedConvolutionModule, from: number, to: number): void {
-    const { plan, at, floats, products } = this.#parts;
+  /** Writes the depthwise convolution of a token to index `out` of `floats`. Positions outside of the n tokens count as zeros. */
+  #convolve(
+    { kernel, kernelLength, ahead, bias }: DividedConvolutionModule,
+    token: number,
+    n: number,
+    out: number,
+  ): void {
+    const { plan, at, floats } = this.#parts;
     const { width } = plan.shape;
     const weights = (at.weights.get(kernel.name) as number) >>> 2;
-    for (let token = from; token < to; token++) {
-      const out = (products.ownSlab >>> 2) + (token - from) * width;
-      const missing = Math.max(0, kernelLength - 1 - token);
-      const first = (at.joined >>> 2) + (token - kernelLength + 1) * 2 * width;
-      for (let i = 0; i < width; i++) {
-        let sum = 0;
-        for (let k = missing; k < kernelLength; k++)
-          sum += (floats[weights + i * kernelLength + k] as number) * (floats[first + k * 2 * width + i] as number);
-        floats[out + i] = sum;
-      }
+    const biases = bias && (at.weights.get(bias.name) as number) >>> 2;
+    const first = token - (kernelLength - 1 - ahead);
+    const row = (at.joined >>> 2) + first * 2 * width;
+    const [from, to] = [Math.max(0, -first), Math.min(kernelLength, n - first)];
+    for (let i = 0; i < width; i++) {
+      let sum = biases === null ? 0 : (floats[biases + i] as number);
+      for (let k = from; k < to; k++)
+        sum += (floats[weights + i * kernelLength + k] as number) * (floats[row + k * 2 * width + i] as number);
+      floats[out + i] = sum;
     }
+  }
+
+  /** Norms the first `count` rows of this thread's slab. */
+  #norm({ norm: found }: DividedConvolutionModule, count: number): void {
+    if (found === null) return;
+    const { plan, kernels, at, products } = this.#parts;
+    const { width, epsilon } = plan.shape;
+    const { ownSlab } = products;
+    const { of, norm } = found;
+    const weight = at.weights.get(norm.weight.name) as number;
+    if (of === "rms") {
+      kernels.rmsNorm(ownSlab, width, weight, ownSlab, width, count, width, epsilon);
+      return;
+    }
+    kernels.scaleColumns(ownSlab, width, count, weight, width);
+    if (norm.bias) kernels.addVector(ownSlab, width, count, at.weights.get(norm.bias.name) as number, width);
   }
 }

@@ -1,11 +1,15 @@
 // Steps of a conformer's layers that other encoders do not have, and its outer layers: the parts before and after the layers. Plain data,
-// part of the graph. conformer-graph.ts builds this data.
+// part of the graph. gemma4-graph.ts and lfm2-graph.ts build this data.
 import type { TensorInfo } from "../../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../../graph/graph-tensors.ts";
+import type { ProjectorStep } from "../../vision/vision-outer-layers.ts";
 
-/** Causal local attention with relative positions: the score of a key is query * key + query * vector of their distance. */
-export interface LocalAttentionStep extends LocalAttentionRules {
-  readonly kind: "localAttention";
+/**
+ * Attention with relative positions: the score of a key is (query + contentBias) * key + (query + positionBias) * vector of their
+ * distance.
+ */
+export interface RelativeAttentionStep extends RelativeAttentionRules {
+  readonly kind: "relativeAttention";
   readonly query: Matrix;
   readonly key: Matrix;
   readonly value: Matrix;
@@ -14,13 +18,19 @@ export interface LocalAttentionStep extends LocalAttentionRules {
   readonly relativePosition: Matrix;
 }
 
-/** Parameters of local attention, without its matrices. */
-export interface LocalAttentionRules {
-  /** Number of positions to which a position attends, including itself. */
-  readonly reach: number;
-  /** Softcap of the scores. */
+/** Parameters of attention with relative positions, without its matrices. */
+export interface RelativeAttentionRules {
+  /** Number of positions before and after a position to which it attends; Infinity = all. */
+  readonly behind: number;
+  readonly ahead: number;
+  /** Softcap of the scores; 0 = none. */
   readonly softcap: number;
-  /** Factors of all queries and of all keys. */
+  /** Order of the sines and cosines of a distance: all sines before all cosines, or in turn. */
+  readonly encoding: "blocks" | "interleaved";
+  /** Biases of the queries, shape [heads][headLength]; null = none. */
+  readonly contentBias: TensorInfo | null;
+  readonly positionBias: TensorInfo | null;
+  /** Factors of all queries (their biases included) and of all keys. */
   readonly queryFactor: number;
   readonly keyFactor: number;
   /** Factors of the floats of each query head and each key head; null = 1. */
@@ -30,8 +40,7 @@ export interface LocalAttentionRules {
 }
 
 /**
- * Convolution module: product with `pointwise`, GLU, causal depthwise convolution over positions, RMS norm, SiLU, product with
- * `output`.
+ * Convolution module: product with `pointwise`, GLU, depthwise convolution over positions, norm, SiLU, product with `output`.
  */
 export interface ConvolutionModuleStep extends ConvolutionModuleRules {
   readonly kind: "convolutionModule";
@@ -41,44 +50,55 @@ export interface ConvolutionModuleStep extends ConvolutionModuleRules {
 
 /** Parameters of a convolution module, without its matrices. */
 export interface ConvolutionModuleRules {
-  /** Depthwise kernel, shape [width][kernelLength]. The last value belongs to the position itself. */
+  /** Depthwise kernel, shape [width][kernelLength]. Its last `ahead` values belong to later positions. */
   readonly kernel: TensorInfo;
   readonly kernelLength: number;
-  readonly norm: Norm | null;
+  readonly ahead: number;
+  /** Bias of the depthwise convolution; null = none. */
+  readonly bias: TensorInfo | null;
+  /** "rms": an RMS norm. "affine": each float is multiplied by its weight, and its bias is added (a batch norm). null = no norm. */
+  readonly norm: { readonly of: "rms" | "affine"; readonly norm: Norm } | null;
 }
 
 /** Layers before and after those of a conformer. */
 export interface ConformerOuterLayers {
   /** null: the input rows are the first hidden states. */
   readonly subsampling: Subsampling | null;
-  /** Matrix after the last layer; null = none. */
-  readonly output: Matrix | null;
-  /** Weights of the RMS norm before the last matrix; null = 1. */
-  readonly embedderNorm: TensorInfo | null;
-  /** Matrix that makes the embeddings. */
-  readonly embedder: Matrix;
+  /** Steps from the hidden states after the last layer to the embeddings. */
+  readonly projector: readonly ConformerProjectorStep[];
   /** Number of floats in an embedding. */
   readonly length: number;
 }
 
-/**
- * Subsampling: two convolutions over frames and bands of the spectrogram, each with stride 2, a layer norm over the channels, and ReLU. They
- * turn four frames into one position. The graph's embedding matrix is the first convolution.
- */
+export type ConformerProjectorStep = Extract<ProjectorStep, { readonly kind: "norm" | "matrix" }>;
+
+/** Subsampling: convolutions over frames and bands of the spectrogram, each with stride 2, which turn several frames into one position. */
 export interface Subsampling {
   /** Number of bands of the spectrogram. */
   readonly bands: number;
-  /** Matrix of the second convolution. A row has the shape [channels of the first convolution][3 frames][3 bands]. */
-  readonly secondConvolution: Matrix;
-  /** Number of output channels of each convolution. */
-  readonly channels: readonly [number, number];
-  /** Weights of the layer norm after each convolution; null = no norm. */
-  readonly norms: readonly [TensorInfo | null, TensorInfo | null];
-  /** Matrix that makes the first hidden state of a position. A row has the shape [bands / 4][channels of the second convolution]. */
+  /** The matrix of the first convolution is the graph's embedding matrix. */
+  readonly stages: readonly SubsamplingStage[];
+  /**
+   * Matrix that makes the first hidden state of a position from the outputs of the last stage: [bands][channels], or [channels][bands] if
+   * `areChannelsFirst`.
+   */
   readonly inputProjection: Matrix;
+  readonly areChannelsFirst: boolean;
 }
 
-/** Side of the kernel of both convolutions, in frames and in bands. */
+/** A convolution of 3 x 3 values, a layer norm over its channels, and ReLU. */
+export interface SubsamplingStage {
+  /** Kernels: a row has the shape [input channels][3 frames][3 bands], or [input channels] if the 3 x 3 values are those of `depthwise`. */
+  readonly matrix: Matrix;
+  /** Depthwise convolution before the matrix: kernel [channels][3 frames][3 bands], and bias; null = none. */
+  readonly depthwise: { readonly kernel: TensorInfo; readonly bias: TensorInfo } | null;
+  /** Number of output channels. */
+  readonly channels: number;
+  /** Weights of the layer norm; null = no norm. */
+  readonly norm: TensorInfo | null;
+}
+
+/** Side of the kernels of subsampling, in frames and in bands. */
 export const kernelSide = 3;
 
 /** Returns the number of outputs of a convolution over `count` values with kernel 3, stride 2 and padding 1. */

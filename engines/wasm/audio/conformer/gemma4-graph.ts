@@ -1,40 +1,46 @@
 // Graph of a conformer: the audio encoder of Gemma 4, built from a projector file. A layer has two feed-forwards, whose
 // results are halved, with local attention and a convolution module between them. Tensor names are those of llama.cpp's mtmd.
-import { type AudioProjectorFile, isAudioTensor } from "../../../files/audio-projector.ts";
+import type { AudioProjectorFile } from "../../../files/audio-projector.ts";
 import type { FeedForwardGraphStep, Graph, GraphStep } from "../../graph/graph.ts";
-import type { GraphTensors, Norm } from "../../graph/graph-tensors.ts";
-import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../../graph/media-graph.ts";
-import { kernelSide, stridedLength } from "./steps.ts";
+import type { GraphTensors, Matrix, Norm } from "../../graph/graph-tensors.ts";
+import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape } from "../../graph/media-graph.ts";
+import { audioTensors } from "../audio-tensors.ts";
+import { type ConformerProjectorStep, kernelSide, type SubsamplingStage, stridedLength } from "./steps.ts";
 
 const feedForwardFactor = 0.5;
-/** Local attention of Gemma 4, with the factors of transformers: softplus(1) / ln 2 for keys, and 1 / ln 2 for queries. */
-const [reach, softcap, keyFactor, queryFactor] = [12, 50, Math.log(1 + Math.E) / Math.LN2, 1 / Math.LN2];
+/** A position attends to 11 before it. The factors are those of transformers: softplus(1) / ln 2 for keys, and 1 / ln 2 for queries. */
+const [behind, softcap, keyFactor, queryFactor] = [11, 50, Math.log(1 + Math.E) / Math.LN2, 1 / Math.LN2];
 
 /**
  * Builds the graph. Each position of the encoder is a token, whose input row contains four frames of the spectrogram. Throws
  * `model_file_invalid` or `unsupported` naming the tensor.
  */
-export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile): MediaGraph {
+export function buildGemma4Graph(file: AudioProjectorFile): MediaGraph {
+  const { table, sizes, rules } = file;
   const { width, bands, length, layers } = sizes;
   checkHeads("audio", sizes);
-  const tensors = audioTensors(table);
+  const tensors = audioTensors(file);
   const vector = (name: string, count: number) => (tensors.has(name) ? tensors.vector(`${name}.weight`, count) : null);
-  const channelsOf = (number: number) => table.tensors.get(`a.conv1d.${number}.weight`)?.shape[3] ?? 0;
-  const convolution = (number: number, inputs: number) => {
-    const rows = channelsOf(number);
-    const columns = inputs * kernelSide ** 2;
-    return tensors.padded(`a.conv1d.${number}`, [kernelSide, kernelSide, inputs, rows], { rows, columns });
+  const stage = (number: number, inputs: number): SubsamplingStage => {
+    const channels = table.tensors.get(`a.conv1d.${number}.weight`)?.shape[3] ?? 0;
+    const shape = [kernelSide, kernelSide, inputs, channels];
+    const filled = { rows: channels, columns: inputs * kernelSide ** 2 };
+    const matrix = tensors.padded(`a.conv1d.${number}`, shape, filled);
+    return { matrix, depthwise: null, channels, norm: vector(`a.conv1d.${number}.norm`, channels) };
   };
-  const channels = [channelsOf(0), channelsOf(1)] as const;
-  const inputColumns = channels[1] * stridedLength(stridedLength(bands));
+  const first = stage(0, 1);
+  const second = stage(1, first.channels);
+  const inputColumns = second.channels * stridedLength(stridedLength(bands));
   const outputName = "a.pre_encode.out";
   const outputRows = tensors.rowsOf(outputName);
   const embedderColumns = outputRows ?? width;
+  const matrixStep = (matrix: Matrix): ConformerProjectorStep => ({ kind: "matrix", matrix, activation: null });
+  const normName = "mm.a.soft_emb_norm";
   const graph: Graph = {
     ...mediaGraphParts,
     pairing: "halves",
     normKind: "rms",
-    embedding: convolution(0, 1),
+    embedding: first.matrix,
     positions: null,
     embeddingNorm: null,
     outputNorm: null,
@@ -42,17 +48,22 @@ export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile)
     vision: null,
     conformer: {
       subsampling: {
-        ...{ bands, channels },
-        secondConvolution: convolution(1, channels[0]),
-        norms: [vector("a.conv1d.0.norm", channels[0]), vector("a.conv1d.1.norm", channels[1])],
+        bands,
+        stages: [first, second],
         inputProjection: tensors.padded("a.input_projection", [inputColumns, width], {
           rows: width,
           columns: inputColumns,
         }),
+        areChannelsFirst: false,
       },
-      output: outputRows === null ? null : tensors.matrix(outputName, outputRows, width),
-      embedderNorm: vector("mm.a.soft_emb_norm", embedderColumns),
-      embedder: tensors.matrix("mm.a.input_projection", length, embedderColumns),
+      projector: [
+        ...(outputRows === null ? [] : [matrixStep(tensors.matrix(outputName, outputRows, width))]),
+        {
+          ...{ kind: "norm", of: "rms", epsilon: sizes.epsilon },
+          norm: tensors.has(normName) ? tensors.norm(normName, false, [embedderColumns]) : null,
+        },
+        matrixStep(tensors.matrix("mm.a.input_projection", length, embedderColumns)),
+      ],
       length,
     },
   };
@@ -60,39 +71,6 @@ export function buildConformerGraph({ table, sizes, rules }: AudioProjectorFile)
   const tokens = rules.windowTokens;
   const shape = mediaShape({ ...sizes, activation: "silu", tokens, ropes: [] });
   return { graph, shape, tokens, rows: 1, inputFloats: 4 * bands };
-}
-
-/**
- * Builds the graph of a projector that has no encoder: the input row of a token, which contains samples, is normed and projected. Throws
- * like buildConformerGraph().
- */
-export function buildSamplesGraph({ table, sizes, rules }: AudioProjectorFile): MediaGraph {
-  const { width, length } = sizes;
-  const tensors = audioTensors(table);
-  const embedder = tensors.matrix("mm.a.input_projection", length, width);
-  const graph: Graph = {
-    ...mediaGraphParts,
-    ...{ pairing: "halves", normKind: "rms", positions: null, embeddingNorm: null, outputNorm: null },
-    embedding: embedder,
-    layers: [],
-    vision: null,
-    conformer: { subsampling: null, output: null, embedderNorm: null, embedder, length },
-  };
-  tensors.checkAllUsed();
-  const tokens = rules.windowTokens;
-  return {
-    graph,
-    shape: mediaShape({ ...sizes, activation: "silu", tokens, ropes: [] }),
-    tokens,
-    rows: 1,
-    inputFloats: width,
-  };
-}
-
-/** Opens the tensors of a projector file for the graph of its audio encoder, which ignores those of an image encoder. */
-export function audioTensors(table: AudioProjectorFile["table"]): GraphTensors {
-  const imageTensors = [...table.tensors.keys()].filter((name) => !isAudioTensor(name));
-  return mediaTensors(table, imageTensors);
 }
 
 function layerSteps(
@@ -114,19 +92,21 @@ function layerSteps(
     postNorm: optionalNorm(`ffn_post_norm${suffix}`),
     factor: feedForwardFactor,
   });
+  const innerNorm = optionalNorm("norm_conv");
   const kernelLength = tensors.columnsOf(`${prefix}conv_dw`) ?? 0;
   return [
     { kind: "norm", norm: norm("ffn_norm") },
     feed(""),
     { kind: "norm", norm: norm(tensors.has(`${prefix}attn_pre_norm`) ? "attn_pre_norm" : "ln1") },
     {
-      kind: "localAttention",
+      kind: "relativeAttention",
       query: matrix("attn_q", width, width),
       key: matrix("attn_k", width, width),
       value: matrix("attn_v", width, width),
       output: matrix("attn_out", width, width),
       relativePosition: matrix("attn_k_rel", width, width),
-      ...{ reach, softcap, keyFactor, queryFactor: queryFactor / Math.sqrt(width / heads) },
+      ...{ behind, ahead: 0, softcap, encoding: "blocks", contentBias: null, positionBias: null },
+      ...{ keyFactor, queryFactor: queryFactor / Math.sqrt(width / heads) },
       queryScale: perHead("per_dim_scale"),
       keyScale: perHead("per_dim_k_scale"),
       postNorm: optionalNorm("attn_post_norm"),
@@ -137,8 +117,8 @@ function layerSteps(
       kind: "convolutionModule",
       pointwise: matrix("conv_pw1", 2 * width, width),
       kernel: tensors.vector(`${prefix}conv_dw.weight`, kernelLength, width),
-      kernelLength,
-      norm: optionalNorm("norm_conv"),
+      ...{ kernelLength, ahead: 0, bias: null },
+      norm: innerNorm && { of: "rms", norm: innerNorm },
       output: matrix("conv_pw2", width, width),
     },
     { kind: "norm", norm: norm("ffn_norm_1") },

@@ -14,11 +14,11 @@ const bins = fftLength / 2 + 1;
 const melFloor = 0.001;
 
 /** Returns the number of frames of audio with `samples` samples, at least 1. */
-export function frameCount(samples: number): number {
+export function gemma4Frames(samples: number): number {
   return Math.max(1, Math.floor((samples + leadingZeros - frameLength - 1) / hop) + 1);
 }
 
-export class ConformerSpectrogram {
+export class Gemma4Spectrogram {
   readonly #bands: number;
   readonly #filters: MelFilters;
   readonly #window = hannWindow(frameLength);
@@ -31,7 +31,7 @@ export class ConformerSpectrogram {
 
   /** Returns the spectrogram, shape [frames][bands]. `samples`: mono audio at 16,000 samples per second. */
   of(samples: Float32Array): Float32Array {
-    const frames = frameCount(samples.length);
+    const frames = gemma4Frames(samples.length);
     const result = new Float32Array(frames * this.#bands);
     const { real, imaginary } = this.#fourier;
     const magnitudes = new Float64Array(bins);
