@@ -2,7 +2,6 @@
 // failure ends the worker on purpose, and its supervisor starts a new one.
 
 import { AudioThread } from "../../engines/audio-input/audio-thread.ts";
-import { embeddingCount } from "../../engines/audio-input/audio-tokens.ts";
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -127,8 +126,7 @@ async function openAudio({ path, maxSeconds }: AudioSpec, model: LoadedModel, th
   const { rules, sizes } = await readAudioProjectorFile(path);
   checkLength(path, sizes.length, model);
   const encoder = await AudioThread.start({
-    ...{ path, threads: computeThreads(threads), maxSeconds, windowFloats: sizes.bands * sizes.frames },
-    countEmbeddings: (samples) => embeddingCount(rules, samples),
+    ...{ path, threads: computeThreads(threads), rules, frameFloats: sizes.bands, maxSeconds },
     maxTokens: model.capacity.sequenceTokens,
   });
   return { embeddingLength: sizes.length, encoder };

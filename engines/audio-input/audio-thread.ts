@@ -3,10 +3,12 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { withTemporaryFile } from "../../runtime/host/temporary-file.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
+import type { AudioRules } from "../files/audio-projector.ts";
 import type { EncoderStart } from "../media/encoder-loop.ts";
 import { EncoderThread } from "../media/encoder-thread.ts";
 import { sampleRate } from "../speech/audio/audio-window.ts";
 import { decodeAudio, missingDecoder } from "../speech/audio/decode.ts";
+import { type AudioWindow, cutIntoWindows } from "../wasm/audio/audio-windows.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
 /** Maximum number of audio files that are decoded at the same time. */
@@ -14,12 +16,11 @@ const maxDecodes = 2;
 const worker = new URL("./audio-worker.js", import.meta.url);
 
 interface AudioThreadStart extends EncoderStart {
-  /** Number of floats in the spectrogram of a full audio window. Only the last window of a file may have fewer. */
-  readonly windowFloats: number;
+  readonly rules: AudioRules;
+  /** Number of floats in a frame of a window's input. */
+  readonly frameFloats: number;
   /** Maximum length of an audio file in seconds. */
   readonly maxSeconds: number;
-  /** Returns the number of embeddings of audio with this many samples. */
-  readonly countEmbeddings: (samples: number) => number;
   /** Maximum number of tokens of a sequence, of which each embedding is one. */
   readonly maxTokens: number;
 }
@@ -62,17 +63,21 @@ export class AudioThread {
   async encode(file: Uint8Array, client: string, isWanted: () => boolean): Promise<readonly Float32Array[] | null> {
     const samples = await this.#gate.pass(async () => (isWanted() ? await this.#decoded(file) : null), client);
     if (samples === null) return null;
-    this.#checkLength(samples.length);
-    const spectrograms = await this.#encoder.encode({ samples }, isWanted);
-    if (spectrograms === null) return null;
-    const { windowFloats: floats } = this.#start;
-    const windows: Float32Array[] = [];
-    for (let from = 0; from < spectrograms.length; from += floats) {
-      const embeddings = await this.#encoder.encode({ spectrogram: spectrograms.slice(from, from + floats) }, isWanted);
+    const { rules, frameFloats } = this.#start;
+    const windows = cutIntoWindows(rules, samples.length);
+    this.#checkLength(samples.length / sampleRate, windows);
+    const inputs = await this.#encoder.encode({ samples }, isWanted);
+    if (inputs === null) return null;
+    let end = 0;
+    const all: Float32Array[] = [];
+    for (const { frames } of windows) {
+      const start = end;
+      end += frames * frameFloats;
+      const embeddings = await this.#encoder.encode({ window: inputs.slice(start, end) }, isWanted);
       if (embeddings === null) return null;
-      windows.push(embeddings);
+      all.push(embeddings);
     }
-    return windows;
+    return all;
   }
 
   async dispose(): Promise<void> {
@@ -80,14 +85,14 @@ export class AudioThread {
   }
 
   /** Throws if the audio has too many embeddings. Called before they are computed, because a window takes seconds. */
-  #checkLength(samples: number): void {
-    const { countEmbeddings, maxTokens } = this.#start;
-    const tokens = countEmbeddings(samples);
+  #checkLength(seconds: number, windows: readonly AudioWindow[]): void {
+    const { maxTokens } = this.#start;
+    const tokens = windows.reduce((sum, { embeddings }) => sum + embeddings, 0);
     if (tokens <= maxTokens) return;
     throw new ServerError(
       "invalid_value",
-      `the audio is ${Math.ceil(samples / sampleRate)} s long, which is ${tokens} tokens; the context of this model has room for ` +
-        `${maxTokens}: send less, or raise max_model_len`,
+      `the audio is ${Math.ceil(seconds)} s long, which is ${tokens} tokens; the context of this model has room for ${maxTokens}: send ` +
+        "less, or raise max_model_len",
     );
   }
 

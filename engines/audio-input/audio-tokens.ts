@@ -1,11 +1,7 @@
 // Audio tokens: the part of a prompt that stands for audio. Each window of 30 seconds is a run of placeholders; tags, if the model has any,
 // surround all windows. The tags are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
-import { type AudioProjectorKind, type AudioRules, tokenSamples } from "../files/audio-projector.ts";
-import { windowSamples } from "../speech/audio/audio-window.ts";
-import { conformerPositions } from "../wasm/audio/conformer/conformer-input.ts";
-import { gemma4Frames } from "../wasm/audio/conformer/gemma4-spectrogram.ts";
-import { lfm2Frames } from "../wasm/audio/conformer/lfm2-spectrogram.ts";
+import type { AudioProjectorKind } from "../files/audio-projector.ts";
 
 const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after: string]>> = {
   ultravox: ["", ""],
@@ -24,26 +20,6 @@ export function audioParts(projector: AudioProjectorKind, windows: number): read
   const [before, after] = marks[projector];
   const parts = [before, ...Array.from({ length: windows }, (_, window) => window), after];
   return parts.filter((part) => part !== "");
-}
-
-/**
- * Returns the number of embeddings of audio with `samples` samples. All windows have `windowTokens` embeddings, except that the last one
- * of Gemma 4 has one for each 40 ms, and that of LFM2-Audio one for each 80 ms.
- */
-export function embeddingCount({ projector, windowTokens }: AudioRules, samples: number): number {
-  const windows = Math.ceil(samples / windowSamples);
-  const last = samples - (windows - 1) * windowSamples;
-  const before = (windows - 1) * windowTokens;
-  switch (projector) {
-    case "gemma4a":
-      return before + conformerPositions(gemma4Frames(last), 2);
-    case "lfm2a":
-      return before + conformerPositions(lfm2Frames(last), 3);
-    case "gemma4ua":
-      return before + Math.ceil(last / tokenSamples);
-    default:
-      return windows * windowTokens;
-  }
 }
 
 /** Returns the error for a request with more audio than the model accepts. */

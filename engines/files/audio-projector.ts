@@ -1,5 +1,5 @@
-// Audio projector: the GGUF file (mmproj) that lets a text model accept audio. It contains a Whisper-like encoder or a conformer, and a
-// projector from the encoder's output to embeddings of the text model's width. This module reads the file's header. The rules are those of
+// Audio projector: the GGUF file (mmproj) that lets a text model accept audio. It contains a Whisper-like encoder, a conformer, or none, and a
+// projector from the encoder's output (or the samples) to embeddings of the text model's width. This module reads the file's header. The rules are those of
 // llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./gguf/cursor.ts";
@@ -18,7 +18,7 @@ export type AudioProjectorKind = (typeof projectors)[number];
 /** Facts about a model's audio input that text workers and the scheduler need. Plain data. */
 export interface AudioRules {
   readonly projector: AudioProjectorKind;
-  /** Maximum number of embeddings per audio window of 30 seconds. Only a conformer's last window may have fewer. */
+  /** Number of embeddings per full audio window of 30 seconds. Windows may have fewer, unless the encoder is of Whisper's kind. */
   readonly windowTokens: number;
 }
 
@@ -33,8 +33,6 @@ export interface AudioEncoderSizes {
   /** Number of neighbouring encoder positions that become one embedding. If `averagesPairs`, an averaged pair counts as one position. */
   readonly stack: number;
   readonly averagesPairs: boolean;
-  /** Maximum number of frames in the spectrogram of a window. Only a conformer's last window may have fewer. */
-  readonly frames: number;
   /** Number of floats of an embedding. */
   readonly length: number;
 }
@@ -47,10 +45,10 @@ export interface AudioProjectorFile {
 
 /** Number of positions of a Whisper-like encoder per audio window of 30 seconds. */
 export const windowPositions = 1500;
-/** Frames and positions of a window of 30 seconds, and constants of the models' code, which files state wrongly or not at all. */
+/** Positions of a window of 30 seconds, and the epsilon of the norms, which files of gemma4a may state wrongly. */
 const conformers = {
-  gemma4a: { frames: 2999, windowTokens: 750, epsilon: 1e-6 },
-  lfm2a: { frames: 3001, windowTokens: 376, epsilon: 1e-5 },
+  gemma4a: { windowTokens: 750, epsilon: 1e-6 },
+  lfm2a: { windowTokens: 376, epsilon: 1e-5 },
 };
 /** Number of samples that gemma4ua projects to one embedding, number of these embeddings per window, and epsilon of its norm. */
 export const tokenSamples = 640;
@@ -96,10 +94,10 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
     length,
   };
   if (projector === "gemma4a" || projector === "lfm2a") {
-    const { windowTokens, frames, epsilon } = conformers[projector];
-    // In files of lfm2a, the key feed_forward_length has another meaning.
+    const { windowTokens, epsilon } = conformers[projector];
+    // In files of lfm2a, the key feed_forward_length is the encoder's width.
     const feedForward = tensors.get("a.blk.0.ffn_up.weight")?.shape[1] ?? 0;
-    const all = { ...sizes, feedForward, frames, epsilon, stack: 1, averagesPairs: false };
+    const all = { ...sizes, feedForward, epsilon, stack: 1, averagesPairs: false };
     return { table, sizes: all, rules: { projector, windowTokens } };
   }
   const averagesPairs = projector === "qwen2a";
@@ -107,7 +105,7 @@ export async function readAudioProjectorFile(path: string): Promise<AudioProject
   const positions = averagesPairs ? windowPositions / 2 : windowPositions;
   const feedForward = keys.count("feed_forward_length", 262_144);
   const epsilon = keys.positive("attention.layer_norm_epsilon");
-  const all = { ...sizes, feedForward, frames: 2 * windowPositions, epsilon, stack, averagesPairs };
+  const all = { ...sizes, feedForward, epsilon, stack, averagesPairs };
   return { table, sizes: all, rules: { projector, windowTokens: Math.ceil(positions / stack) } };
 }
 
@@ -118,7 +116,7 @@ function samplesFile(keys: ProjectorHeader, table: TensorTable, length: number):
     throw keys.invalid(`its tensor "${lastMatrices.gemma4ua}" takes ${samples} samples; expected ${tokenSamples}`);
   const sizes = {
     ...{ layers: 0, width: samples, heads: 1, feedForward: 0, epsilon: sampleEpsilon },
-    ...{ bands: samples, frames: sampleWindowTokens, stack: 1, averagesPairs: false, length },
+    ...{ bands: samples, stack: 1, averagesPairs: false, length },
   };
   return { table, sizes, rules: { projector: "gemma4ua", windowTokens: sampleWindowTokens } };
 }

@@ -78,7 +78,7 @@ export class FourierTransform {
   }
 }
 
-/** Retwiddles the number whose `bits` bits are those of `value` in reverse order. */
+/** Returns the number whose `bits` bits are those of `value` in reverse order. */
 function reversed(value: number, bits: number): number {
   let result = 0;
   for (let bit = 0; bit < bits; bit++) if (value & (1 << bit)) result |= 1 << (bits - 1 - bit);

@@ -70,7 +70,8 @@ export class MelFilters {
   }
 }
 
-/** Returns a periodic Hann window. */
-export function hannWindow(length: number): Float64Array {
-  return Float64Array.from({ length }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / length));
+/** Returns a Hann window. A periodic one is the beginning of a symmetric one that is longer by one value. */
+export function hannWindow(length: number, form: "periodic" | "symmetric" = "periodic"): Float64Array {
+  const period = form === "periodic" ? length : length - 1;
+  return Float64Array.from({ length }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / period));
 }

@@ -29,8 +29,8 @@ export class AudioEncoder {
   }
 
   /**
-   * Returns the input of each window of 30 seconds: a spectrogram, shape [bands][3000] (encoders of Whisper's kind) or [frames][bands]
-   * (conformers), or samples, shape [frames][640]. `samples`: mono audio at 16,000 samples per second.
+   * Returns the input of each window of at most 30 seconds: a spectrogram, shape [bands][3000] (encoders of Whisper's kind) or
+   * [frames][bands] (conformers), or samples, shape [frames][640]. `samples`: mono audio at 16,000 samples per second.
    */
   windows(samples: Float32Array): Float32Array[] {
     return this.#input.windows(samples);
@@ -48,13 +48,14 @@ export class AudioEncoder {
 }
 
 function inputOf({ rules, sizes }: AudioProjectorFile, inputFloats: number): EncoderInput {
-  switch (rules.projector) {
+  const { projector } = rules;
+  switch (projector) {
     case "gemma4a":
-      return new ConformerInput(new Gemma4Spectrogram(sizes.bands), sizes.bands, 2);
+      return new ConformerInput({ ...rules, projector }, new Gemma4Spectrogram(sizes.bands), sizes.bands);
     case "lfm2a":
-      return new ConformerInput(new Lfm2Spectrogram(sizes.bands), sizes.bands, 3);
+      return new ConformerInput({ ...rules, projector }, new Lfm2Spectrogram(sizes.bands), sizes.bands);
     case "gemma4ua":
-      return new SamplesInput(sizes.bands);
+      return new SamplesInput(rules);
     default:
       return new WhisperInput(sizes.bands, inputFloats);
   }

@@ -1,9 +1,9 @@
-// Encoder input: splits audio into windows, and writes the input rows of a pass. One implementation for each kind of encoder.
+// Encoder input: turns audio into the input rows of a pass. One implementation for each kind of encoder.
 import type { MediaEncoder } from "../load/media-encoder.ts";
 
 export interface EncoderInput {
   /**
-   * Returns the input of each window of 30 seconds, such as its spectrogram; the last window may be shorter. `samples`: mono audio at 16,000
+   * Returns the input of each window of at most 30 seconds, such as its spectrogram; see cutIntoWindows(). `samples`: mono audio at 16,000
    * samples per second.
    */
   windows(samples: Float32Array): Float32Array[];

@@ -1,31 +1,31 @@
-// Input of projectors that read samples: windows of at most 30 seconds, cut into frames. The last frame is padded with silence.
-import { windowSamples } from "../../speech/audio/audio-window.ts";
+// Input of projectors that read samples: the samples of each window, cut into frames. The last frame is padded with silence.
+import { type AudioRules, tokenSamples } from "../../files/audio-projector.ts";
 import type { MediaEncoder } from "../load/media-encoder.ts";
+import { cutIntoWindows } from "./audio-windows.ts";
 import type { EncoderInput } from "./encoder-input.ts";
 
 export class SamplesInput implements EncoderInput {
-  readonly #frameLength: number;
+  readonly #rules: AudioRules;
 
-  /** `frameLength`: number of samples in a frame. */
-  constructor(frameLength: number) {
-    this.#frameLength = frameLength;
+  constructor(rules: AudioRules) {
+    this.#rules = rules;
   }
 
-  /** Returns the samples of each window, shape [frames][frameLength]. */
+  /** Returns the samples of each window, shape [frames][tokenSamples]. */
   windows(samples: Float32Array): Float32Array[] {
-    const count = Math.max(1, Math.ceil(samples.length / windowSamples));
-    return Array.from({ length: count }, (_, i) => {
-      const own = samples.subarray(i * windowSamples, (i + 1) * windowSamples);
-      const frames = Math.max(1, Math.ceil(own.length / this.#frameLength));
-      const padded = new Float32Array(frames * this.#frameLength);
-      padded.set(own);
+    let end = 0;
+    return cutIntoWindows(this.#rules, samples.length).map((window) => {
+      const start = end;
+      end += window.samples;
+      const padded = new Float32Array(window.frames * tokenSamples);
+      padded.set(samples.subarray(start, end));
       return padded;
     });
   }
 
   beginPass(window: Float32Array, encoder: MediaEncoder): void {
     encoder.beginPass();
-    encoder.addRow(window.length / this.#frameLength);
+    encoder.addRow(window.length / tokenSamples);
     encoder.inputRows.set(window);
   }
 }

@@ -115,8 +115,8 @@ export class GraphTensors {
     filled: { rows: number; columns: number },
     transposed = false,
   ): Matrix {
-    const bias = this.#bias(name, [filled.rows]);
-    return { ...this.#padded(`${name}.weight`, shape, filled, transposed), bias };
+    const matrix = this.#padded(`${name}.weight`, shape, filled, transposed);
+    return { ...matrix, bias: this.#bias(name, [filled.rows]) };
   }
 
   /** Like padded(), but without a bias. `name` is the complete name of the tensor. */

@@ -90,7 +90,7 @@ export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, Oute
   readonly vision: VisionOuterLayers | null;
   /** Outer layers of an audio encoder; null or absent if the model is no audio encoder. */
   readonly audio?: AudioOuterLayers | null;
-  /** Outer layers of a conformer; null or absent if the model is no conformer. */
+  /** Outer layers of a conformer, or of a projector of samples; null or absent for other models. */
   readonly conformer?: ConformerOuterLayers | null;
 }
 

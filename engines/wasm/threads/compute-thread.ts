@@ -65,7 +65,7 @@ export class ComputeThread {
   readonly #feedForward: FeedForward;
   /** Runs the mixture-of-experts steps; null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Run the steps that only conformers have; null for all other models. */
+  /** Run the steps that only conformers have; null for models without conformer layers. */
   readonly #relativeAttention: RelativeAttention | null;
   readonly #convolutionModule: ConvolutionModule | null;
   /** Adds the table rows of position and token type to the embedding; null if the model has no such tables. */
@@ -122,8 +122,8 @@ export class ComputeThread {
     const encoder = vision ? new VisionPass({ ...ends, vision }) : audio ? new AudioPass({ ...ends, audio }) : null;
     this.#ends = conformer ? new ConformerPass({ ...ends, conformer }) : encoder;
     const tokenParts = { ...parts, index, floats: this.#floats };
-    this.#relativeAttention = conformer ? new RelativeAttention(tokenParts) : null;
-    this.#convolutionModule = conformer ? new ConvolutionModule(tokenParts) : null;
+    this.#relativeAttention = conformer?.subsampling ? new RelativeAttention(tokenParts) : null;
+    this.#convolutionModule = conformer?.subsampling ? new ConvolutionModule(tokenParts) : null;
   }
 
   #createMixture(values: SharedArrayBuffer | null) {

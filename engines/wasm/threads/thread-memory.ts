@@ -4,6 +4,7 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
+import { layOutRelative } from "../audio/conformer/relative-scratch.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
 import { projectorMatrices } from "../graph/projector-matrices.ts";
 import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "../graph/weight-lists.ts";
@@ -66,7 +67,7 @@ export interface ThreadMemory {
   /** Slabs: each thread's results of the current step. One slab per thread, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** Products with the matrix `up`, the second factor in a gated feed-forward. Local attention uses it for its sinusoids. */
+  /** Products with the matrix `up`, the second factor in a gated feed-forward. RelativeAttention uses it for the encodings of distances. */
   readonly gated: number;
   /** Clamped input rows of a product; 0 if no matrix clamps its inputs. */
   readonly clamped: number;
@@ -78,6 +79,8 @@ export interface ThreadMemory {
   readonly rotationBytes: number;
   /** Address of the slopes of the position bias, one float per head; 0 if the model has no position bias. */
   readonly slopes: number;
+  /** Scratch memory of attention with relative positions; see relative-scratch.ts. */
+  readonly relative: number;
   /** Page list that attend() reads: pairs of a page's address and the position of its first token. */
   readonly pageList: number;
   readonly pageListBytes: number;
@@ -205,6 +208,7 @@ export function layOut(
     rotation: arena.take(rotationBytes * shape.ropes.length),
     rotationBytes,
     slopes: shape.alibi > 0 ? arena.take(shape.heads * floatBytes) : 0,
+    relative: arena.take(layOutRelative(plan, 0).end),
     pageList: arena.take(pageListBytes),
     pageListBytes,
     resampler: resampler && layOutResampler(plan, divided, kernels, thread, arena),

@@ -2,18 +2,10 @@
 // matrix is the patch convolution. vision-graph.ts builds this data, vision-pass.ts computes these layers.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
-import type { Activation } from "../graph/shape.ts";
+import type { MatrixStep, NormStep } from "../graph/projector-steps.ts";
 
-/**
- * Step of the projector: a norm (an RMS norm without `norm` has the weights 1), a standardisation, a product with a matrix (plus its bias,
- * then an activation unless it is null), or a resampler.
- */
-export type ProjectorStep =
-  | { readonly kind: "norm"; readonly of: "layer"; readonly norm: Norm; readonly epsilon: number }
-  | { readonly kind: "norm"; readonly of: "rms"; readonly norm: Norm | null; readonly epsilon: number }
-  | StandardiseStep
-  | { readonly kind: "matrix"; readonly matrix: Matrix; readonly activation: Activation | null }
-  | ResamplerStep;
+/** Step of the projector. */
+export type ProjectorStep = NormStep | StandardiseStep | MatrixStep | ResamplerStep;
 
 /** Computes (x * factor - mean) * scale for each float of a row; null = left out. */
 export interface StandardiseStep {

@@ -2,6 +2,7 @@
 // the end, the patches of each square are merged, and the projector turns them into embeddings for the text model.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { Norm } from "../graph/graph-tensors.ts";
+import { normRows } from "../pass/projector-norm.ts";
 import { multiplyJoined, type StepParts } from "../pass/step-runner.ts";
 import type { DividedGraph } from "../plan/partition-plan.ts";
 import type { PassDescriptor } from "../plan/pass-descriptor.ts";
@@ -31,8 +32,6 @@ interface MergedRows {
   readonly columns: number;
   readonly count: number;
 }
-
-type NormStep = Extract<ProjectorStep, { kind: "norm" }>;
 
 export class VisionPass {
   readonly #parts: VisionParts;
@@ -119,7 +118,7 @@ export class VisionPass {
     for (const step of steps) {
       if (step.kind === "norm") {
         const to = x === at.hidden ? at.input : x;
-        this.#norm(step, x, to, columns, count);
+        normRows(this.#parts, step, { x, out: to, columns, count });
         x = to;
         continue;
       }
@@ -172,14 +171,6 @@ export class VisionPass {
     });
     this.#stacked.length = 0;
     return all;
-  }
-
-  #norm({ norm, of, epsilon }: NormStep, x: number, to: number, columns: number, count: number): void {
-    const { kernels } = this.#parts;
-    const weight = norm === null ? 0 : this.#addressOf(norm.weight);
-    const bias = norm?.bias ? this.#addressOf(norm.bias) : 0;
-    if (of === "rms") kernels.rmsNorm(x, columns, weight, to, columns, count, columns, epsilon);
-    else kernels.layerNorm(x, columns, weight, bias, to, columns, count, columns, epsilon);
   }
 
   #standardise({ factor, mean, scale }: StandardiseStep, x: number, columns: number, count: number): void {

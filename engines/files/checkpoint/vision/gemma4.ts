@@ -79,7 +79,7 @@ const gemma4Audio: AudioClass = {
   addPairs(encoder, pairs) {
     encoder.mustBe("hidden_act", "silu");
     encoder.mustBe("residual_weight", 0.5);
-    // 12 positions before a position and itself; transformers masks the farthest of them.
+    // 13 = the position itself and 12 before it; transformers masks the farthest, so 11 remain.
     encoder.mustBe("attention_context_left", 13);
     encoder.mustBe("attention_context_right", 0);
     encoder.mustBe("attention_chunk_size", 12);

@@ -1,6 +1,7 @@
-// Input of a conformer: windows of at most 30 seconds, each with its own number of frames.
-import { windowSamples } from "../../../speech/audio/audio-window.ts";
+// Input of a conformer: the spectrogram of each window.
+import type { AudioRules } from "../../../files/audio-projector.ts";
 import type { MediaEncoder } from "../../load/media-encoder.ts";
+import { conformerStages, cutIntoWindows } from "../audio-windows.ts";
 import type { EncoderInput } from "../encoder-input.ts";
 import { stridedLength } from "./steps.ts";
 
@@ -10,35 +11,35 @@ interface Spectrogram {
 }
 
 export class ConformerInput implements EncoderInput {
+  readonly #rules: AudioRules & { readonly projector: keyof typeof conformerStages };
   readonly #spectrogram: Spectrogram;
   readonly #bands: number;
-  readonly #stages: number;
 
-  /** `stages`: number of convolutions with stride 2. */
-  constructor(spectrogram: Spectrogram, bands: number, stages: number) {
+  constructor(
+    rules: AudioRules & { readonly projector: keyof typeof conformerStages },
+    spectrogram: Spectrogram,
+    bands: number,
+  ) {
+    this.#rules = rules;
     this.#spectrogram = spectrogram;
     this.#bands = bands;
-    this.#stages = stages;
   }
 
   /** Returns spectrograms of the shape [frames][bands]. */
   windows(samples: Float32Array): Float32Array[] {
-    const count = Math.max(1, Math.ceil(samples.length / windowSamples));
-    return Array.from({ length: count }, (_, i) =>
-      this.#spectrogram.of(samples.subarray(i * windowSamples, (i + 1) * windowSamples)),
-    );
+    let end = 0;
+    return cutIntoWindows(this.#rules, samples.length).map((window) => {
+      const start = end;
+      end += window.samples;
+      return this.#spectrogram.of(samples.subarray(start, end));
+    });
   }
 
   /** The input rows are the frames one after another. */
   beginPass(spectrogram: Float32Array, encoder: MediaEncoder): void {
     const pass = encoder.beginPass();
     pass.frameCount = spectrogram.length / this.#bands;
-    encoder.addRow(conformerPositions(pass.frameCount, this.#stages));
+    encoder.addRow(stridedLength(pass.frameCount, conformerStages[this.#rules.projector]));
     encoder.inputRows.set(spectrogram);
   }
-}
-
-/** Returns the number of positions for `frames` frames after `stages` convolutions with stride 2. */
-export function conformerPositions(frames: number, stages: number): number {
-  return Array.from({ length: stages }).reduce<number>((count) => stridedLength(count), frames);
 }

@@ -1,10 +1,11 @@
 // Conformer pass: the start and the end of a pass of a conformer, on one compute thread. At the end, the hidden states become embeddings as
 // wide as those of the text model.
 
+import { normRows } from "../../pass/projector-norm.ts";
 import { multiplyJoined, type StepParts } from "../../pass/step-runner.ts";
 import type { DividedGraph } from "../../plan/partition-plan.ts";
 import type { PassDescriptor } from "../../plan/pass-descriptor.ts";
-import type { ConformerOuterLayers, ConformerProjectorStep } from "./steps.ts";
+import type { ConformerOuterLayers } from "./steps.ts";
 import { SubsamplingPass } from "./subsampling-pass.ts";
 
 export interface ConformerParts extends StepParts {
@@ -44,7 +45,7 @@ export class ConformerPass {
     let [x, columns] = [at.hidden, plan.shape.width];
     for (const step of projector) {
       if (step.kind === "norm") {
-        this.#norm(step, x, columns, count);
+        normRows(this.#parts, step, { x, out: x, columns, count });
         continue;
       }
       multiplyJoined(this.#parts, divided.projector[matrix++] ?? [], { x, columns, n: count }, step.activation);
@@ -52,19 +53,6 @@ export class ConformerPass {
       columns = step.matrix.rows;
     }
     return { address: x, count };
-  }
-
-  #norm(
-    { of, norm, epsilon }: Extract<ConformerProjectorStep, { readonly kind: "norm" }>,
-    x: number,
-    columns: number,
-    count: number,
-  ): void {
-    const { at, kernels } = this.#parts;
-    const weight = norm === null ? 0 : (at.weights.get(norm.weight.name) as number);
-    const bias = norm?.bias ? (at.weights.get(norm.bias.name) as number) : 0;
-    if (of === "rms") kernels.rmsNorm(x, columns, weight, x, columns, count, columns, epsilon);
-    else kernels.layerNorm(x, columns, weight, bias, x, columns, count, columns, epsilon);
   }
 
   /** Returns a view of the embeddings that project() has computed. */

@@ -20,7 +20,7 @@ export class ConvolutionModule implements StepRunner<DividedConvolutionModule> {
     this.#gate(Math.max(0, from - behind), Math.min(n, to + step.ahead));
     for (let token = from; token < to; token++)
       this.#convolve(step, token, n, (ownSlab >>> 2) + (token - from) * width);
-    this.#norm(step, to - from);
+    if (step.norm) this.#norm(step.norm, to - from);
     kernels.activate(activationNumbers.silu, ownSlab, ownSlab, (to - from) * width);
     gatherTokens(this.#parts, n);
     products.multiply(products.own(step.output), at.input, width, n, ownSlab);
@@ -63,12 +63,10 @@ export class ConvolutionModule implements StepRunner<DividedConvolutionModule> {
   }
 
   /** Norms the first `count` rows of this thread's slab. */
-  #norm({ norm: found }: DividedConvolutionModule, count: number): void {
-    if (found === null) return;
+  #norm({ of, norm }: NonNullable<DividedConvolutionModule["norm"]>, count: number): void {
     const { plan, kernels, at, products } = this.#parts;
     const { width, epsilon } = plan.shape;
     const { ownSlab } = products;
-    const { of, norm } = found;
     const weight = at.weights.get(norm.weight.name) as number;
     if (of === "rms") {
       kernels.rmsNorm(ownSlab, width, weight, ownSlab, width, count, width, epsilon);

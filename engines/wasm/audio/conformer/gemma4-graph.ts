@@ -30,7 +30,7 @@ export function buildGemma4Graph(file: AudioProjectorFile): MediaGraph {
   };
   const first = stage(0, 1);
   const second = stage(1, first.channels);
-  const inputColumns = second.channels * stridedLength(stridedLength(bands));
+  const inputColumns = second.channels * stridedLength(bands, 2);
   const outputName = "a.pre_encode.out";
   const outputRows = tensors.rowsOf(outputName);
   const embedderColumns = outputRows ?? width;

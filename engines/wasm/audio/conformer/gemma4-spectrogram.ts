@@ -1,5 +1,5 @@
-// Log-mel spectrogram of Gemma 4, the input of its conformer. Computed like transformers' feature extractor does: frames of 20 ms every 10 ms,
-// magnitudes, HTK's mel scale, natural logarithms.
+// Log-mel spectrogram of Gemma 4, the input of its conformer. Computed like transformers' feature extractor does: frames of 20 ms every
+// 10 ms, magnitudes, HTK's mel scale, natural logarithms.
 
 import { FourierTransform } from "../../../speech/audio/fourier.ts";
 import { hannWindow, htkScale, MelFilters } from "../../../speech/audio/mel-filters.ts";

@@ -23,7 +23,7 @@ export function buildLfm2Graph(file: AudioProjectorFile): MediaGraph {
   for (const name of outputTensors) tensors.leaveOut(name);
   const channels = table.tensors.get("a.conv1d.0.weight")?.shape[3] ?? 0;
   const stages = [firstStage(tensors, channels), laterStage(tensors, channels, 2), laterStage(tensors, channels, 5)];
-  const columns = channels * stages.reduce((count) => stridedLength(count), bands);
+  const columns = channels * stridedLength(bands, stages.length);
   const inner = tensors.rowsOf("mm.a.mlp.1") ?? 0;
   const graph: Graph = {
     ...mediaGraphParts,

@@ -1,5 +1,5 @@
-// Log-mel spectrogram of LFM2-Audio, the input of its conformer. Computed like NeMo's feature extractor and llama.cpp's mtmd do: frames of
-// 25 ms every 10 ms of emphasised high frequencies, power, Slaney's mel scale, natural logarithms; each band is normalised over the frames.
+// Log-mel spectrogram of LFM2-Audio, the input of its conformer. Computed like NeMo's feature extractor does: pre-emphasis, frames of 25 ms
+// every 10 ms, power, Slaney's mel scale, natural logarithms; each band is normalised over the frames.
 import { FourierTransform } from "../../../speech/audio/fourier.ts";
 import { hannWindow, MelFilters, slaneyScale } from "../../../speech/audio/mel-filters.ts";
 
@@ -9,9 +9,10 @@ const hop = 160;
 const bins = fftLength / 2 + 1;
 /** Share of a sample that is subtracted from the next one. */
 const emphasis = 0.97;
+/** Added to each band before the logarithm, as in NeMo; llama.cpp's mtmd computes max(x, 2^-24) instead. */
 const melFloor = 2 ** -24;
-/** Added to the variance of a band. */
-const varianceFloor = 1e-5;
+/** Added to the standard deviation of a band, as in NeMo; mtmd adds it to the variance. */
+const deviationFloor = 1e-5;
 
 /** Returns the number of frames of audio with `samples` samples. */
 export function lfm2Frames(samples: number): number {
@@ -21,7 +22,8 @@ export function lfm2Frames(samples: number): number {
 export class Lfm2Spectrogram {
   readonly #bands: number;
   readonly #filters: MelFilters;
-  readonly #window = hannWindow(frameLength);
+  /** NeMo's window is symmetric; mtmd's is periodic. */
+  readonly #window = hannWindow(frameLength, "symmetric");
   readonly #fourier = new FourierTransform(fftLength);
 
   constructor(bands: number) {
@@ -48,13 +50,13 @@ export class Lfm2Spectrogram {
       this.#fourier.run();
       for (let i = 0; i < bins; i++) power[i] = (real[i] as number) ** 2 + (imaginary[i] as number) ** 2;
       for (let band = 0; band < this.#bands; band++)
-        result[frame * this.#bands + band] = Math.log(Math.max(this.#filters.apply(band, power), melFloor));
+        result[frame * this.#bands + band] = Math.log(this.#filters.apply(band, power) + melFloor);
     }
     for (let band = 0; band < this.#bands; band++) this.#normalise(result, band, frames);
     return result;
   }
 
-  /** Normalises a band over all frames but the last one, which is set to zero: it is not full. */
+  /** Normalises a band over floor(samples / hop) frames, as NeMo counts them; the frame after them is zero. */
   #normalise(values: Float32Array, band: number, frames: number): void {
     const full = frames - 1;
     let sum = 0;
@@ -62,7 +64,7 @@ export class Lfm2Spectrogram {
     const mean = sum / Math.max(1, full);
     let squares = 0;
     for (let frame = 0; frame < full; frame++) squares += ((values[frame * this.#bands + band] as number) - mean) ** 2;
-    const deviation = Math.sqrt(squares / Math.max(1, full - 1) + varianceFloor);
+    const deviation = Math.sqrt(squares / Math.max(1, full - 1)) + deviationFloor;
     for (let frame = 0; frame < full; frame++) {
       const at = frame * this.#bands + band;
       values[at] = ((values[at] as number) - mean) / deviation;

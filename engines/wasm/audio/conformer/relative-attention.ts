@@ -1,10 +1,21 @@
-// Attention with relative positions: the attention step of a conformer on one compute thread. JavaScript computes the scores, because there
-// are few of them: a window of audio has a few hundred positions.
+// Attention with relative positions: the attention step of a conformer on one compute thread. For each head and each block of queries, the
+// scores of keys and of distances, and the weighted sums of values, are products of the kernels.
 import { multiplyJoined, type StepRunner } from "../../pass/step-runner.ts";
 import type { DividedRelativeAttention } from "../../plan/partition-plan.ts";
+import {
+  blockTokens,
+  columnGrain,
+  layOutRelative,
+  padded,
+  type RelativeScratch,
+  rowGrain,
+} from "./relative-scratch.ts";
 import { gatherTokens, type TokenParts, tokenRange } from "./token-ranges.ts";
 
-/** Longest wavelength of the sinusoidal encoding of a distance, as a multiple of the shortest. */
+/** GGUF type number of F32. */
+const f32 = 0;
+
+/** Ratio of the wavelengths of the sinusoidal encoding of a distance; see RelativeAttentionRules.encoding. */
 const wavelengthRatio = 10_000;
 
 /** Data of a step that depend only on the weights. */
@@ -20,29 +31,24 @@ interface Prepared {
   readonly positionBias: Float32Array;
 }
 
-/** A head of a token, and the tokens from `first` to before `end` to which it attends. */
-interface Attended {
-  readonly token: number;
+/** A block of consecutive queries of one head, and the keys from `first` to before `end`, to which any of them attends. */
+interface Block {
   readonly head: number;
+  readonly from: number;
+  readonly count: number;
   readonly first: number;
   readonly end: number;
 }
 
 export class RelativeAttention implements StepRunner<DividedRelativeAttention> {
   readonly #parts: TokenParts;
+  readonly #scratch: RelativeScratch;
   /** Filled by the first pass, in the same order on all threads. */
   readonly #prepared = new Map<DividedRelativeAttention, Prepared>();
-  /** Scratch: the query of a head for products with positions, the same for products with keys, and the scores. */
-  readonly #positionQuery: Float64Array;
-  readonly #keyQuery: Float64Array;
-  readonly #scores: Float64Array;
 
   constructor(parts: TokenParts) {
     this.#parts = parts;
-    const { shape, passTokens } = parts.plan;
-    this.#positionQuery = new Float64Array(shape.headLength);
-    this.#keyQuery = new Float64Array(shape.headLength);
-    this.#scores = new Float64Array(passTokens);
+    this.#scratch = layOutRelative(parts.plan, parts.at.relative);
   }
 
   run(step: DividedRelativeAttention, n: number): void {
@@ -51,12 +57,17 @@ export class RelativeAttention implements StepRunner<DividedRelativeAttention> {
     const prepared = this.#prepared.get(step) ?? this.#prepare(step);
     multiplyJoined(this.#parts, step.input, { x: at.input, columns: width, n }, null);
     const { from, to } = tokenRange(index, plan.threads, n);
-    for (let token = from; token < to; token++) {
-      const out = (products.ownSlab >>> 2) + (token - from) * width;
-      const [first, end] = [Math.max(0, token - step.behind), Math.min(n, token + step.ahead + 1)];
-      for (let head = 0; head < heads; head++) {
-        this.#computeScores(step, prepared, { token, head, first, end });
-        this.#sumValues({ token, head, first, end }, out);
+    for (let head = 0; head < heads; head++) {
+      let packed = { first: 0, end: 0 };
+      for (let start = from; start < to; start += blockTokens) {
+        const count = Math.min(blockTokens, to - start);
+        const [first, end] = [Math.max(0, start - step.behind), Math.min(n, start + count + step.ahead)];
+        const block = { head, from: start, count, first, end };
+        if (packed.first !== first || packed.end !== end) this.#packKeysAndValues(block);
+        packed = { first, end };
+        this.#computeScores(prepared, block);
+        this.#toWeights(step, block);
+        this.#sumValues(block, (products.ownSlab >>> 2) + (start - from) * width);
       }
     }
     gatherTokens(this.#parts, n);
@@ -123,54 +134,122 @@ export class RelativeAttention implements StepRunner<DividedRelativeAttention> {
     return floats.slice(first, first + width);
   }
 
-  /** Computes the softmax of the scores of one head of a token, without the division by their sum. */
-  #computeScores(
-    { softcap }: DividedRelativeAttention,
-    { relativePositions, farthestAhead, ...prepared }: Prepared,
-    { token, head, first, end }: Attended,
+  /** Packs the keys of a block as a matrix with a row for each key, and its values as a matrix with a column for each key. */
+  #packKeysAndValues({ head, first, end }: Block): void {
+    const { plan, at, kernels, floats } = this.#parts;
+    const { width, headLength } = plan.shape;
+    const { source, keys, values, depth } = this.#scratch;
+    const [count, columns] = [end - first, padded(end - first, columnGrain)];
+    const row = (at.joined >>> 2) + first * 3 * width + head * headLength;
+    const from = source >>> 2;
+    floats.fill(0, from, from + count * depth);
+    for (let key = 0; key < count; key++) {
+      const at = row + key * 3 * width + width;
+      floats.copyWithin(from + key * depth, at, at + headLength);
+    }
+    kernels.packRows(f32, source, keys, 0, count, padded(count, rowGrain), depth);
+    floats.fill(0, from, from + headLength * columns);
+    for (let key = 0; key < count; key++) {
+      const value = row + key * 3 * width + 2 * width;
+      for (let i = 0; i < headLength; i++) floats[from + i * columns + key] = floats[value + i] as number;
+    }
+    kernels.packRows(f32, source, values, 0, headLength, padded(headLength, rowGrain), columns);
+  }
+
+  /** Computes the products of the queries of a block with its keys, and with the vectors of all distances between them. */
+  #computeScores({ relativePositions, farthestAhead, ...prepared }: Prepared, block: Block): void {
+    const { plan, kernels, floats } = this.#parts;
+    const { width, headLength } = plan.shape;
+    const { source, keys, positions, scores, positionScores, depth } = this.#scratch;
+    const { head, from, count, first, end } = block;
+    const offset = head * headLength;
+    const keyRows = padded(end - first, rowGrain);
+    this.#writeQueries(block, prepared.queryScales, prepared.contentBias, prepared.keyScales);
+    this.#multiply(keys, keyRows, count, scores, padded(end - first, columnGrain));
+    // Row r belongs to the distance from - end + 1 + r.
+    const distances = end - first + count - 1;
+    const to = source >>> 2;
+    floats.fill(0, to, to + distances * depth);
+    for (let r = 0; r < distances; r++) {
+      const at = (from - end + 1 + r + farthestAhead) * width + offset;
+      floats.set(relativePositions.subarray(at, at + headLength), to + r * depth);
+    }
+    kernels.packRows(f32, source, positions, 0, distances, padded(distances, rowGrain), depth);
+    this.#writeQueries(block, prepared.queryScales, prepared.positionBias, null);
+    this.#multiply(positions, padded(distances, rowGrain), count, positionScores, padded(distances, rowGrain));
+  }
+
+  /** Writes (query + bias) * scales * moreScales for the queries of a block. */
+  #writeQueries(
+    { head, from, count }: Block,
+    scales: Float64Array,
+    bias: Float32Array,
+    moreScales: Float64Array | null,
   ): void {
     const { plan, at, floats } = this.#parts;
     const { width, headLength } = plan.shape;
-    const [positionQuery, keyQuery, scores] = [this.#positionQuery, this.#keyQuery, this.#scores];
-    const { queryScales, keyScales, contentBias, positionBias } = prepared;
-    const [joined, offset, stride] = [at.joined >>> 2, head * headLength, 3 * width];
-    const queryAt = joined + token * stride + offset;
-    for (let i = 0; i < headLength; i++) {
-      const [value, scale] = [floats[queryAt + i] as number, queryScales[i] as number];
-      positionQuery[i] = (value + (positionBias[offset + i] as number)) * scale;
-      keyQuery[i] = (value + (contentBias[offset + i] as number)) * scale * (keyScales[i] as number);
-    }
-    let largest = Number.NEGATIVE_INFINITY;
-    for (let other = first; other < end; other++) {
-      const key = joined + other * stride + width + offset;
-      const position = (token - other + farthestAhead) * width + offset;
-      let score = 0;
-      for (let i = 0; i < headLength; i++) {
-        score += (keyQuery[i] as number) * (floats[key + i] as number);
-        score += (positionQuery[i] as number) * (relativePositions[position + i] as number);
+    const { queries, depth } = this.#scratch;
+    const offset = head * headLength;
+    for (let i = 0; i < count; i++) {
+      const source = (at.joined >>> 2) + (from + i) * 3 * width + offset;
+      const target = (queries >>> 2) + i * depth;
+      floats.fill(0, target, target + depth);
+      for (let k = 0; k < headLength; k++) {
+        const value = ((floats[source + k] as number) + (bias[offset + k] as number)) * (scales[k] as number);
+        floats[target + k] = moreScales === null ? value : value * (moreScales[k] as number);
       }
-      if (softcap > 0) score = softcap * Math.tanh(score / softcap);
-      scores[other - first] = score;
-      if (score > largest) largest = score;
     }
-    for (let k = 0; k < end - first; k++) scores[k] = Math.exp((scores[k] as number) - largest);
   }
 
-  /** Writes the mean of a head's values, weighted by the scores, to the token's result row, which begins at `out` in `floats`. */
-  #sumValues({ head, first, end }: Attended, out: number): void {
-    const { plan, at, floats } = this.#parts;
-    const { width, headLength } = plan.shape;
-    const [scores, offset, stride] = [this.#scores, head * headLength, 3 * width];
-    const target = out + offset;
-    floats.fill(0, target, target + headLength);
-    let total = 0;
-    for (let k = 0; k < end - first; k++) {
-      const score = scores[k] as number;
-      const values = (at.joined >>> 2) + (first + k) * stride + 2 * width + offset;
-      for (let i = 0; i < headLength; i++)
-        floats[target + i] = (floats[target + i] as number) + score * (floats[values + i] as number);
-      total += score;
+  /** Multiplies `count` queries by a packed matrix, and writes rows of `stride` floats at `out`. */
+  #multiply(matrix: number, rows: number, count: number, out: number, stride: number): void {
+    const { at, kernels } = this.#parts;
+    const { queries, depth } = this.#scratch;
+    kernels.prepare(f32, queries, depth, count, depth, at.prepared);
+    kernels.multiply(f32, matrix, rows, depth, at.prepared, count, out, stride);
+  }
+
+  /** Replaces the scores of a block by their softmax. Keys to which a query does not attend, and padding, get the weight 0. */
+  #toWeights({ behind, ahead, softcap }: DividedRelativeAttention, { from, count, first, end }: Block): void {
+    const { floats } = this.#parts;
+    const { scores, positionScores } = this.#scratch;
+    const stride = padded(end - first, columnGrain);
+    const positionStride = padded(end - first + count - 1, rowGrain);
+    for (let i = 0; i < count; i++) {
+      const row = (scores >>> 2) + i * stride;
+      const [low, high] = [Math.max(first, from + i - behind), Math.min(end, from + i + ahead + 1)];
+      // The distance of key j is in column i - j + end - 1 of the row.
+      const ofPositions = (positionScores >>> 2) + i * positionStride + i + end - 1;
+      let largest = Number.NEGATIVE_INFINITY;
+      for (let key = low; key < high; key++) {
+        let score = (floats[row + key - first] as number) + (floats[ofPositions - key] as number);
+        if (softcap > 0) score = softcap * Math.tanh(score / softcap);
+        floats[row + key - first] = score;
+        if (score > largest) largest = score;
+      }
+      let total = 0;
+      for (let at = row + low - first; at < row + high - first; at++) {
+        const weight = Math.exp((floats[at] as number) - largest);
+        floats[at] = weight;
+        total += weight;
+      }
+      for (let at = row + low - first; at < row + high - first; at++) floats[at] = (floats[at] as number) / total;
+      floats.fill(0, row, row + low - first);
+      floats.fill(0, row + high - first, row + stride);
     }
-    for (let i = 0; i < headLength; i++) floats[target + i] = (floats[target + i] as number) / total;
+  }
+
+  /** Writes the values of a block, weighted by the softmax, to the result rows of its queries, of which the first begins at `out`. */
+  #sumValues({ head, count, first, end }: Block, out: number): void {
+    const { plan, at, kernels, floats } = this.#parts;
+    const { width, headLength } = plan.shape;
+    const { values, scores, sums } = this.#scratch;
+    const [columns, stride] = [padded(end - first, columnGrain), padded(headLength, rowGrain)];
+    kernels.prepare(f32, scores, columns, count, columns, at.prepared);
+    kernels.multiply(f32, values, stride, columns, at.prepared, count, sums, stride);
+    for (let i = 0; i < count; i++) {
+      const source = (sums >>> 2) + i * stride;
+      floats.copyWithin(out + i * width + head * headLength, source, source + headLength);
+    }
   }
 }

@@ -2,7 +2,7 @@
 // part of the graph. gemma4-graph.ts and lfm2-graph.ts build this data.
 import type { TensorInfo } from "../../../files/gguf/tensors.ts";
 import type { Matrix, Norm } from "../../graph/graph-tensors.ts";
-import type { ProjectorStep } from "../../vision/vision-outer-layers.ts";
+import type { MatrixStep, NormStep } from "../../graph/projector-steps.ts";
 
 /**
  * Attention with relative positions: the score of a key is (query + contentBias) * key + (query + positionBias) * vector of their
@@ -25,7 +25,10 @@ export interface RelativeAttentionRules {
   readonly ahead: number;
   /** Softcap of the scores; 0 = none. */
   readonly softcap: number;
-  /** Order of the sines and cosines of a distance: all sines before all cosines, or in turn. */
+  /**
+   * Encoding of a distance. "blocks": all sines before all cosines, with wavelengths up to 10,000 times the shortest. "interleaved": sine and
+   * cosine in turn, with wavelengths up to almost that.
+   */
   readonly encoding: "blocks" | "interleaved";
   /** Biases of the queries, shape [heads][headLength]; null = none. */
   readonly contentBias: TensorInfo | null;
@@ -60,7 +63,7 @@ export interface ConvolutionModuleRules {
   readonly norm: { readonly of: "rms" | "affine"; readonly norm: Norm } | null;
 }
 
-/** Layers before and after those of a conformer. */
+/** Layers before and after those of a conformer, or of a projector of samples, which has no layers. */
 export interface ConformerOuterLayers {
   /** null: the input rows are the first hidden states. */
   readonly subsampling: Subsampling | null;
@@ -70,7 +73,7 @@ export interface ConformerOuterLayers {
   readonly length: number;
 }
 
-export type ConformerProjectorStep = Extract<ProjectorStep, { readonly kind: "norm" | "matrix" }>;
+export type ConformerProjectorStep = NormStep | MatrixStep;
 
 /** Subsampling: convolutions over frames and bands of the spectrogram, each with stride 2, which turn several frames into one position. */
 export interface Subsampling {
@@ -86,7 +89,7 @@ export interface Subsampling {
   readonly areChannelsFirst: boolean;
 }
 
-/** A convolution of 3 x 3 values, a layer norm over its channels, and ReLU. */
+/** A convolution with stride 2 (whole, or depthwise and then pointwise), a layer norm over its channels if there is one, and ReLU. */
 export interface SubsamplingStage {
   /** Kernels: a row has the shape [input channels][3 frames][3 bands], or [input channels] if the 3 x 3 values are those of `depthwise`. */
   readonly matrix: Matrix;
@@ -101,7 +104,7 @@ export interface SubsamplingStage {
 /** Side of the kernels of subsampling, in frames and in bands. */
 export const kernelSide = 3;
 
-/** Returns the number of outputs of a convolution over `count` values with kernel 3, stride 2 and padding 1. */
-export function stridedLength(count: number): number {
-  return Math.ceil(count / 2);
+/** Returns the number of outputs of `convolutions` convolutions over `count` values, each with kernel 3, stride 2 and padding 1. */
+export function stridedLength(count: number, convolutions = 1): number {
+  return Math.ceil(count / 2 ** convolutions);
 }

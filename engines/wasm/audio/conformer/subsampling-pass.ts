@@ -38,7 +38,7 @@ interface PreparedStage extends SubsamplingStage {
 export class SubsamplingPass {
   readonly #parts: SubsamplingParts;
   readonly #stages: readonly PreparedStage[];
-  /** Number of positions that are computed at once, so that the rows of the last stage fit into the thread's memory. */
+  /** Number of positions that are computed at once: those for which the last stage needs one product. */
   readonly #positionsAtOnce: number;
   /** Rows of `inputProjection` for all positions. */
   readonly #rows: Float32Array;
@@ -47,7 +47,7 @@ export class SubsamplingPass {
     this.#parts = parts;
     const { subsampling, divided, plan } = parts;
     const { stages, bands, inputProjection } = subsampling;
-    const lastBands = stages.reduce((count) => stridedLength(count), bands);
+    const lastBands = stridedLength(bands, stages.length);
     this.#positionsAtOnce = Math.max(1, Math.floor(plan.passTokens / lastBands));
     let stageBands = bands;
     this.#stages = stages.map((stage, i) => {
@@ -106,9 +106,7 @@ export class SubsamplingPass {
 
   /** Returns the number of output frames of a stage; -1 = of the spectrogram. */
   #framesOf(index: number): number {
-    let frames = this.#parts.pass.frameCount;
-    for (let stage = 0; stage <= index; stage++) frames = stridedLength(frames);
-    return frames;
+    return stridedLength(this.#parts.pass.frameCount, index + 1);
   }
 
   /** Computes the output frames [from, to) of a stage. */
