@@ -265,6 +265,8 @@ export interface Capabilities {
 export interface TokenClasses {
   /** Ids of the tokens that end a generation. */
   readonly endOfGeneration: readonly number[];
+  /** Ids of the tokens that are never sampled. Ids outside the vocabulary have no effect. */
+  readonly suppressed: readonly number[];
 }
 
 /** Copy of a slot's content; only the engine that made it can read it. */

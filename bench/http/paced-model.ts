@@ -19,7 +19,7 @@ export class PacedModel implements LoadedModel {
   readonly card: LoadedModel["card"];
   readonly capacity: Capacity;
   readonly capabilities = idleCapabilities;
-  readonly tokens = { endOfGeneration: [] };
+  readonly tokens = { endOfGeneration: [], suppressed: [] };
   readonly tokenize = null;
   readonly kv = idleKv;
   readonly #msPerStep: number;

@@ -21,7 +21,7 @@ export class LlamaEncoder implements LoadedModel {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  readonly tokens: TokenClasses = { endOfGeneration: [] };
+  readonly tokens: TokenClasses = { endOfGeneration: [], suppressed: [] };
   readonly kv: KvCache;
   readonly #context: NativeContext;
   readonly #native: NativeBatchView;

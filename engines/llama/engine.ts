@@ -7,6 +7,7 @@ import { availableMemory } from "../../runtime/host/memory.ts";
 import { Batch } from "../batch.ts";
 import { kvBytesPerToken } from "../decoding/kv/kv-budget.ts";
 import type { Capabilities, Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import { readSuppressedTokens } from "../files/gguf/metadata.ts";
 import { needsMrope } from "../files/projector.ts";
 import { LlamaAdapters } from "./adapters/adapters.ts";
 import { NativeCollector } from "./calibration/native-collector.ts";
@@ -45,6 +46,7 @@ const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 export const llamaEngine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<NativeModel> {
     const library = await openLibrary(spec.gpuLayers !== 0);
+    const suppressed = await readSuppressedTokens(spec.path);
     const freeBeforeBytes = availableMemory();
     const { pointer: model, weightBytes } = openModel(library, spec, onProgress);
     let loaded: NativeModel;
@@ -59,7 +61,12 @@ export const llamaEngine = {
       const sizes = contextSizes(spec.mtp ? { ...spec, pagedKv: true } : spec, traits, memory);
       // With MTP, `traits.kv` includes the KV memory of the MTP layers. The model's saved states do not contain those
       // layers, so the model itself uses the KV traits without them.
-      loaded = openLoaded(library, spec, model, { weightBytes, traits: { ...traits, kv: found.kv }, sizes });
+      loaded = openLoaded(library, spec, model, {
+        weightBytes,
+        traits: { ...traits, kv: found.kv },
+        sizes,
+        suppressed,
+      });
     } catch (error) {
       library.functions.modelFree(model);
       throw error;
@@ -79,11 +86,13 @@ interface OpenModel {
   readonly weightBytes: number;
 }
 
-/** Traits of a model, and the context sizes computed from them. */
+/** What was found out about a model before its context is opened. */
 interface Findings {
   readonly weightBytes: number;
   readonly traits: ModelTraits;
   readonly sizes: ContextSizes;
+  /** Ids of the tokens that are never sampled. */
+  readonly suppressed: readonly number[];
 }
 
 function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgress): OpenModel {
@@ -241,7 +250,7 @@ function modelOf(
   { context, heads, collector }: OpenParts,
   findings: Findings,
 ): NativeModel {
-  const { traits, sizes } = findings;
+  const { traits, sizes, suppressed } = findings;
   const { isEncoder, rollsBack, pooling, pooledLength, hasMrope } = traits;
   const { capacity } = sizes;
   const capabilities = {
@@ -259,7 +268,7 @@ function modelOf(
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
   };
-  const parts = { context, card: card(library, spec, context, findings), capacity, capabilities };
+  const parts = { context, card: card(library, spec, context, findings), capacity, capabilities, suppressed };
   if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
   const adapters = spec.adapters ? new LlamaAdapters(library, context) : null;
   const embeddedSizes =

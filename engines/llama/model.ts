@@ -28,6 +28,8 @@ export interface LoadedParts {
   readonly heads: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
   readonly collector: NativeCollector | null;
+  /** Ids of the tokens that are never sampled. */
+  readonly suppressed: readonly number[];
   /** Sizes of the passes for images and audio; null if the model accepts neither. */
   readonly embeddedSizes: Omit<EmbeddedSizes, "width"> | null;
 }
@@ -75,7 +77,7 @@ export class LlamaModel implements LoadedModel {
     this.card = card;
     this.capacity = capacity;
     this.capabilities = capabilities;
-    this.tokens = { endOfGeneration: context.endOfGeneration(card.vocabSize) };
+    this.tokens = { endOfGeneration: context.endOfGeneration(card.vocabSize), suppressed: parts.suppressed };
     this.#native = new NativeBatchView(context.functions, maxBatchTokens + maxSequences);
     this.#pooled = new PooledPasses(context, this.#native, { pooling, pooledLength, maxSequences, maxOutputs });
     this.#order = new RowOrder(maxSequences);

@@ -26,7 +26,7 @@ export class WasmEncoder implements LoadedModel {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  readonly tokens: TokenClasses = { endOfGeneration: [] };
+  readonly tokens: TokenClasses = { endOfGeneration: [], suppressed: [] };
   readonly kv: KvCache;
   readonly calibration: Calibration;
   /**

@@ -9,7 +9,7 @@ import { type KvPool, kvPool } from "../decoding/kv/kv-budget.ts";
 import { PageTable } from "../decoding/kv/page-table.ts";
 import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelSpec } from "../engine.ts";
 import { endOfGenerationTokens } from "../files/gguf/end-of-generation.ts";
-import { readModelMetadata } from "../files/gguf/metadata.ts";
+import { readModelMetadata, readSuppressedTokens } from "../files/gguf/metadata.ts";
 import { needsMrope } from "../files/projector.ts";
 import { WasmAdapters } from "./adapters/host.ts";
 import { shapeForContext } from "./graph/hyperparameters.ts";
@@ -111,9 +111,10 @@ async function loadModel(
     mixture,
   };
   const shared = allocateShared(plan, capacity.maxLogitsRows, mixing?.classifier ?? null);
-  const [{ leader, pages, memories }, { tokenizer }] = await Promise.all([
+  const [{ leader, pages, memories }, { tokenizer }, suppressed] = await Promise.all([
     loadThreads(plan, kernels, shared, helpers, tensorBytes(file.table), onProgress),
     readModelMetadata(spec.path, false),
+    readSuppressedTokens(spec.path),
   ]);
   const memory = new PageMemory(kvLayers(plan), pages);
   const model = new WasmModel({
@@ -123,7 +124,7 @@ async function loadModel(
     kv: createKv(capacity, threads, memory, layoutOf(plan, mixing)),
     adapters: spec.adapters ? new WasmAdapters(plan, memories, spec.adapters.maxBytes) : null,
     mixture: spec.mixture ? await loadStacked(plan, memories, spec.mixture) : null,
-    tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
+    tokens: { endOfGeneration: endOfGenerationTokens(tokenizer), suppressed },
     leader,
     helpers,
     shared,

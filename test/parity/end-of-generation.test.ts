@@ -1,3 +1,4 @@
+// Tokens with a special role in decoding: those that end a generation, and those that a model must never generate.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -6,6 +7,7 @@ import { after, describe, it } from "node:test";
 import { endOfGenerationTokens } from "../../engines/files/gguf/end-of-generation.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
+import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { realModel, specOf } from "../fixtures/models/models.ts";
 import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
@@ -31,9 +33,21 @@ async function assertSame(path: string): Promise<void> {
   assert.deepEqual(endOfGenerationTokens(tokenizer), expected);
 }
 
-describe("our tokens that end a generation and the native engine's", () => {
-  after(() => rmSync(folder, { recursive: true }));
+after(() => rmSync(folder, { recursive: true }));
 
+describe("the suppressed tokens of a file", () => {
+  for (const engine of [llamaEngine, wasmEngine]) {
+    it(`are known to the engine ${engine === llamaEngine ? "llama" : "wasm"}`, async () => {
+      const path = join(folder, "suppressed.gguf");
+      await writeTinyModel(path, { seed: 1, layers: 1, width: 32, heads: 1, suppressed: [7, 300] });
+      const model = await engine.load(specOf(path, { maxSequences: 1, maxModelLength: 64 }), () => {});
+      model.dispose();
+      assert.deepEqual(model.tokens.suppressed, [7, 300]);
+    });
+  }
+});
+
+describe("our tokens that end a generation and the native engine's", () => {
   it("are the same for the real model", async () => assertSame((await realModel()).path));
 
   for (const [i, names] of lastTokens.entries()) {

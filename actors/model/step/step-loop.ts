@@ -71,7 +71,7 @@ export class StepLoop {
       onLeave: (id) => this.#scheduler.retireAdapter(id),
       onFree: (id) => this.#scheduler.dropAdapter(id),
     });
-    this.#sampler = Sampler.create(model.card.vocabSize);
+    this.#sampler = Sampler.create(model.card.vocabSize, model.tokens.suppressed);
     this.#preStep = new PreStep(this.#scheduler, this.#sampler, limits.maxPrefillChunkTokens, createSpeculation);
     this.#output = new OutputProcessor({
       scheduler: this.#scheduler,

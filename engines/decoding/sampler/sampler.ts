@@ -1,8 +1,8 @@
 // Sampler: chooses every next token, for all engines. The step loop opens a state for each sequence and samples each
 // row of logits synchronously on the model's thread. The sampler never awaits, logs or reads a clock.
 //
-// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; banned tokens; the grammar's
-// mask; temperature; top-k; top-p; min-p; one draw. Logprobs describe the model's own distribution, before all of these
+// Order of operations: logit bias; repetition, presence and frequency penalties; DRY; the model's suppressed tokens;
+// banned tokens; the grammar's mask; temperature; top-k; top-p; min-p; one draw. Logprobs describe the model's own distribution, before all of these
 // operations.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -28,6 +28,7 @@ export interface TokenLogprobs {
 export class Sampler {
   readonly vocabSize: number;
   readonly #kernel: RowKernel;
+  readonly #suppressed: readonly number[];
   readonly #logprobs = {
     chosen: Number.NaN,
     count: 0,
@@ -38,13 +39,15 @@ export class Sampler {
   /**
    * Creates the sampler of one model. It uses the SIMD kernel, or the plain TypeScript kernel if WebAssembly has no
    * SIMD. SAMPLER_SIMD=0 forces the plain kernel; with SAMPLER_SIMD=1, throws `config_invalid` if there is no SIMD.
+   * `suppressed`: ids of the tokens that are never sampled.
    */
-  static create(vocabSize: number): Sampler {
-    return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""));
+  static create(vocabSize: number, suppressed: readonly number[] = []): Sampler {
+    return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""), suppressed);
   }
 
-  constructor(kernel: RowKernel) {
+  constructor(kernel: RowKernel, suppressed: readonly number[] = []) {
     this.#kernel = kernel;
+    this.#suppressed = suppressed.filter((token) => token >= 0 && token < kernel.vocabSize);
     this.vocabSize = kernel.vocabSize;
   }
 
@@ -119,6 +122,7 @@ export class Sampler {
   #choose(state: SamplingState, random: number, mask: Int32Array | null, bans: boolean): number {
     const kernel = this.#kernel;
     state.edit(kernel.row);
+    for (const token of this.#suppressed) kernel.row[token] = Number.NEGATIVE_INFINITY;
     if (bans) state.ban(kernel.row);
     if (mask !== null) this.#restrict(mask);
     return state.greedy ? kernel.argmax() : kernel.draw(state.filters, random);

@@ -1,4 +1,6 @@
-// Sampling settings of a checkpoint: the GGUF key/value pairs `general.sampling.*`, from its generation_config.json.
+// Sampling settings of a checkpoint: the GGUF key/value pairs `general.sampling.*` and the suppressed tokens, from its
+// generation_config.json.
+import { suppressedKey } from "../gguf/metadata.ts";
 import type { JsonObject } from "./config.ts";
 import type { Pairs } from "./pairs.ts";
 
@@ -17,5 +19,10 @@ export function addSampling(config: JsonObject, pairs: Pairs): void {
     if (typeof value !== "number" || !Number.isFinite(value)) continue;
     if (type === "i32" && !(Number.isInteger(value) && Math.abs(value) < 2 ** 31)) continue;
     pairs.set(`general.sampling.${key}`, { type, value });
+  }
+  const { suppress_tokens: tokens } = config;
+  const isToken = (one: unknown) => typeof one === "number" && Number.isInteger(one) && Math.abs(one) < 2 ** 31;
+  if (Array.isArray(tokens) && tokens.length > 0 && tokens.every(isToken)) {
+    pairs.set(suppressedKey, { type: "array", of: "i32", value: tokens });
   }
 }

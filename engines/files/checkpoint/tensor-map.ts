@@ -66,15 +66,20 @@ export function mapTensors(
   return [...made, ...recipesOf(groups, config)];
 }
 
-/** Like mapTensors(), for a component with layers but no vocabulary. `tensors`: tensors of the component. */
-export function mapPart(rules: TensorRules, config: Config, tensors: Iterable<SourceTensor>): TensorRecipe[] {
+/** Like mapTensors(), for a component without a vocabulary. `tensors`: tensors of the component. */
+export function mapPart(rules: PartRules, config: Config, tensors: Iterable<SourceTensor>): TensorRecipe[] {
   const groups = groupTensors(rules, config, tensors);
-  checkLayers(config, groups);
+  if (!rules.hasNoLayers) checkLayers(config, groups);
   return recipesOf(groups, config);
 }
 
 /** Fields of an architecture that determine the names of tensors. */
-export type TensorRules = Pick<CheckpointArchitecture, "name" | "tensors" | "prefixes" | "leavesOutExtraLayers">;
+type TensorRules = Pick<CheckpointArchitecture, "name" | "tensors" | "prefixes" | "leavesOutExtraLayers">;
+
+export interface PartRules extends TensorRules {
+  /** Whether the component is a projection without layers. */
+  readonly hasNoLayers?: boolean;
+}
 
 function recipesOf(groups: ReadonlyMap<string, Group>, config: Config): TensorRecipe[] {
   const ordered = [...groups.values()].sort((one, other) => {

@@ -91,6 +91,7 @@ export interface ModelMetadata {
   readonly tokenizer: TokenizerMetadata;
 }
 
+export const suppressedKey = "tokenizer.ggml.suppress_tokens";
 const templateKey = "tokenizer.chat_template";
 
 /** Keys that are needed only to encode text. They hold the longest lists of a file. */
@@ -109,6 +110,12 @@ const encodingKeys: ReadonlySet<string> = new Set([
 export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
   const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
   return metadataOf(path, await readHead(path, wanted));
+}
+
+/** Reads the ids of the tokens that the model must never generate, such as the placeholders of images in a prompt. */
+export async function readSuppressedTokens(path: string): Promise<readonly number[]> {
+  const { pairs } = await readHead(path, (key) => key === suppressedKey);
+  return new Fields(path, pairs).numbers(suppressedKey, 0) ?? [];
 }
 
 /** Like readModelMetadata, but the bytes of the header are already in memory. */

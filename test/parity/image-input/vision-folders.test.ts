@@ -96,7 +96,7 @@ describe("the vision part of a checkpoint", () => {
       const { embeddings, file } = await encoded(projector, folderTile(...tileSizeOf(name)));
       assertClose(embeddings, references[name]);
       const { audio } = references[name];
-      assert.equal(audio !== undefined, name === "Gemma4ForConditionalGeneration");
+      assert.equal(audio !== undefined, name.startsWith("Gemma4"));
       if (audio) assertClose(await audioEmbeddings(projector), audio);
       if (name !== "LlavaNextForConditionalGeneration") return;
       assert.deepEqual(file.tiling.slices, { kind: "grids", grids: [1, 2, 3].map((columns) => [columns, 1]) });

@@ -119,3 +119,13 @@ export const gemma4: CheckpointArchitecture = {
     return [vector("rope_freqs.weight", factors)];
   },
 };
+
+/** Text model of Gemma 4 12B, whose class has other defaults. */
+export const gemma4Unified: CheckpointArchitecture = {
+  ...gemma4,
+  classes: ["Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"],
+  defaults: {
+    ...gemma4.defaults,
+    ...{ max_position_embeddings: 262_144, sliding_window: 1024, hidden_size_per_layer_input: 0 },
+  },
+};

@@ -13,7 +13,7 @@ import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3, gemmaEmbedding } from "./gemma3.ts";
 import { gemma3n } from "./gemma3n.ts";
-import { gemma4 } from "./gemma4.ts";
+import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm4, glm4moe } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { gpt2, gptNeoX, phi2 } from "./gpt2.ts";
@@ -52,7 +52,7 @@ export const architectures: readonly CheckpointArchitecture[] = [
   ...[granite, graniteMoe, graniteHybridDense, graniteHybrid, olmo2, phi3, stablelm],
   ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
-  ...[qwen3next, qwen35, qwen35moe, gemma4, qwen2vl, qwen3vl],
+  ...[qwen3next, qwen35, qwen35moe, gemma4, gemma4Unified, qwen2vl, qwen3vl],
   ...[nemotronHMoe, nemotronH, hunyuanDense, hunyuanMoe, arcee, gpt2, gptNeoX, phi2, olmo],
   ...[mamba, mamba2, dots1, minimaxM2, ernie45Moe, glm4MoeLite],
   ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2, llamaOfImages],

@@ -1,10 +1,13 @@
 // Gemma 4: an image encoder, and in smaller models an audio encoder. The matrices of both may clamp their inputs and products.
 import type { Change, TensorTable } from "../architectures/architecture.ts";
+import type { Pairs } from "../pairs.ts";
 import { finite, reshaped, softplus, swapped } from "../row-changes.ts";
-import type { AudioClass, VisionClass } from "./vision-class.ts";
+import type { AudioClass, VisionClass, VisionConfigs } from "./vision-class.ts";
 
 /** Required key of a projector file; the encoder does not use it. */
-const imageSize = 224;
+export const gemma4ImageSize = 224;
+/** Images are not normalised (do_normalize), so the config's mean and deviation have no meaning. */
+export const gemma4Images = { image_mean: [0, 0, 0], image_std: [1, 1, 1] };
 const mergeSide = 3;
 const ropeBase = 100;
 /** Suffixes of the clamp ranges of a matrix. */
@@ -89,6 +92,16 @@ const gemma4Audio: AudioClass = {
   },
 };
 
+/** Adds the number of patches per embedding, and the number of pixels of the largest image. */
+export function addGemma4Sizes({ encoder, images }: VisionConfigs, pairs: Pairs): void {
+  const side = encoder.count("pooling_kernel_size");
+  const unit = encoder.count("patch_size") * side;
+  pairs.counts({
+    "projector.scale_factor": side,
+    image_max_pixels: images.countOr(280, "max_soft_tokens") * unit ** 2,
+  });
+}
+
 export const gemma4Vision: VisionClass = {
   name: "gemma4v",
   classes: ["Gemma4ForConditionalGeneration"],
@@ -96,8 +109,7 @@ export const gemma4Vision: VisionClass = {
     ...{ hidden_size: 768, intermediate_size: 3072, num_hidden_layers: 16, num_attention_heads: 12, patch_size: 16 },
     ...{ hidden_activation: "gelu_pytorch_tanh", rms_norm_eps: 1e-6, pooling_kernel_size: mergeSide },
   },
-  // Images are not normalised (do_normalize), so the config's mean and deviation have no meaning.
-  imageFields: { image_mean: [0, 0, 0], image_std: [1, 1, 1] },
+  imageFields: gemma4Images,
   prefixes: ["model.", "vision_tower."],
   tensors: {
     "patch_embedder.input_proj": { to: "v.patch_embd", change: patchKernel },
@@ -128,15 +140,8 @@ export const gemma4Vision: VisionClass = {
     if (theta !== ropeBase)
       throw encoder.unsupported("vision_config.rope_parameters.rope_theta", theta, String(ropeBase));
     const [activation, epsilon] = [encoder.value("hidden_activation"), encoder.value("rms_norm_eps")];
-    return { image_size: imageSize, hidden_act: activation, layer_norm_eps: epsilon };
+    return { image_size: gemma4ImageSize, hidden_act: activation, layer_norm_eps: epsilon };
   },
-  addPairs({ encoder, images }, pairs) {
-    const side = encoder.count("pooling_kernel_size");
-    const unit = encoder.count("patch_size") * side;
-    pairs.counts({
-      "projector.scale_factor": side,
-      image_max_pixels: images.countOr(280, "max_soft_tokens") * unit ** 2,
-    });
-  },
+  addPairs: addGemma4Sizes,
   audio: gemma4Audio,
 };

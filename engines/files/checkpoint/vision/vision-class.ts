@@ -2,7 +2,7 @@
 import type { TensorTable } from "../architectures/architecture.ts";
 import type { Config, JsonObject } from "../config.ts";
 import type { Pairs } from "../pairs.ts";
-import type { TensorRules } from "../tensor-map.ts";
+import type { PartRules } from "../tensor-map.ts";
 
 /** The three configs of a model with image input. */
 export interface VisionConfigs {
@@ -15,7 +15,7 @@ export interface VisionConfigs {
 }
 
 /** How the audio encoder of some classes, configured in the field audio_config, becomes a part of the projector file. */
-export interface AudioClass extends TensorRules {
+export interface AudioClass extends PartRules {
   /** Kind of the projector, written as clip.audio.projector_type. */
   readonly name: string;
   /** Values of fields that audio_config may leave out, as the official class has them. */
@@ -25,7 +25,7 @@ export interface AudioClass extends TensorRules {
 }
 
 /** How the vision part of some classes becomes a projector file. */
-export interface VisionClass extends TensorRules {
+export interface VisionClass extends PartRules {
   /** Kind of the projector, written as clip.projector_type. */
   readonly name: string;
   /** Names in the field `architectures` of config.json. */

@@ -13,6 +13,7 @@ import { resolveQuantisation } from "../quantised/resolve.ts";
 import { mapPart } from "../tensor-map.ts";
 import { tokenId } from "../tokenizer/source/token-id.ts";
 import { gemma4Vision } from "./gemma4.ts";
+import { gemma4Squares } from "./gemma4-unified.ts";
 import { internvlVision } from "./internvl.ts";
 import { llavaNextVision, llavaVision } from "./llava.ts";
 import { minicpmVision } from "./minicpm-v.ts";
@@ -25,12 +26,14 @@ export type VisionPart = Pick<Checkpoint, "files" | "pairs" | "tensors">;
 
 const visionClasses: readonly VisionClass[] = [
   ...[gemma3Vision, idefics3Vision, internvlVision, pixtralVision, llavaVision, llavaNextVision],
-  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, qwen3vlVision, minicpmVision, gemma4Vision],
+  ...[mistral3Vision, qwen2vlVision, qwen25vlVision, qwen3vlVision, minicpmVision, gemma4Vision, gemma4Squares],
 ];
 /** Matches the tensor names of the encoder and the projector. A pooling head after the encoder is not used. */
 const partOfVision =
-  /(?:^|\.)(?:vision_tower|vision_model|visual|vpm|multi_modal_projector|connector|resampler|embed_vision)\.(?!(?:vision_model\.)?head\.)/;
+  /(?:^|\.)(?:vision_tower|vision_model|vision_embedder|visual|vpm|multi_modal_projector|connector|resampler|embed_vision)\.(?!(?:vision_model\.)?head\.)/;
 const partOfAudio = /(?:^|\.)(?:audio_tower|embed_audio)\./;
+/** Counts of a component without layers, as in projector files of llama.cpp's converter. */
+const noLayers = { feed_forward_length: 0, block_count: 0, "attention.head_count": 0 };
 const textEmbedding = /(?:^|\.)embed_tokens\.weight$/;
 const configFile = "config.json";
 const imageFiles = ["preprocessor_config.json", "processor_config.json"];
@@ -117,22 +120,21 @@ async function readImageConfig(folder: string): Promise<Config> {
   throw new ServerError("model_file_invalid", message);
 }
 
-function audioPairs({ rules: { name, addPairs }, encoder }: AudioPart, length: number): Pairs {
+function audioPairs({ rules: { name, addPairs, hasNoLayers }, encoder }: AudioPart, length: number): Pairs {
   const pairs = new Pairs("clip.audio", encoder.path);
   pairs.set("clip.has_audio_encoder", { type: "bool", value: true });
   pairs.text("projector_type", name);
   pairs.counts({
     embedding_length: encoder.width,
-    block_count: encoder.layers,
     projection_dim: length,
-    "attention.head_count": encoder.heads,
+    ...(hasNoLayers ? noLayers : { block_count: encoder.layers, "attention.head_count": encoder.heads }),
   });
   pairs.floats({ "attention.layer_norm_epsilon": encoder.number("rms_norm_eps") });
   addPairs(encoder, pairs);
   return pairs;
 }
 
-function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs, hasAudio: boolean): Pairs {
+function pairsOf({ name, addPairs, hasNoLayers }: VisionClass, configs: VisionConfigs, hasAudio: boolean): Pairs {
   const { model, encoder, images } = configs;
   const pairs = new Pairs("clip.vision", model.path);
   // A file with two encoders states the projector of each.
@@ -142,10 +144,8 @@ function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs, hasAud
     image_size: encoder.count("image_size"),
     patch_size: encoder.count("patch_size"),
     embedding_length: encoder.width,
-    feed_forward_length: encoder.count("intermediate_size"),
-    block_count: encoder.layers,
     projection_dim: model.width,
-    "attention.head_count": encoder.heads,
+    ...(hasNoLayers ? noLayers : layerCounts(encoder)),
   });
   pairs.floats({ "attention.layer_norm_epsilon": encoder.number("layer_norm_eps") });
   for (const [field, other] of [
@@ -156,9 +156,17 @@ function pairsOf({ name, addPairs }: VisionClass, configs: VisionConfigs, hasAud
     if (value === undefined) throw images.invalid(field, value, "a list of 3 numbers");
     pairs.set(`clip.vision.${field}`, { type: "array", of: "f32", value });
   }
-  addActivation(encoder, pairs);
+  if (!hasNoLayers) addActivation(encoder, pairs);
   addPairs(configs, pairs);
   return pairs;
+}
+
+function layerCounts(encoder: Config): Record<string, number> {
+  return {
+    feed_forward_length: encoder.count("intermediate_size"),
+    block_count: encoder.layers,
+    "attention.head_count": encoder.heads,
+  };
 }
 
 function addActivation(encoder: Config, pairs: Pairs): void {

@@ -284,6 +284,29 @@ describe("the end of a sequence", () => {
   });
 });
 
+describe("suppressed tokens", () => {
+  it("are never generated, with any sampling settings", () => {
+    const run = (suppressed: readonly number[], changes: Parameters<typeof job>[1]) => {
+      const loop = new StepLoop(createFakeEngine({ vocabSize, suppressed }), {
+        limits: generousLimits,
+        frameIntervalMs: 0,
+      });
+      const frames = new Frames();
+      loop.submit(frames, [job(1, { maxNewTokens: 12, ignoreEos: true, ...changes })]);
+      while (loop.step());
+      return frames.rows.filter(({ flags }) => (flags & rowHasToken) !== 0).map(({ token }) => token);
+    };
+    const free = run([], { sampling: greedySampling });
+    const [second] = [free[1]!];
+    for (const sampling of [greedySampling, { ...greedySampling, logitBias: [[second, 100]] as [number, number][] }]) {
+      const tokens = run([second, vocabSize], { sampling });
+      assert.equal(tokens.length, 12);
+      assert.equal(tokens[0], free[0]);
+      assert.ok(!tokens.includes(second));
+    }
+  });
+});
+
 describe("logprobs of a prompt", () => {
   it("come with the first token, one for each prompt token but the first, however the prompt is chunked", () => {
     const records = [1, 40].map((extraLogitsRows) => {

@@ -81,6 +81,17 @@ for (const { name, create } of kernels) {
       }
     });
 
+    it("never chooses a suppressed token", () => {
+      const sampler = new Sampler(create(4), [3, 0, 4]);
+      const logits = new Float32Array([4, 1, 2, 5]);
+      for (const sampling of [greedy, { ...neutral, topK: 1 }]) {
+        const state = sampler.open({ ...sampling, logitBias: [[0, 100]] }, 0, noTokens, noTokens);
+        assert.equal(sampler.foresee(state, logits, 0, 0), 2);
+        assert.equal(sampler.sample(state, logits, 0, null), 2);
+        assert.equal(sampler.sample(state, logits, 0, maskOf(4, [1, 3])), 1);
+      }
+    });
+
     it("records what it chose", () => {
       const sampler = createSampler(3);
       const state = sampler.open({ ...greedy, presencePenalty: 2 }, 0, noTokens, noTokens);

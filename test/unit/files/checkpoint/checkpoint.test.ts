@@ -219,6 +219,15 @@ describe("a checkpoint", () => {
     ]);
   });
 
+  it("has the suppressed tokens of generation_config.json", async () => {
+    const suppressed = async (tokens: unknown) => {
+      const { pairs } = await opened("qwen3", { files: { "generation_config.json": { suppress_tokens: tokens } } });
+      return pairs.get("tokenizer.ggml.suppress_tokens");
+    };
+    assert.deepEqual(await suppressed([7, 280]), { type: "array", of: "i32", value: [7, 280] });
+    for (const tokens of [null, [], ["7"]]) assert.equal(await suppressed(tokens), undefined);
+  });
+
   it("is rejected with the name of what cannot be read", async () => {
     const cases: [Changes, string, RegExp][] = [
       [
