@@ -41,7 +41,7 @@ import { qwen2vl } from "./qwen2vl.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3moe } from "./qwen3moe.ts";
 import { qwen3next, qwen35, qwen35moe } from "./qwen3next.ts";
-import { qwen3vl } from "./qwen3vl.ts";
+import { qwen3vl, qwen3vlMoe } from "./qwen3vl.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
 import { stablelm } from "./stablelm.ts";
@@ -52,7 +52,7 @@ export const architectures: readonly CheckpointArchitecture[] = [
   ...[granite, graniteMoe, graniteHybridDense, graniteHybrid, olmo2, phi3, stablelm],
   ...[smollm3, mistral3, ministral3, llama4, glm4, glm4moe, gptOss, lfm2, lfm2moe],
   ...[deepseek2, deepseek3, gemma3n, falconH1, nemotron],
-  ...[qwen3next, qwen35, qwen35moe, gemma4, gemma4Unified, qwen2vl, qwen3vl],
+  ...[qwen3next, qwen35, qwen35moe, gemma4, gemma4Unified, qwen2vl, qwen3vl, qwen3vlMoe],
   ...[nemotronHMoe, nemotronH, hunyuanDense, hunyuanMoe, arcee, gpt2, gptNeoX, phi2, olmo],
   ...[mamba, mamba2, dots1, minimaxM2, ernie45Moe, glm4MoeLite],
   ...[commandR, cohere2, ernie45, exaone4, olmoe, seedOss, starcoder2, llamaOfImages],

@@ -82,7 +82,7 @@ export const qwen25vlVision: VisionClass = {
 
 export const qwen3vlVision: VisionClass = {
   name: "qwen3vl_merger",
-  classes: ["Qwen3VLForConditionalGeneration"],
+  classes: ["Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration"],
   defaults: {
     ...{ depth: 27, hidden_size: 1152, intermediate_size: 4304, num_heads: 16, patch_size: 16 },
     ...{ spatial_merge_size: mergeSide, temporal_patch_size: frames, hidden_act: "gelu_pytorch_tanh" },
