@@ -86,7 +86,7 @@ interface OpenModel {
   readonly weightBytes: number;
 }
 
-/** What was found out about a model before its context is opened. */
+/** Traits of a model, its context sizes and its suppressed tokens. */
 interface Findings {
   readonly weightBytes: number;
   readonly traits: ModelTraits;

@@ -2,8 +2,8 @@
 // row of logits synchronously on the model's thread. The sampler never awaits, logs or reads a clock.
 //
 // Order of operations: logit bias; repetition, presence and frequency penalties; DRY; the model's suppressed tokens;
-// banned tokens; the grammar's mask; temperature; top-k; top-p; min-p; one draw. Logprobs describe the model's own distribution, before all of these
-// operations.
+// banned tokens; the grammar's mask; temperature; top-k; top-p; min-p; one draw. Logprobs describe the model's own
+// distribution, before all of these operations.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Sampling } from "../../generation.ts";
@@ -181,6 +181,7 @@ function chooseKernel(vocabSize: number, setting: string): RowKernel {
 function nothingToChoose(vocabSize: number, row: number): ServerError {
   const message =
     `expected a finite logit among the ${vocabSize} of row ${row}, but all are NaN or -inf: ` +
-    "the model's output is broken or everything was banned; try again, or check the model file";
+    "the model's output is broken, everything was banned, or the grammar allows only tokens that the model never " +
+    "generates; try again, change the grammar, or check the model file";
   return new ServerError("model_failed", message);
 }

@@ -69,7 +69,8 @@ export function mapTensors(
 /** Like mapTensors(), for a component without a vocabulary. `tensors`: tensors of the component. */
 export function mapPart(rules: PartRules, config: Config, tensors: Iterable<SourceTensor>): TensorRecipe[] {
   const groups = groupTensors(rules, config, tensors);
-  if (!rules.hasNoLayers) checkLayers(config, groups);
+  if (rules.hasNoLayers) checkComplete(rules, config, groups);
+  else checkLayers(config, groups);
   return recipesOf(groups, config);
 }
 
@@ -194,6 +195,16 @@ function checkLayers(config: Config, groups: ReadonlyMap<string, Group>): void {
   const found = new Set([...groups.values()].map(({ layer }) => layer));
   for (let layer = 0; layer < config.layers; layer++) {
     if (!found.has(layer)) throw missing(config, `there is no tensor of layer ${layer} of ${config.layers}`);
+  }
+}
+
+/** Checks a component without layers, all of whose tensors are required. */
+function checkComplete({ tensors }: TensorRules, config: Config, groups: ReadonlyMap<string, Group>): void {
+  const found = new Set([...groups.values()].map(({ target }) => target.to));
+  for (const [name, targets] of Object.entries(tensors)) {
+    if (targets !== null && targetsOf(targets).some(({ to }) => !found.has(to))) {
+      throw missing(config, `there is no tensor ${name}`);
+    }
   }
 }
 

@@ -112,7 +112,7 @@ export async function readModelMetadata(path: string, forEncoding = true): Promi
   return metadataOf(path, await readHead(path, wanted));
 }
 
-/** Reads the ids of the tokens that the model must never generate, such as the placeholders of images in a prompt. */
+/** Reads the ids of the tokens that the model must never generate, such as the marks that end an image in a prompt. */
 export async function readSuppressedTokens(path: string): Promise<readonly number[]> {
   const { pairs } = await readHead(path, (key) => key === suppressedKey);
   return new Fields(path, pairs).numbers(suppressedKey, 0) ?? [];

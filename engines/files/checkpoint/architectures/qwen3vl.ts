@@ -19,7 +19,7 @@ export const qwen3vl: CheckpointArchitecture = {
     ...{ num_key_value_heads: 32, head_dim: 128, max_position_embeddings: 128_000, rms_norm_eps: 1e-6 },
     rope_theta: 500_000,
   },
-  addPairs: addQwen3Pairs,
+  addPairs: addQwen3vlPairs,
   tensors: qwen3.tensors,
 };
 
@@ -34,7 +34,7 @@ export const qwen3vlMoe: CheckpointArchitecture = {
     norm_topk_prob: true,
   },
   addPairs(config, pairs) {
-    addQwen3Pairs(config, pairs);
+    addQwen3vlPairs(config, pairs);
     qwen3moe.addPairs?.(config, pairs);
   },
   tensors: {
@@ -44,7 +44,7 @@ export const qwen3vlMoe: CheckpointArchitecture = {
   },
 };
 
-function addQwen3Pairs(config: Config, pairs: Pairs): void {
+function addQwen3vlPairs(config: Config, pairs: Pairs): void {
   const sections = ropeSettings(config).main.value("mrope_section");
   if (sections === undefined) throw config.invalid("rope_scaling", sections, "settings with mrope_section");
   const { deepstack_visual_indexes: stacked = defaultStackedLayers } = config.object("vision_config") ?? {};

@@ -1,4 +1,4 @@
-// Gemma 4 12B: no encoders. One matrix projects squares of pixels, another stretches of samples.
+// Gemma 4 12B: no encoders. One matrix projects squares of pixels, another runs of 640 samples.
 import type { Change } from "../architectures/architecture.ts";
 import { swapped, swappedColumns } from "../row-changes.ts";
 import { addGemma4Sizes, gemma4ImageSize, gemma4Images } from "./gemma4.ts";
@@ -9,7 +9,7 @@ const byChannel: Change = ({ rows, shape }) => {
   return { rows: swappedColumns(rows, { x: rows.columns / 3, y: 3, inner: 1 }), shape };
 };
 
-/** Returns two tables of positions, columns first; in the checkpoint, the two rows of a position follow one another. */
+/** Makes a table for x and a table for y; in the checkpoint, the two rows of a position follow one another. */
 const positionTables: Change = ({ rows, shape }) => {
   const [width = 0, axes = 0, positions = 0] = shape;
   return { rows: swapped(rows, { x: positions, y: axes }), shape: [width, positions, axes] };

@@ -10,6 +10,7 @@ import { type ProjectorFile, readProjectorFile } from "../../../../engines/files
 import { convert } from "../../../../engines/quantization/conversion/conversion.ts";
 import { planProjector } from "../../../../engines/quantization/conversion/plan-projector.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
+import { writeVisionFolder } from "../../../fixtures/image-input/vision-folder.ts";
 import { type LanguageKind, writeLanguageFolder } from "../../../fixtures/image-input/vision-language-folder.ts";
 import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
 
@@ -51,6 +52,25 @@ describe("the vision part of a folder", () => {
       assert.deepEqual(tiling.variable, { unit: 28, minPixels, maxPixels, maxEdge: null });
       assert.equal(sizes.patches, maxPixels / 14 ** 2);
     }
+  });
+
+  it("has audio if the config names it, and is refused if a tensor of its projection is missing", async () => {
+    await inTemporaryFolder(async (folder) => {
+      await writeVisionFolder(folder, "Gemma4UnifiedForConditionalGeneration");
+      const hasAudio = async (overrides: JsonObject) => {
+        const { pairs, tensors } = await openVisionPart(folder, overrides);
+        return [
+          pairs.has("clip.has_audio_encoder"),
+          tensors.some(({ name }) => name === "mm.a.input_projection.weight"),
+        ];
+      };
+      assert.deepEqual(await hasAudio({}), [true, true]);
+      assert.deepEqual(await hasAudio({ audio_config: null }), [false, false]);
+      const path = join(folder, "model.safetensors");
+      const renamed = (await readFile(path)).toString("latin1").replace("embed_audio", "other_audio");
+      await writeFile(path, renamed, "latin1");
+      await assert.rejects(hasAudio({}), refused("model_file_invalid", /no tensor embedding_projection; fetch/));
+    });
   });
 
   it("has the longest edge of an image", async () => {
