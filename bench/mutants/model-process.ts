@@ -10,6 +10,8 @@ import { judged, type Outcome } from "./outcome.ts";
 
 const [folder = "", kind = "", seed = "0", first = "0", count = "0"] = process.argv.slice(2);
 const models = await modelSources(kind as ModelKind, folder);
+// The undamaged models must work; otherwise the mutants of one of them would all be rejected for another reason.
+for (const { use } of models) await use();
 for (let number = Number(first); number < Number(first) + Number(count); number++) {
   const dice = diceOf(Number(seed), number);
   const { files, use } = dice.pick(models);
