@@ -1,8 +1,8 @@
 // Engine contract: the interface of an engine, which loads a model and runs forward passes. The scheduler and the
 // sampler use every engine through this interface. Engines do not depend on HTTP, on actors or on each other.
 import type { Batch, StepOutput } from "./batch.ts";
-import type { AudioRules } from "./files/audio-projector.ts";
-import type { ImageRules } from "./files/projector.ts";
+import type { AudioRules } from "./files/projector/audio-projector.ts";
+import type { ImageRules } from "./files/projector/image-rules.ts";
 import type { GrammarNotation } from "./grammar-source.ts";
 
 /** `llama`: llama.cpp's native libraries; `wasm`: this project's own engine, without native code. */

@@ -7,8 +7,8 @@ import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprin
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { AudioSpec, ImageSpec, LoadedModel, ModelSpec } from "../../engines/engine.ts";
-import { readAudioProjectorFile } from "../../engines/files/audio-projector.ts";
-import { readProjectorFile } from "../../engines/files/projector.ts";
+import { readAudioProjectorFile } from "../../engines/files/projector/audio-projector.ts";
+import { readProjectorFile } from "../../engines/files/projector/image-projector.ts";
 import { startImageThread } from "../../engines/image-input/image-thread.ts";
 import { ModelMedia } from "../../engines/media/model-media.ts";
 import { openEngine } from "../../engines/open-engine.ts";

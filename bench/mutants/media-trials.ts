@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import type { TilingRules } from "../../engines/files/projector.ts";
+import type { TilingRules } from "../../engines/files/projector/image-rules.ts";
 import { cutImage } from "../../engines/image-input/image-decoder.ts";
 import { VideoFrames } from "../../engines/image-input/video/video-frames.ts";
 import { decodeAudio } from "../../engines/speech/audio/decode.ts";

@@ -3,7 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { withTemporaryFile } from "../../runtime/host/temporary-file.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
-import type { AudioRules } from "../files/audio-projector.ts";
+import type { AudioRules } from "../files/projector/audio-projector.ts";
 import type { EncoderStart } from "../media/encoder-loop.ts";
 import { EncoderThread } from "../media/encoder-thread.ts";
 import { sampleRate } from "../speech/audio/audio-window.ts";

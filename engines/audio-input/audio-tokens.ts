@@ -1,7 +1,7 @@
 // Audio tokens: the part of a prompt that stands for audio. Each window of 30 seconds is a run of placeholders; tags, if the model has any,
 // surround all windows. The tags are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
-import type { AudioProjectorKind } from "../files/audio-projector.ts";
+import type { AudioProjectorKind } from "../files/projector/audio-projector.ts";
 
 const marks: Readonly<Record<AudioProjectorKind, readonly [before: string, after: string]>> = {
   ultravox: ["", ""],

@@ -3,7 +3,7 @@
 // may attack the decoder.
 import { parseArgs } from "node:util";
 import type { Sharp } from "sharp";
-import type { SliceRules, TilingRules } from "../files/projector.ts";
+import type { SliceRules, TilingRules } from "../files/projector/image-rules.ts";
 import { runImageProgram } from "./image-program.ts";
 import { type Size, type Slicing, slice } from "./slices.ts";
 

@@ -4,7 +4,7 @@ import { inOneLine, ServerError } from "../../runtime/errors.ts";
 import { installCommand, isInstalled } from "../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../runtime/program/limited-program.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
-import type { TilingRules } from "../files/projector.ts";
+import type { TilingRules } from "../files/projector/image-rules.ts";
 import type { Tile } from "../wasm/vision/image-encoder.ts";
 import type { CutHead } from "./cut-image.ts";
 import { splitOutput } from "./image-program.ts";

@@ -1,7 +1,7 @@
 // Image tokens: the part of a prompt that stands for an image. Each tile of the image is a run of placeholders, between the tags that the
 // model expects. The tags are those of llama.cpp's mtmd.
 import { ServerError } from "../../runtime/errors.ts";
-import type { ImageRules } from "../files/projector.ts";
+import type { ImageRules } from "../files/projector/image-rules.ts";
 import type { PreparedMedia } from "../media/media-tokens.ts";
 
 /** Returns rows and columns of a tile's embeddings. If there is not exactly one embedding per cell, they form one row. */

@@ -1,6 +1,6 @@
 // Slices: how a large image is cut into a grid of tiles of equal size, in addition to one tile of the whole image. Sizes are computed with
 // 32-bit floats, as in llama.cpp's mtmd, so that both programs cut an image at the same pixels.
-import type { SliceRules } from "../files/projector.ts";
+import type { SliceRules } from "../files/projector/image-rules.ts";
 
 export interface Size {
   readonly width: number;

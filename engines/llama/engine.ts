@@ -8,7 +8,7 @@ import { Batch } from "../batch.ts";
 import { kvBytesPerToken } from "../decoding/kv/kv-budget.ts";
 import type { Capabilities, Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { readSuppressedTokens } from "../files/gguf/metadata.ts";
-import { needsMrope } from "../files/projector.ts";
+import { needsMrope } from "../files/projector/image-projector.ts";
 import { LlamaAdapters } from "./adapters/adapters.ts";
 import { NativeCollector } from "./calibration/native-collector.ts";
 import { openComputeLock } from "./compute-lock.ts";

@@ -4,7 +4,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { AudioThread } from "../audio-input/audio-thread.ts";
 import type { PromptSpan } from "../batch.ts";
-import type { ProjectorFile } from "../files/projector.ts";
+import type { ProjectorFile } from "../files/projector/image-projector.ts";
 import { cutImage } from "../image-input/image-decoder.ts";
 import { tileGrid } from "../image-input/image-tokens.ts";
 import type { Tile } from "../wasm/vision/image-encoder.ts";

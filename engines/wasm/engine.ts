@@ -10,7 +10,7 @@ import { PageTable } from "../decoding/kv/page-table.ts";
 import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelSpec } from "../engine.ts";
 import { endOfGenerationTokens } from "../files/gguf/end-of-generation.ts";
 import { readModelMetadata, readSuppressedTokens } from "../files/gguf/metadata.ts";
-import { needsMrope } from "../files/projector.ts";
+import { needsMrope } from "../files/projector/image-projector.ts";
 import { WasmAdapters } from "./adapters/host.ts";
 import { shapeForContext } from "./graph/hyperparameters.ts";
 import { inputFloats } from "./graph/shape.ts";

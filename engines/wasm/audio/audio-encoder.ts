@@ -1,5 +1,5 @@
 // Audio encoder: turns audio windows of 30 seconds into embeddings as wide as those of the text model. Both engines use it.
-import { type AudioProjectorFile, readAudioProjectorFile } from "../../files/audio-projector.ts";
+import { type AudioProjectorFile, readAudioProjectorFile } from "../../files/projector/audio-projector.ts";
 import { MediaEncoder } from "../load/media-encoder.ts";
 import { buildAudioGraph } from "./audio-graph.ts";
 import { ConformerInput } from "./conformer/conformer-input.ts";

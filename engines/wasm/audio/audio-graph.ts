@@ -1,7 +1,11 @@
 // Audio graph: the encoder of an audio projector file as a graph of the wasm engine. An encoder of Whisper's kind consists of two
 // convolutions, learned positions, transformer layers, and the projector. Other kinds: conformer/, samples-graph.ts. Tensor names are those
 // of llama.cpp's mtmd.
-import { type AudioProjectorFile, type AudioProjectorKind, windowPositions } from "../../files/audio-projector.ts";
+import {
+  type AudioProjectorFile,
+  type AudioProjectorKind,
+  windowPositions,
+} from "../../files/projector/audio-projector.ts";
 import type { Graph, GraphStep } from "../graph/graph.ts";
 import type { GraphTensors, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape } from "../graph/media-graph.ts";

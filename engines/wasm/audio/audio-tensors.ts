@@ -1,4 +1,4 @@
-import { type AudioProjectorFile, isAudioTensor } from "../../files/audio-projector.ts";
+import { type AudioProjectorFile, isAudioTensor } from "../../files/projector/audio-projector.ts";
 import type { GraphTensors } from "../graph/graph-tensors.ts";
 import { mediaTensors } from "../graph/media-graph.ts";
 

@@ -1,5 +1,5 @@
 // Audio windows: how audio is cut into windows of at most 30 seconds for each kind of encoder, and how many embeddings each window has.
-import { type AudioRules, tokenSamples } from "../../files/audio-projector.ts";
+import { type AudioRules, tokenSamples } from "../../files/projector/audio-projector.ts";
 import { windowSamples } from "../../speech/audio/audio-window.ts";
 import { windowFrames } from "../../speech/whisper/mel.ts";
 import { gemma4Frames } from "./conformer/gemma4-spectrogram.ts";

@@ -1,5 +1,5 @@
 // Graph of a projector that has no encoder (Gemma 4 12B): the input row of a token, which contains samples, is normed and projected.
-import type { AudioProjectorFile } from "../../files/audio-projector.ts";
+import type { AudioProjectorFile } from "../../files/projector/audio-projector.ts";
 import type { Graph } from "../graph/graph.ts";
 import { type MediaGraph, mediaGraphParts, mediaShape } from "../graph/media-graph.ts";
 import { audioTensors } from "./audio-tensors.ts";

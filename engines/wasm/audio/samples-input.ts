@@ -1,5 +1,5 @@
 // Input of projectors that read samples: the samples of each window, cut into frames. The last frame is padded with silence.
-import { type AudioRules, tokenSamples } from "../../files/audio-projector.ts";
+import { type AudioRules, tokenSamples } from "../../files/projector/audio-projector.ts";
 import type { MediaEncoder } from "../load/media-encoder.ts";
 import { cutIntoWindows } from "./audio-windows.ts";
 import type { EncoderInput } from "./encoder-input.ts";

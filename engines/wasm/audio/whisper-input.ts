@@ -1,5 +1,5 @@
 // Input of encoders of Whisper's kind: windows of exactly 30 seconds, the last one padded with silence.
-import { windowPositions } from "../../files/audio-projector.ts";
+import { windowPositions } from "../../files/projector/audio-projector.ts";
 import { MelSpectrogram, windowFrames } from "../../speech/whisper/mel.ts";
 import type { MediaEncoder } from "../load/media-encoder.ts";
 import { kernelFrames } from "./audio-outer-layers.ts";

@@ -1,5 +1,5 @@
 // Image encoder: turns tiles (images of limited size) into embeddings for the text model. Both engines use it.
-import { type ProjectorFile, readProjectorFile } from "../../files/projector.ts";
+import { type ProjectorFile, readProjectorFile } from "../../files/projector/image-projector.ts";
 import type { MediaGraph } from "../graph/media-graph.ts";
 import { axisCount } from "../graph/ropes.ts";
 import { MediaEncoder } from "../load/media-encoder.ts";

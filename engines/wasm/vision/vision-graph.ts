@@ -2,8 +2,9 @@
 // before each block, and bidirectional attention. Positions are either learned or a rope over rows and columns. Tensor names are those of
 // llama.cpp's mtmd.
 import { ServerError } from "../../../runtime/errors.ts";
-import { isAudioTensor } from "../../files/audio-projector.ts";
-import type { EncoderSizes, ProjectorFile, ProjectorKind } from "../../files/projector.ts";
+import { isAudioTensor } from "../../files/projector/audio-projector.ts";
+import type { ProjectorFile } from "../../files/projector/image-projector.ts";
+import type { EncoderSizes, ProjectorKind } from "../../files/projector/image-rules.ts";
 import type { AttentionGraphStep, FeedForwardGraphStep, Graph, GraphStep, HeadNorms } from "../graph/graph.ts";
 import type { GraphTensors, Matrix, Norm } from "../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape, mediaTensors } from "../graph/media-graph.ts";

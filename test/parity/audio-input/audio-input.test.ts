@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
-import type { AudioProjectorKind } from "../../../engines/files/audio-projector.ts";
+import type { AudioProjectorKind } from "../../../engines/files/projector/audio-projector.ts";
 import { openEngine } from "../../../engines/open-engine.ts";
 import { AudioEncoder } from "../../../engines/wasm/audio/audio-encoder.ts";
 import { cutIntoWindows } from "../../../engines/wasm/audio/audio-windows.ts";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { Batch, type PromptSpan } from "../../../engines/batch.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
-import type { ProjectorKind } from "../../../engines/files/projector.ts";
+import type { ProjectorKind } from "../../../engines/files/projector/image-rules.ts";
 import { cutImage } from "../../../engines/image-input/image-decoder.ts";
 import { imageParts, tileGrid } from "../../../engines/image-input/image-tokens.ts";
 import { openEngine } from "../../../engines/open-engine.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import sharp from "sharp";
-import type { TilingRules } from "../../../engines/files/projector.ts";
+import type { TilingRules } from "../../../engines/files/projector/image-rules.ts";
 import { cutImage } from "../../../engines/image-input/image-decoder.ts";
 import type { Tile } from "../../../engines/wasm/vision/image-encoder.ts";
 

@@ -2,7 +2,7 @@
 // references of test/parity/image-input, the grids equal those that mtmd chose.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { SliceRules } from "../../../engines/files/projector.ts";
+import type { SliceRules } from "../../../engines/files/projector/image-rules.ts";
 import { imageParts, tileGrid } from "../../../engines/image-input/image-tokens.ts";
 import { slice } from "../../../engines/image-input/slices.ts";
 

@@ -1,5 +1,5 @@
 // Input of a conformer: the spectrogram of each window.
-import type { AudioRules } from "../../../files/audio-projector.ts";
+import type { AudioRules } from "../../../files/projector/audio-projector.ts";
 import type { MediaEncoder } from "../../load/media-encoder.ts";
 import { conformerStages, cutIntoWindows } from "../audio-windows.ts";
 import type { EncoderInput } from "../encoder-input.ts";

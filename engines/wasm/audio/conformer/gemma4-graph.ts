@@ -1,6 +1,6 @@
 // Graph of a conformer: the audio encoder of Gemma 4, built from a projector file. A layer has two feed-forwards, whose
 // results are halved, with local attention and a convolution module between them. Tensor names are those of llama.cpp's mtmd.
-import type { AudioProjectorFile } from "../../../files/audio-projector.ts";
+import type { AudioProjectorFile } from "../../../files/projector/audio-projector.ts";
 import type { FeedForwardGraphStep, Graph, GraphStep } from "../../graph/graph.ts";
 import type { GraphTensors, Matrix, Norm } from "../../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape } from "../../graph/media-graph.ts";

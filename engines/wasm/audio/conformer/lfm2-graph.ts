@@ -1,6 +1,6 @@
 // Graph of a conformer: the audio encoder of LFM2-Audio (NeMo's FastConformer), built from a projector file. Each position attends to all
 // others. Tensor names are those of llama.cpp's mtmd.
-import type { AudioProjectorFile } from "../../../files/audio-projector.ts";
+import type { AudioProjectorFile } from "../../../files/projector/audio-projector.ts";
 import type { FeedForwardGraphStep, Graph, GraphStep } from "../../graph/graph.ts";
 import type { GraphTensors, Norm } from "../../graph/graph-tensors.ts";
 import { checkHeads, type MediaGraph, mediaGraphParts, mediaShape } from "../../graph/media-graph.ts";

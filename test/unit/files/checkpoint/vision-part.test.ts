@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../../engines/files/checkpoint/config.ts";
 import { openVisionPart } from "../../../../engines/files/checkpoint/vision/vision-part.ts";
-import { type ProjectorFile, readProjectorFile } from "../../../../engines/files/projector.ts";
+import { type ProjectorFile, readProjectorFile } from "../../../../engines/files/projector/image-projector.ts";
 import { convert } from "../../../../engines/quantization/conversion/conversion.ts";
 import { planProjector } from "../../../../engines/quantization/conversion/plan-projector.ts";
 import { ServerError } from "../../../../runtime/errors.ts";

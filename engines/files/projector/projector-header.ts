@@ -1,7 +1,7 @@
 // Header of a projector file: reads the keys of its image encoder or audio encoder. Errors name the invalid key.
-import { ServerError } from "../../runtime/errors.ts";
-import type { GgufValue } from "./gguf/cursor.ts";
-import { describeValue } from "./gguf/invalid-file.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { GgufValue } from "../gguf/cursor.ts";
+import { describeValue } from "../gguf/invalid-file.ts";
 
 export class ProjectorHeader {
   protected readonly path: string;

@@ -1,10 +1,10 @@
 // Audio projector: the GGUF file (mmproj) that lets a text model accept audio. It contains a Whisper-like encoder, a conformer, or none, and a
 // projector from the encoder's output (or the samples) to embeddings of the text model's width. This module reads the file's header. The rules are those of
 // llama.cpp's mtmd.
-import { ServerError } from "../../runtime/errors.ts";
-import type { GgufValue } from "./gguf/cursor.ts";
-import { describeValue } from "./gguf/invalid-file.ts";
-import { readTensorTable, type TensorTable } from "./gguf/tensors.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { GgufValue } from "../gguf/cursor.ts";
+import { describeValue } from "../gguf/invalid-file.ts";
+import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
 import { ProjectorHeader } from "./projector-header.ts";
 
 const projectors = ["ultravox", "qwen2a", "voxtral", "gemma4a", "gemma4ua", "lfm2a"] as const;
