@@ -144,9 +144,7 @@ class Soak {
   }
 
   async snapshot(path: string): Promise<void> {
-    await this.#server.ask(
-      `process.getBuiltinModule?.("v8").writeHeapSnapshot(${JSON.stringify(path)}) ?? import("node:v8").then((v8) => v8.writeHeapSnapshot(${JSON.stringify(path)}))`,
-    );
+    await this.#server.heapBytes(path);
   }
 
   get #server(): ChaosServer {
@@ -177,9 +175,14 @@ class Soak {
 
   async #sample(): Promise<Sample> {
     const server = this.#server;
-    const heapBytes = async () => Number(await server.ask("globalThis.gc?.(), process.memoryUsage().heapUsed"));
     const { temporaryFolder, stateDir } = this.#rig;
-    return takeSample({ pid: server.pid, places: server.places, temporaryFolder, stateDir, heapBytes });
+    return takeSample({
+      pid: server.pid,
+      places: server.places,
+      temporaryFolder,
+      stateDir,
+      heapBytes: () => server.heapBytes(),
+    });
   }
 
   /** Removes all but the last 1000 responses from the ledger (the record of all responses), because a run lasts for hours. */

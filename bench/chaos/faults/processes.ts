@@ -9,11 +9,6 @@ import { type Fault, type FaultTarget, partEnded } from "./fault.ts";
 const always = (): boolean => true;
 /** Threads of a server, except the state thread: its end is a fault of its own, because it makes the store unreachable. */
 const threads = ["generation", "tools", "text"];
-/**
- * Code that ends the thread in which it is evaluated. It is delayed by setImmediate: the inspector evaluates code in the middle of
- * Node's own functions, where no thread ends in reality, and Node 20 aborts if a thread ends there.
- */
-const endOfThread = "setImmediate(() => process.exit(1))";
 
 async function restarted({ server, dice, alone }: FaultTarget, signal: NodeJS.Signals): Promise<void> {
   const pauseMs = dice.int(0, 300);
@@ -49,13 +44,6 @@ function signalled(pid: number, signal: NodeJS.Signals): boolean {
   } catch {
     return false;
   }
-}
-
-/** Runs JavaScript code on the threads of the given name. Does nothing if the server does not run. */
-async function onThreads(server: ChaosServer, name: string, expression: string): Promise<void> {
-  if (!server.isUp) return;
-  // Another fault may kill the server during the call.
-  await server.evaluate((thread) => thread === name, expression).catch(() => {});
 }
 
 export const processFaults: readonly Fault[] = [
@@ -111,14 +99,14 @@ export const processFaults: readonly Fault[] = [
     weight: 4,
     effects: { codes: [...partEnded, "mailbox_full"] },
     fits: always,
-    run: ({ server, dice }) => onThreads(server, dice.pick(threads), endOfThread),
+    run: ({ server, dice }) => server.order({ thread: dice.pick(threads), blockMs: null }),
   },
   {
     name: "state thread ended",
     weight: 2,
     effects: { codes: partEnded, cutsStore: true },
     fits: always,
-    run: ({ server }) => onThreads(server, "state", endOfThread),
+    run: ({ server }) => server.order({ thread: "state", blockMs: null }),
   },
   {
     name: "thread blocked",
@@ -126,8 +114,8 @@ export const processFaults: readonly Fault[] = [
     effects: { codes: ["timeout"] },
     fits: always,
     async run({ server, dice }) {
-      const [name, ms] = [dice.pick([...threads, "state"]), dice.int(50, 1500)];
-      await onThreads(server, name, `{const end = performance.now() + ${ms}; while (performance.now() < end);}`);
+      const [thread, ms] = [dice.pick([...threads, "state"]), dice.int(50, 1500)];
+      await server.order({ thread, blockMs: ms });
       await sleep(ms);
     },
   },
@@ -139,7 +127,7 @@ export const processFaults: readonly Fault[] = [
     async run(target) {
       const { server, dice } = target;
       const ms = dice.int(20, 400);
-      await onThreads(server, "state", "{const end = performance.now() + 2000; while (performance.now() < end);}");
+      await server.order({ thread: "state", blockMs: 2000 });
       await sleep(ms);
       await restarted(target, "SIGKILL");
     },

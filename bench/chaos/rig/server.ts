@@ -1,14 +1,17 @@
-// Server of the chaos suite: runs the real `troupe` command on a fixed port. It can be killed and restarted. Its threads can be
-// ended or blocked through Node's inspector.
+// Server of the chaos suite: runs the real `troupe` command on a fixed port. It can be killed and restarted, and its threads can be
+// ended or blocked (control.ts).
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import { on, once } from "node:events";
 import { createWriteStream, type WriteStream } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { WebSocket } from "ws";
 import { childrenOf, isRunning } from "../../proc.ts";
+import type { Order, Reply, ThreadOrder } from "./control.ts";
 
 const command = fileURLToPath(new URL("../../../../cli/troupe.mjs", import.meta.url));
+const control = new URL("./control.js", import.meta.url).href;
 const startLimitMs = 180_000;
+/** Time limit in ms for a reply: a snapshot of the heap takes several seconds, and more on a machine with other load. */
+const replyLimitMs = 60_000;
 const keptLog = 400_000;
 
 export interface ServerOptions {
@@ -35,8 +38,7 @@ export class ChaosServer {
   #child: ChildProcess | null = null;
   #log = "";
   #isReady = false;
-  /** Resolves when the last use of the inspector has ended. */
-  #inspection: Promise<unknown> = Promise.resolve();
+  #orders = 0;
   readonly #kill = (): void => void this.#child?.kill("SIGKILL");
 
   constructor(options: ServerOptions) {
@@ -78,9 +80,9 @@ export class ChaosServer {
   async start(): Promise<void> {
     const { port, config, flags, environment } = this.#options;
     const argv = ["from-config", "-f", config, "--host", "127.0.0.1", "--port", String(port), ...flags];
-    const child = spawn(process.execPath, ["--inspect=127.0.0.1:0", "--expose-gc", command, ...argv], {
+    const child = spawn(process.execPath, [`--import=${control}`, "--expose-gc", command, ...argv], {
       env: { ...process.env, ...environment },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
     this.#child = child;
     this.#log = "";
@@ -135,36 +137,33 @@ export class ChaosServer {
     this.#file.end();
   }
 
-  /** Runs JavaScript code on the worker threads whose name passes `fits`. Returns the names of these threads. */
-  async evaluate(fits: (name: string) => boolean, expression: string): Promise<string[]> {
-    return await this.#inspected(async (inspector) => {
-      const threads = (await inspector.threads()).filter(({ name }) => fits(name));
-      for (const { session } of threads) inspector.evaluate(session, expression);
-      await inspector.settle();
-      return threads.map(({ name }) => name);
-    });
+  /**
+   * Ends the threads of a name as a crash would, or blocks them. Resolves when the main thread has passed the order on, or when the
+   * server has ended.
+   */
+  async order(order: ThreadOrder): Promise<void> {
+    if (this.isUp) await this.#sent(order);
   }
 
-  /** Runs JavaScript code on the main thread and returns its value. */
-  async ask(expression: string): Promise<unknown> {
-    return await this.#inspected((inspector) => inspector.ask(expression));
+  /** Returns the bytes that the main thread's heap uses after a garbage collection, and writes its snapshot to a path, if given. */
+  async heapBytes(snapshot: string | null = null): Promise<number> {
+    const reply = await this.#sent({ snapshot });
+    if (reply === null) throw new Error("the server ended before it reported its heap");
+    return reply.heapBytes;
   }
 
-  /** Connects to Node's inspector for the time of `use`: one connection at a time, because Node aborted with two. */
-  async #inspected<Value>(use: (inspector: Inspector) => Promise<Value>): Promise<Value> {
-    const earlier = this.#inspection;
-    const run = async (): Promise<Value> => {
-      await earlier;
-      const inspector = await Inspector.open(/ws:\/\/\S+/.exec(this.#log)?.[0] ?? "");
-      try {
-        return await use(inspector);
-      } finally {
-        inspector.close();
-      }
-    };
-    const result = run();
-    this.#inspection = result.catch(() => {});
-    return await result;
+  /** Sends a message to the server's main thread. Returns the reply, or null if the server ends before. */
+  async #sent(order: Order["order"]): Promise<Reply | null> {
+    const child = this.#child;
+    const number = this.#orders++;
+    if (child === null || !child.connected) return null;
+    const replies = on(child, "message", { close: ["exit"], signal: AbortSignal.timeout(replyLimitMs) });
+    child.send({ number, order } satisfies Order, () => {});
+    for await (const [message] of replies) {
+      const reply = message as Reply;
+      if (reply.number === number) return reply;
+    }
+    return null;
   }
 
   #down(): void {
@@ -173,88 +172,4 @@ export class ChaosServer {
     if (last !== undefined && !Number.isFinite(last.toMs)) return;
     this.downtimes.push({ fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY });
   }
-}
-
-interface Thread {
-  readonly session: string;
-  readonly name: string;
-}
-
-/** Time limit in ms for a reply of the inspector: long enough for a machine with other load. */
-const inspectorLimitMs = 60_000;
-
-/** Connection to Node's inspector. */
-class Inspector {
-  readonly #socket: WebSocket;
-  readonly #threads: Thread[] = [];
-  readonly #replies = new Map<number, (value: unknown) => void>();
-  #id = 0;
-
-  private constructor(socket: WebSocket) {
-    this.#socket = socket;
-    socket.on("error", () => {});
-    socket.on("message", (data) => this.#take(JSON.parse(String(data)) as InspectorMessage));
-  }
-
-  static async open(url: string): Promise<Inspector> {
-    const socket = new WebSocket(url, { handshakeTimeout: inspectorLimitMs });
-    await once(socket, "open");
-    return new Inspector(socket);
-  }
-
-  async threads(): Promise<readonly Thread[]> {
-    await this.#call("NodeWorker.enable", { waitForDebuggerOnStart: false });
-    return this.#threads;
-  }
-
-  evaluate(session: string, expression: string): void {
-    const message = JSON.stringify({ id: 1, method: "Runtime.evaluate", params: { expression } });
-    // The server may be killed before it replies.
-    this.#call("NodeWorker.sendMessageToWorker", { sessionId: session, message }).catch(() => {});
-  }
-
-  async ask(expression: string): Promise<unknown> {
-    const params = { expression, returnByValue: true, awaitPromise: true };
-    const { result } = (await this.#call("Runtime.evaluate", params)) as { result: { value?: unknown } };
-    return result.value;
-  }
-
-  /** Waits until the main thread has received all earlier messages. */
-  async settle(): Promise<void> {
-    await this.#call("Runtime.evaluate", { expression: "0" });
-  }
-
-  close(): void {
-    this.#socket.terminate();
-  }
-
-  #call(method: string, params: object): Promise<unknown> {
-    const id = ++this.#id;
-    this.#socket.send(JSON.stringify({ id, method, params }));
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${method}: no answer`)), inspectorLimitMs);
-      this.#replies.set(id, (value) => {
-        clearTimeout(timer);
-        resolve(value);
-      });
-      this.#socket.once("close", () => {
-        clearTimeout(timer);
-        reject(new Error("the inspector has closed"));
-      });
-    });
-  }
-
-  #take({ id, result, method, params }: InspectorMessage): void {
-    if (id !== undefined) this.#replies.get(id)?.(result);
-    if (method !== "NodeWorker.attachedToWorker" || params === undefined) return;
-    const name = params.workerInfo.title.replace(/^\[worker \d+\] ?/, "");
-    this.#threads.push({ session: params.sessionId, name });
-  }
-}
-
-interface InspectorMessage {
-  readonly id?: number;
-  readonly result?: unknown;
-  readonly method?: string;
-  readonly params?: { readonly sessionId: string; readonly workerInfo: { readonly title: string } };
 }
