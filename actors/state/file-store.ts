@@ -163,7 +163,10 @@ export class FileStore implements Files {
     }
   }
 
-  /** Copies a content that another replica has stored to the local disk. Returns false if it is no longer stored. */
+  /**
+   * Copies the content of a file that another replica has stored to the local disk. Returns false if the shared store no longer has
+   * the content.
+   */
   async #copy({ id, bytes }: StoredFile, part: Part | undefined): Promise<boolean> {
     const { store, contents, bucket = null } = this.#options;
     if (bucket !== null) return await contents.receive(id, (path) => bucket.get(id, path, bytes));

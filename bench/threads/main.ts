@@ -1,4 +1,4 @@
-// `bench threads`: speed of an engine by number of compute threads, compared with the default number of the engine. Can be
+// `bench threads`: speed of an engine with several numbers of compute threads, compared with the speed at its default number. Can be
 // limited to a list of CPUs or to a CPU quota.
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

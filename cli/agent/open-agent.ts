@@ -72,7 +72,8 @@ export async function openAgent(
 ): Promise<OpenAgent> {
   const folder = userFolder(config) ?? process.cwd();
   const saved = new SessionFiles(sessionFolder(config.troupe.stateDir));
-  // The files and sessions of the agent loop are kept in memory and end with this command. Only the session files remain.
+  // The agent loop keeps its files and sessions in memory, so they are lost when this command ends. What remains are the session
+  // files, which `SavedSessions` writes.
   const state = await openState({ ...config, troupe: { ...config.troupe, stateDir: "none" } }, log);
   const stopState = () => state.stop(placeStopMs);
   try {

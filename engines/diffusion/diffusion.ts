@@ -14,7 +14,7 @@ export interface DiffusionSpec {
 export interface ImageLimits {
   /** Maximum number of pixels of an image. */
   readonly maxPixels: number;
-  /** Maximum number of steps of an image. */
+  /** Maximum number of denoising steps for one image. */
   readonly maxSteps: number;
 }
 

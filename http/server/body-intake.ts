@@ -116,7 +116,7 @@ export class BodyIntake {
     return new Reception(request, reply, body, this.#deadlines, this.#handler);
   }
 
-  /** Passes a request whose body arrived as one WebSocket message to its handler. Takes ownership of the body's bytes. */
+  /** Calls the handler with a request whose body arrived as one WebSocket message. Takes ownership of the body's bytes. */
   receive(request: EdgeRequest, reply: EdgeReply, body: Uint8Array): void {
     const reader = new BodyReader(this.#budget, clientOf(request));
     reply.onDone = () => request.whenLetGo(() => reader.release());

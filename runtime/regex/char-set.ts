@@ -11,7 +11,7 @@ export const anyChar: CharSet = [0, 0xd7ff, 0xe000, 0x10ffff];
 export const asciiChars: CharSet = [0, 0x7f];
 export const digitChars: CharSet = [0x30, 0x39];
 
-/** Maximum number of characters of a set for which the other case of each letter is looked up. */
+/** Maximum number of characters of a set to which the other case of its letters can be added. */
 const maxFolded = 4096;
 
 export function charSet(ranges: Iterable<readonly [number, number]>): CharSet {

@@ -19,8 +19,8 @@ import type { TaskWorker } from "./task-worker.ts";
 /** Maximum input size in bytes of a task that starts in the queue of quick tasks. Larger ones start in the slow queue. */
 const maxQuickBytes = 8 * 2 ** 20;
 /**
- * While fewer slow tasks than this number run, a task whose input was transferred may continue as a slow task, even if
- * `slowWorkers` is lower. Such a task cannot be restarted later, so it would otherwise be rejected.
+ * A slow task whose input was transferred cannot be restarted later. It may continue while fewer slow tasks than this number run,
+ * even if `slowWorkers` is lower; otherwise it is rejected.
  */
 const maxSlow = 2;
 /** Ratio of a task's wall-clock limit to its processor-time limit. */

@@ -1,4 +1,4 @@
-// Requests of all clients that are in progress on the server, with cancel buttons.
+// Page of the requests that the server is processing, of all clients, with cancel buttons.
 import { t } from "../base/language.ts";
 import { moment, number } from "../base/times.ts";
 import { shortName } from "../server/models.ts";

@@ -58,7 +58,7 @@ export interface Speech {
   models(): readonly SpeechModelEntry[];
   /**
    * Returns the id of a model for a task. undefined and "default" mean the default model if it supports the task, else the first
-   * model that does. Throws model_not_found, and `unsupported` if the named model, or every model, does not support the task.
+   * model that does. Throws `model_not_found`. Throws `unsupported` if the named model does not support the task, or if no model does.
    */
   resolve(requested: string | undefined, task: SpeechTask): string;
   /** Converts a text to speech. Failures arrive as one final `error` event; they are never thrown. */

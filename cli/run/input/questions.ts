@@ -52,7 +52,7 @@ export class Questions {
 
   /**
    * Asks a question. Keys typed before the question are discarded, because they do not answer it. `typed`: initial text that
-   * the user can edit, without control or invisible characters. Resolves to the typed line; null if the user interrupts or
+   * the user can edit. It must not contain control or invisible characters. Resolves to the typed line; null if the user interrupts or
    * closes the input.
    */
   ask(question: string, typed = ""): Promise<string | null> {

@@ -34,7 +34,7 @@ const assumedShare = 0.25;
 const assumptionWeight = 3e-3;
 /** Factor by which each step reduces the recorded largest step size, so it halves in about 34 steps. Chosen by hand. */
 const sizeMemory = 0.98;
-/** Maximum time of a step of a sequence that runs without others, in multiples of `maxStepMs`. Chosen by hand. */
+/** Maximum time of a step that has only one sequence, in multiples of `maxStepMs`. Chosen by hand. */
 const longestLoneSteps = 4;
 
 export class StepTimeModel {

@@ -41,9 +41,7 @@ export class CopyBuffers {
     return true;
   }
 
-  /**
-   * Subtracts the size of a buffer that is not reused: it was allocated elsewhere, or it now has another owner.
-   */
+  /** Subtracts the size of a buffer that was counted and will not be reused, for example because it has another owner now. */
   forget(lengthBytes: number): void {
     this.#bytes -= lengthBytes;
   }

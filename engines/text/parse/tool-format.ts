@@ -21,7 +21,7 @@ export type OutputPart =
   | { readonly kind: "arguments"; readonly text: string }
   /** The arguments of the last call are complete, valid JSON. */
   | { readonly kind: "call-end" }
-  /** The last call is not valid. `text` is the whole text of the call, including its tags. Content follows. */
+  /** The last call is not valid. `text` is the whole text of the call, including its tags. The text after it is content. */
   | { readonly kind: "call-failed"; readonly text: string }
   /** The token limit has cut the last call. Its arguments are the beginning of JSON text. */
   | { readonly kind: "call-cut" }

@@ -1,6 +1,6 @@
 // Chat template: renders a conversation into a prompt. Templates differ in the messages and tools that they accept. So
-// messages and tools are converted to the form that the template accepts, or to plain text if it accepts none. Called
-// by text workers.
+// messages and tools are converted to a form that the template accepts, or to plain text if there is none. Called by text
+// workers.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
 import { chooseFormat } from "../parse/choose-format.ts";

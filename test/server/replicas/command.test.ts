@@ -1,4 +1,4 @@
-// Replicas of the real command: two servers with a real model that share one Redis.
+// Replicas started with the real command: two servers with a real model that share one Redis.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -3,9 +3,7 @@ import type { Architecture, AttentionStep } from "./architecture.ts";
 import { postNormed, wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 
-/**
- * Value of Hyperparameters.alibi (position bias), which files do not state: the slopes of the heads go down to 2^-8.
- */
+/** Value of Hyperparameters.alibi (position bias), which files do not contain. The smallest slope of a head is 2^-8. */
 const alibi = 8;
 const rowNorms: AttentionStep["norms"] = { query: "attn_q_norm", key: "attn_k_norm", span: "row" };
 

@@ -10,7 +10,7 @@ import type { TokenizerFolder } from "./tokenizer-folder.ts";
 import { type AddedToken, addedToken, maxTokens, parseTokenizerJson, type TokenizerJson } from "./tokenizer-json.ts";
 
 export interface FolderContent {
-  /** The tokenizer.json, or the older files in its form; null if there is only a tokenizer.model. */
+  /** Content of tokenizer.json, or of the older files, converted to its form. null if there is only a tokenizer.model. */
   readonly json: TokenizerJson | null;
   /** The tokenizer.model; null if there is none or the tokenizer.json makes it superfluous. */
   readonly pieces: SentencePieceFile | null;

@@ -21,7 +21,7 @@ const standardName = "tokenizer.json";
 
 export class TokenizerFolder {
   readonly path: string;
-  /** Name of the file in the format of tokenizer.json. */
+  /** Name of the tokenizer file, which has the format of tokenizer.json and may have another name. */
   readonly #tokenizerName: string;
 
   private constructor(path: string, tokenizerName: string) {
