@@ -96,6 +96,8 @@ interface ProjectorSpec {
   readonly path: string;
   /** Maximum size of the cached embeddings in bytes. */
   readonly cacheBytes: number;
+  /** Maximum size in bytes of the embeddings that the requests in progress hold together. */
+  readonly maxMediaBytesInFlight: number;
 }
 
 /** Settings of a model's audio input. */

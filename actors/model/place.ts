@@ -115,10 +115,10 @@ async function openStore(
 async function openEncoders(spec: ModelSpec, model: LoadedModel) {
   const images = spec.images ? await openImages(spec.images, model, spec.threads) : null;
   const audio = spec.audio ? await openAudio(spec.audio, model, spec.threads) : null;
-  const cacheBytes = (spec.images ?? spec.audio)?.cacheBytes;
-  if (cacheBytes === undefined) return null;
+  const limits = spec.images ?? spec.audio;
+  if (!limits) return null;
   const threads = [...(images ? [images.encoder] : []), ...(audio ? [audio.encoder] : [])];
-  return { threads, media: new ModelMedia({ images, audio, cacheBytes }) };
+  return { threads, media: new ModelMedia({ images, audio, limits }) };
 }
 
 /** Starts the thread that encodes audio. Throws `config_invalid` if the projector does not belong to the model. */

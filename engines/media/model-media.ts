@@ -4,15 +4,13 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { AudioThread } from "../audio-input/audio-thread.ts";
 import type { PromptSpan } from "../batch.ts";
+import type { ImageSpec } from "../engine.ts";
 import type { ProjectorFile } from "../files/projector/image-projector.ts";
 import { cutImage } from "../image-input/image-decoder.ts";
 import { tileGrid } from "../image-input/image-tokens.ts";
 import type { Tile } from "../wasm/vision/image-encoder.ts";
 import type { EncoderThread } from "./encoder-thread.ts";
 import type { PreparedMedia, TileSpan } from "./media-tokens.ts";
-
-/** Maximum size in bytes of the embeddings that the requests in progress hold together. */
-const maxHeldBytes = 2 ** 30;
 
 export interface ModelMediaOptions {
   /** null = the model accepts no images. */
@@ -28,8 +26,7 @@ export interface ModelMediaOptions {
     readonly embeddingLength: number;
     readonly encoder: Pick<AudioThread, "encode">;
   } | null;
-  /** Maximum size of the cached embeddings in bytes. */
-  readonly cacheBytes: number;
+  readonly limits: Pick<ImageSpec, "cacheBytes" | "maxMediaBytesInFlight">;
 }
 
 /** Image, frame of a video or audio file to prepare. */
@@ -92,14 +89,15 @@ export class ModelMedia {
     media: readonly EncodedMedia[],
     client: string,
   ): Promise<readonly PreparedMedia[]> {
+    const { maxMediaBytesInFlight: maxBytes } = this.#options.limits;
     const held = new Map<string, MediaEntry>();
     const holds = this.#holds.get(owner) ?? new Map<number, Map<string, MediaEntry>>();
     this.#holds.set(owner, holds.set(hold, held));
     const isHeld = () => this.#holds.get(owner)?.get(hold) === held;
     try {
       for (const item of media) {
-        if (bytesOf(held.values()) > maxHeldBytes) throw tooLargeRequest(item.param);
-        if (this.#heldBytes() > maxHeldBytes) throw tooMuchMedia();
+        if (bytesOf(held.values()) > maxBytes) throw tooLargeRequest(item.param, maxBytes);
+        if (this.#heldBytes() > maxBytes) throw tooMuchMedia(maxBytes);
         const entry = this.#entry(item, client, isHeld);
         held.set(idOf(item), await entry.catch((error: unknown) => Promise.reject(withField(error, item.param))));
         if (!isHeld())
@@ -235,7 +233,7 @@ export class ModelMedia {
   }
 
   #keep(digest: string, entry: MediaEntry): void {
-    const { cacheBytes } = this.#options;
+    const { cacheBytes } = this.#options.limits;
     if (entry.bytes > cacheBytes) return;
     this.#cache.set(digest, entry);
     this.#cachedBytes += entry.bytes;
@@ -258,16 +256,22 @@ function bytesOf(entries: Iterable<MediaEntry>): number {
   return bytes;
 }
 
-function tooLargeRequest(param: string): ServerError {
+function tooLargeRequest(param: string, maxBytes: number): ServerError {
   const message =
-    `the images, videos and audio of the request take more than ${maxHeldBytes / 2 ** 20} MiB of embeddings; send fewer or smaller ` +
-    "ones, or lower max_edge or max_num_frames";
+    `the images, videos and audio of the request take more than ${mib(maxBytes)} of embeddings (max_media_bytes_in_flight); send fewer ` +
+    "or smaller ones, or lower max_edge or max_num_frames";
   return new ServerError("unsupported", message, { param });
 }
 
-function tooMuchMedia(): ServerError {
-  const message = `the requests in progress hold more than ${maxHeldBytes / 2 ** 20} MiB of embeddings of images and audio; try again later`;
+function tooMuchMedia(maxBytes: number): ServerError {
+  const message =
+    `the requests in progress hold more than ${mib(maxBytes)} of embeddings of images and audio (max_media_bytes_in_flight); try again ` +
+    "later";
   return new ServerError("queue_full", message);
+}
+
+function mib(bytes: number): string {
+  return `${Math.round(bytes / 2 ** 20)} MiB`;
 }
 
 /**

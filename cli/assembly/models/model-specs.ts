@@ -146,15 +146,16 @@ export async function withProjector(
     throw new ServerError("config_invalid", message, { param: "mmproj" });
   }
   const { maxEdge, maxNumImages, maxNumFrames, maxNumAudio } = multimodal;
-  const { encoderCache: cacheBytes } = config.troupe;
+  const { encoderCache: cacheBytes, maxMediaBytesInFlight } = config.troupe;
+  const file = { path: projector, cacheBytes, maxMediaBytesInFlight };
   const encoders = await encodersOf(projector);
   const images = encoders.images && {
     ...(await readProjectorFile(projector)).rules,
-    ...{ path: projector, maxEdge, maxImages: maxNumImages, maxFrames: maxNumFrames, cacheBytes },
+    ...{ ...file, maxEdge, maxImages: maxNumImages, maxFrames: maxNumFrames },
   };
   const audio = encoders.audio && {
     ...(await readAudioProjectorFile(projector)).rules,
-    ...{ path: projector, maxAudio: maxNumAudio, maxSeconds: config.speech.maxAudioSecs, cacheBytes },
+    ...{ ...file, maxAudio: maxNumAudio, maxSeconds: config.speech.maxAudioSecs },
   };
   return { ...spec, ...(images && { images }), ...(audio && { audio }) };
 }

@@ -21,10 +21,11 @@ export const speechKeys = {
     help: "Maximum length of the audio of one answer in seconds; a longer one is ended with an error",
   },
   maxAudioBytes: {
-    ...byteSize(1024),
+    // A request body has at most 50 MiB; the rest is for the form's other fields.
+    ...byteSize(1024, 49 * 2 ** 20),
     default: 25 * 2 ** 20,
     defaultSays: "`25MiB`",
-    help: "Maximum size of an audio file to transcribe, at most 64MiB; a larger one is refused",
+    help: "Maximum size of an audio file to transcribe; a larger one is refused",
   },
   maxAudioSecs: {
     ...integer(1, 4 * 3600),

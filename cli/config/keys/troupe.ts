@@ -58,6 +58,12 @@ export const troupeKeys = {
     defaultSays: "`256MiB`",
     help: "Memory for cached embeddings of images and audio, per model; the same image or audio is not encoded again",
   },
+  maxMediaBytesInFlight: {
+    ...byteSize(2 ** 20),
+    default: 2 ** 30,
+    defaultSays: "`1GiB`",
+    help: "Maximum memory for embeddings of the images, videos and audio of the requests in progress, per model",
+  },
   prefixCacheDir: {
     ...folder,
     default: null,

@@ -51,15 +51,16 @@ export const memoryBudget = {
 };
 
 /** Returns the kind for a number of bytes: a number with a unit, or a plain number of bytes. */
-export function byteSize(minimum: number) {
+export function byteSize(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
   const type = z.preprocess(
     (value) => (typeof value === "string" ? (readBytes(value) ?? value) : value),
-    z.int().min(minimum),
+    z.int().min(minimum).max(maximum),
   );
   const orNone = minimum === 0 ? ", or 0" : "";
+  const atMost = maximum === Number.MAX_SAFE_INTEGER ? "such as 512MiB or 4GiB" : `of at most ${maximum / 2 ** 20}MiB`;
   return {
     type,
-    expects: `an amount of bytes such as 512MiB or 4GiB${orNone}`,
+    expects: `an amount of bytes ${atMost}${orNone}`,
     shows: "4GiB",
     read: (text: string): unknown => (/^\d+$/.test(text) ? Number(text) : text),
   };

@@ -96,7 +96,15 @@ for (const kind of ["ultravox", "qwen2a", "voxtral", "gemma4a", "gemma4ua", "lfm
           },
           ...{ abortFlag: null, computeLock: null },
           audio: {
-            ...{ projector: kind, windowTokens: count, path: files.mmproj, maxAudio: 1, maxSeconds: 60, cacheBytes: 0 },
+            ...{
+              projector: kind,
+              windowTokens: count,
+              path: files.mmproj,
+              maxAudio: 1,
+              maxSeconds: 60,
+              cacheBytes: 0,
+              maxMediaBytesInFlight: 2 ** 30,
+            },
           },
         };
         const model = await (await openEngine(engine)).load(spec, () => {});

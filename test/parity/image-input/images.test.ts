@@ -91,7 +91,15 @@ for (const kind of kinds) {
             gpuLayers: 0,
           },
           ...{ abortFlag: null, computeLock: null },
-          images: { ...rules, path: files.mmproj, maxEdge: null, maxImages: 1, maxFrames: 1, cacheBytes: 0 },
+          images: {
+            ...rules,
+            path: files.mmproj,
+            maxEdge: null,
+            maxImages: 1,
+            maxFrames: 1,
+            cacheBytes: 0,
+            maxMediaBytesInFlight: 2 ** 30,
+          },
         };
         const model = await (await openEngine(engine)).load(spec, () => {});
         try {

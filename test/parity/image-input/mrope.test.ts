@@ -99,7 +99,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const images: ImageSpec = {
   ...{ projector: "qwen2vl_merger", layout: "cells", nestsSlices: false, tileTokens: 64, cellSize: 28 },
   ...{ hasGridPositions: true, attendsAhead: false },
-  ...{ path: "", maxEdge: null, maxImages: 2, maxFrames: 2, cacheBytes: 0 },
+  ...{ path: "", maxEdge: null, maxImages: 2, maxFrames: 2, cacheBytes: 0, maxMediaBytesInFlight: 2 ** 30 },
 };
 const kinds = [
   { engine: "wasm", pagedKv: true },

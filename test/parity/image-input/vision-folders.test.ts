@@ -152,7 +152,15 @@ for (const kind of languageKinds) {
           maxBatchTokens: 256,
           maxModelLength: 256,
         };
-        const images = { ...file.rules, path: "", maxEdge: null, maxImages: 1, maxFrames: 1, cacheBytes: 0 };
+        const images = {
+          ...file.rules,
+          path: "",
+          maxEdge: null,
+          maxImages: 1,
+          maxFrames: 1,
+          cacheBytes: 0,
+          maxMediaBytesInFlight: 2 ** 30,
+        };
         const model = await (await openEngine(engine)).load(specOf(path, { ...changes, images }), () => {});
         try {
           const { ids, from, to } = languagePrompt(kind);

@@ -12,7 +12,7 @@ it("a damaged file is named by its own field of the request", async () => {
     return [new Float32Array(4)];
   };
   const audio = { embeddingLength: 4, encoder: { encode } };
-  const media = new ModelMedia({ images: null, audio, cacheBytes: 1024 });
+  const media = new ModelMedia({ images: null, audio, limits: { cacheBytes: 1024, maxMediaBytesInFlight: 1024 } });
   const one = (key: string, file: Uint8Array): EncodedMedia => {
     return { key, digest: key, bytes: file, isAudio: true, param: `messages[0].content[${key}]` };
   };
@@ -21,11 +21,11 @@ it("a damaged file is named by its own field of the request", async () => {
 });
 
 it("a request whose own embeddings are too large is refused for good; one that waits for others may be repeated", async () => {
-  const encode = async () => [{ byteLength: 600 * 2 ** 20 } as Float32Array];
+  const encode = async () => [{ byteLength: 60 * 2 ** 20 } as Float32Array];
   const media = new ModelMedia({
     images: null,
     audio: { embeddingLength: 4, encoder: { encode } },
-    cacheBytes: 0,
+    limits: { cacheBytes: 0, maxMediaBytesInFlight: 100 * 2 ** 20 },
   });
   const files = (...keys: readonly string[]): EncodedMedia[] =>
     keys.map((key) => ({ key, digest: key, bytes, isAudio: true, param: `messages[0].content[${key}]` }));
@@ -33,7 +33,8 @@ it("a request whose own embeddings are too large is refused for good; one that w
   await assert.rejects(media.prepare(owner, 1, files("0", "1", "2"), "client"), {
     code: "unsupported",
     param: "messages[0].content[2]",
-    message: /^the images, videos and audio of the request take more than 1024 MiB of embeddings/,
+    message:
+      /^the images, videos and audio of the request take more than 100 MiB of embeddings \(max_media_bytes_in_flight\)/,
   });
   await media.prepare(owner, 2, files("0", "1"), "client");
   await assert.rejects(media.prepare(owner, 3, files("3"), "client"), { code: "queue_full" });

@@ -148,7 +148,7 @@ export const imageSpec: ImageSpec = {
     hasGridPositions: false,
     attendsAhead: false,
   },
-  ...{ path: "", maxEdge: null, maxImages: 2, maxFrames: 2, cacheBytes: 0 },
+  ...{ path: "", maxEdge: null, maxImages: 2, maxFrames: 2, cacheBytes: 0, maxMediaBytesInFlight: 2 ** 30 },
 };
 
 /** Settings with which text tasks run in the thread of the test. */

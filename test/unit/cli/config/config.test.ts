@@ -148,6 +148,12 @@ describe("values", () => {
     for (const given of ["4gi", "-1GiB", "many", "4tokens", "1e30GiB", "9007199254740993", "constructor"]) {
       assertRefused({ flags: { "--kv-swap": given } }, /^--kv-swap expects an amount of bytes such as 512MiB or 4GiB/);
     }
+    assert.equal(resolve({ flags: { "--max-audio-bytes": "49MiB" } }).speech.maxAudioBytes, 49 * 2 ** 20);
+    // No request body is that large.
+    assertRefused(
+      { flags: { "--max-audio-bytes": "50MiB" } },
+      /^--max-audio-bytes expects an amount of bytes of at most 49MiB/,
+    );
     const { kvSwap, prefixCacheDir, prefixCacheDisk } = resolve({}).troupe;
     assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 30, null, 4 * 2 ** 30]);
   });

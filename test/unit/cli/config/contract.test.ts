@@ -91,6 +91,7 @@ threads = 2
 mmap = false
 kv_swap = "512MiB"
 encoder_cache = "64MiB"
+max_media_bytes_in_flight = "256MiB"
 prefix_cache_dir = "/var/cache/troupe"
 prefix_cache_disk = 1073741824
 state_dir = "/var/lib/troupe"
