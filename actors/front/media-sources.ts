@@ -98,8 +98,9 @@ export class MediaSources {
         const frames = await this.#framesOf({ ...content, client }, maxFrames, param, ended);
         if (ended.aborted) throw new ServerError("cancelled", "the request ended while its videos were decoded");
         for (const { bytes } of frames) count(bytes.byteLength, param);
-        loaded[i] = frames.map((frame, number) => {
-          return { key: frameKey(item.key, number), kind: "frame", source: { kind: "data", ...frame }, param };
+        loaded[i] = frames.map(({ bytes, digest, seconds }, number) => {
+          const source = { kind: "data", bytes, digest } as const;
+          return { key: frameKey(item.key, number), kind: "frame", seconds, source, param };
         });
       }
     };

@@ -40,9 +40,9 @@ export async function holdMedia(
   const release = () => actor.tell("releaseMedia", { hold });
   signal.addEventListener("abort", release, { once: true });
   try {
-    const encoded: EncodedMedia[] = media.map(({ key, source, kind, param }) => {
+    const encoded: EncodedMedia[] = media.map(({ key, source, kind, param, seconds = null }) => {
       if (source.kind !== "data") throw new Error("the sources of media are loaded on the main thread");
-      return { key, digest: source.digest, bytes: source.bytes, isAudio: kind === "audio", param };
+      return { key, digest: source.digest, bytes: source.bytes, isAudio: kind === "audio", seconds, param };
     });
     const message = { hold, client, media: encoded };
     const prepared = await actor.ask("prepareMedia", message, { timeoutMs: prepareTimeoutMs });

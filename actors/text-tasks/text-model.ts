@@ -8,6 +8,7 @@ import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
 import type { GrammarNotation } from "../../engines/grammar-source.ts";
 import { imageParts } from "../../engines/image-input/image-tokens.ts";
+import { frameTexts } from "../../engines/image-input/video/frame-texts.ts";
 import { checkMedia } from "../../engines/media/check-media.ts";
 import { mediaOf, type PreparedMedia, placeholders, type TileSpan } from "../../engines/media/media-tokens.ts";
 import type { ToolFormat } from "../../engines/text/parse/tool-format.ts";
@@ -202,15 +203,13 @@ export class TextModel {
           "an image, a video or audio of an earlier request is missing; send it again",
           { param },
         );
-      for (const item of found) {
-        for (const piece of this.#partsOf(item)) {
-          if (tokens.length > room) throw this.#tooLong(tokens.length, request, "at least ");
-          if (typeof piece === "string") addText(piece, false);
-          else {
-            const from = tokens.length;
-            for (const token of placeholders(item, piece)) tokens.push(token);
-            tiles.push({ from, to: tokens.length, digest: item.digest, tile: piece });
-          }
+      for (const part of this.#partsOf(found)) {
+        if (tokens.length > room) throw this.#tooLong(tokens.length, request, "at least ");
+        if (typeof part === "string") addText(part, false);
+        else {
+          const from = tokens.length;
+          for (const token of placeholders(part.item, part.tile)) tokens.push(token);
+          tiles.push({ from, to: tokens.length, digest: part.item.digest, tile: part.tile });
         }
       }
     });
@@ -228,12 +227,22 @@ export class TextModel {
   }
 
   /**
-   * Returns the parts of a prompt that stand for an image or audio file: texts, and indices of tiles. checkMedia() has checked
-   * that the model accepts the file.
+   * Yields the parts of a prompt that stand for an image, an audio file, or the frames of a video: texts and tiles. checkMedia() has
+   * checked that the model accepts the files.
    */
-  #partsOf(item: PreparedMedia): readonly (string | number)[] {
-    if (item.isAudio) return audioParts((this.#audio as AudioSpec).projector, item.tiles.length);
-    return imageParts(this.#images as ImageSpec, item);
+  *#partsOf(
+    items: readonly PreparedMedia[],
+  ): Generator<string | { readonly item: PreparedMedia; readonly tile: number }> {
+    const times = items.flatMap(({ seconds }) => (seconds === null ? [] : [seconds]));
+    const texts = times.length > 0 ? frameTexts((this.#images as ImageSpec).projector, times) : null;
+    for (const [i, item] of items.entries()) {
+      yield texts?.before[i] ?? "";
+      const parts = item.isAudio
+        ? audioParts((this.#audio as AudioSpec).projector, item.tiles.length)
+        : imageParts(this.#images as ImageSpec, item);
+      for (const part of parts) yield typeof part === "string" ? part : { item, tile: part };
+    }
+    yield texts?.after ?? "";
   }
 
   #promptTokens(prompt: PromptText | string, request: OpenRequest): Int32Array {

@@ -73,7 +73,7 @@ type Read = (bytes: Buffer, number: number) => Promise<unknown>;
 function readers(folder: string): Readonly<Record<MediaKind, Read>> {
   const videos = new VideoFrames();
   return {
-    images: (bytes) => cutImage(bytes, rules, null, "client"),
+    images: (bytes) => cutImage(bytes, rules, { maxEdge: null, client: "client", isFrame: false }),
     audio: async (bytes, number) => {
       const path = join(folder, String(number));
       writeFileSync(path, bytes);

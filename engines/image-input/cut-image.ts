@@ -9,9 +9,13 @@ import { type Size, type Slicing, slice } from "./slices.ts";
 
 /** Arguments of the program. `maxPixels` is checked before pixels are decoded. */
 const { values } = parseArgs({
-  options: { rules: { type: "string" }, maxPixels: { type: "string" }, maxEdge: { type: "string" } },
+  options: {
+    ...{ rules: { type: "string" }, maxPixels: { type: "string" }, maxEdge: { type: "string" } },
+    isFrame: { type: "boolean", default: false },
+  },
 });
 const rules = JSON.parse(values.rules ?? "") as TilingRules;
+const { isFrame } = values;
 
 /** First line of the output, as JSON: grid and sizes of the tiles. */
 export interface CutHead {
@@ -43,7 +47,7 @@ runImageProgram<CutHead>(async (sharp, bytes) => {
 
 async function cut(image: Sharp, size: Size): Promise<Cut> {
   const { gridEdge, variable, slices, tileSize } = rules;
-  if (gridEdge !== null) return await grid(image, size, gridEdge);
+  if (gridEdge !== null) return isFrame ? await stretched(image, size) : await grid(image, size, gridEdge);
   if (slices !== null) return await sliced(image, size, slices);
   return await padded(image, size, variable ? fittingSize(size, variable) : { width: tileSize, height: tileSize });
 }
@@ -52,11 +56,11 @@ async function cut(image: Sharp, size: Size): Promise<Cut> {
  * Returns the size of a tile of variable size. Numbers are rounded to 32-bit floats where llama.cpp's mtmd does so, because a small
  * difference can change the result by a whole unit.
  */
-function fittingSize(
-  { width, height }: Size,
-  { unit, minPixels, maxPixels }: NonNullable<TilingRules["variable"]>,
-): Size {
+function fittingSize({ width, height }: Size, variable: NonNullable<TilingRules["variable"]>): Size {
   const { fround } = Math;
+  const { unit } = variable;
+  const maxPixels = isFrame ? variable.maxFramePixels : variable.maxPixels;
+  const minPixels = Math.min(variable.minPixels, maxPixels);
   const units = (length: number, round: (value: number) => number) => round(fround(fround(length) / unit)) * unit;
   let size = { width: Math.max(units(width, Math.round), unit), height: Math.max(units(height, Math.round), unit) };
   const pixels = size.width * size.height;
@@ -79,11 +83,14 @@ function fittingSize(
   throw new Error(`one side of ${width} x ${height} pixels is too much longer than the other for this model`);
 }
 
-/** Returns a grid of tiles of the image, scaled to fit with padding on both sides; then the whole image, stretched to one tile. */
+/**
+ * Returns a grid of tiles of the image, scaled to fit with padding on both sides; then the whole image, stretched to one tile. Frames of
+ * videos have no grid.
+ */
 async function sliced(image: Sharp, size: Size, slices: SliceRules): Promise<Cut> {
   const { overview, grid } = slice(size, rules.tileSize, slices);
   const whole = { size: overview, pixels: await pixelsOf(resized(image.clone(), size, overview, rules.kernel)) };
-  if (grid === null) return { grid: null, tiles: [whole] };
+  if (grid === null || isFrame) return { grid: null, tiles: [whole] };
   const refined = await raw(framed(image, size, grid.size, [0, 0, 0]));
   return { grid, tiles: [...(await tilesOf(refined, grid)), whole] };
 }
@@ -104,6 +111,12 @@ async function tilesOf(image: Sharp, { rows, columns, size }: NonNullable<Slicin
 /** Returns the whole image as one tile of size `target`, scaled to fit, with padding on both sides. */
 async function padded(image: Sharp, size: Size, target: Size): Promise<Cut> {
   return { grid: null, tiles: [{ size: target, pixels: await pixelsOf(framed(image, size, target, rules.padding)) }] };
+}
+
+/** Returns the whole image stretched to one tile. */
+async function stretched(image: Sharp, size: Size): Promise<Cut> {
+  const tile = { width: rules.tileSize, height: rules.tileSize };
+  return { grid: null, tiles: [{ size: tile, pixels: await pixelsOf(resized(image, size, tile, rules.kernel)) }] };
 }
 
 /** Returns the image in a frame of size `target`, scaled to fit. */

@@ -39,23 +39,24 @@ export function checkImageLibrary(param: "mmproj" | "kind"): void {
   throw new ServerError("config_invalid", message, { param });
 }
 
-/**
- * Decodes an image. `maxEdge`: longest edge in pixels, to which a larger image is scaled; null = no limit. Throws `invalid_value` if the
- * bytes are not an image, or exceed a limit.
- */
-export async function cutImage(
-  bytes: Uint8Array,
-  rules: TilingRules,
-  maxEdge: number | null,
-  client: string,
-): Promise<CutImage> {
-  return await gate.pass(() => run(bytes, rules, maxEdge), client);
+export interface CutOptions {
+  readonly client: string;
+  /** Longest edge in pixels, to which a larger image is scaled; null = no limit. */
+  readonly maxEdge: number | null;
+  /** Whether the image is a frame of a video: it is not cut into a grid, because a video has many. */
+  readonly isFrame: boolean;
 }
 
-async function run(bytes: Uint8Array, rules: TilingRules, maxEdge: number | null): Promise<CutImage> {
+/** Decodes an image and cuts it into tiles. Throws `invalid_value` if the bytes are not an image, or exceed a limit. */
+export async function cutImage(bytes: Uint8Array, rules: TilingRules, options: CutOptions): Promise<CutImage> {
+  return await gate.pass(() => run(bytes, rules, options), options.client);
+}
+
+async function run(bytes: Uint8Array, rules: TilingRules, { maxEdge, isFrame }: CutOptions): Promise<CutImage> {
   const edges = [maxEdge, rules.variable?.maxEdge ?? null].filter((edge) => edge !== null);
   const longest = edges.length > 0 ? Math.min(...edges) : 0;
   const args = [`--rules=${JSON.stringify(rules)}`, `--maxPixels=${maxPixels}`, `--maxEdge=${longest}`];
+  if (isFrame) args.push("--isFrame");
   const { output, failure } = await runLimitedProgram(program, { args, limits, input: bytes });
   if (failure === null) return parsed(output);
   throw undecodable(inOneLine(failure).slice(0, maxErrorLength));

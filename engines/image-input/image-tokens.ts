@@ -78,7 +78,8 @@ function idefics3Parts({ rows, columns }: { readonly rows: number; readonly colu
       parts.push(`<fake_token_around_image><row_${row + 1}_col_${column + 1}>`, row * columns + column);
     }
   }
-  return [...parts, "\n\n", "<fake_token_around_image>", "<global-img>", rows * columns, "<fake_token_around_image>"];
+  if (rows > 0) parts.push("\n\n");
+  return [...parts, "<fake_token_around_image>", "<global-img>", rows * columns, "<fake_token_around_image>"];
 }
 
 /** Returns the error for a request with more images and videos than the model accepts. */

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 export interface PreparedMedia {
   /** Key of the file among the request's media. */
   readonly key: string;
-  /** Digest of the encoded file, in hexadecimal digits; for audio, after the word `audio` and a space. */
+  /** Digest of the encoded file, in hexadecimal digits; for audio and frames, after the word `audio` or `frame` and a space. */
   readonly digest: string;
   /** Rows and columns of the grid of tiles. One more tile, the last, shows the whole image. null = there is only one tile. */
   readonly grid: { readonly rows: number; readonly columns: number } | null;
@@ -14,6 +14,8 @@ export interface PreparedMedia {
   readonly tiles: readonly { readonly rows: number; readonly columns: number }[];
   /** Whether this is audio, whose windows take the place of tiles. */
   readonly isAudio: boolean;
+  /** For a frame of a video, its time in seconds; else null. */
+  readonly seconds: number | null;
 }
 
 /** Tile in a prompt: the placeholders at positions `from` to `to` - 1. */

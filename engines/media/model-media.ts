@@ -35,6 +35,8 @@ export interface EncodedMedia {
   readonly digest: string;
   readonly bytes: Uint8Array;
   readonly isAudio: boolean;
+  /** For a frame of a video, its time in seconds; else null. */
+  readonly seconds: number | null;
   /** Name of the request field that contains the file, for errors. */
   readonly param: string;
 }
@@ -113,7 +115,7 @@ export class ModelMedia {
     return media.map((item) => {
       const { grid, isAudio, tiles } = held.get(idOf(item)) as MediaEntry;
       const sizes = tiles.map(({ rows, columns }) => ({ rows, columns }));
-      return { key: item.key, digest: idOf(item), grid, isAudio, tiles: sizes };
+      return { key: item.key, digest: idOf(item), grid, isAudio, tiles: sizes, seconds: item.seconds };
     });
   }
 
@@ -200,14 +202,14 @@ export class ModelMedia {
   }
 
   async #encodeImage(
-    { bytes }: EncodedMedia,
+    { bytes, seconds }: EncodedMedia,
     client: string,
     isWanted: () => boolean,
   ): Promise<Pick<MediaEntry, "grid" | "tiles">> {
     const { images } = this.#options;
     if (images === null) throw new ServerError("unsupported", "this model takes no images");
     const { file, encoder, maxEdge } = images;
-    const { grid, tiles: cut } = await cutImage(bytes, file.tiling, maxEdge, client);
+    const { grid, tiles: cut } = await cutImage(bytes, file.tiling, { maxEdge, client, isFrame: seconds !== null });
     const tiles: EncodedTile[] = [];
     for (const tile of cut) {
       const embeddings = await encoder.encode(tile, isWanted);
@@ -245,9 +247,10 @@ export class ModelMedia {
   }
 }
 
-/** Returns the key of a file. A file has different embeddings as audio and as an image. */
-function idOf({ digest, isAudio }: Pick<EncodedMedia, "digest" | "isAudio">): string {
-  return isAudio ? `audio ${digest}` : digest;
+/** Returns the key of a file. A file has different embeddings as audio, as an image and as a frame of a video. */
+function idOf({ digest, isAudio, seconds }: Pick<EncodedMedia, "digest" | "isAudio" | "seconds">): string {
+  if (isAudio) return `audio ${digest}`;
+  return seconds === null ? digest : `frame ${digest}`;
 }
 
 function bytesOf(entries: Iterable<MediaEntry>): number {

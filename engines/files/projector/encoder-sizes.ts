@@ -6,13 +6,13 @@ import type { ProjectorKeys } from "./projector-keys.ts";
 const maxSide = 512;
 /**
  * Minimum and maximum number of cells per tile, for models with tiles of variable size, as in llama.cpp's mtmd. The keys
- * `image_min_pixels` and `image_max_pixels` override them.
+ * `image_min_pixels` and `image_max_pixels` override them. `ofFrame`: maximum for a frame of a video, as in transformers.
  */
 const variableTokens = {
-  qwen: { least: 8, most: 4096 },
-  pixtral: { least: 8, most: 1024 },
+  qwen: { least: 8, most: 4096, ofFrame: 768 },
+  pixtral: { least: 8, most: 1024, ofFrame: 1024 },
   // 280 as in transformers; mtmd has 1120, which takes minutes and gigabytes on a CPU.
-  gemma4v: { least: 70, most: 280 },
+  gemma4v: { least: 70, most: 280, ofFrame: 70 },
 };
 /** Maximum number of patches of a tile of variable size, whatever the keys say. */
 const maxVariablePatches = 16_384;
@@ -33,14 +33,16 @@ export function variableSizes(
   projector: VariableKind,
   { patchSize, mergeSide }: Pick<EncoderSizes, "patchSize" | "mergeSide">,
 ): NonNullable<TilingRules["variable"]> {
-  const { least, most } = variableTokens[isQwen(projector) ? "qwen" : projector === "gemma4uv" ? "gemma4v" : projector];
+  const kind = isQwen(projector) ? "qwen" : projector === "gemma4uv" ? "gemma4v" : projector;
+  const { least, most, ofFrame } = variableTokens[kind];
   const unit = patchSize * mergeSide;
   const edge = projector === "pixtral" ? keys.countOrNone("preproc_image_size", 65_536) : 0;
   const given = keys.count("image_max_pixels", maxPixelCount, most * unit ** 2);
   if (given < unit ** 2) throw keys.invalid(`its image_max_pixels is ${given}; expected at least ${unit ** 2}`);
   const maxPixels = Math.min(given, maxVariablePatches * patchSize ** 2);
   const minPixels = keys.count("image_min_pixels", maxPixels, Math.min(least * unit ** 2, maxPixels));
-  return { unit, minPixels, maxPixels, maxEdge: edge || null };
+  const maxFramePixels = Math.min(maxPixels, ofFrame * unit ** 2);
+  return { unit, minPixels, maxPixels, maxFramePixels, maxEdge: edge || null };
 }
 
 /** Returns the number of patches of the largest tile of a model with tiles of variable size. */

@@ -30,12 +30,13 @@ export interface TilingRules {
   /**
    * Tiles of variable size; null = all tiles have one size. The whole image is the only tile, with about its own aspect ratio, sides that
    * are multiples of `unit` pixels, and an area of `minPixels` to `maxPixels` pixels. If an edge exceeds `maxEdge` pixels (null = no
-   * limit), the image is scaled down to it first.
+   * limit), the image is scaled down to it first. A frame of a video has an area of at most `maxFramePixels` pixels.
    */
   readonly variable: {
     readonly unit: number;
     readonly minPixels: number;
     readonly maxPixels: number;
+    readonly maxFramePixels: number;
     readonly maxEdge: number | null;
   } | null;
   /**

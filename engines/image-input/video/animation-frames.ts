@@ -9,9 +9,9 @@ const { values } = parseArgs({
   options: { frames: { type: "string" }, maxPixels: { type: "string" }, maxEdge: { type: "string" } },
 });
 
-/** First line of the output: the size in bytes of each frame. */
+/** First line of the output: for each frame, the size in bytes of its file, and its time in seconds. */
 export interface AnimationHead {
-  readonly sizes: readonly number[];
+  readonly frames: readonly { readonly size: number; readonly seconds: number }[];
 }
 
 runImageProgram<AnimationHead>(async (sharp, bytes) => {
@@ -19,14 +19,19 @@ runImageProgram<AnimationHead>(async (sharp, bytes) => {
   const open = (page: number, limitInputPixels: number | false = maxPixels) =>
     sharp(bytes, { limitInputPixels, failOn: "error", page, pages: 1 });
   // The image's header is read without a limit, because sharp's own error does not state the size.
-  const { pages = 1, width, height } = await open(0, false).metadata();
+  const { pages = 1, width, height, delay = [] } = await open(0, false).metadata();
   if (width * height > maxPixels)
     throw new Error(`its frames have ${width} x ${height} pixels, more than ${maxPixels}`);
   const edge = Number(values.maxEdge);
-  const frames: Buffer[] = [];
+  const parts: Buffer[] = [];
+  const frames: { size: number; seconds: number }[] = [];
   for (const page of sampledIndices(pages, Number(values.frames))) {
     const image = open(page).resize(edge, edge, { fit: "inside", withoutEnlargement: true });
-    frames.push(await image.png({ compressionLevel: 1 }).toBuffer());
+    const part = await image.png({ compressionLevel: 1 }).toBuffer();
+    // Each page is shown for its delay, in milliseconds.
+    const seconds = delay.slice(0, page).reduce((sum, ms) => sum + ms, 0) / 1000;
+    parts.push(part);
+    frames.push({ size: part.length, seconds });
   }
-  return { head: { sizes: frames.map(({ length }) => length) }, parts: frames };
+  return { head: { frames }, parts };
 });

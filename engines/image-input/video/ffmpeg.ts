@@ -69,15 +69,20 @@ export async function frameTimes({ ffprobe }: VideoPrograms, path: string, signa
   return { times: times.sort((a, b) => a - b), start: Number.isFinite(start) ? start : 0 };
 }
 
+/** Returns the time of frame `index` in seconds since the start of the video. */
+export function secondsOf({ times, start }: FrameTimes, index: number): number {
+  return Math.max(0, (times[index] as number) - start);
+}
+
 /** Returns frame `index` as PNG; null if it cannot be decoded. Throws `invalid_value`. */
 export async function frameAt(
   { ffmpeg }: VideoPrograms,
   path: string,
-  { times: { times, start }, index }: { readonly times: FrameTimes; readonly index: number },
+  { times, index }: { readonly times: FrameTimes; readonly index: number },
   signal: AbortSignal,
 ): Promise<Uint8Array | null> {
   // ffmpeg decodes the first frame that is not before this time. The margin is needed because times are rounded to microseconds.
-  const seconds = Math.max(0, (times[index] as number) - start - 0.0005);
+  const seconds = Math.max(0, secondsOf(times, index) - 0.0005);
   // Pixels that are not square are stretched. ffmpeg itself rotates the frame upright.
   const factor = `min(1,${maxFrameEdge}/max(iw*sar,ih))`;
   const scale = `scale=w='max(1,iw*sar*${factor})':h='max(1,ih*${factor})',setsar=1`;

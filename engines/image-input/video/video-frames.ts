@@ -10,7 +10,15 @@ import { digestOf } from "../../media/digest.ts";
 import { maxPixels } from "../image-decoder.ts";
 import { splitOutput } from "../image-program.ts";
 import type { AnimationHead } from "./animation-frames.ts";
-import { findVideoPrograms, frameAt, frameTimes, maxFrameEdge, undecodable, type VideoPrograms } from "./ffmpeg.ts";
+import {
+  findVideoPrograms,
+  frameAt,
+  frameTimes,
+  maxFrameEdge,
+  secondsOf,
+  undecodable,
+  type VideoPrograms,
+} from "./ffmpeg.ts";
 import { sampledIndices } from "./sampled-indices.ts";
 
 /** Maximum number of videos that are decoded at the same time. */
@@ -40,7 +48,11 @@ export interface VideoFrame {
   readonly bytes: Uint8Array;
   /** SHA-256 of the bytes, in hexadecimal digits. */
   readonly digest: string;
+  /** Time in the video, in seconds. */
+  readonly seconds: number;
 }
+
+type DecodedFrame = Omit<VideoFrame, "digest">;
 
 /** Video to decode. */
 export interface EncodedVideo {
@@ -74,12 +86,12 @@ export class VideoFrames {
       return known;
     }
     const images = await this.#gate.pass(() => this.#images(video.bytes, maxFrames, signal), video.client);
-    const frames = await Promise.all(images.map(async (bytes) => ({ bytes, digest: await digestOf(bytes) })));
+    const frames = await Promise.all(images.map(async (image) => ({ ...image, digest: await digestOf(image.bytes) })));
     this.#keep(key, frames);
     return frames;
   }
 
-  async #images(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<readonly Uint8Array[]> {
+  async #images(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<readonly DecodedFrame[]> {
     const ended = AbortSignal.any([signal, AbortSignal.timeout(maxVideoMs)]);
     try {
       return isAnimation(bytes)
@@ -91,18 +103,18 @@ export class VideoFrames {
     }
   }
 
-  async #ffmpegFrames(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<readonly Uint8Array[]> {
+  async #ffmpegFrames(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<readonly DecodedFrame[]> {
     const programs = this.#programs;
     if (programs === null) throw new ServerError("unsupported", ffmpegAdvice);
     return await withTemporaryFile("video", bytes, async (path) => {
       const times = await frameTimes(programs, path, signal);
-      const frames: Uint8Array[] = [];
+      const frames: DecodedFrame[] = [];
       let size = 0;
       for (const index of sampledIndices(times.times.length, maxFrames)) {
         const frame = await frameAt(programs, path, { times, index }, signal);
         // The last frames of a truncated file cannot be decoded.
         if (frame === null) continue;
-        frames.push(frame);
+        frames.push({ bytes: frame, seconds: secondsOf(times, index) });
         size += frame.length;
         if (size > maxVideoBytes) throw undecodable(`its frames have more than ${maxVideoBytes / mebibyte} MiB`);
       }
@@ -135,15 +147,15 @@ function isAnimation(bytes: Uint8Array): boolean {
   return head.startsWith("GIF8") || /^RIFF.{4}WEBP/s.test(head);
 }
 
-async function animationFrames(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<Uint8Array[]> {
+async function animationFrames(bytes: Uint8Array, maxFrames: number, signal: AbortSignal): Promise<DecodedFrame[]> {
   const args = [`--frames=${maxFrames}`, `--maxPixels=${maxPixels}`, `--maxEdge=${maxFrameEdge}`];
   const { output, failure } = await runLimitedProgram(animationProgram, { args, limits, input: bytes, signal });
   if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its video was decoded");
   if (failure !== null) throw undecodable(inOneLine(failure).slice(0, maxErrorLength));
   const { head, body } = splitOutput<AnimationHead>(output);
   let end = 0;
-  return head.sizes.map((size) => {
+  return head.frames.map(({ size, seconds }) => {
     end += size;
-    return new Uint8Array(body.subarray(end - size, end));
+    return { bytes: new Uint8Array(body.subarray(end - size, end)), seconds };
   });
 }

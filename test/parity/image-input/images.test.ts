@@ -64,7 +64,11 @@ for (const kind of kinds) {
         const encoder = await ImageEncoder.load(files.mmproj, threads);
         try {
           ({ rules } = encoder.file);
-          const { grid, tiles: cut } = await cutImage(files.picture, encoder.file.tiling, null, "test");
+          const { grid, tiles: cut } = await cutImage(files.picture, encoder.file.tiling, {
+            maxEdge: null,
+            client: "test",
+            isFrame: false,
+          });
           const order = imageParts(rules, { grid }).filter((part) => typeof part === "number");
           const tiles = order.map((tile) => cut[tile] as Tile);
           const parts = tiles.map((tile) => encoder.encode(tile));

@@ -17,6 +17,9 @@ const rules: TilingRules = {
   deviation: [0.5, 0.5, 0.5],
 };
 
+const options = { maxEdge: null, client: "a", isFrame: false };
+const frame = { ...options, isFrame: true };
+
 const red = (width: number, height: number) => sharp({ create: { width, height, channels: 3, background: "#f00" } });
 
 function pixelAt(tile: Tile | undefined, x: number, y: number): number[] {
@@ -26,7 +29,7 @@ function pixelAt(tile: Tile | undefined, x: number, y: number): number[] {
 
 describe("the image decoder", () => {
   it("scales an image to fit a tile, and pads it on both sides", async () => {
-    const { grid, tiles } = await cutImage(await red(56, 28).png().toBuffer(), rules, null, "a");
+    const { grid, tiles } = await cutImage(await red(56, 28).png().toBuffer(), rules, options);
     assert.equal(grid, null);
     assert.equal(tiles.length, 1);
     assert.deepEqual(pixelAt(tiles[0], 14, 14), [255, 0, 0]);
@@ -35,7 +38,7 @@ describe("the image decoder", () => {
   });
 
   it("cuts a grid of tiles, with the whole image as the last one", async () => {
-    const { grid, tiles } = await cutImage(await red(40, 20).jpeg().toBuffer(), { ...rules, gridEdge: 56 }, null, "a");
+    const { grid, tiles } = await cutImage(await red(40, 20).jpeg().toBuffer(), { ...rules, gridEdge: 56 }, options);
     assert.deepEqual(grid, { rows: 1, columns: 2 });
     assert.deepEqual(
       tiles.map(({ pixels }) => pixels.length),
@@ -43,12 +46,33 @@ describe("the image decoder", () => {
     );
   });
 
+  it("makes one tile of a frame of a video, whose size is limited", async () => {
+    const png = await red(112, 56).png().toBuffer();
+    const sizesOf = async (changes: Partial<TilingRules>) => {
+      const { grid, tiles } = await cutImage(png, { ...rules, ...changes }, frame);
+      assert.equal(grid, null);
+      assert.deepEqual(pixelAt(tiles[0], 0, 0), [255, 0, 0], "the frame is not padded");
+      return tiles.map(({ width, height }) => [width, height]);
+    };
+    const side = rules.tileSize;
+    assert.deepEqual(await sizesOf({ gridEdge: 112 }), [[side, side]]);
+    assert.deepEqual(await sizesOf({ slices: { kind: "grids", grids: [[2, 1]] } }), [[side, side]]);
+    const variable = { unit: 14, minPixels: 4 * 14 ** 2, maxPixels: 4096 * 14 ** 2, maxFramePixels: 8 * 14 ** 2 };
+    assert.deepEqual(await sizesOf({ tileSize: 0, variable: { ...variable, maxEdge: null } }), [[56, 28]]);
+  });
+
   it("makes one tile of a size near the image's, like mtmd", async () => {
-    const variable = { unit: 28, minPixels: 8 * 28 ** 2, maxPixels: 4096 * 28 ** 2, maxEdge: null };
+    const variable = {
+      unit: 28,
+      minPixels: 8 * 28 ** 2,
+      maxPixels: 4096 * 28 ** 2,
+      maxFramePixels: 9 * 28 ** 2,
+      maxEdge: null,
+    };
     type Limits = NonNullable<TilingRules["variable"]>;
     const sizeOf = async (width: number, height: number, limits: Limits = variable) => {
       const image = await red(width, height).png().toBuffer();
-      const { tiles } = await cutImage(image, { ...rules, tileSize: 0, variable: limits }, null, "a");
+      const { tiles } = await cutImage(image, { ...rules, tileSize: 0, variable: limits }, options);
       assert.deepEqual(
         tiles.map((tile) => tile.pixels.length),
         [(tiles[0] as Tile).width * (tiles[0] as Tile).height * 3],
@@ -70,10 +94,10 @@ describe("the image decoder", () => {
 
   it("turns an image upright, makes transparent pixels white, and scales larger images to max_edge", async () => {
     const clear = sharp({ create: { width: 9, height: 9, channels: 4, background: { r: 0, g: 0, b: 0, alpha: 0 } } });
-    const { tiles } = await cutImage(await clear.webp().toBuffer(), rules, null, "a");
+    const { tiles } = await cutImage(await clear.webp().toBuffer(), rules, options);
     assert.deepEqual(pixelAt(tiles[0], 14, 14), [255, 255, 255]);
     const turned = await red(56, 28).jpeg().withMetadata({ orientation: 6 }).toBuffer();
-    const upright = await cutImage(turned, rules, 28, "a");
+    const upright = await cutImage(turned, rules, { ...options, maxEdge: 28 });
     assert.deepEqual(pixelAt(upright.tiles[0], 2, 14), [10, 20, 30]);
   });
 });

@@ -61,6 +61,30 @@ describe("frames of a video", () => {
   });
 });
 
+describe("the times of frames", () => {
+  const timesOf = async (bytes: Uint8Array, from = videos) => {
+    const digest = createHash("sha256").update(bytes).digest("hex");
+    const frames = await from.decode({ bytes, digest: `times ${digest}`, client: "test" }, 3, signal);
+    return frames.map(({ seconds }) => seconds.toFixed(1));
+  };
+
+  it("are seconds since the start of the video", async () => {
+    assert.deepEqual(await timesOf(greyVideo(21)), ["0.0", "2.0", "4.0"]);
+    assert.deepEqual(await timesOf(greyVideo(21, "late.ts", ["-output_ts_offset", "3"])), ["0.0", "2.0", "4.0"]);
+  });
+
+  it("of an animation follow from the delays of its pages", async () => {
+    const delays = [500, 1500, 1000, 1000, 1000];
+    for (const format of ["gif", "webp"] as const) {
+      assert.deepEqual(await timesOf(await greyAnimation(5, format, delays), new VideoFrames(null)), [
+        "0.0",
+        "2.0",
+        "4.0",
+      ]);
+    }
+  });
+});
+
 describe("a video is rejected", () => {
   const refused = async (bytes: Uint8Array, message: RegExp) =>
     await assert.rejects(decode(bytes, 4), { code: "invalid_value", message });

@@ -4,6 +4,7 @@ import { MessageChannel } from "node:worker_threads";
 import type { AttachedModel } from "../../../../actors/messages.ts";
 import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
 import type { OpenRequest } from "../../../../engines/generation.ts";
+import { frameKey } from "../../../../engines/media/media-tokens.ts";
 import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
@@ -101,7 +102,9 @@ describe("a text model", () => {
       const shown = Array.from({ length: mentions }, () => ({ at: 0, key: "a" }));
       const messages = [{ role: "user", content: "hi", media: shown }] as const;
       const prompt = { kind: "chat", messages, templateArguments: {} } as const;
-      const media = [{ key: "a", digest: "d", isAudio: false, grid: null, tiles: [{ rows: 4, columns: 4 }] }];
+      const media = [
+        { key: "a", digest: "d", isAudio: false, seconds: null, grid: null, tiles: [{ rows: 4, columns: 4 }] },
+      ];
       return model.prompt(request({ prompt, maxTokens: 1 }), () => {}, media).tiles?.length;
     };
     assert.equal(await asked(2, 2), 2);
@@ -109,6 +112,31 @@ describe("a text model", () => {
     // Each image takes 16 tokens; the context has 64.
     const full = { code: "context_length_exceeded", message: /\(at least (?:6[4-9]|7\d|80) in / };
     await assert.rejects(asked(1000, 20), full);
+  });
+
+  it("shows each frame of a video after its text", async (t) => {
+    const message = await attached(t, () => null);
+    const ready = { ...message.ready, images: { ...imageSpec, projector: "internvl" } } as const;
+    const model = await openTextModel({ ...message, ready }, "{% for m in messages %}{{ m.content }}{% endfor %}");
+    const prompt = {
+      kind: "chat",
+      messages: [{ role: "user", content: "hi", media: [{ at: 0, key: "v" }] }],
+      templateArguments: {},
+    } as const;
+    const media = [0, 1.25].map((seconds, i) => {
+      return {
+        key: frameKey("v", i),
+        digest: `${i}`,
+        isAudio: false,
+        seconds,
+        grid: null,
+        tiles: [{ rows: 1, columns: 2 }],
+      };
+    });
+    const shown = model.prompt(request({ prompt, maxTokens: 1 }), () => {}, media);
+    const text = [...shown.prompt].map((token) => (token < 0 ? "*" : model.vocabulary.tokenText(token))).join("");
+    assert.equal(text.replaceAll("▁", " ").trim(), "Frame1: <img>**</img>\nFrame2: <img>**</img>hi");
+    assert.equal(shown.tiles?.length, 2);
   });
 
   it("refuses a suffix if the model has no infill tokens", async (t) => {

@@ -48,8 +48,9 @@ describe("the vision part of a folder", () => {
       [{}, 8 * 28 ** 2, 4096 * 28 ** 2],
     ] as const;
     for (const [images, minPixels, maxPixels] of limits) {
+      const maxFramePixels = Math.min(maxPixels, 768 * 28 ** 2);
       const { tiling, sizes } = await projectorOf("qwen2.5-vl", { images });
-      assert.deepEqual(tiling.variable, { unit: 28, minPixels, maxPixels, maxEdge: null });
+      assert.deepEqual(tiling.variable, { unit: 28, minPixels, maxPixels, maxFramePixels, maxEdge: null });
       assert.equal(sizes.patches, maxPixels / 14 ** 2);
     }
   });
